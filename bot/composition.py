@@ -93,15 +93,14 @@ from bot.tools.dispatch import CallWatcher, Dispatcher
 from bot.tools.file_provenance import FileProvenance
 from bot.tools.isolation import Isolation
 from bot.tools.mcp.servers import McpServers
-from bot.tools.permissions.paths import Paths
+from bot.tools.permissions.matching import Paths
 from bot.tools.permissions.protected_code import protected_code
 from bot.tools.permissions.rules import Rules
-from bot.tools.permissions.skill_allowlist import SkillAllowlist
 from bot.tools.policy import Policy as ToolPolicy
 from bot.tools.ports import Recalls
 from bot.tools.project import Project
 from bot.tools.registry import Registry, Search, ToolPorts, builtin_tools
-from bot.tools.skills import SkillFolder
+from bot.tools.skills import SkillAllowlist, SkillFolder
 from bot.vetting import Vetting
 
 FILE_TOOLS = frozenset({"read_file", "write_file", "edit_file", "list_dir", "search_files"})

@@ -14,12 +14,10 @@ from bot.contracts.tools import MCP
 from bot.invocation import command
 from bot.text import folded
 from bot.tools.permissions.defaults import CORE
-from bot.tools.permissions.globs import glob
-from bot.tools.permissions.grammar import ParsedRule, RuleMalformed, parse
-from bot.tools.permissions.paths import Paths
+from bot.tools.permissions.grammar import Outcome, ParsedRule, RuleMalformed, parse
+from bot.tools.permissions.matching import Paths, glob
 from bot.tools.permissions.protected_code import protected_code
 from bot.tools.permissions.rules import check
-from bot.tools.permissions.subject import Outcome
 
 MCP_LIBRARY = "mcp"
 

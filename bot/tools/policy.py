@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import hashlib
 import json
+import os
+import re
+import shlex
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, tzinfo
 from itertools import takewhile
@@ -21,26 +26,23 @@ from bot.contracts.identity import UserRef
 from bot.contracts.provenance import NOBODYS, Taint
 from bot.contracts.tools import READS, Tool, ToolCall, ToolResult
 from bot.tools import context
-from bot.tools.catalog import ExternallyDefined
 from bot.tools.context import ToolExecutionContext
-from bot.tools.permissions import defaults, named_files, taint
+from bot.tools.permissions import defaults, taint
 from bot.tools.permissions.display import changed_lines, label, visible
-from bot.tools.permissions.paths import Paths
+from bot.tools.permissions.grammar import Call, Decision, PolicyContext, Role, Subject
+from bot.tools.permissions.matching import Paths
 from bot.tools.permissions.patterns import ARGUMENTS
 from bot.tools.permissions.rules import STRICT, Rules
-from bot.tools.permissions.skill_allowlist import SkillAllowlist
-from bot.tools.permissions.subject import Call, Decision, PolicyContext, Role, Subject, fingerprint
 from bot.tools.registry import Registry
+from bot.tools.skills import SkillAllowlist
 from bot.vetting import Vetting
 
-MOST_COUNTED = 50_000_000
-"""Max bytes of a file whose lines are counted. The counts tell the approver how much of the file a call
-would replace.
-"""
+LARGEST = 10_000_000
+"""Max bytes read of a file that a call names or replaces."""
+COMPARED = 1 << 20
+"""Max bytes of a file that is compared with its replacement."""
 LONGEST_SCRIPT = 20_000
 """Max bytes stored of a script that a command runs. The stored text later shows what has changed in the script."""
-_PIECE = 1 << 20
-"""Bytes per read. A file larger than this is not compared with its replacement."""
 _ENDS = {
     "denied": "{by} said no. Do not try it in another way; ask the person what they want instead.",
     "steered": "The person wrote something meanwhile, so nobody was waited for. Read it first. Where you see nothing new it was a "
@@ -52,23 +54,6 @@ _ENDS = {
     "unattended": "It needs an approval, and in a job nobody is asked. Go on without it, and say in the answer what was "
     "not done and why: an operator can allow it by a rule, or always when it is asked for in the chat.",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class _Replaced:
-    """The file that a call would replace, in the fields of `Approval`. `lines` is None if there is no such file."""
-
-    lines: int | None = None
-    gone: int | None = None
-    new: int = 0
-    differs_from: int = 0
-
-    def compared(self, before: bytes, after: bytes) -> _Replaced:
-        """Return the counts of added and removed lines, computed in linear time. The order of lines is ignored."""
-        old, new = before.splitlines(), after.splitlines()
-        gone, come = Counter(old) - Counter(new), Counter(new) - Counter(old)
-        same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(old, new, strict=False)))
-        return replace(self, gone=gone.total(), new=come.total(), differs_from=same + 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,55 +82,55 @@ class Policy:
             return await run()
         turn = context.current()
         decision = await self._decision(asked, turn)
+        refusal = None
         if decision.outcome == "ask":
             refusal = await self._approved(asked, call, turn, decision)
         else:
             refusal = _refusal(decision) if decision.outcome == "deny" else None
             self._note(call, decision, "allowed" if refusal is None else "denied")
-        return await run() if refusal is None else _not_run(call, refusal)
-
-    async def _narrowed(self, asked: Call, turn: ToolExecutionContext) -> Decision | None:
-        """Return the refusal by the tool lists of loaded skills; None if they do not refuse the call."""
-        if self.narrowing is None:
-            return None
-        now = PolicyContext(datetime.fromtimestamp(self.clock.now(), self.zone))
-        return await self.narrowing.refuses(asked, self._subjects(turn), now, turn.view())
+        if refusal is None:
+            return await run()
+        return ToolResult(call.id, refusal, failed=True, origin=NOBODYS)
 
     async def _decision(self, asked: Call, turn: ToolExecutionContext) -> Decision:
         """Return the decision on a call. A file that an instruction file includes or links to needs the same
         permission as the instruction file: an operator's approval, or a rule marked `@trusted:`.
         """
-        decision = await self._narrowed(asked, turn) or self._judge(asked, turn)
+        decision = None
+        if self.narrowing is not None:
+            subjects = self._subjects(turn)
+            decision = await self.narrowing.refuses(asked, subjects, self._now(), turn.view())
+        decision = decision or self._judge(asked, turn)
         path = asked.arguments.get("path")
         if asked.tool not in {"write_file", "edit_file"} or not isinstance(path, str) or "\0" in path:
             return decision
         if decision.outcome == "deny" or decision.trusted:
             return decision
-        if not await asyncio.to_thread(self._held, path):
+        root = Path(self._root)
+        vetting = self.vetting or Vetting(root)
+        if not await asyncio.to_thread(lambda: vetting.find_instruction_files().holds(root / path)):
             return decision
         asks = defaults.asks(decision.source, "instructs", decision.rule)
         return replace(asks, lasting=decision.lasting)
 
-    def _held(self, path: str) -> bool:
-        root = Path(self._root())
-        return (self.vetting or Vetting(root)).find_instruction_files().holds(root / path)
+    def _now(self, **more: Any) -> PolicyContext:
+        return PolicyContext(datetime.fromtimestamp(self.clock.now(), self.zone), **more)
 
     def _judge(self, asked: Call, turn: ToolExecutionContext) -> Decision:
         """Return the rules' decision. Sending a file also requires the right to read the file; the strictest
         decision counts.
         """
-        reads = [Call("read_file", {"path": path}, READS) for path in _paths_sent(asked)]
-        return min(
-            (self._judge_one(one, turn) for one in (asked, *reads)), key=lambda one: STRICT[one.outcome]
-        )
+        sent = asked.arguments.get("attachments", ()) if asked.tool == "chat_send" else ()
+        reads = [Call("read_file", {"path": path}, READS) for path in sent if isinstance(path, str)]
+        decisions = [self._judge_one(one, turn) for one in (asked, *reads)]
+        return min(decisions, key=lambda one: STRICT[one.outcome])
 
     def _judge_one(self, asked: Call, turn: ToolExecutionContext) -> Decision:
         """Return the rules' decision on one call. Text by people who may not make this call themselves
         counts as foreign text.
         """
-        moment = datetime.fromtimestamp(self.clock.now(), self.zone)
         origin = taint.seen(turn.view())
-        now = PolicyContext(moment, taint=origin.taint, private=turn.private)
+        now = self._now(taint=origin.taint, private=turn.private)
         subjects = self._subjects(turn)
         decision = self.rules.judge(asked, subjects, now)
         others = [self._subject(turn, person) for person in sorted(origin.people - set(turn.people))]
@@ -216,8 +201,8 @@ class Policy:
         """Return the approval question, which is valid only for the current content of the files that the
         call names or replaces. This call blocks the thread.
         """
-        (runs, others), replaced = self._files(asked), self._replaced(asked)
-        hashes = [named_files.digest(some) for some in (runs, [*runs, *others])]
+        runs, others = self._files(asked)
+        hashes = [digest(some) for some in (runs, [*runs, *others])]
         about = taint.about(turn.view(), turn.people) if decision.why == "tainted" else ""
         return Approval(
             request_id=turn.request_id,
@@ -234,11 +219,8 @@ class Policy:
             lasting=decision.lasting,
             own=decision.own,
             about=visible(self.redact(about)) if about else "",
-            replaces=replaced.lines,
-            gone=replaced.gone,
-            new=replaced.new,
-            differs_from=replaced.differs_from,
             script=self._script(runs, turn) if decision.lasting else "",
+            **(self._replaced(asked) if asked.tool == "write_file" else {}),
         )
 
     def _files(self, asked: Call) -> tuple[list[Path], list[Path]]:
@@ -246,7 +228,7 @@ class Policy:
         files. An edit names the text that it replaces, so it needs no file.
         """
         if asked.tool == "run_shell":
-            return named_files.find(str(asked.arguments["command"]), Path(self._root()))
+            return named_files(str(asked.arguments["command"]), Path(self._root))
         path = Path(self._place(asked))
         return [], [path] if asked.tool == "write_file" and path.is_file() else []
 
@@ -254,9 +236,8 @@ class Policy:
         """Return the text of the script that a command runs, if the text is short and the people of the turn
         may read it; otherwise "".
         """
-        now = PolicyContext(datetime.fromtimestamp(self.clock.now(), self.zone))
         reads = [Call("read_file", {"path": str(path)}, READS) for path in paths]
-        if any(self.rules.judge(one, self._subjects(turn), now).outcome != "allow" for one in reads):
+        if any(self.rules.judge(one, self._subjects(turn), self._now()).outcome != "allow" for one in reads):
             return ""
         try:
             raw = b"\n".join(regular_files.read(path, LONGEST_SCRIPT) for path in paths)
@@ -265,12 +246,8 @@ class Policy:
         return visible(self.redact(raw.decode(errors="replace"))) if len(raw) < LONGEST_SCRIPT else ""
 
     def _fingerprint(self, asked: Call, call: ToolCall) -> str:
-        """Return a hash of what would run and in which folder; for an MCP tool, the hash covers the tool's
-        definition.
-        """
-        tool: object = self.registry.get(asked.tool)
-        defined = (tool.defined,) if isinstance(tool, ExternallyDefined) else ()
-        return fingerprint(asked.tool, call.input, self._place(asked), *defined)
+        defined = getattr(self.registry.get(asked.tool), "defined", None)
+        return fingerprint(asked.tool, call.input, self._place(asked), *filter(None, [defined]))
 
     def _place(self, asked: Call) -> str:
         """Return the path that the call acts on, with links resolved; without a path, return the project's folder."""
@@ -285,13 +262,16 @@ class Policy:
         """Return a call rendered for people: every argument, without secrets and invisible characters. If
         there is only one argument of one line, its name is omitted.
         """
-        values = {name: visible(self.redact(_value(value))) for name, value in call.input.items()}
+        values = {
+            name: visible(self.redact(one if isinstance(one, str) else json.dumps(one, ensure_ascii=False)))
+            for name, one in call.input.items()
+        }
         if asked.tool in {"edit_file", "memory"} and (old := values.pop("old_str", "")):
             values["changes"] = "\n" + changed_lines(old, values.pop("new_str", ""))
         given = list(values.items())
         kind, name = ARGUMENTS.get(asked.tool, ("", ""))
-        if kind in {"path", "tree"} and self._place(asked) != f"{self._root()}/{asked.arguments.get(name)}":
-            place = self._place(asked).removeprefix(self._root() + "/")
+        if kind in {"path", "tree"} and self._place(asked) != f"{self._root}/{asked.arguments.get(name)}":
+            place = self._place(asked).removeprefix(self._root + "/")
             given.append(("which_is", visible(self.redact(place))))
         if asked.tool == "schedule_create" and not asked.arguments.get("timezone"):
             given.append(("timezone", label("their_zone")))
@@ -299,36 +279,30 @@ class Policy:
             return given[0][1]
         ours = asked.tool in defaults.CORE
         # Values are indented, so that no value can look like the name of an argument.
-        lines = [
+        return "\n".join(
             f"{label(name) if ours else visible(self.redact(name))}: {value}".replace("\n", "\n  ")
             for name, value in given
-        ]
-        return "\n".join(lines)
-
-    def _replaced(self, asked: Call) -> _Replaced:
-        """Return line counts about the file that a call replaces. A large file is counted only in part and
-        is not compared. The file's text is not returned, because the approver may lack the right to read
-        the file.
-        """
-        if asked.tool != "write_file":
-            return _Replaced()
-        try:
-            with open(self._place(asked), "rb", opener=regular_files.opener) as there:
-                lines, end, first = 0, b"\n", there.read(_PIECE)
-                piece = first
-                while piece:
-                    lines, end = lines + piece.count(b"\n"), piece[-1:]
-                    piece = there.read(_PIECE) if there.tell() < MOST_COUNTED else b""
-                whole = there.tell() == len(first) < _PIECE
-        except OSError:
-            return _Replaced()
-        found, content = _Replaced(lines + (end != b"\n")), asked.arguments.get("content")
-        return (
-            found.compared(first, content.encode("utf-8", "replace"))
-            if whole and isinstance(content, str)
-            else found
         )
 
+    def _replaced(self, asked: Call) -> dict[str, Any]:
+        """Return line counts about the file that a call replaces, as fields of `Approval`. A large file is
+        not compared. The file's text is not returned, because the approver may lack the right to read it.
+        """
+        try:
+            raw = regular_files.read(Path(self._place(asked)), LARGEST)
+        except OSError:
+            return {}
+        lines = raw.count(b"\n") + (raw[-1:] not in {b"", b"\n"})
+        if len(raw) >= COMPARED:
+            return {"replaces": lines}
+        old = raw.splitlines()
+        new = str(asked.arguments.get("content")).encode("utf-8", "replace").splitlines()
+        same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(old, new, strict=False)))
+        gone, come = Counter(old) - Counter(new), Counter(new) - Counter(old)
+        counts = {"gone": gone.total(), "new": come.total(), "differs_from": same + 1}
+        return {"replaces": lines, **counts}
+
+    @property
     def _root(self) -> str:
         return "/" + "/".join(self.paths.root)
 
@@ -361,16 +335,6 @@ def _asked(tool: Tool | None, call: ToolCall) -> Call | None:
     return Call(tool.name, arguments, tool.effects)
 
 
-def _paths_sent(asked: Call) -> list[str]:
-    """Return the files of the project that a message attaches."""
-    files = asked.arguments.get("attachments", ()) if asked.tool == "chat_send" else ()
-    return [one for one in files if isinstance(one, str)]
-
-
-def _value(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-
-
 def _because(decision: Decision) -> str:
     rule = f" (rule: {decision.rule})" if decision.rule else ""
     return f"This was not run: {decision.reason}{rule}."
@@ -380,5 +344,68 @@ def _refusal(decision: Decision) -> str:
     return f"{_because(decision)} No approval can change that: do not try another way to the same end; tell the person."
 
 
-def _not_run(call: ToolCall, words: str) -> ToolResult:
-    return ToolResult(call.id, words, failed=True, origin=NOBODYS)
+def fingerprint(tool: str, arguments: Mapping[str, Any], directory: str, *definition: Any) -> str:
+    """Return the hash for which an approval is valid: of tool, arguments, folder and, for an MCP tool, its
+    definition.
+    """
+    whole = json.dumps([tool, arguments, directory, *definition], sort_keys=True, default=str)
+    return hashlib.sha256(whole.encode()).hexdigest()
+
+
+# Files that a command line names or runs. Shell syntax is approximated: file names built from wildcards or
+# variables are not found.
+
+_MAKEFILES = ("GNUmakefile", "makefile", "Makefile")
+_ENDS_COMMAND = frozenset(";|&()\n`")
+_RUNS = re.compile(
+    r"(?:python|pypy|ruby|perl|node|php|lua|Rscript|deno|bun)[\d.]*|(?:ba|da|z|k)?sh|source|\.|exec|-exec|xargs"
+)
+_BETWEEN = re.compile(r"env|nice|nohup|poetry|run|time|timeout|uv|[\d.]+[smh]?|\w+=.*|-.*")
+"""Words that may precede the name of a program or a script in a command line."""
+
+
+def named_files(command: str, root: Path) -> tuple[list[Path], list[Path]]:
+    """Return the programs and scripts that a command in this folder runs, and the other files that the
+    command names. This call blocks the thread.
+    """
+    words = list(_words(command))
+    # The command may change to a folder first. `Path` would raise for words that are no valid file names.
+    folders = dict.fromkeys([root, *(root / word for word in words if os.path.isdir(root / word))])  # noqa: PTH112
+    runs, others, begins, before = dict[Path, None](), dict[Path, None](), True, ""
+    for word in words:
+        program = word.rpartition("/")[2]
+        names = [word, word.rpartition("=")[2].lstrip("@"), *(_MAKEFILES if program == "make" else ())]
+        if before == "-m":
+            names += [f"{word.replace('.', '/')}{end}" for end in (".py", "/__main__.py")]
+        places = [folder / name for name in names if name for folder in folders]
+        found = dict.fromkeys(place for place in places if os.path.isfile(place))  # noqa: PTH113
+        (runs if begins else others).update(found)
+        between = begins and not found and _BETWEEN.fullmatch(program)
+        begins = bool(between or _RUNS.fullmatch(program) or not _ENDS_COMMAND.isdisjoint(word))
+        before = word
+    return list(runs), [path for path in others if path not in runs]
+
+
+def _words(command: str) -> Iterator[str]:
+    lexer = shlex.shlex(command, posix=True, punctuation_chars="".join(_ENDS_COMMAND) + "<>")
+    lexer.whitespace, lexer.whitespace_split, lexer.commenters = " \t\r", True, ""
+    try:
+        words = list(lexer)
+    except ValueError:  # a quote that is not closed
+        words = command.split()
+    for word in words:
+        yield word.strip("$\"'")
+        if " " in word and word != command:  # a quoted word may contain a command
+            yield from (";", *_words(word))
+
+
+def digest(paths: Sequence[Path]) -> str:
+    """Return a hash of the paths and the contents of these files; unreadable files are skipped. Returns ""
+    if there are no files. This call blocks the thread.
+    """
+    whole = hashlib.sha256()
+    for path in paths:
+        with contextlib.suppress(OSError):
+            raw = regular_files.read(path, LARGEST)
+            whole.update(f"{path}\n{len(raw)}\n".encode(errors="replace") + raw)
+    return whole.hexdigest() if paths else ""

@@ -3,32 +3,36 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import difflib
 import os
 import stat
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import aiofiles
 import regex
 import yaml
 
-from bot import errors, regular_files, text
+from bot import errors, regular_files, tags, text
+from bot.contracts.base import Json, Message
 from bot.contracts.environment import Log
 from bot.hidden_paths import hidden
+from bot.tools.permissions.grammar import Call, Decision, PolicyContext, RuleMalformed, Subject
+from bot.tools.permissions.matching import Paths
+from bot.tools.permissions.rules import Rules
 from bot.vetting import NotVetted, Vetting
 
 
 @dataclass(frozen=True, slots=True)
 class Skill:
-    """A skill: what the overview shows of one folder with a `SKILL.md`. `allowed_tools` can only restrict a
-    turn, never grant rights.
-    """
+    """A skill. `allowed_tools` can only restrict a turn, never grant rights. `body` are the instructions."""
 
     name: str
     description: str
     allowed_tools: tuple[str, ...] = ()
+    body: str = field(default="", compare=False, repr=False)
 
 
 _NAME = regex.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
@@ -39,15 +43,7 @@ NAME_LIMIT = 64
 DESCRIPTION_LIMIT = 1_024
 BODY_LIMIT = 100_000  # characters
 FILE_LIMIT = 1024 * 1024  # bytes
-
-
 _Stamp = tuple[int, int, int, int]
-
-
-@dataclass(frozen=True, slots=True)
-class _Found:
-    skill: Skill
-    body: str
 
 
 class SkillFolder:
@@ -58,17 +54,16 @@ class SkillFolder:
     """
 
     def __init__(self, root: Path, paths: Sequence[str], log: Log, vetting: Vetting) -> None:
-        self._root = root
         self._places = [(root / ".claude" / "skills", root), *((root / path, None) for path in paths)]
         self._log = log
         self._vetting = vetting
         # Parsed skills by file, each with the file's stamp. Every chat needs the skills, and the files rarely change.
-        self._known: dict[Path, tuple[_Stamp, _Found | None]] = {}
+        self._known: dict[Path, tuple[_Stamp, Skill | None]] = {}
         # After a start, many chats may ask at the same time. One of them reads the files, the others wait.
         self._scanning = asyncio.Lock()
 
     async def overview(self) -> list[Skill]:
-        return [found.skill for found in (await self._all()).values()]
+        return list((await self._all()).values())
 
     async def load(self, name: str) -> str:
         found = await self._all()
@@ -78,78 +73,58 @@ class SkillFolder:
         hint = f"The nearest are: {', '.join(near)}." if near else "`skills_list` shows what there is."
         raise errors.ToolError(f"There is no skill named {text.preview(name, 80)!r}. {hint}")
 
-    async def _all(self) -> dict[str, _Found]:
+    async def _all(self) -> dict[str, Skill]:
         async with self._scanning:
-            return await self._scan()
-
-    async def _scan(self) -> dict[str, _Found]:
-        # Most projects have no skill folder and need no thread here.
-        files = (
-            await asyncio.to_thread(_skill_files, self._places, self._vetting.changes)
-            if self._has_places()
-            else {}
-        )
-        known = {path: self._known.get(path) for path in files}
-        self._known = {
-            path: seen
-            if (seen := known[path]) is not None and seen[0] == stamp
-            else (stamp, await self._read(path))
-            for path, stamp in files.items()
-        }
-        skills: dict[str, _Found] = {}
-        for _, found in self._known.values():
-            if found is None:
-                continue
-            if found.skill.name in skills:
-                self._log.write("skill", f"a second skill {found.skill.name!r} is left out", level="warn")
-                continue
-            skills[found.skill.name] = found
+            # Most projects have no skill folder and need no thread here.
+            files = await asyncio.to_thread(self._files, self._vetting.changes) if self._has_places() else {}
+            known = self._known
+            self._known = {
+                path: known[path]
+                if known.get(path, ((), None))[0] == stamp
+                else (stamp, await self._read(path))
+                for path, stamp in files.items()
+            }
+        skills: dict[str, Skill] = {}
+        for _, skill in self._known.values():
+            if skill is not None and skill.name in skills:
+                self._log.write("skill", f"a second skill {skill.name!r} is left out", level="warn")
+            elif skill is not None:
+                skills[skill.name] = skill
         return skills
 
     def _has_places(self) -> bool:
         return any(os.path.lexists(place) for place, _ in self._places)
 
-    async def _raw(self, file: Path) -> bytes:
-        while True:
-            changes = self._vetting.changes
-            async with aiofiles.open(file, "rb", opener=regular_files.opener) as handle:
-                raw = await handle.read(FILE_LIMIT)
-                found = os.fstat(handle.fileno())
-            await asyncio.to_thread(self._vetting.must_be_followed, file, found)
-            if changes == self._vetting.changes:  # otherwise a command has started or ended meanwhile
-                return raw
+    def _files(self, changes: int) -> dict[Path, _Stamp]:
+        """Return every `SKILL.md` one level below the places, in order, with a stamp of its state. The stamp
+        depends on `changes`, the number of finished commands, too.
+        """
+        files: dict[Path, _Stamp] = {}
+        for place, inside in self._places:
+            home = inside.resolve() if inside is not None else None
+            for file in sorted(place.glob("*/SKILL.md")):
+                with contextlib.suppress(OSError):
+                    seen = file.stat()
+                    if stat.S_ISREG(seen.st_mode) and (home is None or not hidden(home, file.resolve())):
+                        files[file] = (seen.st_mtime_ns, seen.st_size, seen.st_ino, changes)
+        return files
 
-    async def _read(self, file: Path) -> _Found | None:
+    async def _read(self, file: Path) -> Skill | None:
         try:
-            raw = await self._raw(file)
-            return _parse(raw.decode("utf-8", "replace"), file.parent.name)
+            while True:
+                changes = self._vetting.changes
+                async with aiofiles.open(file, "rb", opener=regular_files.opener) as handle:
+                    raw = await handle.read(FILE_LIMIT)
+                    found = os.fstat(handle.fileno())
+                await asyncio.to_thread(self._vetting.must_be_followed, file, found)
+                if changes == self._vetting.changes:  # otherwise a command has started or ended meanwhile
+                    return _parse(raw.decode("utf-8", "replace"), file.parent.name)
         except (OSError, ValueError, yaml.YAMLError, NotVetted) as error:
             self._log.write("skill", f"the skill {file.parent.name!r} cannot be used: {error}", level="warn")
             return None
 
 
-def _skill_files(places: Sequence[tuple[Path, Path | None]], changes: int) -> dict[Path, _Stamp]:
-    """Yield every `SKILL.md` that is one level below these paths, in order. Each path is yielded with a
-    stamp of the file's state; the stamp depends on `changes` too.
-    """
-    files: dict[Path, _Stamp] = {}
-    for place, inside in places:
-        try:
-            folders = sorted(entry for entry in place.iterdir() if entry.is_dir())
-        except OSError:
-            continue
-        home = inside.resolve() if inside is not None else None
-        for file in (folder / "SKILL.md" for folder in folders):
-            try:
-                seen = file.stat()
-            except OSError:
-                continue
-            if stat.S_ISREG(seen.st_mode) and (home is None or not hidden(home, file.resolve())):
-                files[file] = (seen.st_mtime_ns, seen.st_size, seen.st_ino, changes)
-    return files
-
-
-def _parse(source: str, folder: str) -> _Found:
+def _parse(source: str, folder: str) -> Skill:
     match = _FRONT_MATTER.match(source)
     head = yaml.safe_load(match.group(1)) if match else {}
     if not isinstance(head, dict):
@@ -162,8 +137,98 @@ def _parse(source: str, folder: str) -> _Found:
         raise ValueError("it has no description")
     allowed = head.get("allowed-tools", head.get("allowed_tools", head.get("allowedTools"))) or ()
     listed = allowed if isinstance(allowed, str) else " ".join(map(str, allowed))
-    body = (match.group(2) if match else source).strip()
-    return _Found(
-        Skill(name, text.head(description, DESCRIPTION_LIMIT), tuple(_ENTRY.findall(listed))),
-        text.shorten_middle(body, BODY_LIMIT),
-    )
+    body = text.shorten_middle((match.group(2) if match else source).strip(), BODY_LIMIT)
+    return Skill(name, text.head(description, DESCRIPTION_LIMIT), tuple(_ENTRY.findall(listed)), body)
+
+
+# ------------------------------------------------------------ allowed tools
+
+ALWAYS = frozenset(
+    {"chat_load_history", "chat_send", "read_artifact", "skills_list", "skills_load", "tool_search"}
+)
+"""Tools that no skill can restrict: those for answering and for reading history, artifacts and skills."""
+NAMES = {
+    "bash": "run_shell",
+    "edit": "edit_file",
+    "glob": "search_files",
+    "grep": "search_files",
+    "ls": "list_dir",
+    "multiedit": "edit_file",
+    "read": "read_file",
+    "task": "task",
+    "webfetch": "web_fetch",
+    "websearch": "web_search",
+    "write": "write_file",
+}
+"""Tool names in skills written for other AI agents, each with the name of our tool."""
+_LOAD = "skills_load"
+
+
+class SkillAllowlist:
+    """Restricts a turn to the `allowed-tools` of the skills that it has loaded. A call of a listed tool must
+    also be permitted by the rules. The restriction applies from the moment a skill is loaded until the person
+    writes again. The restriction is computed from the messages, so it survives a restart.
+    """
+
+    def __init__(self, skills: SkillFolder, paths: Paths) -> None:
+        self._skills = skills
+        self._paths = paths
+        self._compiled: dict[tuple[str, ...], Rules] = {}
+
+    async def refuses(
+        self, call: Call, subjects: Sequence[Subject], now: PolicyContext, messages: Sequence[Message]
+    ) -> Decision | None:
+        """Return the refusal of a call that no loaded skill lists; None if a skill lists the call. The lists
+        of several skills are combined.
+        """
+        names = loaded(messages) if call.tool not in ALWAYS else ()
+        if not names:
+            return None
+        lists = {skill.name: skill.allowed_tools for skill in await self._skills.overview()}
+        narrow = [name for name in names if lists.get(name)]
+        for name in narrow:
+            if all(self._rules(lists[name]).permits(call, one, now) for one in subjects):
+                return None
+        if not narrow:
+            return None
+        reason = f"the skill {narrow[-1]} does not work with it, until the person writes again"
+        return Decision("deny", "skill", reason, f"allowed-tools {' '.join(lists[narrow[-1]])}")
+
+    def _rules(self, listed: tuple[str, ...]) -> Rules:
+        if listed not in self._compiled:
+            sound = list[str]()
+            for rule in (rule for entry in listed for rule in rules_of(entry)):
+                with contextlib.suppress(RuleMalformed):  # an invalid entry allows nothing
+                    Rules(self._paths, allow=[rule])
+                    sound.append(rule)
+            self._compiled[listed] = Rules(self._paths, allow=sound)
+        return self._compiled[listed]
+
+
+def loaded(messages: Sequence[Message]) -> list[str]:
+    """Return the skills loaded since a person last wrote, in order."""
+    calls: dict[str, str] = {}
+    done: list[str] = []
+    for message in messages:
+        blocks: Sequence[Json] = message["content"] if isinstance(message["content"], list) else ()
+        if message["role"] == "assistant":
+            used = [one for one in blocks if one.get("type") == "tool_use" and one.get("name") == _LOAD]
+            calls |= {one["id"]: str(one["input"].get("name")) for one in used}
+        elif tags.begins(message, tags.CONTEXT) is not None:
+            calls, done = {}, []
+        else:
+            answered = (one for one in blocks if one.get("type") == "tool_result" and not one.get("is_error"))
+            done += [name for one in answered if (name := calls.get(one["tool_use_id"]))]
+    return list(dict.fromkeys(done))
+
+
+def rules_of(entry: str) -> list[str]:
+    """Return the rules for one entry of `allowed-tools`, such as `Read`, `Bash(git log:*)` or `mcp__files__*`."""
+    name, bracket, pattern = entry.partition("(")
+    ours = NAMES.get(name.lower(), name)
+    if not bracket:
+        return [ours]
+    begins = pattern.removesuffix(")").removesuffix(":*")
+    if pattern.endswith(":*)"):
+        return [f"{ours}({begins})", f"{ours}({begins} *)"]
+    return [f"{ours}({pattern}"]

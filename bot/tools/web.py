@@ -22,7 +22,7 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 
 from bot import errors, text
 from bot.documents import encoding
-from bot.tools.permissions import urls
+from bot.tools.permissions.matching import PORTS, Url, read_url
 
 _CLOSED = tuple(
     map(
@@ -95,7 +95,6 @@ BYTES = 2_000_000
 HEAD_BYTES = 16_384
 """Max bytes of a header line."""
 _AGENT = "Shipmate (a chat agent, fetching one page for a person)"
-_PORTS = {"http": 80, "https": 443}
 _HOST = re.compile(r"[a-z0-9_-]+(?:\.[a-z0-9_-]+)*|[0-9a-f.]*:[0-9a-f:.]*")
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _CHARSET = re.compile(rb"""(?i)<meta[^>]{0,300}?charset\s{0,9}=\s{0,9}["']?\s{0,9}([a-z0-9_:.-]{1,40})""")
@@ -172,7 +171,7 @@ class Web:
             address = urljoin(address, location).partition("#")[0]
         raise errors.ToolError(f"The address leads on more than {HOPS} times; nothing was fetched.")
 
-    async def _hop(self, address: str, here: urls.Url) -> tuple[Page, str | None]:
+    async def _hop(self, address: str, here: Url) -> tuple[Page, str | None]:
         """Send one request; return the response, or the target of a redirect."""
         pinned = _Pinned(await self._checked(here))
         connector = aiohttp.TCPConnector(resolver=pinned, use_dns_cache=False, force_close=True, limit=1)
@@ -202,7 +201,7 @@ class Web:
                 raise errors.ToolError(f"This is a {other}, not text. Only text can be fetched.")
             return Page(address, answer.status, kind, _decoded(raw, answer.charset), cut), None
 
-    async def _checked(self, here: urls.Url) -> Sequence[str]:
+    async def _checked(self, here: Url) -> Sequence[str]:
         """Return the addresses of a host. Raises `errors.ToolError` unless all of them are public."""
         try:
             found = await self._resolve(here.host, here.port)
@@ -241,8 +240,8 @@ class _Pinned(AbstractResolver):
         """Do nothing, because there is nothing to close."""
 
 
-def _read(address: str) -> urls.Url:
-    read = urls.read(address)
+def _read(address: str) -> Url:
+    read = read_url(address)
     if read is None or not _HOST.fullmatch(read.host):
         raise errors.ToolError(
             "This is no address that can be fetched. Give one such as https://example.org/page, in full."
@@ -252,19 +251,19 @@ def _read(address: str) -> urls.Url:
     return read
 
 
-def _target(here: urls.Url) -> str:
+def _target(here: Url) -> str:
     """Return the URL to request. The URL is built from the parts that were checked, so that no parser can
     find another host in the URL.
     """
     return f"{here.scheme}://{f'[{here.host}]' if ':' in here.host else here.host}:{here.port}{here.path}"
 
 
-def _site(here: urls.Url) -> tuple[str, int | None]:
+def _site(here: Url) -> tuple[str, int | None]:
     """Return the host without `www.`, and the port. Redirects must stay on this host and port."""
-    return here.host.removeprefix("www."), None if here.port == _PORTS[here.scheme] else here.port
+    return here.host.removeprefix("www."), None if here.port == PORTS[here.scheme] else here.port
 
 
-def _shown(url: urls.Url) -> str:
+def _shown(url: Url) -> str:
     return f"{url.scheme}://{url.host}{url.path}"
 
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from bot.contracts.identity import ChatKey
 from bot.system import read_link
-from bot.tools.permissions.paths import Paths
+from bot.tools.permissions.grammar import Call, PolicyContext, Subject
+from bot.tools.permissions.matching import Paths
 from bot.tools.permissions.rules import Rules
-from bot.tools.permissions.subject import Call, PolicyContext, Subject
 
 RULES, TOOLS, CALLS = 1_000, 20, 2_000
 FILES = ("read_file", "write_file", "edit_file", "search_files")

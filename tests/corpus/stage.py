@@ -24,7 +24,7 @@ from bot.testing._slack_world import Post
 from bot.testing.clock import SteeredClock
 from bot.testing.slack import SlackServer
 from bot.testing.telegram import TelegramServer
-from bot.tools.permissions.subject import fingerprint
+from bot.tools.policy import fingerprint
 from tests.blackbox.conftest import World
 from tests.corpus.model import answer
 from tests.torture.inside import Inside, environment

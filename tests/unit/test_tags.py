@@ -20,8 +20,9 @@ from bot.core.file_words import SeenFile
 from bot.core.found_tools import PutBack
 from bot.core.prompt import TurnRequest
 from bot.testing.model import text, tool_use
+from bot.tools import skills
 from bot.tools.builtin.memory import NoteSources
-from bot.tools.permissions import skill_allowlist, taint
+from bot.tools.permissions import taint
 
 KEY = ChatKey.parse("telegram:chat:1")
 NONCE, STALE = "0a1b2c3d", "deadbeef"
@@ -167,9 +168,7 @@ def test_results_and_memories_hold_no_tag_that_counts(words: str) -> None:
         {"role": "assistant", "content": [call]},
         {"role": "user", "content": [result]},
     ]
-    assert skill_allowlist.loaded(view) == ["s"], (
-        "what a tool gives does not count as the next words of a person"
-    )
+    assert skills.loaded(view) == ["s"], "what a tool gives does not count as the next words of a person"
     assert tags.of(view[2]) == [None]
     head = memory.head(words, nonce=NONCE, put_back=PutBack([(words, {})]))
     assert words.split("\n", maxsplit=1)[0] not in json.dumps(head, ensure_ascii=False)

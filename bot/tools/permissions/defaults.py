@@ -9,48 +9,18 @@ from pathlib import Path
 from bot.contracts.approvals import Reason
 from bot.contracts.provenance import Taint
 from bot.contracts.tools import MCP, READS, Effect
-from bot.text import folded
+from bot.hidden_paths import any_hidden
+from bot.tools.permissions.grammar import Call, Decision, PolicyContext, Source
 from bot.tools.permissions.patterns import ARGUMENTS, JudgedCall
 from bot.tools.permissions.protected_code import CLOSED, OURS, ProtectedCode
-from bot.tools.permissions.subject import Call, Decision, PolicyContext, Source
 
-CORE = (
-    "chat_load_history",
-    "chat_send",
-    "edit_file",
-    "list_dir",
-    "memory",
-    "read_artifact",
-    "read_file",
-    "run_shell",
-    "schedule_cancel",
-    "schedule_create",
-    "schedule_list",
-    "search_files",
-    "skills_list",
-    "skills_load",
-    "task",
-    "tool_search",
-    "web_fetch",
-    "web_search",
-    "write_file",
-)
-"""All tools that a rule may name, in addition to `mcp__<server>__<tool>`."""
 SCHEDULING = frozenset({"schedule_cancel", "schedule_create", "schedule_list"})
-OPEN = frozenset(
-    {
-        "chat_load_history",
-        "chat_send",
-        "memory",
-        "skills_list",
-        "skills_load",
-        "task",
-        "tool_search",
-        "web_search",
-        *SCHEDULING,
-    }
-)
+_OPEN = "chat_load_history chat_send memory skills_list skills_load task tool_search web_search"
+_OTHERS = "edit_file list_dir read_artifact read_file run_shell search_files web_fetch write_file"
+OPEN = SCHEDULING.union(_OPEN.split())
 """Tools that have effects but need no approval, because the effects are confined to the tool's own folder or chat."""
+CORE = tuple(sorted(OPEN.union(_OTHERS.split())))
+"""All tools that a rule may name, in addition to `mcp__<server>__<tool>`."""
 HISTORY = "chat_load_history"
 UNTAINTED = frozenset({HISTORY, "chat_send", "task"})
 """Tools that untrusted text does not affect: those that answer the asking chat, change only the model's
@@ -73,7 +43,6 @@ ASKED_BECAUSE: Mapping[Reason, str] = {
 _HARMFUL: frozenset[Effect] = frozenset({"run", "write", "network"})
 _CHANGES: frozenset[Effect] = frozenset({"run", "write"})
 _OF_THE_PROJECT = frozenset({"path", "tree", "command"})
-_FOLDERS = frozenset({".ship", ".git"})
 _INSTRUCTIONS = frozenset({"agent.md", "skill.md"})
 _SKILLS = (".claude", "skills")
 _FOLLOWED = """
@@ -92,13 +61,9 @@ def decided(call: Call, now: PolicyContext) -> Decision:
     # A web search query reveals little of the project's files, and only to the search engine.
     if taints(call, now, Taint.FOREIGN if call.tool == "web_search" else Taint.WORKSPACE):
         own = call.tool in OWN
+        why: Reason = "tainted" if now.taint == Taint.FOREIGN else "read"
         # People may decide themselves about bringing in messages of their own chats.
-        return asks(
-            "taint",
-            "tainted" if now.taint == Taint.FOREIGN else "read",
-            granted=own or call.tool == HISTORY,
-            own=own,
-        )
+        return asks("taint", why, granted=own or call.tool == HISTORY, own=own)
     return Decision("allow", "default", "it needs no approval")
 
 
@@ -114,18 +79,13 @@ def taints(call: Call, now: PolicyContext, least: Taint = Taint.FOREIGN) -> bool
     at least the untrusted-text level `least` counts. Rules written by operators stay valid if the text
     comes from the project's files; defaults do not.
     """
-    if now.taint < least or (call.tool in UNTAINTED and not _carries(call, now)):
+    # The author of untrusted text may read the chat into which messages of other chats are brought.
+    carries = call.tool == HISTORY and call.arguments.get("scope") == "mine" and not now.private
+    if now.taint < least or (call.tool in UNTAINTED and not carries):
         return False
     if call.tool == "memory" and call.arguments.get("command") == "view":
         return False
     return call.tool.startswith(MCP) or not _HARMFUL.isdisjoint(call.effects)
-
-
-def _carries(call: Call, now: PolicyContext) -> bool:
-    """Return True if the call brings messages of other chats into a chat that several people read. The
-    author of untrusted text in the model's context may be one of these people.
-    """
-    return call.tool == HISTORY and call.arguments.get("scope") == "mine" and not now.private
 
 
 def instructs(call: Call, asked: JudgedCall) -> Reason:
@@ -156,10 +116,8 @@ def protected(call: Call, asked: JudgedCall, code: ProtectedCode | None) -> str 
     if not asked.paths.inside(place):
         return "it is outside of the project"
     root = asked.paths.root
-    for form in place.forms:
-        parts = [folded(part) for part in (form[len(root) :] if form[: len(root)] == root else form)]
-        if any(part in _FOLDERS or part.startswith(".env") for part in parts) or parts == ["ship.json"]:
-            return "secrets and settings are closed to tools"
+    if any(any_hidden(form[len(root) :] if form[: len(root)] == root else form) for form in place.forms):
+        return "secrets and settings are closed to tools"
     if code is not None and changes and any(code.seals(Path("/", *form)) for form in place.forms):
         return OURS
     return None

@@ -7,16 +7,23 @@ be decided, the answer is `unclear`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Literal
 
 from bot.text import folded
-from bot.tools.permissions import urls
-from bot.tools.permissions.globs import ANY_DEPTH, glob, path_glob
 from bot.tools.permissions.grammar import RuleMalformed
-from bot.tools.permissions.paths import Parts, Paths, ResolvedPath
+from bot.tools.permissions.matching import (
+    ANY_DEPTH,
+    Parts,
+    Paths,
+    ResolvedPath,
+    glob,
+    path_glob,
+    read_url,
+    url_glob,
+)
 
 Answer = Literal["yes", "no", "unclear"]
 Kind = Literal["path", "tree", "command", "url"]
@@ -33,7 +40,6 @@ ARGUMENTS: Mapping[str, tuple[Kind, str]] = {
 """The argument that a tool's pattern is compared with: kind of value, and argument name. The kind `tree` is
 a path with everything below it.
 """
-ANYTHING = "*"
 LONGEST = 10_000
 _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_@%+=:,./-")
 
@@ -45,7 +51,6 @@ class JudgedCall:
     paths: Paths
     arguments: Mapping[str, Any]
     _places: dict[str, ResolvedPath] = field(default_factory=dict)
-    _forms: dict[str, list[Parts]] = field(default_factory=dict)
 
     def words(self, name: str) -> str | None:
         value = self.arguments.get(name)
@@ -58,9 +63,7 @@ class JudgedCall:
 
     def forms(self, path: str) -> list[Parts]:
         """Return all spellings of a path, case-folded, for wide rules."""
-        if path not in self._forms:
-            self._forms[path] = [_folded(form) for form in self.place(path).forms]
-        return self._forms[path]
+        return [_folded(form) for form in self.place(path).forms]
 
 
 Pattern = Callable[[JudgedCall], Answer]
@@ -68,23 +71,20 @@ Pattern = Callable[[JudgedCall], Answer]
 
 def compile_pattern(tool: str, pattern: str, paths: Paths, *, wide: bool) -> Pattern:
     """Return a compiled pattern. Raises `RuleMalformed`."""
-    kind = ARGUMENTS.get(tool)
-    if kind is None:
-        if pattern == ANYTHING:
-            return lambda _: "yes"
+    kind, name = ARGUMENTS.get(tool, ("", ""))
+    if not kind and pattern != "*":
         raise RuleMalformed(
             "no pattern for this tool",
             f"write {tool} alone, or {tool}(*, arg.NAME~=...) for one of its arguments",
         )
-    name = kind[1]
-    if kind[0] == "command":
+    if kind == "command":
         return _command(name, pattern, wide=wide)
-    if pattern == ANYTHING:
-        return lambda asked: _answer(holds=asked.words(name) is not None)
-    if kind[0] == "url":
+    if pattern == "*":
+        return lambda asked: _answer(holds=not kind or asked.words(name) is not None)
+    if kind == "url":
         return _url(name, pattern, wide=wide)
     steps = _steps(pattern, paths)
-    return _closed(name, steps, paths, tree=kind[0] == "tree") if wide else _open(name, steps, paths)
+    return _wide_path(name, steps, paths, tree=kind == "tree") if wide else _strict_path(name, steps, paths)
 
 
 def _answer(*, holds: bool) -> Answer:
@@ -99,36 +99,27 @@ def _command(name: str, pattern: str, *, wide: bool) -> Pattern:
             "write the command plainly; what has such signs in it is asked for",
         )
     whole = " ".join(words)
-    if not wide:
-        matches = glob(whole)
+    strict = glob(whole)
+    forms = [glob(folded(whole))]
+    if words[1:] and words[-1] == "*":
+        forms.append(glob(folded(" ".join(words[:-1]))))
 
-        def judge(asked: JudgedCall) -> Answer:
-            plain = literal_words(asked.words(name) or "")
-            return _answer(holds=plain is not None and matches(" ".join(plain)))
-
-        return judge
-    forms = [
-        glob(folded(whole)),
-        *([glob(folded(" ".join(words[:-1])))] if words[1:] and words[-1] == "*" else []),
-    ]
-
-    def judge_widely(asked: JudgedCall) -> Answer:
+    def judge(asked: JudgedCall) -> Answer:
         command = asked.words(name)
-        if command is None:
-            return "no"
-        plain = literal_words(command)
+        plain = literal_words(command or "")
+        if not wide or command is None:
+            return _answer(holds=plain is not None and strict(" ".join(plain)))
         if plain is None:
             return "unclear"
-        line = folded(" ".join(plain))
-        last = folded(" ".join([plain[0].rpartition("/")[2], *plain[1:]]))
-        return _answer(holds=any(form(line) or form(last) for form in forms))
+        spellings = (plain, (plain[0].rpartition("/")[2], *plain[1:]))
+        return _answer(holds=any(form(folded(" ".join(one))) for form in forms for one in spellings))
 
-    return judge_widely
+    return judge
 
 
 def _url(name: str, pattern: str, *, wide: bool) -> Pattern:
     try:
-        form = urls.url_glob(pattern)
+        place, path = url_glob(pattern)
     except (ValueError, UnicodeError):
         raise RuleMalformed(
             "a host or an address such as example.org, *.example.org or https://example.org/docs/*",
@@ -137,14 +128,12 @@ def _url(name: str, pattern: str, *, wide: bool) -> Pattern:
 
     def judge(asked: JudgedCall) -> Answer:
         address = asked.words(name)
-        if address is None:
-            return "no"
-        url = urls.read(address)
+        url = read_url(address) if address is not None else None
         if url is None:
-            return _answer(holds=wide)
+            return _answer(holds=wide and address is not None)
         if wide:
-            return _answer(holds=form.place(url) and (not url.literal or form.path(url.path)))
-        return _answer(holds=url.plain and form.place(url) and form.path(url.path))
+            return _answer(holds=place(url) and (not url.literal or path(url.path)))
+        return _answer(holds=url.plain and place(url) and path(url.path))
 
     return judge
 
@@ -174,33 +163,25 @@ def _steps(pattern: str, paths: Paths) -> _Steps:
     return _Steps(fixed, tuple(parts[at:]), pattern.endswith("/"), len(parts) == 1 and not whole)
 
 
-def _matcher(fixed: Parts, loose: Parts) -> Callable[[Sequence[str]], bool]:
-    if not loose:
-        return lambda parts: tuple(parts) == fixed
-    rest, depth = path_glob(loose), len(fixed)
-    return lambda parts: tuple(parts[:depth]) == fixed and rest(parts[depth:])
-
-
-def _open(name: str, steps: _Steps, paths: Paths) -> Pattern:
+def _strict_path(name: str, steps: _Steps, paths: Paths) -> Pattern:
     # The folder that the rule names is resolved now, so that a link created there later allows nothing.
     fixed = paths.place("/" + "/".join(steps.fixed)).real
     if fixed is None:
         return lambda _: "no"
-    matches = _matcher(fixed, steps.loose)
+    rest, depth = path_glob(steps.loose), len(fixed)
 
     def judge(asked: JudgedCall) -> Answer:
         path = asked.words(name)
         real = asked.place(path).real if path is not None else None
-        if real is None:
+        if real is None or real[:depth] != fixed:
             return "no"
-        if not steps.below:
-            return _answer(holds=matches(real))
-        return _answer(holds=any(matches(real[:end]) for end in range(len(fixed), len(real) + 1)))
+        ends = range(depth, len(real) + 1) if steps.below else (len(real),)
+        return _answer(holds=any(rest(real[depth:end]) for end in ends))
 
     return judge
 
 
-def _closed(name: str, steps: _Steps, paths: Paths, *, tree: bool) -> Pattern:
+def _wide_path(name: str, steps: _Steps, paths: Paths, *, tree: bool) -> Pattern:
     bases = {_folded(form) for form in paths.place("/" + "/".join(steps.fixed)).forms}
     within = [_within(base, _folded(steps.loose)) for base in bases]
     if steps.anywhere:
@@ -218,8 +199,12 @@ def _closed(name: str, steps: _Steps, paths: Paths, *, tree: bool) -> Pattern:
         forms = asked.forms(path)
         if any(holds(form) for form in forms for holds in within):
             return "yes"
-        deep = tree and asked.arguments.get("depth") != 1
-        return _holds(forms, bases, steps) if deep else "no"
+        if not tree or asked.arguments.get("depth") == 1:
+            return "no"
+        if any(base[: len(form)] == form for form in forms for base in bases):
+            return "unclear" if steps.loose else "yes"
+        inside = any(form[: len(base)] == base for form in forms for base in bases)
+        return "unclear" if steps.anywhere or (steps.loose and inside) else "no"
 
     return judge
 
@@ -229,23 +214,10 @@ def _within(base: Parts, loose: Parts) -> Callable[[Parts], bool]:
     depth = len(base)
     if not loose:
         return lambda form: form[:depth] == base
-    if loose[0] == ANY_DEPTH and len(loose) == 2:
-        of_part = glob(loose[1])
-        return lambda form: form[:depth] == base and any(map(of_part, form[depth:]))
     rest = path_glob(loose)
     return lambda form: (
         form[:depth] == base and any(rest(form[depth:end]) for end in range(depth, len(form) + 1))
     )
-
-
-def _holds(forms: Sequence[Parts], bases: set[Parts], steps: _Steps) -> Answer:
-    """Return whether a path that the rule names is, or may be, below one of these paths."""
-    if any(base[: len(form)] == form for form in forms for base in bases):
-        return "unclear" if steps.loose else "yes"
-    may = steps.anywhere or (
-        steps.loose and any(form[: len(base)] == base for form in forms for base in bases)
-    )
-    return "unclear" if may else "no"
 
 
 @lru_cache(maxsize=4_096)
@@ -258,13 +230,8 @@ def literal_words(command: str) -> tuple[str, ...] | None:
     other commands. Only such a command can be judged by its text. Such a command must then be run from
     the returned words, without a shell.
     """
-    if len(command) > LONGEST:
-        return None
     words = tuple(word for word in command.split(" ") if word)
-    if not words or "=" in words[0] or not all(map(_is_plain, words)):
+    if len(command) > LONGEST or not words or "=" in words[0]:
         return None
-    return words
-
-
-def _is_plain(word: str) -> bool:
-    return all(sign in _PLAIN or (ord(sign) > 127 and sign.isalnum()) for sign in word)
+    plain = all(sign in _PLAIN or (ord(sign) > 127 and sign.isalnum()) for word in words for sign in word)
+    return words if plain else None

@@ -4,21 +4,29 @@ ask rules before allow rules; the defaults apply if no rule matches.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from bot.text import folded
 from bot.tools.permissions import defaults
-from bot.tools.permissions.conditions import Condition, compile_condition
-from bot.tools.permissions.globs import glob
-from bot.tools.permissions.grammar import TRUSTED, ParsedRule, RuleMalformed, parse
-from bot.tools.permissions.paths import Paths
+from bot.tools.permissions.grammar import (
+    TRUSTED,
+    Call,
+    Condition,
+    Decision,
+    Outcome,
+    ParsedRule,
+    PolicyContext,
+    RuleMalformed,
+    Subject,
+    compile_condition,
+    parse,
+)
+from bot.tools.permissions.matching import Paths, glob
 from bot.tools.permissions.patterns import Answer, JudgedCall, Pattern, compile_pattern
 from bot.tools.permissions.protected_code import ProtectedCode
-from bot.tools.permissions.subject import Call, Decision, Outcome, PolicyContext, Subject
 
-MOST_TOOLS = 1_000
-"""Max tools whose compiled rules are cached."""
 STRICT: dict[Outcome, int] = {"deny": 0, "ask": 1, "allow": 2}
 
 
@@ -35,10 +43,6 @@ class _Rule:
         if self.condition is not None and not self.condition(call, subject, now):
             return "no"
         return "yes" if self.pattern is None else self.pattern(asked)
-
-
-_Compiled = dict[Outcome, list[_Rule]]
-"""Type of the compiled rules of one tool."""
 
 
 class Rules:
@@ -58,18 +62,11 @@ class Rules:
     ) -> None:
         self._paths = paths
         self._code = code
-        self._exact: dict[str, list[tuple[Outcome, ParsedRule]]] = {}
-        self._wild: list[tuple[Outcome, ParsedRule]] = []
-        self._tools: dict[str, _Compiled] = {}
-        given: tuple[tuple[Outcome, Iterable[str]], ...] = (("deny", deny), ("ask", ask), ("allow", allow))
-        for outcome, texts in given:
-            for text in texts:
-                parsed = parse(text)
-                check(parsed, outcome, paths)
-                if "*" in parsed.tool:
-                    self._wild.append((outcome, parsed))
-                else:
-                    self._exact.setdefault(folded(parsed.tool), []).append((outcome, parsed))
+        given: dict[Outcome, Iterable[str]] = {"deny": deny, "ask": ask, "allow": allow}
+        self._rules = [(outcome, parse(text)) for outcome, texts in given.items() for text in texts]
+        for outcome, parsed in self._rules:
+            check(parsed, outcome, paths)
+        self._tools: dict[str, dict[Outcome, list[_Rule]]] = {}
 
     def judge(self, call: Call, subjects: Sequence[Subject], now: PolicyContext) -> Decision:
         """Return the decision on a call that these people caused together: the strictest of the decisions
@@ -80,10 +77,12 @@ class Rules:
         if not decisions:
             return Decision("deny", "default", "no person asked for this")
         strictest = min(decisions, key=lambda decision: STRICT[decision.outcome])
-        granted = all(decision.granted for decision in decisions)
-        lasting = not defaults.taints(call, now)
-        own = all(decision.own for decision in decisions)
-        return replace(strictest, granted=granted, lasting=lasting, own=own)
+        return replace(
+            strictest,
+            granted=all(decision.granted for decision in decisions),
+            lasting=not defaults.taints(call, now),
+            own=all(decision.own for decision in decisions),
+        )
 
     def permits(self, call: Call, subject: Subject, now: PolicyContext) -> bool:
         """Return True if an allow rule matches; other rules and the defaults are ignored."""
@@ -112,26 +111,17 @@ class Rules:
                 return defaults.asks("rule", "rule", f"ask {rule.text}", granted=bool(given))
         return _given(call, given, now) if given else defaults.decided(call, now)
 
-    def _of(self, name: str) -> _Compiled:
-        """Return the compiled rules of a tool."""
-        found = self._tools.get(name)
-        if found is None:
-            found = self._tools[name] = self._compiled(name)
-            if len(self._tools) > MOST_TOOLS:
-                del self._tools[next(iter(self._tools))]
-        return found
-
-    def _compiled(self, name: str) -> _Compiled:
-        tool: _Compiled = {"deny": [], "ask": [], "allow": []}
-        # Names are compared case-folded, because servers choose and change the case of names.
-        wild = [item for item in self._wild if glob(folded(item[1].tool))(folded(name))]
-        for outcome, parsed in [*self._exact.get(folded(name), ()), *wild]:
-            try:
-                tool[outcome].append(_compile(name, parsed, outcome, self._paths))
-            except RuleMalformed:
-                # The rule names several tools by a wildcard, and its pattern is invalid for this tool.
-                continue
-        return tool
+    def _of(self, name: str) -> dict[Outcome, list[_Rule]]:
+        """Return the rules of a tool, compiled once."""
+        if name not in self._tools:
+            tool = self._tools[name] = {"deny": [], "ask": [], "allow": []}
+            for outcome, parsed in self._rules:
+                # Names are compared case-folded, because servers choose and change the case of names.
+                if glob(folded(parsed.tool))(folded(name)):
+                    # A pattern after a wildcard may be invalid for this tool, though valid for another.
+                    with contextlib.suppress(RuleMalformed):
+                        tool[outcome].append(_compile(name, parsed, outcome, self._paths))
+        return self._tools[name]
 
 
 def _given(call: Call, given: Sequence[_Rule], now: PolicyContext) -> Decision:
@@ -142,14 +132,8 @@ def _given(call: Call, given: Sequence[_Rule], now: PolicyContext) -> Decision:
     if not rule.trusted and defaults.taints(call, now):
         own = call.tool in defaults.OWN
         return defaults.asks("taint", "tainted", f"allow {rule.text}", granted=True, own=own)
-    return Decision(
-        "allow",
-        "rule",
-        "a rule of this installation allows it",
-        f"allow {rule.text}",
-        granted=True,
-        trusted=rule.trusted,
-    )
+    reason = "a rule of this installation allows it"
+    return Decision("allow", "rule", reason, f"allow {rule.text}", granted=True, trusted=rule.trusted)
 
 
 def _compile(name: str, parsed: ParsedRule, outcome: Outcome, paths: Paths) -> _Rule:
@@ -162,17 +146,13 @@ def _compile(name: str, parsed: ParsedRule, outcome: Outcome, paths: Paths) -> _
 
 def check(parsed: ParsedRule, outcome: Outcome, paths: Paths) -> None:
     """Raise `RuleMalformed` if a rule cannot be compiled for any tool that it names."""
-    if "*" not in parsed.tool:
-        _compile(parsed.tool, parsed, outcome, paths)
-        return
-    names = [name for name in defaults.CORE if glob(parsed.tool)(name)]
-    problem: RuleMalformed | None = None
+    names = [name for name in defaults.CORE if "*" in parsed.tool and glob(parsed.tool)(name)]
+    problems = list[RuleMalformed]()
     for name in names or [parsed.tool]:
         try:
             _compile(name, parsed, outcome, paths)
         except RuleMalformed as error:
-            problem = error
+            problems.append(error)
         else:
             return
-    if problem is not None:
-        raise problem
+    raise problems[0]

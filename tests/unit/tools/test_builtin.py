@@ -34,7 +34,7 @@ from bot.tools.context import ToolExecutionContext, tool_scope
 from bot.tools.dispatch import Dispatcher
 from bot.tools.file_provenance import FileProvenance
 from bot.tools.isolation import Isolation
-from bot.tools.permissions.paths import Paths
+from bot.tools.permissions.matching import Paths
 from bot.tools.permissions.rules import Rules
 from bot.tools.policy import Policy
 from bot.tools.project import Project

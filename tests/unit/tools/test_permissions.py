@@ -22,11 +22,11 @@ from bot.system import read_link
 from bot.tools import builtin
 from bot.tools.findings import mistakes
 from bot.tools.permissions.defaults import CORE
-from bot.tools.permissions.grammar import RuleMalformed
-from bot.tools.permissions.paths import Paths
+from bot.tools.permissions.grammar import Call, PolicyContext, RuleMalformed, Subject
+from bot.tools.permissions.matching import Paths
 from bot.tools.permissions.patterns import ARGUMENTS, literal_words
 from bot.tools.permissions.rules import Rules
-from bot.tools.permissions.subject import Call, PolicyContext, Subject, fingerprint
+from bot.tools.policy import fingerprint
 from tests.shares import examples
 from tests.unit.tools.adversary import MEMBER, NOON, Adversary, plant
 
@@ -299,8 +299,8 @@ def at(day: int, hour: int, minute: int = 0) -> PolicyContext:
         ("channel in slack:C", MEMBER, NOON, False),
         ("role operator", OPERATOR, NOON, True),
         ("role operator", MEMBER, NOON, False),
-        ("role=member", MEMBER, NOON, True),
-        ("role in operator, member", NOBODY, NOON, False),
+        ("role member", MEMBER, NOON, True),
+        ("role member", NOBODY, NOON, False),
         ("arg.command~=make *", MEMBER, NOON, True),
         ("arg~=*test*", MEMBER, NOON, True),
         ("arg.cwd~=*", MEMBER, NOON, False),
@@ -463,7 +463,7 @@ SERVERS = Mcp(servers={"a": McpServer(command="a"), "tracker": McpServer(command
         ("run_shell(*, user slack:U1)", "in and ids"),
         ("run_shell(*, role boss)", "role operator"),
         ("run_shell(*, time 25:00-26:00)", "hours such as"),
-        ("run_shell(*, time xyz 01:00-02:00)", "days out of"),
+        ("run_shell(*, time xyz 01:00-02:00)", "hours such as"),
         ("run_shell(*, arg.x=1)", "arg~="),
         ("a" * 1_001, "one line"),
         ("run_shell\n", "one line"),

@@ -35,7 +35,7 @@ from bot.tools.context import ToolExecutionContext, tool_scope
 from bot.tools.dispatch import Dispatcher
 from bot.tools.permissions import taint
 from bot.tools.permissions.display import in_words, shortened, visible
-from bot.tools.permissions.paths import Paths
+from bot.tools.permissions.matching import Paths
 from bot.tools.permissions.rules import Rules
 from bot.tools.policy import Policy
 from bot.tools.registry import Registry
@@ -279,7 +279,7 @@ async def test_a_pipe_in_the_place_of_a_file_holds_up_no_question(tmp_path: Path
 async def test_of_a_large_file_only_its_beginning_is_read_for_a_question(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(policy, "MOST_COUNTED", 1_000)
+    monkeypatch.setattr(policy, "LARGEST", 1_100_000)
     with (tmp_path / "large").open("wb") as file:
         file.write(b"line\n" * 300_000)
         file.truncate(100_000_000)

@@ -13,10 +13,9 @@ from bot.contracts.base import Json, Message
 from bot.system import read_link
 from bot.testing.log import MemoryLog
 from bot.testing.model import tool_use
-from bot.tools.permissions.paths import Paths
-from bot.tools.permissions.skill_allowlist import SkillAllowlist, loaded, rules_of
+from bot.tools.permissions.matching import Paths
 from bot.tools.registry import Registry
-from bot.tools.skills import SkillFolder
+from bot.tools.skills import SkillAllowlist, SkillFolder, loaded, rules_of
 from bot.vetting import Vetting
 from tests.unit.tools.test_policy import Asks, Bench
 
