@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -26,7 +25,7 @@ def load(root: Path, *, defaults: bool = False) -> config.Settings:
     settings = config.load(root, manifests, os.environ, findings.mistakes, defaults=defaults)
     also = (*findings.warnings(root, settings.skills), *empty(settings, manifests), *unpriced(settings.llm))
     also += tuple(too_large(settings))
-    return dataclasses.replace(settings, warnings=(*settings.warnings, *also))
+    return settings.model_copy(update={"warnings": (*settings.warnings, *also)})
 
 
 def empty(settings: config.Settings, manifests: Mapping[str, Manifest]) -> Iterator[str]:

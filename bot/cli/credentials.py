@@ -22,7 +22,7 @@ from bot.cli.common import HOME, say
 from bot.cli.project import access_list, model
 from bot.cli.starter import env_example
 from bot.config.checks import token_keys, variable
-from bot.config.placeholders import read_env_file
+from bot.config.document import read_env_file
 from bot.contracts.channel import ChannelSettings, Manifest
 from bot.contracts.examination import Claim
 from bot.contracts.identity import UserRef

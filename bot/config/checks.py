@@ -1,42 +1,70 @@
-"""Rules that a single pydantic model cannot check: relations between settings, and the platform-specific
-form of people's ids.
+"""Rules between settings, and the platform-specific forms of ids and tokens. A violation is a finding: one line
+with key, value found, value expected and remedy.
 """
 
 from __future__ import annotations
 
+import difflib
 import importlib.util
 import re
 import stat
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 from pydantic.alias_generators import to_camel
 
-from bot.config.findings import Loc, dotted, finding, shown
-from bot.config.placeholders import FilledDocument
+from bot.config.document import HIDDEN, FilledDocument, Loc, dotted, finding, is_secret_key, shown
 from bot.config.ship_file import Llm, ShipFile
 from bot.contracts.channel import ChannelSettings, Manifest, is_loopback
 
-KEY_FORM = "sk-ant-"
 STABLE = "names can be changed by anyone, so only stable ids count; `shipmate pending` lists who asked"
+MOVED = {
+    "adapters": 'write "channels" in place of it, as in "channels": {"telegram": {"botToken": "${TELEGRAM_BOT_TOKEN}"}}',
+    "start": 'write {"host": …, "port": …} into channels.web',
+    "permissions.exec_shell": "write a rule such as run_shell(git status) into permissions.allow",
+}
+"""Advice for keys of ShipMyAgent, the predecessor, which ship.json does not have."""
+_SUBJECT = re.compile(r"^\w+ should (?:be|have) ")
+"""Beginning of a message of pydantic, such as “Input should be a valid string”."""
+
+
+def from_error(error: Mapping[str, Any], *, known: Collection[str], hidden: bool) -> str:
+    """Return the finding for an error of pydantic. `known` are the keys that the object with the error may have."""
+    loc: Loc = tuple(error["loc"])
+    key, kind = dotted(loc), error["type"]
+    if kind == "extra_forbidden":
+        names = {name.lower(): name for name in known}
+        near = difflib.get_close_matches(str(loc[-1]).lower().replace("_", ""), names, n=1)
+        mend = f'did you mean "{names[near[0]]}"?' if near else "remove it"
+        return finding(
+            key, "an unknown key", f"one of {', '.join(sorted(known)) or 'none'}", MOVED.get(key, mend)
+        )
+    if kind == "missing":
+        return finding(key, "nothing", "a value", f'add "{loc[-1]}"')
+    found = shown(error["input"], hidden=hidden or any(map(is_secret_key, loc)))
+    if kind == "value_error":
+        return " ".join(f"{key}: found {found}; {error['ctx']['error']}".split())
+    expected = _SUBJECT.sub("", error["msg"]).replace("'", '"')
+    return finding(key, found, expected, "change it in ship.json")
 
 
 def token_keys(manifest: Manifest, *, webhook: bool = False) -> dict[str, str]:
-    """Return the tokens that a channel needs, as field name → key in ship.json. `webhook` tells whether the
+    """Return the tokens that a channel needs, as field name → key in ship.json. `webhook` is True if the
     channel uses its webhook.
     """
     needed = manifest.webhook_tokens if webhook and manifest.webhook_tokens else manifest.tokens
+    fields = manifest.settings.model_fields
     return {
-        name: field.alias or to_camel(name)
-        for name, field in manifest.settings.model_fields.items()
-        if name in needed or field.alias in needed
+        name: fields[name].alias or to_camel(name)
+        for name in fields
+        if {name, fields[name].alias}.intersection(needed)
     }
 
 
 def keys_in_use(settings: ChannelSettings, manifest: Manifest) -> dict[str, str]:
-    """Return the tokens that a channel with these settings needs."""
+    """Return the tokens that a channel with these settings needs, as field name → key in ship.json."""
     return token_keys(manifest, webhook=getattr(settings, "webhook", None) is not None)
 
 
@@ -62,20 +90,35 @@ def allowed(settings: ChannelSettings) -> tuple[str, ...]:
     return tuple(entry for entry in getattr(settings, "allow", ()) if isinstance(entry, str))
 
 
-def file_rules(file: ShipFile, filled: FilledDocument) -> Iterator[str]:
-    """Yield the findings for all sections of ship.json except the channels."""
+def rules(
+    root: Path,
+    file: ShipFile,
+    channels: Mapping[str, ChannelSettings],
+    filled: FilledDocument,
+    manifests: Mapping[str, Manifest],
+) -> Iterator[str]:
+    """Yield the findings for a file whose values have valid types."""
+    for at, entry in enumerate(file.operators):
+        loc: Loc = ("operators", at)
+        yield from operator(dotted(loc), entry, manifests, hidden=filled.is_hidden(loc))
     yield from _engine(file, filled)
-    yield from bind("dashboard", file.dashboard.host, file.dashboard.token)
+    yield from _bind("dashboard", file.dashboard.host, file.dashboard.token)
     yield from _model(file.llm, filled)
-    yield from _servers(filled)
+    yield from _servers(file, filled)
     if file.telemetry.otel.enabled and not _installed("opentelemetry.exporter.otlp.proto.http"):
         mend = "run `pip install 'opentelemetry-exporter-otlp-proto-http>=1.45,<2'`, or set it to false"
         yield finding("telemetry.otel.enabled", "true, and no library for it", "its library", mend)
-    engine = file.tools.web_search
-    needed = {"searxng": ("baseUrl", engine.base_url), "brave": ("apiKey", engine.api_key)}
-    key, value = needed.get(engine.kind, ("", "nothing"))
+    search = file.tools.web_search
+    needed = {"searxng": ("baseUrl", search.base_url), "brave": ("apiKey", search.api_key)}
+    key, value = needed.get(search.kind, ("", "not needed"))
     if not value:
-        yield finding(f"tools.webSearch.{key}", "nothing", f"what {engine.kind} needs", "set it")
+        yield finding(f"tools.webSearch.{key}", "nothing", f"what {search.kind} needs", "set it")
+    for name, manifest in manifests.items():
+        yield from _channel(name, channels[name], manifest, filled)
+    for name, source in file.prompt.sources(root).items():
+        if isinstance(source, Path) and not source.is_file():
+            found, expected = shown(str(source.relative_to(root))), "a file in the project, or a text"
+            yield finding(f"prompt.{name}", found, expected, "write it, or the text itself")
 
 
 def _engine(file: ShipFile, filled: FilledDocument) -> Iterator[str]:
@@ -83,14 +126,13 @@ def _engine(file: ShipFile, filled: FilledDocument) -> Iterator[str]:
     if file.engine.kind == "embedded":
         if address is not None:
             expected = 'null, as long as engine.kind is "embedded"'
-            yield finding(key, "[hidden]", expected, 'remove it, or set engine.kind to "postgresql"')
+            yield finding(key, HIDDEN, expected, 'remove it, or set engine.kind to "postgresql"')
         return
-    if ("engine", "databaseUrl") in filled.missing:
-        return
-    if urlsplit(address or "").scheme not in {"postgresql", "postgres"}:
+    unset = ("engine", "databaseUrl") in filled.missing
+    if not unset and urlsplit(address or "").scheme not in {"postgresql", "postgres"}:
         expected = "an address such as postgresql://user:password@host/shipmate"
         mend = "set it to ${DATABASE_URL}, and that in the environment or in .env"
-        yield finding(key, "[hidden]" if address else "nothing", expected, mend)
+        yield finding(key, HIDDEN if address else "nothing", expected, mend)
     if not _installed("psycopg"):
         mend = "run `pip install 'psycopg[binary]>=3.3,<4'`"
         yield finding("engine.kind", '"postgresql", whose client is not installed', "psycopg", mend)
@@ -107,91 +149,63 @@ def _model(llm: Llm, filled: FilledDocument) -> Iterator[str]:
     if llm.provider == "anthropic" and not llm.api_key and ("llm", "apiKey") not in filled.missing:
         yield finding("llm.apiKey", "nothing", "a key", 'set ANTHROPIC_API_KEY, or provider to "demo"')
     if llm.api_key and llm.provider != "demo":
-        yield from credential("llm.apiKey", llm.api_key)
+        yield from _credential("llm.apiKey", llm.api_key)
     for at, one in enumerate(llm.fallback):
         key = f"llm.fallback[{at}]"
         elsewhere = one.address(llm.base_url) != llm.base_url
-        if not (one.model or one.api_key or elsewhere):
-            yield finding(key, "nothing that the first is not", "another model, key or address", "name one")
         if one.api_key:
-            yield from credential(f"{key}.apiKey", one.api_key)
+            yield from _credential(f"{key}.apiKey", one.api_key)
         elif elsewhere and ("llm", "fallback", at, "apiKey") not in filled.missing:
             expected = "a key, since that of llm is not sent elsewhere"
             yield finding(f"{key}.apiKey", "nothing", expected, "set it")
 
 
-def _servers(filled: FilledDocument) -> Iterator[str]:
-    """Yield a finding for each MCP server that lacks the setting of its type (`command` or `url`) or has
-    both settings.
-    """
-    section = filled.document.get("mcp")
-    found = section.get("servers") if isinstance(section, dict) else None
-    for name, server in found.items() if isinstance(found, dict) else ():
-        if not isinstance(server, dict):
-            continue
-        loc: Loc = ("mcp", "servers", name)
-        ways = [key for key in ("command", "url") if key in server or (*loc, key) in filled.missing]
-        kind = server.get("type") or ("http" if "url" in ways else "stdio")
-        expected = {"stdio": "command", "http": "url"}.get(str(kind))
-        if expected is not None and ways != [expected]:
-            either = not ways and "type" not in server
-            yield finding(
-                dotted(loc),
-                " and ".join(ways) or "neither command nor url",
-                "command or url" if either else f"{expected} alone",
-                "set command for a program, url for an address",
-            )
+def _servers(file: ShipFile, filled: FilledDocument) -> Iterator[str]:
+    """Yield a finding for each MCP server without exactly the setting of its type: `command` or `url`."""
+    for name, server in file.mcp.servers.items():
+        loc = ("mcp", "servers", name)
+        ways = [key for key in ("command", "url") if getattr(server, key) or (*loc, key) in filled.missing]
+        expected = {"stdio": "command", "http": "url"}[server.type or ("http" if "url" in ways else "stdio")]
+        if ways != [expected]:
+            found = " and ".join(ways) or "neither command nor url"
+            alone = f"{expected} alone" if ways or server.type else "command or url"
+            yield finding(dotted(loc), found, alone, "set command for a program, url for an address")
 
 
-def credential(key: str, value: str) -> Iterator[str]:
-    """Yield a finding for a token with white space, line breaks or letters that an HTTP header cannot contain."""
+def _credential(key: str, value: str) -> Iterator[str]:
+    """Yield a finding for a token that cannot be part of an HTTP header."""
     if not value.isascii() or not value.isprintable() or " " in value:
         found = "[hidden] with white space or odd characters in it"
         yield finding(key, found, "a token", "copy it again, without spaces")
 
 
-def bind(key: str, host: str, token: str | None) -> Iterator[str]:
-    """Yield a finding if the server listens on an address that other machines can reach, but has no token."""
+def _bind(key: str, host: str, token: str | None) -> Iterator[str]:
+    """Yield a finding if a server without a token listens on an address that other machines can reach."""
     if not is_loopback(host) and not token:
         expected = "127.0.0.1, or a token with any other address"
         mend = f"set {key}.token to a long random text, or host to 127.0.0.1"
         yield finding(f"{key}.host", shown(host), expected, mend)
 
 
-def ports(file: ShipFile, channels: Mapping[str, ChannelSettings]) -> Iterator[str]:
-    """Yield a finding for each port that two servers share."""
-    dashboard = file.dashboard
-    taken = {dashboard.port: "dashboard.port"} if dashboard.enabled and dashboard.port else {}
-    for name, settings in channels.items():
-        for key, place in ((name, settings), (f"{name}.webhook", getattr(settings, "webhook", None))):
-            port = getattr(place, "port", None)
-            if port and settings.enabled is not False:
-                other = taken.setdefault(port, f"channels.{key}.port")
-                if other != f"channels.{key}.port":
-                    mend = "change one of the two, or set it to 0 for a free one"
-                    yield finding(f"channels.{key}.port", shown(port), f"another port than {other}", mend)
-
-
-def channel(
+def _channel(
     name: str, settings: ChannelSettings, manifest: Manifest, filled: FilledDocument
 ) -> Iterator[str]:
-    """Yield the findings for a channel's ids, address and tokens. A disabled channel may lack ids and tokens."""
-    for index, entry in enumerate(_entries(filled, "channels", name, "allow")):
-        loc: Loc = ("channels", name, "allow", index)
-        if isinstance(entry, str) and entry != "*":
+    """Yield the findings for a channel's ids, address and tokens. A disabled channel may lack tokens."""
+    for at, entry in enumerate(allowed(settings)):
+        loc: Loc = ("channels", name, "allow", at)
+        if entry != "*":
             yield from identity(dotted(loc), entry, manifest, hidden=filled.is_hidden(loc))
-    host = getattr(settings, "host", None)
-    if settings.enabled is not False:
-        if isinstance(host, str):
-            yield from bind(f"channels.{name}", host, getattr(settings, "token", None))
-        if not _has_own_service(settings):
-            yield from _misshapen(name, settings, manifest)
+    if settings.enabled is False:
+        return
+    if isinstance(host := getattr(settings, "host", None), str):
+        yield from _bind(f"channels.{name}", host, getattr(settings, "token", None))
+    if not _has_own_service(settings):
+        yield from _misshapen(name, settings, manifest)
     keys = keys_in_use(settings, manifest)
     half = settings.enabled is None and any(getattr(settings, token) for token in keys)
     for token, key in keys.items():
-        value = getattr(settings, token)
-        if value and settings.enabled is not False:
-            yield from credential(f"channels.{name}.{key}", value)
+        if value := getattr(settings, token):
+            yield from _credential(f"channels.{name}.{key}", value)
         elif half or (settings.enabled and ("channels", name, key) not in filled.missing):
             mend = f"set {variable(name, token)} and refer to it, or set enabled to false"
             yield finding(f"channels.{name}.{key}", "nothing", "a token", mend)
@@ -203,7 +217,7 @@ def _misshapen(name: str, settings: ChannelSettings, manifest: Manifest) -> Iter
     forms = {token: form for token, form in manifest.token_forms.items() if token in keys}
     for token, form in forms.items():
         value = getattr(settings, token)
-        if not value or any(credential("", value)) or re.fullmatch(form.pattern, value):
+        if not value or any(_credential("", value)) or re.fullmatch(form.pattern, value):
             continue
         other = next((keys[name] for name, its in forms.items() if re.fullmatch(its.pattern, value)), None)
         mend = f"this one looks like {other}: see whether the two are swapped" if other else "copy it again"
@@ -218,14 +232,6 @@ def _has_own_service(settings: ChannelSettings) -> bool:
     return address is not None and getattr(settings, "base_url", None) != address.default
 
 
-def _entries(filled: FilledDocument, *loc: str) -> list[Any]:
-    """Return a list as the file has it, even if another entry of the list is invalid."""
-    value: Any = filled.document
-    for key in loc:
-        value = value.get(key) if isinstance(value, dict) else None
-    return value if isinstance(value, list) else []
-
-
 def identity(
     key: str, entry: str, manifest: Manifest, *, prefix: str = "", hidden: bool = False
 ) -> Iterator[str]:
@@ -236,13 +242,6 @@ def identity(
     elif entry in manifest.never_admit:
         expected = "the id of one person or channel"
         yield finding(key, found, expected, "this one stands for many people: remove it")
-
-
-def operators(manifests: Mapping[str, Manifest], filled: FilledDocument) -> Iterator[str]:
-    for index, entry in enumerate(_entries(filled, "operators")):
-        loc: Loc = ("operators", index)
-        if isinstance(entry, str):
-            yield from operator(dotted(loc), entry, manifests, hidden=filled.is_hidden(loc))
 
 
 def operator(
@@ -257,17 +256,8 @@ def operator(
         yield from identity(key, person, manifests[name], prefix=f"{name}:", hidden=hidden)
 
 
-def prompt_files(root: Path, file: ShipFile) -> Iterator[str]:
-    """Yield a finding for each prompt file that does not exist."""
-    for name, source in file.prompt.sources(root).items():
-        if isinstance(source, Path) and not source.is_file():
-            found, expected = shown(str(source.relative_to(root))), "a file in the project, or a text"
-            yield finding(f"prompt.{name}", found, expected, "write it, or the text itself")
-
-
 def warnings(
     root: Path,
-    file: ShipFile,
     filled: FilledDocument,
     *,
     channels: Mapping[str, ChannelSettings],
@@ -275,7 +265,14 @@ def warnings(
     manifests: Mapping[str, Manifest],
 ) -> Iterator[str]:
     """Yield warnings about settings that are valid but risky or surprising."""
-    yield from _file_warnings(root)
+    env = root / ".env"
+    if env.exists() and env.stat().st_mode & stat.S_IROTH:
+        yield ".env: others on this machine can read it; run `chmod 600 .env`"
+    if (root / ".ship" / "mcp" / "mcp.json").is_file():
+        yield (
+            ".ship/mcp/mcp.json: is not read (ShipMyAgent read it); move its `servers` to mcp.servers of ship.json, where `sse` is "
+            "http, and remove it"
+        )
     for loc in filled.literal:
         yield f"{dotted(loc)}: ship.json contains the secret itself; put it into .env and write ${{NAME}} here"
     for name in enabled:
@@ -284,25 +281,6 @@ def warnings(
         if _has_own_service(channels[name]):
             yield from _misshapen(name, channels[name], manifests[name])
     for name, settings in channels.items():
-        address = getattr(settings, "base_url", None)
-        parts = urlsplit(address if isinstance(address, str) else "")
+        parts = urlsplit(str(getattr(settings, "base_url", "")))
         if parts.scheme == "http" and not is_loopback(parts.hostname or ""):
             yield f"channels.{name}.baseUrl: is not encrypted, so anyone on the way can read tokens; use https"
-    llm = file.llm
-    own = llm.provider != "demo" and llm.base_url is None
-    if own and llm.api_key and not llm.api_key.startswith(KEY_FORM):
-        yield finding("llm.apiKey", "[hidden] of another form", f"{KEY_FORM}…", "copy it again")
-
-
-def _file_warnings(root: Path) -> Iterator[str]:
-    try:
-        mode = (root / ".env").stat().st_mode
-    except OSError:
-        mode = 0
-    if mode & stat.S_IROTH:
-        yield ".env: others on this machine can read it; run `chmod 600 .env`"
-    if (root / ".ship" / "mcp" / "mcp.json").is_file():
-        yield (
-            ".ship/mcp/mcp.json: is not read (ShipMyAgent read it); move its `servers` to mcp.servers of ship.json, where `sse` is "
-            "http, and remove it"
-        )

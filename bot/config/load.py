@@ -2,29 +2,29 @@
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
 
 from bot import errors, hidden_paths, text
 from bot.config import checks, ship_file
-from bot.config.findings import HIDDEN, Loc, dotted, finding, from_error, is_secret_key
-from bot.config.placeholders import (
+from bot.config.document import (
+    HIDDEN,
     FilledDocument,
-    fill,
+    Loc,
+    dotted,
+    finding,
+    is_secret_key,
     read_env_file,
-    read_text,
+    read_ship_file,
 )
 from bot.contracts.channel import ChannelSettings, Manifest
 from bot.contracts.identity import UserRef
-from bot.invocation import command
 
 FILE = "ship.json"
 HOME = ".ship"
@@ -36,6 +36,7 @@ MIN_SECRET = 8
 """Min characters of a secret. Redacting a shorter secret would hide ordinary words."""
 SWITCHES = ("SMA_LOG_LLM_MESSAGES", "SMA_LOG_LLM_PAYLOAD")
 
+TOO_DEEP = finding(FILE, "too many levels", "at most 100", "simplify it")
 _OFF = frozenset({"0", "false", "no", "off"})
 _ON = frozenset({"1", "true", "yes", "on"})
 
@@ -65,43 +66,25 @@ class Llm(ship_file.Llm):
         return cls.model_construct(**dict(llm) | decided)
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """A valid configuration. `channels` has every known channel, `enabled` has the names of the enabled
-    channels, and `reasons` says why each channel is enabled or disabled. `secrets` has everything that
-    must be redacted.
-    """
+class Settings(ship_file.ShipFile):
+    """A valid configuration: the sections of ship.json, and what was derived from them."""
 
-    root: Path
-    name: str
+    model_config = ConfigDict(defer_build=True)
+
     llm: Llm
-    channels: Mapping[str, ChannelSettings] = field(repr=False)
+    operators: frozenset[UserRef]  # type: ignore[assignment]  # the file has texts
+    channels: Mapping[str, ChannelSettings] = Field(repr=False)
+    """Settings of every known channel."""
+    root: Path
     enabled: tuple[str, ...]
+    """Names of the enabled channels."""
     reasons: Mapping[str, str]
-    operators: frozenset[UserRef]
-    context: ship_file.Context
-    prompt: ship_file.Prompt
-    history: ship_file.History
-    queue: ship_file.Queue
-    delivery: ship_file.Delivery
-    permissions: ship_file.Permissions
-    tools: ship_file.Tools
-    shell: ship_file.Shell
-    subagents: ship_file.Subagents
-    skills: ship_file.Skills
-    mcp: ship_file.Mcp
-    budgets: ship_file.Budgets
-    log: ship_file.Log
-    telemetry: ship_file.Telemetry
-    schedule: ship_file.Schedule
-    dashboard: ship_file.Dashboard
-    files: ship_file.Files
-    memory: ship_file.Memory
-    engine: ship_file.Engine
-    secrets: frozenset[str] = field(repr=False)
-    fingerprint: str = ""
+    """Reason why each channel is enabled or disabled."""
+    secrets: frozenset[str] = Field(repr=False)
+    """Everything that must be redacted."""
+    fingerprint: str
     """Hash of ship.json, with the values from the environment and without secrets."""
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[str, ...]
 
     @property
     def web_search(self) -> ship_file.WebSearch | None:
@@ -142,178 +125,91 @@ def load(
     moved = hidden_paths.sweep(root)
     variables = read_env_file(root / ".env", found)
     env = {**variables, **{name: value for name, value in env.items() if value}}
+    default = {"operators": env.get(OPERATORS, "").replace(",", " ").split()} if defaults else None
     try:
-        without = {"operators": env.get(OPERATORS, "").replace(",", " ").split()} if defaults else None
-        raw = _with_defaults(_read(root / FILE, without), manifests)
-        filled = fill(raw, env)
+        filled = FilledDocument(_with_credentials(read_ship_file(root / FILE, default), manifests), env)
     except RecursionError:
-        raise errors.ConfigError(finding(FILE, "too many levels", "at most 100", "simplify it")) from None
+        raise errors.ConfigError(TOO_DEEP) from None
     secrets = filled.secrets | {value for name, value in variables.items() if is_secret_key(name)}
     secrets = {secret for secret in secrets if len(secret) >= MIN_SECRET}
     expected = "use letters, digits and _ in the name"
     found += [finding(dotted(loc), "${ without a name in }", "${NAME}", expected) for loc in filled.malformed]
-    found += _missing(filled, manifests)
     file = _validated(filled, manifests, found)
-    if file is not None:
-        known = {line.split(": ")[0] for line in found}
-        rules = (*_rules(file, filled, manifests), *checks.prompt_files(root, file), *also(file))
-        found += [line for line in rules if line.split(": ")[0] not in known]
+    channels: dict[str, ChannelSettings] = {name: getattr(file.channels, name) for name in manifests}
+    state = {name: _state(name, channels[name], item, filled) for name, item in manifests.items()}
+    enabled = tuple(name for name, (on, _) in state.items() if on)
+    llm = Llm.of(file.llm, env)
+    found += _missing(file, llm, filled, enabled, manifests)
     for name in SWITCHES:
         if env.get(name, "1").lower() not in _OFF | _ON:
             found.append(finding(name, "another value", "0 or 1", "change it in the environment"))
-    if file is None or found:
+    known = {line.split(": ")[0] for line in found}
+    rules = (*checks.rules(root, file, channels, filled, manifests), *also(file))
+    found += [line for line in rules if line.split(": ")[0] not in known]
+    if found:
         raise errors.ConfigError(*(_without(line, secrets) for line in dict.fromkeys(found)))
-    channels = {name: getattr(file.channels, name) for name in manifests}
-    state = {name: _state(name, channels[name], item, filled) for name, item in manifests.items()}
-    enabled = tuple(name for name, (on, _) in state.items() if on)
-    sections = {name: getattr(file, name) for name in ship_file.ShipFile.model_fields if name != "schema_"}
     document = _without(json.dumps(filled.document, sort_keys=True), secrets)
-    return Settings(
-        root=root,
-        **sections
-        | {"operators": frozenset(map(UserRef.parse, file.operators)), "llm": Llm.of(file.llm, env)},
-        channels=channels,
-        enabled=enabled,
-        reasons={name: reason for name, (_, reason) in state.items()},
-        secrets=frozenset(secrets),
-        fingerprint=hashlib.sha256(document.encode()).hexdigest()[:16],
-        warnings=(
+    derived = {
+        "root": root,
+        "llm": llm,
+        "operators": frozenset(map(UserRef.parse, file.operators)),
+        "channels": channels,
+        "enabled": enabled,
+        "reasons": {name: reason for name, (_, reason) in state.items()},
+        "secrets": frozenset(secrets),
+        "fingerprint": hashlib.sha256(document.encode()).hexdigest()[:16],
+        "warnings": (
             *(f"{name} was made by a command; it is {new} now" for name, new in moved.items()),
-            *checks.warnings(root, file, filled, channels=channels, enabled=enabled, manifests=manifests),
+            *checks.warnings(root, filled, channels=channels, enabled=enabled, manifests=manifests),
         ),
-    )
+    }
+    return Settings.model_construct(**dict(file) | derived)
 
 
-def _read(path: Path, without: dict[str, Any] | None) -> dict[str, Any]:
-    """Return the parsed ship.json; return `without` if the file does not exist."""
-    try:
-        document = json.loads(read_text(path), object_pairs_hook=_pairs, parse_constant=_constant)
-    except FileNotFoundError:
-        if without is not None:
-            return without
-        raise errors.ConfigError(f"no ship.json here: run `{command('init', path.parent)}`") from None
-    except json.JSONDecodeError as error:
-        raise errors.ConfigError(_broken(error)) from None
-    except ValueError as error:
-        raise errors.ConfigError(finding(FILE, str(error), "plain JSON", "mend it")) from None
-    if not isinstance(document, dict):
-        raise errors.ConfigError(
-            finding(FILE, "no object", "an object in { }", f"run `{command('init', path.parent)}`")
-        )
-    return document
-
-
-def _broken(error: json.JSONDecodeError) -> str:
-    """Return the finding for a file that is not JSON."""
-    if not error.doc.strip():
-        return finding(FILE, "an empty file", "an object in { }", "write {} into it: all else has a default")
-    place = f"{FILE} line {error.lineno} column {error.colno}"
-    return finding(place, "broken JSON", "JSON, without comments or trailing commas", f"mend it: {error.msg}")
-
-
-def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    document = dict(pairs)
-    if len(document) < len(pairs):
-        keys = [key for key, _ in pairs]
-        twice = next(key for key in keys if keys.count(key) > 1)
-        raise ValueError(f"the key {json.dumps(twice)[:60]} twice in one object")
-    return document
-
-
-def _constant(name: str) -> Any:
-    raise ValueError(f"{name}, which is no JSON")
-
-
-def _with_defaults(document: dict[str, Any], manifests: Mapping[str, Manifest]) -> dict[str, Any]:
+def _with_credentials(document: dict[str, Any], manifests: Mapping[str, Manifest]) -> dict[str, Any]:
     """Return the document with a section for every channel, and with the default placeholder for every
     missing credential.
     """
-    document = dict(document)
-    llm = document.setdefault("llm", {})
+    llm, channels = document.get("llm", {}), document.get("channels", {})
     if isinstance(llm, dict):
-        document["llm"] = {"apiKey": "${ANTHROPIC_API_KEY}", **llm}
-    channels = document.setdefault("channels", {})
+        llm = {"apiKey": "${ANTHROPIC_API_KEY}", **llm}
     if isinstance(channels, dict):
-        document["channels"] = channels = dict(channels)
+        channels = dict(channels)
         for name, manifest in manifests.items():
-            section = channels.setdefault(name, {})
-            if isinstance(section, dict):
-                # Tokens for both modes, with and without webhook, are redacted: a token that is not needed is still a secret.
-                tokens = checks.token_keys(manifest) | checks.token_keys(manifest, webhook=True)
-                usual = {key: f"${{{checks.variable(name, token)}}}" for token, key in tokens.items()}
-                channels[name] = usual | section
-    return document
-
-
-def _model(manifests: Mapping[str, Manifest]) -> Any:
-    return ship_file.with_channels(tuple((name, item.settings) for name, item in manifests.items()))
-
-
-def _missing(filled: FilledDocument, manifests: Mapping[str, Manifest]) -> Iterator[str]:
-    """Yield a finding for each unset variable that an enabled feature needs."""
-    for loc, name in filled.missing.items():
-        if _is_on(loc, filled, manifests):
-            yield finding(
-                dotted(loc),
-                f"${{{name}}}, which is set neither in the environment nor in .env",
-                "a value",
-                f"set {name}, or turn the feature off",
-            )
-
-
-def _is_on(loc: Loc, filled: FilledDocument, manifests: Mapping[str, Manifest]) -> bool:
-    if loc[0] == "llm" and len(loc) > 1:
-        llm = filled.document["llm"]
-        return (llm.get("provider") or ("anthropic" if llm.get("apiKey") else "demo")) == "anthropic"
-    if loc[0] == "channels" and len(loc) > 2 and loc[1] in manifests:
-        section = filled.document["channels"][loc[1]]
-        enabled, manifest = section.get("enabled"), manifests[str(loc[1])]
-        by_webhook = section.get("webhook") is not None
-        keys = checks.token_keys(manifest, webhook=by_webhook).values()
-        if loc[2] in checks.token_keys(manifest, webhook=not by_webhook).values() and loc[2] not in keys:
-            return False
-        return all(section.get(key) for key in keys) if enabled is None else enabled is True
-    if loc[0] == "engine":
-        return bool(filled.document["engine"].get("kind") == "postgresql")
-    if loc[:2] == ("mcp", "servers") and len(loc) > 3:
-        return filled.document["mcp"]["servers"][loc[2]].get("enabled") is not False
-    return True
+            # Tokens for both modes, with and without webhook, are redacted: a token that is not needed is still a secret.
+            tokens = checks.token_keys(manifest) | checks.token_keys(manifest, webhook=True)
+            usual = {key: f"${{{checks.variable(name, token)}}}" for token, key in tokens.items()}
+            section = channels.get(name, {})
+            channels[name] = usual | section if isinstance(section, dict) else section
+    return {**document, "llm": llm, "channels": channels}
 
 
 def _validated(filled: FilledDocument, manifests: Mapping[str, Manifest], found: list[str]) -> Any:
-    """Return the file as a model. Invalid values are reported and removed first, so that the other values
-    are checked too.
+    """Return the file as a model. Sections (channels: single channels) with invalid values are reported and
+    replaced by their defaults, so that the other sections are checked too.
     """
-    model = _model(manifests)
-    document, gone = filled.document, set[Loc]()
-    for _ in range(5):
+    model: Any = ship_file.with_channels(tuple((name, item.settings) for name, item in manifests.items()))
+    for _ in range(2):
         try:
-            return model.model_validate_json(json.dumps(document), by_alias=True, by_name=False)
+            return model.model_validate_json(json.dumps(filled.document), by_alias=True, by_name=False)
         except ValidationError as error:
             for item in error.errors(include_url=False):
-                loc = item["loc"]
-                if loc not in gone:
-                    known = _keys_at(loc[:-1], manifests)
-                    found.append(from_error(dict(item), known=known, hidden=filled.is_hidden(loc)))
-                gone.add(loc)
-                # An object in which a value is missing is removed as a whole.
-                document = _pruned(document, loc[:-1] if item["type"] == "missing" else loc)
-            document["channels"] = {name: {} for name in manifests} | document.get("channels", {})
-    return None
+                if not (loc := item["loc"]):  # pydantic refuses deeply nested JSON
+                    raise errors.ConfigError(TOO_DEEP) from None
+                known = _keys_at(model, loc[:-1])
+                found.append(checks.from_error(dict(item), known=known, hidden=filled.is_hidden(loc)))
+                in_channel = loc[0] == "channels" and len(loc) > 1
+                within, key = (
+                    (filled.document["channels"], loc[1]) if in_channel else (filled.document, loc[0])
+                )
+                within.pop(str(key), None)
+            channels = filled.document.get("channels", {})
+            filled.document["channels"] = {name: {} for name in manifests} | channels
+    raise errors.ConfigError(*found)
 
 
-def _pruned(document: dict[str, Any], loc: Loc) -> dict[str, Any]:
-    """Return a copy of a document without the value at `loc`. If the value is in a list, the whole list is removed."""
-    key, *rest = loc or ("",)
-    inner = document.get(str(key))
-    if rest and isinstance(inner, dict):
-        return {**document, str(key): _pruned(inner, tuple(rest))}
-    return {name: value for name, value in document.items() if name != key}
-
-
-def _keys_at(loc: Loc, manifests: Mapping[str, Manifest]) -> list[str]:
+def _keys_at(model: Any, loc: Loc) -> list[str]:
     """Return the keys that the object at `loc` may have."""
-    model: Any = _model(manifests)
     for part in loc:
         fields = {field.alias: field.annotation for field in model.model_fields.values()}
         model = fields.get(str(part))
@@ -322,18 +218,10 @@ def _keys_at(loc: Loc, manifests: Mapping[str, Manifest]) -> list[str]:
     return [str(field.alias) for field in model.model_fields.values()]
 
 
-def _rules(file: Any, filled: FilledDocument, manifests: Mapping[str, Manifest]) -> Iterator[str]:
-    channels = {name: getattr(file.channels, name) for name in manifests}
-    yield from checks.operators(manifests, filled)
-    yield from checks.file_rules(file, filled)
-    yield from checks.ports(file, channels)
-    for name, manifest in manifests.items():
-        yield from checks.channel(name, channels[name], manifest, filled)
-
-
 def _state(
     name: str, settings: ChannelSettings, manifest: Manifest, filled: FilledDocument
 ) -> tuple[bool, str]:
+    """Return whether a channel is enabled, and the reason."""
     if settings.enabled is not None:
         return settings.enabled, "ship.json says so"
     for token, key in checks.keys_in_use(settings, manifest).items():
@@ -343,14 +231,34 @@ def _state(
     return True, "its tokens are set" if manifest.tokens else "it needs no token"
 
 
+def _missing(
+    file: Any, llm: Llm, filled: FilledDocument, enabled: Iterable[str], manifests: Mapping[str, Manifest]
+) -> Iterator[str]:
+    """Yield a finding for each unset variable that an enabled feature needs."""
+    for loc, name in filled.missing.items():
+        match loc:
+            case ("llm", *_):
+                needed = llm.provider == "anthropic"
+            case ("channels", str(channel), key, *_) if channel in manifests:
+                settings, manifest = getattr(file.channels, channel), manifests[channel]
+                tokens = checks.token_keys(manifest) | checks.token_keys(manifest, webhook=True)
+                used = checks.keys_in_use(settings, manifest).values()
+                needed = channel in enabled and (key in used or key not in tokens.values())
+            case ("engine", *_):
+                needed = file.engine.kind == "postgresql"
+            case ("mcp", "servers", server, *_):
+                needed = server not in file.mcp.servers or file.mcp.servers[server].enabled
+            case _:
+                needed = True
+        if needed:
+            found = f"${{{name}}}, which is set neither in the environment nor in .env"
+            yield finding(dotted(loc), found, "a value", f"set {name}, or turn the feature off")
+
+
 def _without(line: str, secrets: Iterable[str]) -> str:
     for secret in sorted(secrets, key=len, reverse=True):
-        line = line.replace(secret, "[hidden]")
+        line = line.replace(secret, HIDDEN)
     return line
-
-
-_DERIVED = frozenset({"root", "enabled", "reasons", "secrets", "fingerprint", "warnings"})
-"""Fields of `Settings` that do not come from ship.json."""
 
 
 def leaves(settings: Settings) -> dict[str, Any]:
@@ -368,9 +276,9 @@ def leaves(settings: Settings) -> dict[str, Any]:
         else:
             found[".".join(loc)] = value
 
-    for one in dataclasses.fields(settings):
-        if one.name not in _DERIVED:
-            add((to_camel(one.name),), getattr(settings, one.name))
+    for name in (*ship_file.ShipFile.model_fields, "channels"):
+        if name != "schema_":
+            add((to_camel(name),), getattr(settings, name))
     return found
 
 

@@ -8,7 +8,7 @@ import inspect
 import itertools
 import json
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -48,41 +48,44 @@ DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 def schemas(manifests: Mapping[str, Manifest]) -> dict[str, str]:
     """Return the JSON Schemas by file name."""
-    return _made(tuple((name, manifests[name].settings) for name in sorted(manifests)))
+    return _schemas(tuple((name, manifests[name].settings) for name in sorted(manifests)))
 
 
 @functools.lru_cache(maxsize=2)  # building the schemas takes 0.1 s
-def _made(channels: tuple[tuple[str, type[BaseModel]], ...]) -> dict[str, str]:
+def _schemas(channels: tuple[tuple[str, type[BaseModel]], ...]) -> dict[str, str]:
     ship = ship_file.with_channels(channels).model_json_schema(by_alias=True, schema_generator=_Described)
     # The schema allows every channel to be missing.
     ship.pop("required", None)
     ship["$defs"]["Channels"].pop("required", None)
+    found = {
+        ("ship", "ship.json"): ship,
+        ("log-line", "A line of .ship/logs"): log_kinds.line_schema(LogLine.model_json_schema(by_alias=True)),
+        ("archive-line", "A line of .ship/chats"): ArchiveLine.model_json_schema(by_alias=True),
+    }
     return {
-        "ship.schema.json": _render(ship, "ship.json"),
-        "log-line.schema.json": _render(
-            log_kinds.line_schema(LogLine.model_json_schema(by_alias=True)), "A line of .ship/logs"
-        ),
-        "archive-line.schema.json": _render(
-            ArchiveLine.model_json_schema(by_alias=True), "A line of .ship/chats"
-        ),
+        f"{name}.schema.json": json.dumps(
+            {"$schema": DIALECT, **schema, "title": title}, indent=2, ensure_ascii=False, sort_keys=True
+        )
+        + "\n"
+        for (name, title), schema in found.items()
     }
 
 
 def descriptions(manifests: Mapping[str, Manifest], keys: Iterable[str]) -> dict[str, str]:
     """Return the descriptions of keys of ship.json such as `queue.mode`. Keys without one are left out."""
     schema = json.loads(schemas(manifests)["ship.schema.json"])
-    found = {key: _described(schema, key.split(".")) for key in keys}
-    return {key: words for key, words in found.items() if words}
-
-
-def _described(schema: Mapping[str, Any], path: Sequence[str]) -> str:
-    found: Any = schema
-    for name in path:
-        model = model_of(found, schema["$defs"]) or found
-        found = model.get("properties", {}).get(name) or model.get("additionalProperties")
-        if not isinstance(found, Mapping):
-            return ""
-    return " ".join(str(found.get("description", "")).split())
+    described = dict[str, str]()
+    for key in keys:
+        found: Any = schema
+        for name in key.split("."):
+            model = model_of(found, schema["$defs"]) or found
+            found = model.get("properties", {}).get(name) or model.get("additionalProperties") or {}
+            if not isinstance(found, Mapping):
+                break
+        else:
+            if words := found.get("description"):
+                described[key] = " ".join(words.split())
+    return described
 
 
 def model_of(found: Mapping[str, Any], definitions: Mapping[str, Any]) -> Mapping[str, Any] | None:
@@ -108,33 +111,27 @@ class _Described(GenerateJsonSchema):
     def model_schema(self, schema: core_schema.ModelSchema) -> JsonSchemaValue:
         made, model = super().model_schema(schema), schema["cls"]
         for base in model.__mro__:
-            for name, words in _words(base.__module__).get(base.__name__, {}).items():
-                field = model.model_fields.get(name)
-                if field is not None and words != inspect.getdoc(field.annotation):
+            for name, words in _field_docs(base.__module__).get(base.__name__, {}).items():
+                if field := model.model_fields.get(name):
                     made["properties"][field.alias or name].setdefault("description", words)
         return made
 
 
 @functools.lru_cache(maxsize=32)
-def _words(module: str) -> dict[str, dict[str, str]]:
+def _field_docs(module: str) -> dict[str, dict[str, str]]:
     """Return the docstrings of the fields of a module's classes; {} if the module's source is missing."""
     try:
         tree = ast.parse(inspect.getsource(sys.modules[module]))
     except (OSError, TypeError):
         return {}
-    return {item.name: dict(_below(item.body)) for item in tree.body if isinstance(item, ast.ClassDef)}
-
-
-def _below(body: list[ast.stmt]) -> Iterator[tuple[str, str]]:
-    for field, below in itertools.pairwise(body):
-        match field, below:
-            case (
-                ast.AnnAssign(target=ast.Name(id=name)),
-                ast.Expr(value=ast.Constant(value=str(words))),
-            ):
-                yield name, inspect.cleandoc(words)
-
-
-def _render(schema: dict[str, Any], title: str) -> str:
-    whole = {"$schema": DIALECT, **schema, "title": title}
-    return json.dumps(whole, indent=2, ensure_ascii=False, sort_keys=True) + "\n"
+    found = dict[str, dict[str, str]]()
+    for item in tree.body:
+        for field, below in itertools.pairwise(getattr(item, "body", ())):
+            match item, field, below:
+                case (
+                    ast.ClassDef(name=model),
+                    ast.AnnAssign(target=ast.Name(id=name)),
+                    ast.Expr(value=ast.Constant(value=str(words))),
+                ):
+                    found.setdefault(model, {})[name] = inspect.cleandoc(words)
+    return found

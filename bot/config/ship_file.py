@@ -195,7 +195,6 @@ class Compaction(StrictModel):
     keep_tokens: Annotated[int, Field(ge=0)] = 10_000
     """Tokens of the newest messages that are always kept unchanged."""
     idle: Idle = Idle()
-    """Compaction of chats in which nobody writes."""
     provider: Literal["auto", "never"] = "auto"
     """`auto`: the provider summarises if the model supports it; otherwise the model gets a built-in prompt.
     `never`: the model always gets the built-in prompt.
@@ -218,7 +217,6 @@ class Context(StrictModel):
     keep_recent_observations: Annotated[int, Field(ge=3, le=1_000)] = 4
     """Number of the newest tool results that are never masked."""
     compaction: Compaction = Compaction()
-    """Replacement of the older part of a conversation by a summary or by the notes about the chat."""
 
 
 class Prompt(StrictModel):
@@ -349,7 +347,6 @@ class Shell(StrictModel):
     network: bool = False
     """Allow commands to use the network."""
     limits: ShellLimits = ShellLimits()
-    """Limits of one command."""
 
 
 class PerTurn(StrictModel):
@@ -375,7 +372,6 @@ class Subagents(StrictModel):
     max_concurrent: Annotated[int, Field(ge=1, le=1_000)] = 20
     """Max tasks of one turn that run at the same time."""
     per_turn: PerTurn = PerTurn()
-    """Limits of all tasks of one turn together."""
 
 
 class Skills(StrictModel):
@@ -470,7 +466,6 @@ class Telemetry(StrictModel):
     """Exports of traces to monitoring systems."""
 
     otel: OpenTelemetry = OpenTelemetry()
-    """Export of spans to an OpenTelemetry collector."""
 
 
 class Schedule(StrictModel):
@@ -528,7 +523,6 @@ class Files(StrictModel):
     per_message: Annotated[int, Field(ge=0, le=50)] = 5
     """Max files that are read of one message."""
     transcription: Transcription = Transcription()
-    """Endpoint that transcribes voice notes."""
 
 
 class Memory(StrictModel):
@@ -559,47 +553,27 @@ class ShipFile(StrictModel):
     name: Annotated[str, Field(max_length=80), AfterValidator(_title)] = "shipmate"
     """Name that the bot uses for itself."""
     llm: Llm = Llm()
-    """The language model."""
     operators: tuple[str, ...] = ()
     """Ids of the operators, who may approve tool calls and use operators' commands: `telegram:123`, `slack:U…`."""
     context: Context = Context()
-    """The part of a conversation that is sent to the model."""
     prompt: Prompt = Prompt()
-    """Instructions for the model."""
     history: History = History()
-    """The archive of messages."""
     queue: Queue = Queue()
-    """Handling of messages that arrive while a turn of the same chat runs."""
     delivery: Delivery = Delivery()
-    """Sending of messages to the platforms."""
     permissions: Permissions = Permissions()
-    """Rules for tool calls."""
     tools: Tools = Tools()
-    """Tools that need an external service."""
     shell: Shell = Shell()
-    """Commands that the model runs (`run_shell`)."""
     subagents: Subagents = Subagents()
-    """Limits of the model's tasks (subagents)."""
     skills: Skills = Skills()
-    """Skills: folders with a `SKILL.md`."""
     mcp: Mcp = Mcp()
-    """Servers of the Model Context Protocol (MCP)."""
     budgets: Budgets = Budgets()
-    """Max cost per day."""
     log: Log = Log()
-    """The operator's log."""
     telemetry: Telemetry = Telemetry()
-    """What is exported about the gateway's work."""
     schedule: Schedule = Schedule()
-    """Jobs that people ask for."""
     dashboard: Dashboard = Dashboard()
-    """The server of `/healthz`, `/readyz`, `/metrics` and the operators' console."""
     files: Files = Files()
-    """Files that people send."""
     memory: Memory = Memory()
-    """Limits of the process's memory."""
     engine: Engine = Engine()
-    """Database that stores the chats."""
 
 
 CHANNELS = (

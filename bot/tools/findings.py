@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import get_args
 
-from bot.config.findings import finding, shown
+from bot.config.document import finding, shown
 from bot.config.ship_file import ShipFile, Skills
 from bot.contracts.tools import MCP
 from bot.invocation import command

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic.alias_generators import to_camel
 
 from bot import config, discovery, errors
 from bot.composition import Gateway, assemble
@@ -207,43 +208,23 @@ async def test_each_signal_is_answered(gateway: Gateway, tmp_path: Path) -> None
     assert said == [one.message for one in told(gateway)]
 
 
-@pytest.mark.parametrize("late", [False, True])
-async def test_what_nobody_has_foreseen_is_told_and_the_next_signal_is_answered(
-    gateway: Gateway, tmp_path: Path, *, late: bool
-) -> None:
-    log, deps, asked = MemoryLog(), gateway.turns.agent, asyncio.Event()
-    wrong: list[Exception] = [RecursionError("too deep")]
-    taken, said = list[AgentDeps](), list[str]()
+async def test_an_unexpected_error_keeps_the_configuration_before(gateway: Gateway, tmp_path: Path) -> None:
+    def broken() -> config.Settings:
+        raise RecursionError("too deep")
 
-    def loaded() -> config.Settings:
-        if wrong and not late:
-            raise wrong.pop()
-        return load(tmp_path, FIRST | {"context": {"maxMessages": 20}})
-
-    def use(changed: AgentDeps) -> None:
-        if wrong:
-            raise wrong.pop()
-        taken.append(changed)
-
-    reload = ConfigurationReload(gateway.reload.settings, use, lambda _: deps, log)
-    serving = asyncio.create_task(reload.serve(asked, loaded, said.append))
-    for count in (1, 2):
-        asked.set()
-        async with asyncio.timeout(90):
-            while len(said) < count:  # noqa: ASYNC110 - a list sets no event
-                await asyncio.sleep(0)
-        if count == 1:
-            entry = log.entries[-1]
-            assert said == [entry.message]
-            assert taken == []
-            assert entry.level == "error"
-            assert "RecursionError: too deep" in entry.message
-            assert ("the one before holds" in entry.message) is not late
-    serving.cancel()
-    assert taken == ([] if late else [deps])
+    before = gateway.turns.agent
+    await gateway.reload.reload(broken)
+    assert last(gateway).level == "error"
+    assert "the one before holds: RecursionError: too deep" in last(gateway).message
+    assert gateway.turns.agent is before
+    await gateway.reload.reload(lambda: load(tmp_path, FIRST | {"context": {"maxMessages": 20}}))
+    assert gateway.turns.agent.limits.max_messages == 20
 
 
 def test_the_page_on_configuration_names_the_keys_that_need_no_restart() -> None:
     page = (Path(__file__).parents[2] / "docs" / "run" / "configuration.md").read_text(encoding="utf-8")
     (line,) = [part for part in page.split("\n\n") if "SIGHUP" in part and "`permissions`" in part]
-    assert set(OF_TURNS) <= {word.strip("`,.*") for word in line.replace("`", " ` ").split()}
+    keys = {
+        to_camel(one) if not of else f"{of}.{to_camel(one)}" for of, some in OF_TURNS.items() for one in some
+    }
+    assert keys <= {word.strip("`,.*") for word in line.replace("`", " ` ").split()}

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from bot import config, errors
-from bot.config.findings import dotted
+from bot.config.document import dotted
 from bot.contracts.identity import UserRef
 
 from .conftest import TOKENS, Load

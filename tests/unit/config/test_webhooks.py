@@ -34,14 +34,6 @@ def test_without_a_webhook_nothing_of_it_is_needed(load: Load) -> None:
     assert "pigeon" in settings.enabled
 
 
-def test_two_servers_on_one_port_are_a_finding(load: Load) -> None:
-    channels = {"pigeon": HOOK | {"enabled": True}, "door": {"port": 8443}}
-    with pytest.raises(errors.ConfigError) as caught:
-        load({"channels": channels}, env=WING | PERCH)
-    (line,) = caught.value.findings
-    assert "another port than channels." in line
-
-
 @pytest.mark.parametrize(
     "url",
     [
