@@ -62,7 +62,7 @@ class ConfigurationReload:
                 if settings.llm.model != self.settings.llm.model:
                     await _must_be_there(deps)
                 self._use(deps)
-        except Exception as error:  # noqa: BLE001 - the running gateway keeps its configuration
+        except (errors.ShipmateError, OSError, ValueError, RuntimeError) as error:
             findings = getattr(error, "findings", (f"{type(error).__name__}: {error}",))
             words = f"SIGHUP: the configuration cannot be used, and the one before holds: {findings[0]}"
             self._log.write("reload", words, level="error", findings=list(findings))
