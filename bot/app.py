@@ -22,7 +22,7 @@ from bot import (
     descriptors,
     discovery,
     errors,
-    hidden_paths,
+    file_access,
     instance,
     shutdown_signals,
     text,
@@ -84,7 +84,7 @@ async def started(
         if settings.engine.kind == "embedded":
             tokens = config.tokens_in_use(settings.channels, manifests, names)
             around.enter_context(instance.tokens_held(tokens, settings.root))
-        hidden_paths.remove_saved_names(settings.root)
+        file_access.save_names(settings.root, None)
         redact, counted = LogRedactor(settings.secrets), LogMetrics()
         spending = Spending(configuration.prices_of(settings.llm))
         log = JsonlLog(

@@ -9,12 +9,12 @@ from pathlib import Path
 from bot import config, discovery, errors
 from bot.access_list import FILE, AccessList
 from bot.contracts.channel import Manifest
-from bot.core.files import FILE_LIMIT
 from bot.core.instructions import NAME, operator_files
 from bot.invocation import command
 from bot.llm.prices import AS_OF, Price, PriceTable
 from bot.system import SystemClock, SystemDisk
 from bot.tools import findings
+from bot.vetting import LARGEST
 
 
 def load(root: Path, *, defaults: bool = False) -> config.Settings:
@@ -55,9 +55,9 @@ def too_large(settings: config.Settings) -> Iterator[str]:
     files += sorted((settings.home / "instructions").glob("*/*.md"))
     for file in (*files, *(one for one in sources if isinstance(one, Path))):
         size = file.stat().st_size if file.is_file() else 0
-        if size > FILE_LIMIT:
+        if size > LARGEST:
             name = file.relative_to(settings.root) if file.is_relative_to(settings.root) else file
-            yield f"{name}: found {size:,} bytes, of which the first {FILE_LIMIT:,} are used; shorten it"
+            yield f"{name}: found {size:,} bytes, of which the first {LARGEST:,} are used; shorten it"
 
 
 def prices_of(llm: config.Llm) -> PriceTable:

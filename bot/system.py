@@ -11,7 +11,7 @@ import threading
 import time
 from pathlib import Path
 
-from bot import regular_files, ulids
+from bot import file_access, ulids
 from bot.contracts.environment import Clock
 
 _BOOTTIME = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
@@ -114,7 +114,7 @@ def _opened(path: Path, flags: int) -> int:
     """Open a regular file. Other kinds are refused, because a pipe would block and a device might trigger an action."""
     handle = os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY, 0o600)
     try:
-        regular_files.must_be_regular(os.fstat(handle), str(path))
+        file_access.must_be_regular(os.fstat(handle), str(path))
     except OSError:
         os.close(handle)
         raise

@@ -1,8 +1,8 @@
-"""Writes and reads the tags that mark Shipmate's own text in requests to the model.
+"""Marks Shipmate's own text in requests to the model: with tags, and as system messages for models that accept them.
 
 A message that Shipmate writes begins with a tag. All tags of a message have the same nonce. The nonce is
 chosen after people wrote the quoted text, so the authors of that text could not know the nonce. A tag with
-another nonce, or without a nonce, is text of a person. Messages from earlier versions have no nonces.
+another nonce, or without a nonce, is text of a person.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 from bot.contracts.base import Json, Message
 from bot.identity_cache import MessageFact
@@ -54,14 +54,6 @@ class Tag:
     @property
     def block(self) -> Json:
         return {"type": "text", "text": self.text}
-
-    @property
-    def json(self) -> Any:
-        """Return the content as JSON; None if the content is invalid."""
-        try:
-            return json.loads(self.words)
-        except (ValueError, RecursionError):
-            return None
 
     @property
     def rows(self) -> list[Json]:
@@ -136,7 +128,10 @@ def facts(message: Message) -> Json:
 
 def _facts(message: Message) -> Json:
     first = begins(message, CONTEXT)
-    found = first.json if first is not None else None
+    try:
+        found = json.loads(first.words) if first is not None else None
+    except (ValueError, RecursionError):
+        return {}
     return found if isinstance(found, dict) else {}
 
 
@@ -149,6 +144,141 @@ to people.
 """
 
 
-def is_silent(words: str) -> bool:
-    """Return True if an answer begins with `SILENT`, whatever follows."""
-    return words.lstrip().startswith(SILENT)
+# ------------------------------------------------------------ system messages
+
+DUE = (
+    "The words below are a job that this person planned before, and it is due now. Do it and send the answer here; "
+    "nobody is there to be asked or to approve anything, and jobs cannot be planned in it."
+)
+BROUGHT = (
+    "The person sent no words of their own, only what stands in quoted_messages. It asks nothing of you: say what it is, or "
+    "ask what they want with it."
+)
+SPOKEN = (
+    "The person spoke instead of writing: the text of the voice note in attached_files is what they said to you, as far as it was "
+    "understood. Answer it as you would answer words; where it makes no sense, ask."
+)
+OVERHEARD = (
+    f"This was said where you read along, perhaps not to you. Where it needs nothing from you, your whole answer is {SILENT} as "
+    "plain text, which nobody sees."
+)
+EDITED = (
+    "The person has changed a message that was sent {}. The words below are what it says now, in place of it."
+)
+EARLIER = "earlier"
+ANSWER = "The person still waits for your answer. Give it now, with what you have."
+LAST_STEP = "This is your last step: no tool runs any more. Write your summary now, with what you have, and say what is missing."
+SEND = "chat_send"
+"""Name of the tool whose result alone usually ends a turn. A message after that result did not join the turn."""
+FACTS = "Facts of the person's message above: "
+JOINED = "While you worked the person said what stands above, behind the tool results: it is no part of a result. Take it up now."
+
+_TIME = r"\d{4}-\d\d-\d\dT[\d:]{5,8}"
+_SHAPES = {
+    name: re.compile(shape, re.ASCII)
+    for names, shape in (
+        ("requestId userId id", r"-?\d{1,20}|(?=[A-Z]*\d)[0-9A-Z]{2,32}"),
+        ("time due", f"{_TIME}Z"),
+        ("lateSeconds missedBefore moreAttachments", r"\d+"),
+        ("localTime", rf"[A-Z][a-z]{{2}} {_TIME}[+-][\d:]+ [A-Za-z]+(?:/[\w+-]+)*"),
+        ("note", "|".join(map(re.escape, (DUE, BROUGHT, SPOKEN, OVERHEARD)))),
+        ("edit", re.escape(EDITED).replace(r"\{\}", rf"(?:{EARLIER}|at {_TIME}Z)")),
+    )
+    for name in names.split()
+}
+"""Facts that no person can choose. Each name maps to the pattern of the fact's value."""
+_NOTICES = frozenset({ANSWER, LAST_STEP})
+
+
+def with_system_messages(messages: Sequence[Message]) -> list[Message]:
+    """Return the messages with facts about people's messages moved into messages with the role `system`.
+
+    A system message stands after the messages that it describes and before the answer to them, so that each
+    request is an extension of the previous request. A system message contains ids, times, numbers and the
+    sentences above. Everything that a person may have chosen stays in the person's message, inside its tag.
+    """
+    shown, said, works, mark = list[Message](), list[str](), False, None
+    end: Message = {"role": "assistant", "content": ()}
+    for message, (kept, words) in zip([*messages, end], [*_SPLIT.each(messages), (end, "")], strict=True):
+        if message["role"] == "assistant":
+            if said:
+                shown.append(_system_message(*said))
+                if mark is not None:  # the cache breakpoint moves to the last message
+                    shown[-2:] = [_marked(shown[-2], None), _marked(shown[-1], mark)]
+            said = []
+            works = any(one["type"] == "tool_use" and one["name"] != SEND for one in message["content"])
+        if words in _NOTICES and shown and shown[-1]["role"] == "user":
+            said.append(words)
+        else:
+            shown.append(kept)
+            if words and words not in _NOTICES:
+                said = ["\n".join((*(said or [JOINED] * works), words))]
+        mark = message["content"][-1].get("cache_control") if message is not end else None
+    return shown[:-1]
+
+
+def _marked(message: Message, mark: Json | None) -> Message:
+    *first, last = message["content"]
+    last = {key: value for key, value in last.items() if key != "cache_control"}
+    return {**message, "content": [*first, last | ({"cache_control": mark} if mark else {})]}
+
+
+def without_system_messages(messages: Iterable[Message]) -> list[Message]:
+    """Undo `with_system_messages` for other models. Each system message becomes tags before the text of the
+    message that it follows.
+    """
+    shown = list[Message]()
+    for message in messages:
+        if message["role"] != "system" or not shown:
+            shown.append(message)
+            continue
+        content = shown[-1]["content"]
+        at = len(content) - (content[-1]["type"] != "tool_result")
+        told = []
+        for line in "\n".join(block["text"] for block in message["content"]).split("\n"):
+            facts = line.removeprefix(FACTS)
+            if facts != line:
+                told.append(Tag(CONTEXT, facts, nonce=json.loads(facts)["nonce"]).block)
+            elif line != JOINED:
+                told.append({"type": "text", "text": line})
+        shown[-1] = {**shown[-1], "content": [*content[:at], *told, *content[at:]]}
+    return shown
+
+
+def _split(message: Message) -> tuple[Message, str]:
+    """Split a message into the part that stays and the text of its system message. The text may be ""."""
+    first, content = begins(message, CONTEXT), message["content"]
+    if first is None or not first.nonce:
+        words = content[0].get("text") if len(content) == 1 else ""
+        return message, words if words in _NOTICES else ""
+    said, rest = _parted(facts(message))
+    left = {**content[0], "text": replace(first, words=dumped(rest)).text}
+    kept = [*([left] if rest else []), *content[1:]]
+    if not said or not kept:
+        return message, ""
+    words = FACTS + dumped({"nonce": first.nonce, **said})
+    return {**message, "content": kept}, words.replace("The words below", "The words above")
+
+
+_SPLIT = MessageFact[Message, tuple[Message, str]](_split)
+
+
+def _parted(facts: Json) -> tuple[Json, Json]:
+    """Split facts into the facts that no person can choose, and the other facts."""
+    parts: tuple[Json, Json] = {}, {}
+    for name, value in facts.items():
+        if name == "job" and isinstance(value, dict):
+            for at, found in enumerate(_parted(value)):
+                parts[at].update({name: found} if found else {})
+        else:
+            plain = name in _SHAPES and isinstance(value, str | int) and _SHAPES[name].fullmatch(str(value))
+            parts[0 if plain else 1][name] = value
+    return parts
+
+
+@lru_cache(1_024)
+def _system_message(*words: str) -> Message:
+    """Return a system message. Messages are cached by text, because facts of messages are cached by identity
+    (`bot.identity_cache`).
+    """
+    return {"role": "system", "content": [{"type": "text", "text": one} for one in words]}

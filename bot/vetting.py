@@ -1,33 +1,50 @@
-"""Decides which instruction files are followed. A file that a command created or changed is not followed
-until a person has accepted it.
+"""Finds the instruction files of a project and decides which of them are followed.
 
-While commands run, only files that have not changed since the first of these commands began are followed.
-When a command ends, every other file with an instructing name waits for acceptance; the same happens at the
-start after a kill. A file is accepted if an operator approves that a file tool writes it, or if a person
-saves it outside of Shipmate. Changes are detected by the file's ctime, which no command can set. Vetting
-works with and without a sandbox. All methods block.
+A file is an instruction file because of its name, or because another instruction file includes or links to it.
+A file that a command created or changed is not followed until a person has accepted it: an operator approves
+that a file tool writes it, or a person saves it outside of Shipmate. Changes are detected by the file's ctime,
+which no command can set. All functions block.
 """
 
 from __future__ import annotations
 
 import contextlib
+import html
 import json
 import os
+import re
+import stat
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+from urllib.parse import unquote
 
-from bot import errors
+from bot import errors, file_access
 from bot.contracts.base import Json
 from bot.contracts.environment import Disk, Log
-from bot.hidden_paths import hidden
-from bot.instruction_files import InstructionFileSet, changed_at, find_instruction_files
+from bot.file_access import hidden
 from bot.text import folded
 
+INCLUDE = re.compile(r"@include[ \t]+(\S.*?)[ \t]*")
+_LINK = re.compile(
+    r"\]\(\s*(?:<([^<>\n]+)>|([^\s()]+(?:\([^\s()]*\)[^\s()]*)*))"  # [text](target)
+    r"|^[ >]*\[[^\]\n]+\]:\s*(?:<([^<>\n]+)>|(\S+))"  # [name]: target
+    r"""|\b(?:cite|data|href|poster|src)\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s"'<>]+))""",  # HTML
+    re.IGNORECASE | re.MULTILINE,
+)
+_FILE = re.compile(r"^file:(?://(?:localhost)?(?=/))?", re.IGNORECASE)
+"""Start of a file URL on this machine (RFC 8089)."""
+_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:|//")
+_NAMES = frozenset({"agent.md", "skill.md"})
+_SKIPPED = frozenset({".git", ".ship"})
+LARGEST = 256 * 1024
+"""Max bytes that are read of an instruction file."""
 NOT_VETTED = (
     "a command has made or changed it, so it is no instruction until an operator has it written with write_file, whole, "
     "or somebody saves it on the machine"
 )
+Parts = tuple[str, ...]
 _Times = dict[str, set[int]]
 """Change times (ctime in ns) of files by normalised name. Several files can share a normalised name if the
 names differ only in case.
@@ -38,9 +55,136 @@ class NotVetted(errors.ShipmateError):
     """A command created or changed an instruction file, and no person has accepted the file."""
 
 
+@dataclass(frozen=True, slots=True)
+class InstructionFileSet:
+    """The normalised absolute paths of instruction files, as tuples of parts. Paths of missing files are included."""
+
+    paths: frozenset[Parts] = frozenset()
+    nodes: frozenset[tuple[int, int]] = frozenset()
+    """Device and inode of each file."""
+    files: tuple[str, ...] = ()
+    """Paths of the followed files in the project, with links resolved."""
+    changed: Mapping[Path, int] = field(default_factory=dict)
+    """Change time (ctime in ns) of each file that is an instruction file by name or by inclusion, by the name
+    under which the file is read. Files that are only linked are left out.
+    """
+
+    def holds(self, path: Path) -> bool:
+        """Return True if a path is an instruction file under any of its names."""
+        if not self.paths.isdisjoint({_parts(path), _parts(Path(os.path.realpath(path)))}):
+            return True
+        found = _state(path)
+        return found is not None and (found.st_dev, found.st_ino) in self.nodes
+
+
+def find_instruction_files(
+    root: Path,
+    more: Iterable[Path] = (),
+    skills: Iterable[Path] = (),
+    followed: Callable[[Path, int], bool] = lambda _path, _changed: True,
+) -> InstructionFileSet:
+    """Return the instruction files of a project. `more` are instruction files elsewhere, and `skills` are
+    folders of skills. The links and inclusions of a file that is not `followed` at its change time are ignored.
+    """
+    real = Path(os.path.realpath(root))
+    names: set[Parts] = set()
+    nodes: set[tuple[int, int]] = set()
+    changed: dict[Path, int] = {}
+    files, expanded = set[str](), set[Path]()
+    todo = [(path, True) for path in (*_named_files(real), *more, *_skill_files(real, skills))]
+    for path, instructs in todo:
+        end = Path(os.path.realpath(path))
+        names |= {_parts(path), _parts(Path(os.path.normpath(path))), _parts(end)}
+        if path in changed or (found := _state(end)) is None or not stat.S_ISREG(found.st_mode):
+            continue
+        nodes.add((found.st_dev, found.st_ino))
+        if instructs:
+            changed[path] = _changed_at(path, found)
+            if not followed(path, changed[path]):
+                continue
+        if end.is_relative_to(real):
+            files.add(str(end))
+        if instructs and end not in expanded:
+            expanded.add(end)
+            todo += _references(real, end)
+    return InstructionFileSet(frozenset(names), frozenset(nodes), tuple(sorted(files)), changed)
+
+
+def prose(raw: bytes) -> str:
+    """Return the text of an instruction file."""
+    return raw.decode("utf-8-sig", "replace").replace("\0", "").replace("\r\n", "\n").strip()
+
+
+def _named_files(root: Path) -> Iterator[Path]:
+    """Yield the files of a project that are instructions by name or are instructions of chats."""
+    left = [root, root / ".ship" / "instructions"]
+    for folder in left:
+        with contextlib.suppress(OSError), os.scandir(folder) as entries:
+            for entry in entries:
+                name = folded(entry.name)
+                if name not in _SKIPPED and entry.is_dir(follow_symlinks=False):
+                    left.append(Path(entry.path))
+                elif name in _NAMES or ".ship" in folder.parts:
+                    yield Path(entry.path)
+
+
+def _skill_files(root: Path, folders: Iterable[Path]) -> Iterator[Path]:
+    for place in (root / ".claude" / "skills", *folders):
+        with contextlib.suppress(OSError), os.scandir(place) as entries:
+            yield from [Path(entry.path) / "SKILL.md" for entry in entries if entry.is_dir()]
+
+
+def _references(root: Path, path: Path) -> Iterator[tuple[Path, bool]]:
+    """Yield the files in the project that a file names, each with True if the file is included. Files
+    outside of the project are skipped, because a chat cannot write them.
+    """
+    try:
+        words = prose(file_access.read(path, LARGEST))
+    except OSError:
+        return
+    included = [found[1] for line in words.splitlines() if (found := INCLUDE.fullmatch(line)) is not None]
+    named = {(os.path.expanduser(one), True) for one in included}  # noqa: PTH111 - the text may not be a valid path
+    for found in _LINK.finditer(words):
+        link = html.unescape(next(filter(None, found.groups()), "")).replace("\\", "").strip()
+        target = _FILE.sub("", link).partition("#")[0].partition("?")[0]
+        for one in {target, unquote(target)}:
+            if one and "\0" not in one and not _ADDRESS.match(one):
+                # A link that begins with a slash is relative to the project's folder, as on repository pages.
+                named |= {(one, False), (f"{root}/{one}", False)} if one.startswith("/") else {(one, False)}
+    folder = root if hidden(root, path.parent) else path.parent
+    for one, instructs in sorted(named):
+        target_path = folder / one
+        ends = (os.path.normpath(target_path), os.path.realpath(target_path))
+        if any(Path(end).is_relative_to(root) for end in ends):
+            yield target_path, instructs
+
+
+def _changed_at(path: Path, found: os.stat_result) -> int:
+    """Return the ctime of a file in ns. If the path is a link, the later change of link and file counts."""
+    try:
+        return max(found.st_ctime_ns, path.lstat().st_ctime_ns)
+    except OSError:
+        return found.st_ctime_ns
+
+
+def _state(path: Path) -> os.stat_result | None:
+    try:
+        return path.stat()
+    except (OSError, ValueError):
+        return None
+
+
+def _parts(path: Path) -> Parts:
+    return tuple(map(folded, path.parts))
+
+
 class Vetting:
-    """Vets the instruction files of one project. The list of waiting files is stored in `file`, or only in
-    memory if `file` is None. `more` are instruction files elsewhere, and `skills` are folders of skills.
+    """Vets the instruction files of one project.
+
+    While commands run, only files that have not changed since the first of these commands began are followed.
+    When a command ends, every other instruction file waits for acceptance; the same happens at the start after
+    a kill. The list of waiting files is stored in `file`, or only in memory if `file` is None. `more` are
+    instruction files elsewhere, and `skills` are folders of skills.
     """
 
     def __init__(
@@ -60,12 +204,8 @@ class Vetting:
         self.changes = 0
         """Number of times that the set of followed files may have changed."""
         self._loaded = False
-        self._running = False
         self._known: _Times | None = None
-        """Names and change times of the files that were followed when the running commands began. After a
-        search that a limit stopped, this has the names that the search found, and no other files are
-        followed.
-        """
+        """Files that were followed when the running commands began; None while no command runs."""
         self._waiting: _Times = {}
 
     def find_instruction_files(self) -> InstructionFileSet:
@@ -79,11 +219,10 @@ class Vetting:
         """
         with self._ready():
             found = self.find_instruction_files()
-            if not self._running:
-                followed = [path for path, one in found.changed.items() if self._followed(path, one)]
-                known = _times((self._name(path), found.changed[path]) for path in followed)
-                self._save(known, self._waiting, running=True)
-                self._known, self._running = known, True
+            if self._known is None:
+                known = self._times(one for one in found.changed.items() if self._followed(*one))
+                self._save(known, self._waiting)
+                self._known = known
             return found
 
     def end(self, *, last: bool) -> list[str]:
@@ -91,25 +230,24 @@ class Vetting:
         of the new instruction files that now wait for acceptance.
         """
         with self._ready():
-            return self._compare(last=last) if self._running else []
+            return self._compare(last=last) if self._known is not None else []
 
-    def read(self, path: Path, read: Callable[[], tuple[bytes, os.stat_result]]) -> bytes:
-        """Return the content of a file. `read` reads the file under this name and returns its content and
-        state. Raises `NotVetted`, and everything that `read` raises.
+    def read(self, path: Path, real: Path, most: int) -> bytes:
+        """Return the first `most` bytes of the file `real`, which is read under the name `path`. Raises
+        `NotVetted` if the file is not followed under this name, and OSError.
         """
-        while True:
-            changes = self.changes
-            raw, found = read()
-            self.must_be_followed(path, found)
-            if changes == self.changes:  # otherwise a command began or ended during the read
-                return raw
+        # No command begins or ends during the read, since both wait for the lock.
+        with self._ready(), open(real, "rb", opener=_opener) as file:
+            raw = file.read(most)
+            self.must_be_followed(path, os.fstat(file.fileno()))
+            return raw
 
     def must_be_followed(self, path: Path, found: os.stat_result) -> None:
         """Raise `NotVetted` unless the file in this state is followed under this name. The result is valid
         only if `changes` has the same value before and after the file was read.
         """
         with self._ready():
-            if not self._followed(path, changed_at(path, found)):
+            if not self._followed(path, _changed_at(path, found)):
                 raise NotVetted(NOT_VETTED)
 
     @contextlib.contextmanager
@@ -131,8 +269,8 @@ class Vetting:
             yield
             if self._known is not None:
                 for name in {real, *names}:
-                    self._known.setdefault(self._name(name), set()).add(changed_at(name, real.stat()))
-                self._save(self._known, self._waiting, running=self._running)
+                    self._known.setdefault(self._name(name), set()).add(_changed_at(name, real.stat()))
+                self._save(self._known, self._waiting)
             self.changes += 1
 
     # ------------------------------------------------------------ inside
@@ -140,66 +278,56 @@ class Vetting:
     def _followed(self, path: Path, changed: int) -> bool:
         real = Path(os.path.realpath(path))
         if hidden(self._root, real):
-            if not self._writable(path):
+            # A command may have created this name or a folder on the way to it, as a link to a hidden place.
+            way = Path(os.path.normpath(path))
+            places = [
+                Path(os.path.realpath(one.parent)) / one.name for one in (way, *way.parents) if one.name
+            ]
+            if all(one == self._root or hidden(self._root, one) for one in places):
                 return True
             if real.is_relative_to(self._root):
                 return False  # anybody may have written the file, without approval
+        elif not all(
+            os.access(one, os.R_OK, effective_ids=True)
+            for one in real.parents
+            if one.is_relative_to(self._root)
+        ):
+            return False  # no search finds a file in a folder that cannot be listed
         name = self._name(path)
         if changed in self._waiting.get(name, ()):
             return False
-        if self._known is None:
-            return True
-        return changed in self._known.get(name, ()) if self._running else name in self._known
-
-    def _writable(self, path: Path) -> bool:
-        """Return True if a command could have created this name or a folder on the way to it, for example as
-        a link to a place where the command cannot write.
-        """
-        path = Path(os.path.normpath(path))
-        places = (Path(os.path.realpath(one.parent)) / one.name for one in (path, *path.parents) if one.name)
-        return any(one != self._root and not hidden(self._root, one) for one in places)
+        return self._known is None or changed in self._known.get(name, ())
 
     def _compare(self, *, last: bool) -> list[str]:
         """Mark every file that is not followed in its present state as waiting for acceptance. Return the
         paths of the files that were not waiting before.
         """
-        found = self.find_instruction_files()
-        unvetted = [(path, one) for path, one in found.changed.items() if not self._followed(path, one)]
-        waiting = _times((self._name(path), changed) for path, changed in unvetted)
+        found = self.find_instruction_files().changed.items()
+        unvetted = [(path, changed) for path, changed in found if not self._followed(path, changed)]
         news = sorted(
-            os.fsencode(path.relative_to(self._root) if path.is_relative_to(self._root) else path).decode(
-                errors="replace"
-            )
+            str(path.relative_to(self._root) if path.is_relative_to(self._root) else path)
+            .encode(errors="surrogateescape")
+            .decode(errors="replace")
             for path, changed in unvetted
-            if path in found.read and changed not in self._waiting.get(self._name(path), ())
+            if changed not in self._waiting.get(self._name(path), ())
         )
         if self._log is not None:
             for one in news:
                 self._log.write("prompt", f"an instruction file waits: {NOT_VETTED}", level="warn", file=one)
-        if found.cut:
-            for name, times in self._waiting.items():
-                waiting.setdefault(name, set()).update(times)
+        self._waiting = self._times(unvetted)
         if last:
-            self._running = False
-            self._known = {self._name(path): set() for path in found.changed} if found.cut else None
-        self._waiting = waiting
+            self._known = None
         # If the write fails, the disk still has the earlier state, and the next start compares with that state.
         with contextlib.suppress(OSError):
-            self._save(self._known, waiting, running=self._running)
+            self._save(self._known, self._waiting)
         return news
 
-    def _save(self, known: _Times | None, waiting: _Times, *, running: bool) -> None:
+    def _save(self, known: _Times | None, waiting: _Times) -> None:
         self.changes += 1
-        if self._file is None or self._disk is None:
-            return
-        state = {
-            "v": 1,
-            "known": None if known is None else {name: sorted(times) for name, times in known.items()},
-            "waiting": {name: sorted(times) for name, times in waiting.items()},
-            "running": running,
-        }
-        # JSON escapes are needed, because a file name may not be valid text.
-        self._disk.replace(self._file, json.dumps(state, sort_keys=True).encode() + b"\n")
+        if self._file is not None and self._disk is not None:
+            state = {"v": 1, "known": known, "waiting": waiting, "running": known is not None}
+            # JSON escapes are needed, because a file name may not be valid text.
+            self._disk.replace(self._file, json.dumps(state, sort_keys=True, default=sorted).encode() + b"\n")
 
     @contextlib.contextmanager
     def _ready(self) -> Iterator[None]:
@@ -213,17 +341,23 @@ class Vetting:
         try:
             raw = self._disk.read(self._file) if self._disk is not None and self._file is not None else b""
             state: Json = json.loads(raw) if raw else {}
-            known, waiting = state.get("known"), _read(state.get("waiting", {}))
-            self._known, self._waiting = None if known is None else _read(known), waiting
-            self._running = bool(state.get("running"))
-        except (OSError, ValueError, TypeError, AttributeError) as error:
+            self._waiting = {name: set(times) for name, times in state.get("waiting", {}).items()}
+            if state.get("running"):
+                self._known = {name: set(times) for name, times in state["known"].items()}
+        except (OSError, ValueError) as error:
             # No command can write this file. An attacker who can write it controls Shipmate already.
             if self._log is not None:
                 self._log.write(
                     "prompt", "what instruction files wait cannot be read", level="error", cause=str(error)
                 )
-        if self._running:
+        if self._known is not None:
             self._compare(last=True)  # a command was running when Shipmate was killed
+
+    def _times(self, found: Iterable[tuple[Path, int]]) -> _Times:
+        times: _Times = {}
+        for path, changed in found:
+            times.setdefault(self._name(path), set()).add(changed)
+        return times
 
     def _name(self, path: Path) -> str:
         """Return the key of a path: relative to the project's folder and normalised. `..` parts are kept,
@@ -234,12 +368,5 @@ class Vetting:
         return folded(str(path.relative_to(self._root) if path.is_relative_to(self._root) else path))
 
 
-def _times(found: Iterator[tuple[str, int]]) -> _Times:
-    times: _Times = {}
-    for name, changed in found:
-        times.setdefault(name, set()).add(changed)
-    return times
-
-
-def _read(value: Mapping[str, list[int]]) -> _Times:
-    return {str(name): set(map(int, times)) for name, times in value.items()}
+def _opener(path: str, flags: int) -> int:
+    return file_access.opener(path, flags | os.O_NOFOLLOW)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from bot import errors, regular_files, text
+from bot import errors, file_access, text
 from bot.invocation import command
 
 Loc = tuple[str | int, ...]
@@ -58,7 +58,7 @@ def is_secret_key(key: str | int) -> bool:
 def _read_text(path: Path) -> str:
     """Return the text of a settings file. Raises FileNotFoundError, and `errors.ConfigError` for other failures."""
     try:
-        return regular_files.read(path, MAX_BYTES).decode("utf-8-sig")
+        return file_access.read(path, MAX_BYTES).decode("utf-8-sig")
     except FileNotFoundError:
         raise
     except UnicodeDecodeError:

@@ -11,7 +11,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
 
-from bot import errors, hidden_paths, text
+from bot import errors, file_access, text
 from bot.config import checks, ship_file
 from bot.config.document import (
     HIDDEN,
@@ -122,7 +122,7 @@ def load(
     root = root.absolute()
     must_be_folder(root / HOME)
     found: list[str] = []
-    moved = hidden_paths.sweep(root)
+    moved = file_access.sweep(root)
     variables = read_env_file(root / ".env", found)
     env = {**variables, **{name: value for name, value in env.items() if value}}
     default = {"operators": env.get(OPERATORS, "").replace(",", " ").split()} if defaults else None

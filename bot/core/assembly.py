@@ -16,9 +16,9 @@ from bot import errors, text
 from bot.contracts.environment import Log, Redact
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
-from bot.core import files, prompt
-from bot.core.instructions import InstructionFiles, Instructions
-from bot.hidden_paths import hidden
+from bot.core import prompt
+from bot.core.instructions import InstructionFiles, Instructions, must_read
+from bot.file_access import hidden
 from bot.tools.skills import SkillFolder
 from bot.vetting import Vetting
 from bot.words import say
@@ -323,7 +323,7 @@ class Prompts:
         if isinstance(source, str):
             return source
         return await self._part(
-            key, asyncio.to_thread(files.must_read, self._root, source, self._log, self._vetting), ""
+            key, asyncio.to_thread(must_read, self._root, source, self._log, self._vetting), ""
         )
 
     async def _surroundings(self) -> dict[str, str]:

@@ -16,7 +16,7 @@ from bot.contracts.base import Json, Message
 from bot.contracts.model import ModelReply
 from bot.core import blocks
 from bot.core.context import LENGTH, RunningTurn
-from bot.system_role import ANSWER
+from bot.tags import ANSWER
 
 MAX_AGAIN = 3
 """Max follow-up requests of one answer, after it hits a length limit or the provider pauses it."""

@@ -1,4 +1,4 @@
-"""Hierarchy of instruction files: whole machine, operator, project, model, channel, chat, person.
+"""Instruction files: read with their includes, and ordered from the whole machine to one person.
 
 | scope | file |
 | --- | --- |
@@ -10,14 +10,9 @@
 | chat | `.ship/instructions/chats/<encoded chatKey>.md` |
 | person | `.ship/instructions/people/<channel>-<encoded id>.md` |
 
-A missing file is skipped. A file that cannot be read is logged, and the other files still apply.
-
 All files apply; a file for a narrower scope comes later in the prompt. A line `<!-- shipmate: override -->`
 right below a heading makes that section, including its subsections, replace the sections with the same heading
 in files of wider scope.
-
-Instruction files of folders (`of_folders`) are attached once per epoch, when a tool touches a file in the
-folder. Attached instructions stay in the history.
 """
 
 from __future__ import annotations
@@ -25,42 +20,111 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from bot import errors
 from bot.contracts.environment import Log
 from bot.contracts.identity import ChatKey
-from bot.core.files import Including, Unreadable
-from bot.hidden_paths import hidden
+from bot.file_access import hidden
 from bot.tags import CONTEXT, Tag
-from bot.vetting import Vetting
+from bot.vetting import INCLUDE, LARGEST, NotVetted, Vetting, prose
 
+NAME = "Agent.md"
+TOTAL_LIMIT = 512 * 1024
+"""Max bytes of an instruction file with all of its includes that are used."""
+DEPTH = 5
+"""Max depth of nested includes."""
 _HEADING = re.compile(r" {0,3}(#{1,6})(?:[ \t]+(.*?))?(?:[ \t]+#+)?[ \t]*")
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
 _DIRECTIVE = re.compile(r"[ \t]*<!--\s*shipmate:\s*override\s*-->[ \t]*", re.IGNORECASE)
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
-    """Text of one instruction file. `name` is the file's name as operators see it."""
-
-    name: str
-    text: str
-    cut: tuple[str, ...] = ()
-    """Names of files of which only the beginning is used: the file itself or its includes."""
-
-
-@dataclass(frozen=True, slots=True)
-class Resolved:
-    """The remaining text of each file, and a line for operators for each overridden section."""
-
-    texts: tuple[str, ...]
-    notes: tuple[str, ...] = ()
+class Unreadable(errors.ShipmateError):
+    """An instruction file exists but cannot be used."""
 
 
 @dataclass(slots=True)
-class _Block:
+class _Reader:
+    """Reads one file with its includes. `root` is the project's resolved folder."""
+
+    root: Path
+    log: Log
+    vetting: Vetting
+    opened: list[Path] = field(default_factory=list)
+    """Files that include the file being read, outermost first."""
+    left: int = TOTAL_LIMIT
+    cut: list[str] = field(default_factory=list)
+    """Names of files that were too large, so that only their beginning is used."""
+
+    def text(self, name: Path) -> str | None:
+        """Return the text of a file with each `@include path` line replaced by the text of the included
+        file; None if the file does not exist. Raises `Unreadable` for the file itself; an unusable include
+        is logged and left out.
+        """
+        real = name.resolve()
+        chats = self.root / ".ship" / "instructions"
+        in_chats = not self.opened and name.is_relative_to(chats) and real.is_relative_to(chats.resolve())
+        operators = not self.opened and not name.is_relative_to(self.root)
+        if not operators and not in_chats and hidden(self.root, real):
+            raise Unreadable("it is outside of the project, or in a place that instructions may not show")
+        if real in self.opened:
+            raise Unreadable("it includes itself")
+        if len(self.opened) > DEPTH:
+            raise Unreadable(f"includes are nested more than {DEPTH} deep")
+        most = min(LARGEST, self.left)
+        try:
+            raw = self.vetting.read(name, real, most + 1)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except (OSError, ValueError, NotVetted) as error:
+            raise Unreadable(str(error)) from None
+        words = prose(raw[:most])
+        if 20 * (raw.count(0) + words.count("\ufffd")) > len(words) + 200:
+            raise Unreadable("it is no text")
+        if len(raw) > most:
+            self.cut.append(name.name)
+            told = "an instruction file is too large: its beginning is used"
+            self.log.write("prompt", told, level="warn", file=name.name)
+        self.left -= len(raw[:most])
+        self.opened.append(real)
+        try:
+            return "\n".join(self._expanded(words, real)).strip()
+        finally:
+            self.opened.pop()
+
+    def _expanded(self, words: str, by: Path) -> Iterator[str]:
+        # Includes are relative to their file's folder if the folder is in the project, else to the project's root.
+        folder = self.root if hidden(self.root, by.parent) else by.parent
+        fenced = False
+        for line in words.splitlines():
+            fenced ^= _FENCE.match(line) is not None
+            if fenced or (named := INCLUDE.fullmatch(line)) is None:
+                yield line
+                continue
+            try:
+                if (found := self.text(folder / Path(named[1]).expanduser())) is None:
+                    raise Unreadable("there is no such file")
+                yield found
+            except (Unreadable, OSError, ValueError, RuntimeError) as error:
+                told = f"an include is left out: {error}"
+                self.log.write("prompt", told, level="warn", file=by.name, include=named[1][:200])
+
+
+def must_read(root: Path, path: Path, log: Log, vetting: Vetting) -> str:
+    """Return the text of a project file with its includes. Blocks on disk access. Raises `Unreadable`, also
+    if the file does not exist.
+    """
+    root = root.resolve()
+    words = None if hidden(root, path.resolve()) else _Reader(root, log, vetting).text(path)
+    if words is None:
+        raise Unreadable("there is no such file in the project")
+    return words
+
+
+@dataclass(slots=True)
+class _Section:
     """A heading with its lines, up to the next heading."""
 
     level: int
@@ -70,58 +134,40 @@ class _Block:
     gone: bool = False
 
 
-def resolve(sources: Sequence[Source]) -> Resolved:
-    """Apply the override directives in these files, which are sorted farthest first."""
-    files = [_blocks(source.text) for source in sources]
-    notes: list[str] = []
-    for near, blocks in enumerate(files):
-        overrides = {block.key for block in blocks if block.override and block.key}
-        for source, farther in zip(sources[:near], files[:near], strict=True):
-            for at, block in enumerate(farther):
-                if block.key in overrides and not block.gone:
-                    for inner in _span(farther, at):
-                        inner.gone = True
-                    notes.append(f"{source.name}: {block.key!r} is overridden by {sources[near].name}")
-    return Resolved(tuple(map(_text, files)), tuple(notes))
+def resolve(texts: Sequence[str]) -> list[str]:
+    """Apply the override directives in the texts of instruction files, widest scope first."""
+    files = [_sections(one) for one in texts]
+    for near, sections in enumerate(files):
+        overrides = {one.key for one in sections if one.override and one.key}
+        for farther in files[:near]:
+            level = 7  # no heading
+            for one in farther:
+                if one.level <= level:
+                    level = one.level if one.key in overrides else 7
+                one.gone |= level < 7
+    return ["\n".join(line for one in file if not one.gone for line in one.lines).strip() for file in files]
 
 
-def _blocks(text: str) -> list[_Block]:
-    blocks = [_Block(0, "")]
-    fence = ""
-    for line in text.splitlines():
+def _sections(words: str) -> list[_Section]:
+    sections, fence = [_Section(0, "")], ""
+    for line in words.splitlines():
         mark = _FENCE.match(line)
         if mark is not None and (not fence or (mark[1].startswith(fence) and not line[mark.end() :].strip())):
             fence = "" if fence else mark[1]
-        heading = None if fence else _HEADING.fullmatch(line)
-        if heading is not None:
-            blocks.append(_Block(len(heading[1]), " ".join((heading[2] or "").casefold().split())))
-        elif not fence and not any(map(str.strip, blocks[-1].lines[1:])) and _take(line, blocks[-1]):
-            continue
-        blocks[-1].lines.append(line)
-    return blocks
-
-
-def _take(line: str, block: _Block) -> bool:
-    """Return True if a line below a heading is the override directive, and record that in the block."""
-    directive = block.level > 0 and _DIRECTIVE.fullmatch(line) is not None
-    block.override |= directive
-    return directive
-
-
-def _span(blocks: Sequence[_Block], at: int) -> Iterable[_Block]:
-    """Return a section: its heading and everything below it of lower rank."""
-    yield blocks[at]
-    for block in blocks[at + 1 :]:
-        if block.level <= blocks[at].level:
-            return
-        yield block
-
-
-def _text(blocks: Iterable[_Block]) -> str:
-    return "\n".join(line for block in blocks if not block.gone for line in block.lines).strip()
-
-
-NAME = "Agent.md"
+        last = sections[-1]
+        if not fence and (heading := _HEADING.fullmatch(line)) is not None:
+            key = " ".join((heading[2] or "").casefold().split())
+            sections.append(_Section(len(heading[1]), key, [line]))
+        elif (
+            not fence
+            and last.level
+            and _DIRECTIVE.fullmatch(line)
+            and not any(map(str.strip, last.lines[1:]))
+        ):
+            last.override = True
+        else:
+            last.lines.append(line)
+    return sections
 
 
 def operator_files(env: Mapping[str, str]) -> tuple[Path, ...]:
@@ -133,15 +179,14 @@ def operator_files(env: Mapping[str, str]) -> tuple[Path, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Instructions:
-    """Instructions for one chat: `shared` by all chats except for overrides, and the chat's own."""
+    """Instructions for one chat: `shared` by all chats except for overrides, the chat's own, and the model's.
+    `cut` has the names of files of which only the beginning is used.
+    """
 
     shared: str = ""
     own: str = ""
     model: str = ""
-    sources: tuple[str, ...] = ()
-    """Names of the files that the instructions come from."""
     cut: tuple[str, ...] = ()
-    """Names of files of which only the beginning is used."""
 
 
 class InstructionFiles:
@@ -156,87 +201,56 @@ class InstructionFiles:
         vetting: Vetting,
         everywhere: Sequence[Path] = (),
     ) -> None:
-        self._root = root
-        self._folder = root / ".ship" / "instructions"
+        self._root = root.resolve()
         self._encode = encode
         self._log = log
-        self._everywhere = tuple(everywhere)
+        self._far = [*everywhere, self._root / NAME]
         self._vetting = vetting
 
     async def of_chat(self, channel: str | None, chat_key: ChatKey, model: str) -> Instructions:
         """Return the instructions for a chat. `channel` is None for a turn without a chat."""
-        far = [*self._everywhere, self._root / NAME]
-        near = [self._of_channel(channel), self._of_chat(chat_key)]
-        adaptations = self._folder / "models" / f"{self._encode(model)}.md"
-        *found, adapted = await self._all([*far, *near, adaptations])
-        resolved = self._resolved(found)
-        return Instructions(
-            shared=_joined(resolved.texts[: len(far)]),
-            own=_joined(resolved.texts[len(far) :]),
-            model=adapted.text,
-            sources=tuple(source.name for source in (*found, adapted) if source.text),
-            cut=tuple(name for source in (*found, adapted) for name in source.cut),
-        )
+        cut: list[str] = []
+        near = [self._path("channels", channel or ""), self._path("chats", str(chat_key))]
+        *found, adapted = await self._texts([*self._far, *near, self._path("models", model)], cut)
+        texts, far = resolve(found), len(self._far)
+        shared, own = ("\n\n".join(filter(None, part)) for part in (texts[:far], texts[far:]))
+        return Instructions(shared, own, adapted, tuple(cut))
 
     async def of_person(self, channel: str, chat_key: ChatKey, user_id: str) -> str:
         """Return the instructions for a person."""
-        mine = self._folder / "people" / f"{self._encode(channel)}-{self._encode(user_id)}.md"
-        (own,) = await self._all([mine])
-        if not own.text:
+        mine = self._path("people", channel, user_id)
+        if not mine.exists():
             return ""
-        far = [*self._everywhere, self._root / NAME, self._of_channel(channel), self._of_chat(chat_key)]
         # The sections that this file overrides stay in the cached part of the prompt.
-        return self._resolved([*(await self._all(far)), own]).texts[-1]
+        near = [self._path("channels", channel), self._path("chats", str(chat_key)), mine]
+        return resolve(await self._texts([*self._far, *near], []))[-1]
 
-    def _of_channel(self, channel: str | None) -> Path | None:
-        return None if channel is None else self._folder / "channels" / f"{self._encode(channel)}.md"
+    def _path(self, scope: str, *names: str) -> Path:
+        return self._root / ".ship" / "instructions" / scope / f"{'-'.join(map(self._encode, names))}.md"
 
-    def _of_chat(self, chat_key: ChatKey) -> Path:
-        return self._folder / "chats" / f"{self._encode(str(chat_key))}.md"
+    async def _texts(self, paths: Sequence[Path], cut: list[str]) -> list[str]:
+        """Return the texts of files in order. Most files are missing and need no thread: a stat takes
+        microseconds, a thread would cost a hundred times as much.
+        """
+        there = [path for path in paths if os.path.lexists(path)]  # noqa: ASYNC240
+        read = await asyncio.to_thread(lambda: [self._read(path, cut) for path in there]) if there else []
+        found = dict(zip(there, read, strict=True))
+        return [found.get(path, "") for path in paths]
 
-    async def _all(self, paths: Sequence[Path | None]) -> list[Source]:
-        """Return the files in order. Missing files, which are most, need no thread."""
-        there = _there(paths)
-        found = dict(zip(there, await asyncio.to_thread(self._read, there), strict=True)) if there else {}
-        return [found.get(path, Source("", "")) if path is not None else Source("", "") for path in paths]
-
-    def _read(self, paths: Sequence[Path]) -> list[Source]:
-        return [self._source(path) for path in paths]
-
-    def _source(self, path: Path) -> Source:
-        inside = path.is_relative_to(self._root)
-        name = str(path.relative_to(self._root)) if inside else str(path)
-        try:
-            root = self._root.resolve()
-            real = path.resolve()
-            # Symlinks must not lead out of the project or to secrets; `.ship` itself may be a symlink.
-            home = self._folder.resolve() if path.is_relative_to(self._folder) else root
-            if inside and (not real.is_relative_to(home) or (home is root and hidden(root, real))):
-                raise Unreadable("it is a link that leads to where instructions may not be")
-            including = Including(root, self._log, self._vetting)
-            return Source(name, including.text(real, path) or "", tuple(including.cut))
-        except (Unreadable, OSError, RuntimeError) as error:
-            self._log.write(
-                "prompt", "an instruction file cannot be read", level="warn", file=name, cause=str(error)
-            )
-            return Source(name, "")
-
-    def _resolved(self, sources: Sequence[Source]) -> Resolved:
-        resolved = resolve(sources)
-        for note in resolved.notes:
-            self._log.write(
-                "prompt", "a section of the instructions is left out", level="debug", section=note
-            )
-        return resolved
+    def _read(self, path: Path, cut: list[str]) -> str:
+        reader = _Reader(self._root, self._log, self._vetting, cut=cut)
+        return _logged(reader, path) or ""
 
 
-def _there(paths: Iterable[Path | None]) -> list[Path]:
-    """Return the paths that exist. A stat takes microseconds; a thread would cost a hundred times as much."""
-    return [path for path in paths if path is not None and os.path.lexists(path)]
-
-
-def _joined(texts: Sequence[str]) -> str:
-    return "\n\n".join(filter(None, texts))
+def _logged(reader: _Reader, path: Path) -> str | None:
+    try:
+        return reader.text(path)
+    except (Unreadable, OSError, RuntimeError) as error:
+        cause = str(error)
+        reader.log.write(
+            "prompt", "an instruction file cannot be read", level="warn", file=str(path), cause=cause
+        )
+        return None
 
 
 def of_folders(root: Path, touched: Iterable[Path], log: Log, vetting: Vetting) -> list[Tag]:
@@ -254,23 +268,10 @@ def of_folders(root: Path, touched: Iterable[Path], log: Log, vetting: Vetting) 
         if not hidden(root, real):
             folders = [one for one in (real, *real.parents) if one.is_relative_to(root) and one != root]
             found |= {folder / NAME for folder in folders}
-    tags = (
-        _of_folder(root, file, log, vetting) for file in sorted(found, key=lambda one: (len(one.parts), one))
-    )
-    return [tag for tag in tags if tag is not None]
-
-
-def _of_folder(root: Path, file: Path, log: Log, vetting: Vetting) -> Tag | None:
-    name = file.relative_to(root)
-    try:
-        real = file.resolve()
-        if not real.is_file():
-            return None
-        if hidden(root, real):
-            raise Unreadable("it is a link that leads to where instructions may not be")
-        words = Including(root, log, vetting).text(real, file)
-    except (Unreadable, OSError, RuntimeError) as error:
-        log.write("prompt", "an instruction file cannot be read", level="warn", cause=str(error))
-        return None
-    note = f"Instructions for what lies in {name.parent}/, from {name}."
-    return Tag(CONTEXT, f"\n{words}\n", note) if words else None
+    made = list[Tag]()
+    for file in sorted(found, key=lambda one: (len(one.parts), one)):
+        if file.is_file() and (words := _logged(_Reader(root, log, vetting), file)):
+            name = file.relative_to(root)
+            note = f"Instructions for what lies in {name.parent}/, from {name}."
+            made.append(Tag(CONTEXT, f"\n{words}\n", note))
+    return made

@@ -29,7 +29,7 @@ from bot.core.fit import Fit, Frame, Withdrawn
 from bot.core.partial_reply import PartialReply
 from bot.core.reply import ChatReply, NoReply
 from bot.core.tool_calls import ToolCalls
-from bot.tags import is_silent
+from bot.tags import SILENT
 from bot.telemetry import redaction
 from bot.telemetry.context import step_scope
 from bot.tools.builtin.chat_send import promises_more
@@ -167,7 +167,7 @@ class Loop:
         """Send the final text, unless a tool has sent the answer. Returns a sentence to send instead, or ""."""
         words, cut = running.words, running.last is not None and running.last.stop_reason in LENGTH
         quiet = self._chat.turn is not None and all(one.overheard for one in self._chat.turn.left)
-        if silent := is_silent(words):
+        if silent := words.lstrip().startswith(SILENT):
             words = ""
         if self._answered(running) or (not words and quiet and (silent or not cut)):
             return ""

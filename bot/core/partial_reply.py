@@ -9,7 +9,7 @@ import jiter
 from bot import text
 from bot.contracts.model import ModelReply, TextDelta, ToolInputDelta
 from bot.core import blocks
-from bot.tags import SILENT, is_silent
+from bot.tags import SILENT
 from bot.tools.builtin.chat_send import ChatSend
 
 
@@ -113,4 +113,4 @@ def _said(call: PartialJSON) -> str:
 
 def _aloud(words: str) -> str:
     """Return the text without an ending that may become the marker for silence."""
-    return "" if SILENT.startswith(words.strip()) or is_silent(words) else words
+    return "" if SILENT.startswith(words.strip()) or words.lstrip().startswith(SILENT) else words

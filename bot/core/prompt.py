@@ -12,7 +12,7 @@ from datetime import datetime
 from pathlib import Path
 from types import MappingProxyType
 
-from bot import system_role, tags, text
+from bot import tags, text
 from bot.contracts.archive import ArchiveLine
 from bot.contracts.base import Json, Message
 from bot.contracts.identity import ChatKey
@@ -149,7 +149,7 @@ def _job(due: Due) -> Json:
         "id": due.job,
         "plan": due.plan,
         "due": quotes.iso(int(due.at * 1000)),
-        "note": system_role.DUE,
+        "note": tags.DUE,
     }
     if due.late >= LATE:
         facts["lateSeconds"] = round(due.late)
@@ -231,17 +231,17 @@ def _facts(inbound: Inbound, changed: int | None, attached: Sequence[tuple[Attac
     if inbound.user_name:
         facts["userName"] = text.head(inbound.user_name, 120)
     if inbound.brought and not inbound.text.strip():
-        facts["note"] = system_role.BROUGHT
+        facts["note"] = tags.BROUGHT
     elif not inbound.text.strip() and any(file.kind == "voice" and seen.read for file, seen in attached):
-        facts["note"] = system_role.SPOKEN
+        facts["note"] = tags.SPOKEN
     elif inbound.overheard and inbound.kind == "message":
-        facts["note"] = system_role.OVERHEARD
+        facts["note"] = tags.OVERHEARD
     facts |= {"mentioned": inbound.mentioned} if inbound.mentioned else {}
     if inbound.links:
         facts["links"] = [link.model_dump() for link in inbound.links]
     if inbound.kind == "edit":
-        sent = f"at {quotes.iso(changed)}" if changed is not None else system_role.EARLIER
-        facts["edit"] = system_role.EDITED.format(sent)
+        sent = f"at {quotes.iso(changed)}" if changed is not None else tags.EARLIER
+        facts["edit"] = tags.EDITED.format(sent)
     if inbound.due is not None:
         facts["job"] = _job(inbound.due)
     if attached:

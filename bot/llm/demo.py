@@ -156,7 +156,7 @@ def _read_earlier(message: Message, turn: _Turn) -> None:
     if mark is None:
         turn.earlier += (("you", one) for one in words)
         return
-    told = mark.json if isinstance(mark.json, dict) else {}
+    told = json.loads(mark.words)
     speaker = str(told.get("speaker", "user"))
     when = f"{told['time']} · " if told.get("time") else ""
     turn.loaded += (("" if speaker == "you" else f"{when}**{speaker}**", one) for one in words)

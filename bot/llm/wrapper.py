@@ -17,7 +17,7 @@ from bot import errors
 from bot.contracts.environment import Clock, Log
 from bot.contracts.model import Model, ModelFacts, ModelReply, ModelRequest, TextDelta, ToolInputDelta
 from bot.llm.windows import ContextWindows
-from bot.system_role import told
+from bot.tags import with_system_messages
 from bot.telemetry import context
 
 T = TypeVar("T")
@@ -85,7 +85,7 @@ class SystemRoleModel(ModelWrapper):
         self._windows = windows
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[TextDelta | ToolInputDelta | ModelReply]:
-        asked = [replace(request, messages=told(request.messages)), request]
+        asked = [replace(request, messages=with_system_messages(request.messages)), request]
         for one in asked if self._windows.takes_system(request.model) else asked[1:]:
             try:
                 async with aclosing(self._model.stream(one)) as answer:

@@ -17,7 +17,7 @@ from aiohttp import web
 
 from bot.contracts.base import Json
 from bot.contracts.environment import Clock
-from bot.system_role import folded
+from bot.tags import without_system_messages
 from bot.testing import anthropic_compaction as compaction
 from bot.testing import anthropic_rules as rules
 from bot.testing.anthropic_cache import Binding, PromptCache, check_breakpoints, count_characters, tokens_of
@@ -76,7 +76,7 @@ class AnthropicServer(Loopback):
     system messages.
 
     `requests` holds the requests as sent. `bodies` holds the request bodies normalised for any model
-    (`bot.system_role.folded`).
+    (`bot.tags.without_system_messages`).
     """
 
     def __init__(
@@ -427,7 +427,7 @@ class AnthropicServer(Loopback):
 
 def _folded(body: Json) -> Json:
     messages = body.get("messages")
-    return {**body, "messages": folded(messages)} if isinstance(messages, list) else body
+    return {**body, "messages": without_system_messages(messages)} if isinstance(messages, list) else body
 
 
 def _last_words(body: Json) -> str:

@@ -22,7 +22,7 @@ from bot.contracts.base import Json
 from bot.contracts.environment import Disk
 from bot.contracts.identity import UserRef
 from bot.contracts.provenance import ANYBODYS, NOBODYS, Provenance, Taint, unpacked
-from bot.hidden_paths import is_hidden
+from bot.file_access import is_hidden
 from bot.system import SystemDisk
 from bot.tools import context
 from bot.tools.permissions import taint

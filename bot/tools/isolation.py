@@ -19,14 +19,13 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bot import errors, hidden_paths
-from bot.hidden_paths import is_hidden
-from bot.instruction_files import InstructionFileSet
+from bot import errors, file_access
+from bot.file_access import is_hidden
 from bot.tools import processes, seccomp
 from bot.tools.command_limits import CommandLimits, CommandUsage
 from bot.tools.permissions.patterns import literal_words
 from bot.tools.permissions.protected_code import CLOSED, ProtectedCode, protected_code
-from bot.vetting import NOT_VETTED, Vetting
+from bot.vetting import NOT_VETTED, InstructionFileSet, Vetting
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _TMP = "/tmp"  # noqa: S108 - an in-memory file system of the command's own
@@ -124,7 +123,7 @@ class Isolation:
     _works: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """Programs that passed a trial run, each with the optional parts of the sandbox that work on this machine."""
     _running: int = 0
-    _own: hidden_paths.HiddenNames = field(default_factory=dict)
+    _own: file_access.HiddenNames = field(default_factory=dict)
     """Hidden names at the top of the project's folder when the first of the running commands started. No
     command created these names.
     """
@@ -171,8 +170,8 @@ class Isolation:
         """
         async with self._turn:
             if not self._running:
-                self._own = await asyncio.to_thread(hidden_paths.hidden_names, root)
-                await asyncio.to_thread(hidden_paths.save_names, root, self._own)
+                self._own = await asyncio.to_thread(file_access.hidden_names, root)
+                await asyncio.to_thread(file_access.save_names, root, self._own)
             first, info = os.pipe()
             self._running += 1
         begun: asyncio.Task[InstructionFileSet] | None = None
@@ -180,7 +179,7 @@ class Isolation:
             async with self._turn:
                 begun = asyncio.create_task(asyncio.to_thread(self._vetted().begin))
                 instructs = await asyncio.shield(begun)
-                await asyncio.to_thread(hidden_paths.set_aside, root, self._own)
+                await asyncio.to_thread(file_access.set_aside, root, self._own)
             yield info, instructs
         finally:
             os.close(info)
@@ -198,7 +197,7 @@ class Isolation:
             await asyncio.wait([begun])  # a stopped turn does not stop the check
         async with self._turn:
             try:
-                moved = await asyncio.to_thread(hidden_paths.set_aside, root, self._own)
+                moved = await asyncio.to_thread(file_access.set_aside, root, self._own)
                 lines = [
                     f"{name} may not be made by a command; it is {aside} now."
                     for name, aside in moved.items()
@@ -210,7 +209,7 @@ class Isolation:
                 planted = await asyncio.to_thread(self._vetted().end, last=not self._running)
                 notes += [f"{path}: {NOT_VETTED}." for path in planted[:_NOTES]]
                 if not self._running:
-                    await asyncio.to_thread(hidden_paths.remove_saved_names, root)
+                    await asyncio.to_thread(file_access.save_names, root, None)
 
     def _ours(self) -> ProtectedCode:
         if self.code is None:
@@ -258,7 +257,7 @@ class Isolation:
         covered = masked.union(sealed)
         others = [(path, node) for path, node in found.others if not _within(path, covered)]
         # The code is searched for hard links only if the project contains hard links.
-        nodes = self._ours().linked() | instructs.linked if others else frozenset()
+        nodes = self._ours().linked() | instructs.nodes if others else frozenset()
         twins = [path for path, node in others if node in nodes]
         shared: tuple[str, ...] = ()
         if len(twins) > _TWINS:
@@ -489,7 +488,7 @@ def find(root: Path, own: Collection[str]) -> PathMasks:
 def _target(root: Path, link: str) -> Iterator[Mask]:
     """Return a mask of a symlink's target, if the target is in the project under a name that is not hidden."""
     real = Path(os.path.realpath(link))
-    if real != root and real.exists() and not hidden_paths.hidden(root, real):
+    if real != root and real.exists() and not file_access.hidden(root, real):
         yield Mask(str(real), folder=real.is_dir())
 
 

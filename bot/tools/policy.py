@@ -19,7 +19,7 @@ from typing import Any
 
 import pydantic
 
-from bot import errors, regular_files, text
+from bot import errors, file_access, text
 from bot.contracts.approvals import LASTING, Approval, Approvals, Unattended
 from bot.contracts.environment import Clock, Log, Redact
 from bot.contracts.identity import UserRef
@@ -240,7 +240,7 @@ class Policy:
         if any(self.rules.judge(one, self._subjects(turn), self._now()).outcome != "allow" for one in reads):
             return ""
         try:
-            raw = b"\n".join(regular_files.read(path, LONGEST_SCRIPT) for path in paths)
+            raw = b"\n".join(file_access.read(path, LONGEST_SCRIPT) for path in paths)
         except OSError:
             return ""
         return visible(self.redact(raw.decode(errors="replace"))) if len(raw) < LONGEST_SCRIPT else ""
@@ -289,7 +289,7 @@ class Policy:
         not compared. The file's text is not returned, because the approver may lack the right to read it.
         """
         try:
-            raw = regular_files.read(Path(self._place(asked)), LARGEST)
+            raw = file_access.read(Path(self._place(asked)), LARGEST)
         except OSError:
             return {}
         lines = raw.count(b"\n") + (raw[-1:] not in {b"", b"\n"})
@@ -406,6 +406,6 @@ def digest(paths: Sequence[Path]) -> str:
     whole = hashlib.sha256()
     for path in paths:
         with contextlib.suppress(OSError):
-            raw = regular_files.read(path, LARGEST)
+            raw = file_access.read(path, LARGEST)
             whole.update(f"{path}\n{len(raw)}\n".encode(errors="replace") + raw)
     return whole.hexdigest() if paths else ""

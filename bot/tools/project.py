@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Literal
 
 from bot import errors, text
-from bot.hidden_paths import any_hidden
+from bot.file_access import is_hidden
 from bot.tools import ignore_patterns
 from bot.tools.permissions.protected_code import CLOSED, OURS, ProtectedCode, protected_code
 
@@ -80,7 +80,7 @@ class Project:
                 "This is no path. Give one such as src/main.py, from the project's folder on."
             )
         given = Path(named)
-        if any_hidden(given.parts):
+        if any(map(is_hidden, given.parts)):
             raise _missing(named)
         # `realpath` only reads links; the target need not exist.
         real = Path(os.path.realpath(self.root / given))
@@ -89,7 +89,7 @@ class Project:
                 f"{text.preview(named, 120)} leads out of the project's folder. Only what is inside can be used."
             )
         parts = real.relative_to(self.root).parts
-        if any_hidden(parts):
+        if any(map(is_hidden, parts)):
             raise _missing(named)
         return ProjectPath(parts)
 
@@ -233,7 +233,7 @@ class Project:
                     break
                 path = "/".join([*place.parts, entry.name])
                 kind = _kind(entry)
-                if text.clean(path) != path or any_hidden((entry.name,)):
+                if text.clean(path) != path or is_hidden(entry.name):
                     continue
                 if not ignored(f"{path}/" if kind == "folder" else path):
                     found.append(Entry(path, kind, _size(entry) if kind == "file" else 0))

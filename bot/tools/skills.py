@@ -15,10 +15,10 @@ import aiofiles
 import regex
 import yaml
 
-from bot import errors, regular_files, tags, text
+from bot import errors, file_access, tags, text
 from bot.contracts.base import Json, Message
 from bot.contracts.environment import Log
-from bot.hidden_paths import hidden
+from bot.file_access import hidden
 from bot.tools.permissions.grammar import Call, Decision, PolicyContext, RuleMalformed, Subject
 from bot.tools.permissions.matching import Paths
 from bot.tools.permissions.rules import Rules
@@ -113,7 +113,7 @@ class SkillFolder:
         try:
             while True:
                 changes = self._vetting.changes
-                async with aiofiles.open(file, "rb", opener=regular_files.opener) as handle:
+                async with aiofiles.open(file, "rb", opener=file_access.opener) as handle:
                     raw = await handle.read(FILE_LIMIT)
                     found = os.fstat(handle.fileno())
                 await asyncio.to_thread(self._vetting.must_be_followed, file, found)

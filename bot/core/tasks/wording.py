@@ -9,7 +9,7 @@ from bot import text
 from bot.contracts.base import Json, Message
 from bot.contracts.tools import ToolCall, ToolResult
 from bot.core.tasks.limits import TaskTotals, tokens
-from bot.system_role import LAST_STEP
+from bot.tags import LAST_STEP
 
 PLACEHOLDER = "A worker of its own carries this out."
 """Placeholder for every result of a step that forks tasks; the text is identical, so that all forks share the cache."""

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from bot import errors, system_role, tags
+from bot import errors, tags
 from bot.contracts.base import Json, Message
 from bot.contracts.environment import Redact
 from bot.contracts.model import Model, ModelRequest
@@ -53,7 +53,7 @@ class Call:
             model=body["model"],
             max_tokens=body["max_tokens"],
             system=body.get("system", []),
-            messages=system_role.folded(body["messages"]),
+            messages=tags.without_system_messages(body["messages"]),
             tools=body.get("tools", []),
             purpose=self.record.purpose,
             summarize=body.get("compaction", {}).get("instructions"),

@@ -9,7 +9,7 @@ from pathlib import Path
 from bot.contracts.approvals import Reason
 from bot.contracts.provenance import Taint
 from bot.contracts.tools import MCP, READS, Effect
-from bot.hidden_paths import any_hidden
+from bot.file_access import is_hidden
 from bot.tools.permissions.grammar import Call, Decision, PolicyContext, Source
 from bot.tools.permissions.patterns import ARGUMENTS, JudgedCall
 from bot.tools.permissions.protected_code import CLOSED, OURS, ProtectedCode
@@ -116,7 +116,8 @@ def protected(call: Call, asked: JudgedCall, code: ProtectedCode | None) -> str 
     if not asked.paths.inside(place):
         return "it is outside of the project"
     root = asked.paths.root
-    if any(any_hidden(form[len(root) :] if form[: len(root)] == root else form) for form in place.forms):
+    inside = (form[len(root) :] if form[: len(root)] == root else form for form in place.forms)
+    if any(is_hidden(part) for form in inside for part in form):
         return "secrets and settings are closed to tools"
     if code is not None and changes and any(code.seals(Path("/", *form)) for form in place.forms):
         return OURS

@@ -5,12 +5,12 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bot.core.instructions import Source, resolve
+from bot.core.instructions import resolve
 from tests.shares import examples
 
 
 def texts(*files: str) -> list[str]:
-    return list(resolve([Source(f"file {number}", text) for number, text in enumerate(files)]).texts)
+    return resolve(files)
 
 
 OVERRIDE = "<!-- shipmate: override -->"

@@ -8,11 +8,10 @@ from pathlib import Path
 import pytest
 
 from bot.contracts.identity import ChatKey
-from bot.core import files
-from bot.core.instructions import InstructionFiles, Instructions, operator_files
+from bot.core.instructions import DEPTH, TOTAL_LIMIT, InstructionFiles, Instructions, operator_files
 from bot.storage.file_names import encode
 from bot.testing.log import MemoryLog
-from bot.vetting import Vetting
+from bot.vetting import LARGEST, Vetting
 
 KEY = ChatKey.parse("telegram:chat:1")
 
@@ -76,12 +75,6 @@ async def test_the_nearer_file_is_read_later_and_a_missing_one_says_nothing(desk
     found = await desk.read(everywhere)
     assert found.shared == "Machine.\n# Money\nNever.\n\nProject."
     assert found.own == "Channel.\n\nChat.\n# Tone\nBrief."
-    assert found.sources == (
-        str(everywhere),
-        "Agent.md",
-        ".ship/instructions/channels/telegram.md",
-        f".ship/instructions/chats/{encode(KEY)}.md",
-    )
     assert desk.causes == []
 
 
@@ -165,7 +158,7 @@ async def test_cycles_end_and_depth_is_bounded(desk: Desk) -> None:
     assert [cause.split(": ")[1] for cause in desk.causes] == [
         "it includes itself",
         "it includes itself",
-        f"includes are nested more than {files.DEPTH} deep",
+        f"includes are nested more than {DEPTH} deep",
     ]
 
 
@@ -175,20 +168,18 @@ async def test_the_same_file_may_be_included_twice_but_not_without_end(desk: Des
     desk.write("c.md", "x" * 100_000)
     desk.write("Agent.md", "@include a.md\n@include a.md\nEnd")
     words = await desk.shared()
-    assert 400_000 <= len(words) <= files.TOTAL_LIMIT
+    assert 400_000 <= len(words) <= TOTAL_LIMIT
     assert words.endswith("End")
 
 
 async def test_a_file_that_cannot_be_used_is_told_and_takes_nothing_else_with_it(desk: Desk) -> None:
-    desk.write("Agent.md", "x" * (files.FILE_LIMIT + 1))
+    desk.write("Agent.md", "x" * (LARGEST + 1))
     (desk.root / ".ship" / "instructions" / "channels" / "telegram.md").mkdir(parents=True)
     desk.write(f".ship/instructions/chats/{encode(KEY)}.md", b"Chat \xff.")
     found = await desk.read()
-    assert (found.shared, found.own) == ("x" * files.FILE_LIMIT, "Chat \ufffd.")
-    assert sorted(cause.split(",")[0] for cause in desk.causes) == [
-        "an instruction file is too large: its beginning is used",
-        "it is no file",
-    ]
+    assert (found.shared, found.own) == ("x" * LARGEST, "Chat \ufffd.")
+    assert len(desk.causes) == 2
+    assert any("too large: its beginning is used" in cause for cause in desk.causes)
 
 
 @pytest.mark.parametrize("target", [".env", "../outside/x.md", ".ship/shipmate.db", "Agent.md"])

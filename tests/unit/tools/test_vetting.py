@@ -15,16 +15,14 @@ import pytest
 
 from bot import errors
 from bot.contracts.identity import ChatKey
-from bot.core.files import Unreadable, must_read
-from bot.core.instructions import InstructionFiles, of_folders
-from bot.instruction_files import InstructionFileSet
+from bot.core.instructions import InstructionFiles, Unreadable, must_read, of_folders
 from bot.system import SystemDisk
 from bot.testing.log import MemoryLog
 from bot.testing.model import tool_use
 from bot.tools.isolation import Isolation
 from bot.tools.permissions.protected_code import ProtectedCode
 from bot.tools.skills import SkillFolder
-from bot.vetting import Vetting
+from bot.vetting import InstructionFileSet, Vetting
 
 from .test_policy import Asks, Bench
 from .walls import Desk, isolated
@@ -165,31 +163,6 @@ async def test_what_waits_stays_a_commands_to_change_and_what_people_wrote_does_
     assert (desk.root / "Agent.md").read_text() == "GOOD\n"
 
 
-async def test_a_flood_of_names_frees_none(desk: Desk, chat: Chat, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither from being looked at nor from being kept from commands."""
-    monkeypatch.setattr("bot.instruction_files.MOST", 20)
-    (desk.root / "Agent.md").write_text("@include rules.md\n")
-    (desk.root / "rules.md").write_text("GOOD\n")
-    await desk.said(
-        "mkdir -p 0/{1..40}; for n in 0/*; do echo PLANTED > $n/Agent.md; done; cp -r 0 z; echo PLANTED > z/Agent.md"
-    )
-    await desk.call("echo PLANTED > rules.md")
-    assert "GOOD" in (told := await chat.told("z/x", "0/7/x"))
-    assert "PLANTED" not in told
-
-
-async def test_where_there_is_too_much_to_look_at_what_was_not_met_does_not_hold(
-    desk: Desk, chat: Chat, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("bot.instruction_files.VISITS", 100)
-    (desk.root / "Agent.md").write_text("GOOD\n")
-    await desk.said("mkdir -p a/b/c many; touch many/{1..200}; echo PLANTED > a/b/c/Agent.md")
-    assert "GOOD" in (told := await chat.told("a/b/c/x"))
-    assert "PLANTED" not in told
-    await desk.said("rm -r many; ls")
-    assert "PLANTED" not in await Chat(desk.root).told("a/b/c/x")
-
-
 def test_another_case_of_a_name_hides_none(tmp_path: Path) -> None:
     chat = Chat(tmp_path)
     chat.vetting.begin()
@@ -248,8 +221,10 @@ async def test_a_folder_that_cannot_be_listed_hides_none() -> None:
         (root / "pkg").chmod(0o311)
         chat.vetting.end(last=True)
         assert await chat.told("pkg/in/x") == ""
+        chat.vetting.begin()
         (root / "pkg").chmod(0o755)
-        assert await Chat(root).told("pkg/in/x") == ""
+        chat.vetting.end(last=True)
+        assert await chat.told("pkg/in/x") == ""
 
 
 @contextlib.contextmanager
@@ -272,27 +247,6 @@ async def test_a_name_that_is_no_text_stops_nothing(desk: Desk, chat: Chat) -> N
     assert "pkg/Agent.md: a command has made or changed it" in said
     assert await Chat(desk.root).told("pkg/x") == ""
     assert await desk.said("ls -d pkg") == "pkg"
-
-
-async def test_where_there_is_too_much_to_look_at_a_person_takes_over_what_is_met(
-    desk: Desk, chat: Chat, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("bot.instruction_files.MOST", 3)
-    (desk.root / "Agent.md").write_text("\n".join(f"[a]({name}.md)" for name in "abcde"))
-    for name in "abcde":
-        (desk.root / f"{name}.md").write_text("x")
-    await desk.call("true")
-    for name in ("one", "two"):
-        (desk.root / name).mkdir()
-        (desk.root / name / "Agent.md").write_text(name.upper())
-    await desk.call("mkdir pkg; echo PLANTED > pkg/Agent.md")
-    (desk.root / "one/Agent.md").touch()
-    two = desk.root / "two/Agent.md"
-    with chat.vetting.writing(two, whole=True):
-        two.write_bytes(b"TWO\n")
-    for one in (chat, Chat(desk.root)):
-        told = await one.told("one/x", "two/x", "pkg/x")
-        assert ("ONE" in told, "TWO" in told, "PLANTED" in told) == (True, True, False)
 
 
 async def test_many_instruction_files_and_shared_ones_hold_nobody_up(tmp_path: Path) -> None:

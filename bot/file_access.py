@@ -1,0 +1,121 @@
+"""Decides which paths are hidden from the model, and opens only regular files."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import re
+import secrets
+import stat
+import unicodedata
+from collections.abc import Mapping
+from pathlib import Path
+
+_HIDDEN = frozenset({".ship", ".git", "ship.json"})
+_SAVED = ".ship/commands.json"
+_NOT_SEEN = re.compile(
+    "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f"
+    "\ufeff\uffa0\ufff0-\ufff8\U000e0000-\U000e0fff]"
+)
+"""Characters that some file systems ignore in file names."""
+HiddenNames = Mapping[str, str | None]
+"""Hidden names in a folder. Each name maps to its target if it is a link, and to None otherwise."""
+
+
+def is_hidden(part: str) -> bool:
+    """Return True for `.ship`, `.git`, `ship.json` and `.env*`. The comparison ignores case, Unicode form
+    and characters that file systems ignore.
+    """
+    name = (part if part.isascii() else _NOT_SEEN.sub("", unicodedata.normalize("NFKD", part))).casefold()
+    return name in _HIDDEN or name.startswith(".env")
+
+
+def hidden(root: Path, path: Path) -> bool:
+    """Return True if a resolved path is outside of the resolved root or has a hidden part."""
+    return not path.is_relative_to(root) or any(map(is_hidden, path.relative_to(root).parts))
+
+
+def hidden_names(root: Path) -> HiddenNames:
+    """Return the hidden names that are directly in the project's folder."""
+    names = [path for path in root.iterdir() if is_hidden(path.name)]
+    return {path.name: os.readlink(path) if path.is_symlink() else None for path in names}  # noqa: PTH115 - as written
+
+
+def set_aside(root: Path, known: HiddenNames) -> dict[str, str]:
+    """Rename hidden files that a command created or replaced; otherwise a command could plant settings or
+    secrets. Hidden links of ours, which the sandbox cannot mask, are restored. Return the new names by
+    the old names.
+    """
+    moved: dict[str, str] = {}
+    for name, leads in sorted(hidden_names(root).items()):
+        if name in known and known[name] in {None, leads}:
+            continue
+        aside = f"refused-{name.lstrip('.')}-{secrets.token_hex(3)}"
+        # The file may be gone: another command's end has renamed it, or the command itself has removed it.
+        with contextlib.suppress(FileNotFoundError):
+            (root / name).rename(root / aside)
+            moved[name] = aside
+    for name, leads in known.items():
+        if leads is not None:
+            with contextlib.suppress(FileExistsError):
+                (root / name).symlink_to(leads)
+    return moved
+
+
+def save_names(root: Path, known: HiddenNames | None) -> None:
+    """Save the hidden names before a command runs, for a start after a kill; None removes them. Raises OSError."""
+    place = root / _SAVED
+    if known is None:
+        place.unlink(missing_ok=True)
+    elif place.parent.is_dir():
+        scratch = place.with_suffix(".new")
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+        with os.fdopen(os.open(scratch, flags, 0o600), "wb") as file:
+            file.write(json.dumps({"v": 1, "known": dict(known)}).encode("ascii"))
+            file.flush()
+            os.fsync(file.fileno())
+        scratch.replace(place)
+
+
+def sweep(root: Path) -> dict[str, str]:
+    """Run `set_aside` for commands that were running when Shipmate was killed. Call this before settings and
+    secrets are read.
+    """
+    try:
+        known = dict(json.loads((root / _SAVED).read_bytes())["known"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return {}  # no command ran, or the file is not ours
+    return set_aside(root, known)
+
+
+class NotRegular(OSError):
+    """The path leads to a pipe, a socket or a device instead of a file."""
+
+
+def must_be_regular(found: os.stat_result, path: str) -> None:
+    """Raise `NotRegular` for a pipe, a socket or a device, and IsADirectoryError for a folder."""
+    if stat.S_ISDIR(found.st_mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+    if not stat.S_ISREG(found.st_mode):
+        raise NotRegular(errno.EINVAL, "a pipe, a socket or a device", path)
+
+
+def opener(path: str, flags: int) -> int:
+    """Open a regular file; for the parameter `opener` of `open`. Raises OSError, including `NotRegular`."""
+    # The path is checked before opening, because opening a pipe or device may block or act. The opened file is checked again.
+    must_be_regular(os.stat(path), path)  # noqa: PTH116
+    handle = os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY)
+    try:
+        must_be_regular(os.fstat(handle), path)
+    except OSError:
+        os.close(handle)
+        raise
+    return handle
+
+
+def read(path: Path, most: int) -> bytes:
+    """Return the first `most` bytes of a file. Links are followed. Blocking. Raises OSError, including `NotRegular`."""
+    with open(path, "rb", opener=opener) as file:
+        return file.read(most)
