@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import zlib
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 
 from bot.testing.anthropic_script import reply, tool_use
 from tests import quick
-from tests.blackbox.conftest import World, eventually
+from tests.blackbox.conftest import START_SECONDS, World, eventually
 
 ANN, BOB = 7_310_001, 7_310_002
 GROUP = -100_731
@@ -161,11 +162,14 @@ async def test_a_person_of_the_web_chat_is_given_out_and_erased_as_any_other(wor
         said[words] = next(line["userId"] for line in world.archive() if line["text"] == words)
     await world.turns(2)
     assert said[SECRET] != said[OF_BOB]
-    code, out = await command(world.root, "export", f"web:{said[SECRET]}")
-    assert code == 0, out
-    given = [json.loads(line) for line in out.splitlines()]
+    given: list[dict[str, Any]] = []
+    out = ""
+    async with asyncio.timeout(START_SECONDS):  # the request is recorded after the turn
+        while not {"requests", "logs", "events"} <= {item["from"] for item in given}:
+            code, out = await command(world.root, "export", f"web:{said[SECRET]}")
+            assert code == 0, out
+            given = [json.loads(line) for line in out.splitlines()]
     assert [item["value"]["text"] for item in given if item["from"] == "chats"] == [SECRET, SECRET]
-    assert {"requests", "logs", "events"} <= {item["from"] for item in given}
     assert OF_BOB not in out
     assert await world.process.stop() == 0
     code, out = await command(world.root, "erase", "--yes", f"web:{said[SECRET]}")
