@@ -168,8 +168,7 @@ class _Writer:
         with closing(file):
             size = file.size
             if name.endswith(".jsonl"):
-                last = next(jsonl.lines_backwards(file), b"")
-                size -= 0 if jsonl.loads(last) is not None else len(last)
+                size -= len(file.read(max(0, size - jsonl.PIECE), jsonl.PIECE).rpartition(b"\n")[2])
             self._tar.addfile(_Member(name, size, self._now), _Stream(file))
         self.files += 1
         self.size += size

@@ -29,8 +29,8 @@ from bot.contracts.model import Model
 from bot.core import feature
 from bot.core.access import Access, InboundCleaner, Memberships
 from bot.core.agent_deps import AgentDeps, Limits
-from bot.core.archive.export import ArchiveExport
-from bot.core.archive.store import ChatStore
+from bot.core.archive_export import ArchiveExport
+from bot.core.archive_files import ChatStore
 from bot.core.assembly import Prompts
 from bot.core.attachments import FileReader
 from bot.core.attachments import Limits as FileLimits
@@ -252,7 +252,6 @@ def assemble(
         disk=environment.disk,
         log=log,
         archive_after_lines=settings.history.archive_after_lines,
-        clock=clock,
         flush=lambda: exporter.flush(),  # noqa: PLW0108 - the object is created below
     )
     exporter = Exporter(ArchiveExport(archive, event_log), event_log, clock=clock, log=log)

@@ -31,7 +31,7 @@ from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.inbound import Inbound
 from bot.contracts.log_kinds import TEXTS
 from bot.core import events, recorded_requests, sqlite_log
-from bot.core.archive import rotation
+from bot.core.archive_files import ArchiveFiles
 from bot.core.events import Event, EventData
 from bot.core.recorded_requests import RecordedRequests
 from bot.core.removal import REMOVED, Gone, blanked, emptied
@@ -105,7 +105,7 @@ class PersonalData:
         self._home = home
         self._person = person
         self._disk = disk
-        self._archives = rotation.ArchiveFiles(home / CHATS, disk)
+        self._archives = ArchiveFiles(home / CHATS, disk)
         self._artifacts = ArtifactStore(home / ARTIFACTS, disk=disk, ids=ids, clock=clock, log=log)
         self._notes = NoteStore(home / MEMORY, disk=disk)
         self._lists = AccessList(home / ACCESS_FILE, disk, clock)
@@ -265,13 +265,9 @@ class PersonalData:
 
     def _lines(self, name: str) -> Iterator[Json]:
         """Yield the lines of a chat's archive."""
-        for path in self._files(name):
+        for path in self._archives.of(name):
             with closing(self._disk.open(path)) as file:
                 yield from filter(None, map(jsonl.loads, jsonl.lines(file)))
-
-    def _files(self, name: str) -> list[Path]:
-        older = [self._archives.archive(name, number) for number in self._archives.numbers(name)]
-        return [*older, self._archives.main(name)]
 
     def _is_archived(self, line: Json, found: Found) -> bool:
         """Return True for an archive line that the person wrote or that answers the person. Lines of other
@@ -431,7 +427,7 @@ class PersonalData:
         count = 0
         for name in self._archives.chats():
             self._archives.recover(name)
-            for path in self._files(name):
+            for path in self._archives.of(name):
                 with closing(self._disk.open(path)) as file:
                     lines = list(jsonl.lines(file))
                 kept = [
@@ -444,9 +440,6 @@ class PersonalData:
                     self._disk.replace(path, b"".join(raw + b"\n" for raw in kept))
                 if not kept:
                     self._disk.remove(path)
-        for name in self._disk.names(self._home / CHATS):
-            if name.partition(".")[0] in own | shared and ".corrupt-" in name:
-                self._disk.remove(self._home / CHATS / name)
         for path in self._home.glob(f"{INDEX}*") if count else ():
             self._disk.remove(path)
         return count

@@ -6,7 +6,7 @@ import asyncio
 
 from bot import errors
 from bot.contracts.archive import ArchiveLine
-from bot.core.archive.store import ChatStore
+from bot.core.archive_files import ChatStore
 from bot.storage import file_names, jsonl
 
 
@@ -21,6 +21,7 @@ class WrittenArchive(ChatStore):
     def _put(self, line: ArchiveLine) -> None:
         fields = line.model_dump(by_alias=True)
         raw = jsonl.dumps({key: value for key, value in fields.items() if value is not None})
-        with jsonl.locked(self.folder):
-            self.tidy_once()
-            self.write_some(file_names.encode(line.chat_key), [raw], sync=True)
+        name = file_names.encode(line.chat_key)
+        with jsonl.locked(self.files.folder):
+            self.append_lines(name, [raw])
+            self.sync([name])

@@ -30,7 +30,7 @@ from bot.contracts.archive import ArchiveLine, HistoryQuery
 from bot.contracts.base import Json
 from bot.contracts.identity import ChatKey
 from bot.core import transcript as transcripts
-from bot.core.archive.store import people_of
+from bot.core.archive_files import people_of
 from bot.invocation import command
 from bot.system import SystemClock
 from bot.tools.ports import RecallQuery

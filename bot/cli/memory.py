@@ -16,7 +16,7 @@ from bot.cli.common import HOME, AsJson, Dir, Here, Yes, counted, must_confirm, 
 from bot.cli.project import changing
 from bot.contracts.environment import Disk
 from bot.contracts.identity import ChatKey
-from bot.core.archive import rotation
+from bot.core.archive_files import ArchiveFiles
 from bot.core.memory import MemoryInvalid
 from bot.core.memory import read as parse_memory
 from bot.storage.note_origins import Written
@@ -154,12 +154,8 @@ async def _dropped(store: NoteStore, name: str, path: str | None) -> int:
 
 def _store(root: Path, disk: Disk | None = None) -> NoteStore:
     disk = disk or SystemDisk()
-    archive = rotation.ArchiveFiles(root / HOME / "chats", disk)
-
-    def key(name: str) -> str | None:
-        return rotation.chat_key(disk, name, [archive.archive(name, 1), archive.main(name)])
-
-    return NoteStore(root / HOME / "memory", disk=disk, keys=key)
+    keys = ArchiveFiles(root / HOME / "chats", disk).chat_key
+    return NoteStore(root / HOME / "memory", disk=disk, keys=keys)
 
 
 async def _owner(store: NoteStore, name: str) -> MemoryOwner:

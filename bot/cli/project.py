@@ -27,7 +27,7 @@ from bot.contracts.model import Model
 from bot.system import SystemClock, SystemDisk, UlidSource
 
 if TYPE_CHECKING:
-    from bot.core.archive.store import ChatStore
+    from bot.core.archive_files import ChatStore
     from bot.core.sql_log import SqlLog
 
 
@@ -56,7 +56,7 @@ def hint_of_folder(root: Path) -> None:
 
 
 def archive(root: Path) -> ChatStore:
-    from bot.core.archive.store import ChatStore
+    from bot.core.archive_files import ChatStore
 
     return ChatStore(root / HOME / "chats", disk=SystemDisk(), log=StderrLog())
 

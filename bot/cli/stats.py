@@ -60,11 +60,11 @@ def _show_groups(
         return
     shown, names = [name for name, _ in parts[:SHOWN]], dict[str, str]()
     if by == "chat":
-        from bot.core.archive.store import people_of
+        from bot.core.archive_files import people_of
 
         names = asyncio.run(people_of(archive(root), shown))
     elif by == "person":
-        from bot.core.archive.store import names_of
+        from bot.core.archive_files import names_of
 
         names = asyncio.run(names_of(archive(root), sums.last_chats(shown)))
     width = max([len(by), *(len(name) for name, _ in parts)])

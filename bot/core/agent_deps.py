@@ -10,7 +10,7 @@ from bot.contracts.approvals import Approvals, Unattended
 from bot.contracts.base import Json
 from bot.contracts.environment import Clock, Ids, Log, OperatorNotices, Redact
 from bot.contracts.identity import ChatKey
-from bot.core.archive.store import ChatStore
+from bot.core.archive_files import ChatStore
 from bot.core.assembly import LEAST_BUDGET, MOST_BUDGET, SHARE, Frozen, Prompts
 from bot.core.models import Budget, ContextLimits, ModelDeps
 from bot.core.tasks.limits import TaskLimits

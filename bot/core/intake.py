@@ -19,7 +19,7 @@ from bot.contracts.model import DEMO, AnsweringModel
 from bot.contracts.waiting import OpenLoop, Viewer
 from bot.core import events
 from bot.core.access import Access, InboundCleaner, request_of
-from bot.core.archive.store import ChatStore
+from bot.core.archive_files import ChatStore
 from bot.core.chat import STOPPABLE, Chat
 from bot.core.chats import NO_CHAT, Chats, Fact
 from bot.core.conversation_list import ConversationList

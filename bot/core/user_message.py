@@ -16,7 +16,7 @@ from bot.contracts.provenance import ANYBODYS, NOBODYS, ORIGIN, WORKSPACES
 from bot.contracts.tools import PICTURES
 from bot.core import blocks, found_tools, prompt
 from bot.core.agent_deps import AgentDeps
-from bot.core.archive.store import ChatStore
+from bot.core.archive_files import ChatStore
 from bot.core.instructions import of_folders
 from bot.core.prompt import TurnRequest
 from bot.core.quotes import SOURCES

@@ -22,7 +22,7 @@ from bot.contracts.archive import HistoryQuery
 from bot.contracts.environment import Clock, Disk
 from bot.contracts.identity import ChatKey
 from bot.contracts.waiting import Act, OpenLoop
-from bot.core.archive.store import ChatStore, names_of, people_of
+from bot.core.archive_files import ChatStore, names_of, people_of
 from bot.core.turn_records import TurnRecords
 from bot.core.usage import By, UsageSums
 from bot.dashboard import charts

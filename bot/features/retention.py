@@ -12,7 +12,7 @@ from pathlib import Path
 from bot import errors, ulids
 from bot.contracts.identity import ChatKey
 from bot.core import events
-from bot.core.archive import rotation
+from bot.core.archive_files import ArchiveFiles
 from bot.core.chats import Fact
 from bot.core.conversation_list import TITLE
 from bot.core.feature import Feature, Hooks, Runtime
@@ -34,7 +34,7 @@ class Retention:
     def __init__(self, runtime: Runtime) -> None:
         self._run = runtime
         self._settings = runtime.configuration.history
-        self._archives = rotation.ArchiveFiles(runtime.configuration.home / "chats", runtime.disk)
+        self._archives = ArchiveFiles(runtime.configuration.home / "chats", runtime.disk)
         self._of_page = [runtime.configuration.home / name for name in ("sent", "received")]
         """Folders with the files of the web page, by chat."""
         self._steady = JumpSafeClock(runtime.clock)
@@ -109,15 +109,11 @@ class Retention:
         """Yield the chats that have files. The archive may reach further back than the log."""
         names = {name for one in self._of_page for name in self._run.disk.names(one)}
         for name in {*self._archives.chats(), *names}:
-            told = rotation.chat_key(self._run.disk, name, self._files(name)) or ""
+            told = self._archives.chat_key(name) or ""
             try:
                 yield ChatKey.parse(told)
             except errors.IdentityInvalid:
                 continue  # the file belongs to no chat
-
-    def _files(self, name: str) -> list[Path]:
-        older = [self._archives.archive(name, number) for number in self._archives.numbers(name)]
-        return [*older, self._archives.main(name)]
 
     def _expire_files(self, chat: ChatKey, before: int) -> tuple[int, int]:
         """Delete archive lines and web uploads from before this time (epoch ms). Returns the number of
@@ -126,7 +122,7 @@ class Retention:
         name = file_names.encode(chat)
         with jsonl.locked(self._archives.folder):
             self._archives.recover(name)
-            lines = sum(self._expire_lines(path, before) for path in self._files(name))
+            lines = sum(self._expire_lines(path, before) for path in self._archives.of(name))
         old = [
             home / name / file
             for home in self._of_page

@@ -1,34 +1,32 @@
-"""Durable JSONL files: an append either completes or is undone, torn ends of files are repaired, and lines
-of any length are read piecewise.
-
-All functions in this module block. The functions run on a writer's thread under the folder's lock.
-"""
+"""JSON lines, and the lock of a folder that several processes share. All functions but `uninterrupted` block."""
 
 from __future__ import annotations
 
 import asyncio
 import codecs
-import collections
 import contextlib
 import errno
 import fcntl
-import functools
 import json
 import os
 import re
 import threading
-import weakref
-from collections import OrderedDict
-from collections.abc import Awaitable, Iterator, Sequence
-from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from collections.abc import Awaitable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
 from bot import text
 from bot.contracts.base import Json
-from bot.contracts.environment import Clock, Disk, Log, OpenFile
+from bot.contracts.environment import Disk, OpenFile
 
+LOCK = ".lock"
+PIECE = 64 * 1024
+"""Number of bytes read at once; longer lines are joined from several reads."""
+_LOCK_TRIES, _LOCK_PAUSE = 5_000, 0.002  # ten seconds
+_SCRATCH = re.compile(r"\.[^.]+\.tmp")
+_FOLDERS: dict[str, threading.Lock] = {}
+"""Locks among the threads of this process, which take turns; a file lock alone would let one thread starve others."""
 _R = TypeVar("_R")
 
 
@@ -46,80 +44,25 @@ async def uninterrupted(work: Awaitable[_R]) -> _R:
         raise
 
 
-LOCK = ".lock"
-_LOCK_SECONDS, _LOCK_TRIES, _LOCK_PAUSE = 10.0, 5_000, 0.002
-_SCRATCH = re.compile(r"\.[^.]+\.tmp")
-_FILES = 4_000  # max files with cached facts
-_FOLDERS = 256  # max folders with a cached real path
-
-
-_GUARD = threading.Lock()
-_QUEUES: weakref.WeakValueDictionary[str, _Queue] = weakref.WeakValueDictionary()
-"""Queues of waiting threads by folder; an entry disappears when nobody uses the queue."""
-
-
 @contextmanager
 def locked(folder: Path, *, shared: bool = False) -> Iterator[None]:
-    """Lock the folder against other stores and processes; with `shared`, only against writers.
-
-    Within a process the lock is fair. File locks have no queue, so a thread that asks again at once would
-    starve other threads. A reader without write permission reads without the lock. Raises OSError on a
-    timeout, e.g. if a frozen process holds the lock.
+    """Lock the folder against other threads and processes; with `shared`, against writers of other processes.
+    A reader without write permission reads without the lock. Raises OSError after ten seconds, e.g. if a
+    frozen process holds the lock.
     """
-    with _GUARD:
-        queue = _QUEUES.setdefault(_real(folder), _Queue())
-    with queue.turn(shared=shared):
+    guard = _FOLDERS.setdefault(os.path.realpath(folder), threading.Lock())
+    if not guard.acquire(timeout=_LOCK_TRIES * _LOCK_PAUSE):
+        raise TimeoutError(errno.ETIMEDOUT, "the folder is used by other threads")
+    handle = None
+    try:
         handle = _lock_file(folder, shared=shared)
-        try:
-            if handle is not None:
-                _lock(handle, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
-            yield
-        finally:
-            if handle is not None:
-                os.close(handle)
-
-
-@functools.lru_cache(_FOLDERS)
-def _real(folder: Path) -> str:
-    """Return the folder's path without symlinks. If a symlink changes later, there are two queues for one
-    folder; the file lock still excludes other writers.
-    """
-    return os.path.realpath(folder)
-
-
-class _Queue:
-    """A queue of the threads of this process that wait for a folder."""
-
-    def __init__(self) -> None:
-        self._waiting: collections.deque[object] = collections.deque()
-        self._readers, self._written = 0, False
-        self._changed = threading.Condition()
-
-    @contextmanager
-    def turn(self, *, shared: bool) -> Iterator[None]:
-        """Wait for the lock and keep it during the block. Raises TimeoutError."""
-        self._enter(shared=shared)
-        try:
-            yield
-        finally:
-            with self._changed:
-                self._readers, self._written = self._readers - shared, False
-                self._changed.notify_all()
-
-    def _enter(self, *, shared: bool) -> None:
-        ticket = object()
-        with self._changed:
-            self._waiting.append(ticket)
-            try:
-                if not self._changed.wait_for(lambda: self._may(ticket, shared=shared), _LOCK_SECONDS):
-                    raise TimeoutError(errno.ETIMEDOUT, "the folder is used by other threads")
-                self._readers, self._written = self._readers + shared, not shared
-            finally:
-                self._waiting.remove(ticket)
-                self._changed.notify_all()
-
-    def _may(self, ticket: object, *, shared: bool) -> bool:
-        return self._waiting[0] is ticket and not self._written and (shared or not self._readers)
+        if handle is not None:
+            _lock(handle, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
+        yield
+    finally:
+        if handle is not None:
+            os.close(handle)
+        guard.release()
 
 
 def _lock(handle: int, kind: int) -> None:
@@ -169,189 +112,24 @@ def tidy(disk: Disk, folder: Path) -> None:
             disk.remove(folder / name)
 
 
-@dataclass(slots=True)
-class Tail:
-    """Cached facts about a file. `ended` is False if the file lacks its last newline."""
-
-    size: int
-    lines: int
-    ended: bool
-
-
-class Files:
-    """The JSONL files of one folder, read piecewise."""
-
-    def __init__(self, disk: Disk, *, log: Log, clock: Clock) -> None:
-        self._disk = disk
-        self._log = log
-        self._clock = clock
-        self._tails: OrderedDict[Path, Tail] = OrderedDict()
-        # Size and appended bytes of files in which a failed append could not be undone.
-        self._doubts: dict[Path, tuple[int, bytes]] = {}
-
-    def tail(self, path: Path) -> Tail:
-        """Return the facts about a file after repairing a torn end. The facts are cached until another
-        process changes the file.
-        """
-        tail = self._tails.get(path)
-        if tail is not None and tail.size == self._disk.size(path):
-            self._tails.move_to_end(path)
-            return tail
-        self.forget(path)
-        self._undoubted(path)
-        with closing(self._disk.open(path)) as file:
-            size = self._repaired(path, file)
-            ended = not size or file.read(size - 1, 1) == b"\n"
-            return self._remember(path, Tail(size, count_lines(file, size), ended))
-
-    def _remember(self, path: Path, tail: Tail) -> Tail:
-        self._tails[path] = tail
-        if len(self._tails) > _FILES:
-            self._tails.popitem(last=False)
-        return tail
-
-    def forget(self, path: Path) -> None:
-        """Drop the cached facts about a file; needed after any change other than `append`."""
-        self._tails.pop(path, None)
-
-    def begun(self, path: Path) -> bool:
-        """Return True if a file is known to have lines."""
-        return path in self._tails and bool(self._tails[path].size)
-
-    def append(
-        self,
-        path: Path,
-        lines: Sequence[bytes],
-        *,
-        sync: bool = True,
-        tail: Tail | None = None,
-    ) -> Tail:
-        """Append whole lines. With `sync`, return once the lines are on disk; without, once they are in the
-        page cache. If OSError is raised, no line was added. Passing a fresh `tail` saves a stat call.
-        """
-        tail = tail if tail is not None else self.tail(path)
-        blob = (b"" if tail.ended else b"\n") + b"".join(lines)
-        self._tails.pop(path)
-        try:
-            if tail.size or not sync:
-                self._disk.append(path, blob, sync=sync)
-            else:
-                # A new file is durable only once its directory entry is on disk; `replace` syncs both.
-                self._disk.replace(path, blob)
-        except OSError:
-            self._doubts[path] = (tail.size, blob)
-            self._take_back(path)
-            raise
-        tail.size += len(blob)
-        tail.lines += len(lines)
-        tail.ended = True
-        return self._remember(path, tail)
-
-    def _take_back(self, path: Path) -> None:
-        try:
-            self._undoubted(path)
-        except OSError:
-            return  # the next append tries to undo this one again
-
-    def _undoubted(self, path: Path) -> None:
-        """Truncate the remains of a failed append, unless another process has appended since."""
-        if path in self._doubts:
-            size, blob = self._doubts[path]
-            with closing(self._disk.open(path)) as file:
-                left = file.read(size, len(blob) + 1)
-            if left and blob.startswith(left):
-                self._disk.truncate(path, size)
-            del self._doubts[path]
-
-    def _repaired(self, path: Path, file: OpenFile) -> int:
-        """Move everything after the last readable line into another file; return the size of the rest."""
-        cut = end = file.size
-        for raw in lines_backwards(file):
-            line = raw.strip()
-            if line and loads(line) is not None:
-                break
-            start = end - len(raw)
-            if line:
-                cut = start
-            end = start - 1  # the newline of the line before
-        if cut < file.size:
-            self._quarantine(path, file.read(cut, file.size - cut), cut)
-        return cut
-
-    def _quarantine(self, path: Path, rest: bytes, offset: int) -> None:
-        ts = int(self._clock.now() * 1000)
-        while self._disk.size(target := path.with_name(f"{path.name}.corrupt-{ts}")):
-            ts += 1
-        self._disk.replace(target, rest)
-        self._disk.truncate(path, offset)
-        self._log.write(
-            "storage",
-            f"{path.name}: {len(rest)} bytes from offset {offset} cannot be read; set aside in {target.name}",
-            level="warn",
-            file=path.name,
-            offset=offset,
-            size=len(rest),
-            quarantine=target.name,
-        )
-
-
-PIECE = 64 * 1024
-"""Number of bytes read at once; longer lines are joined from several reads."""
-
-
-def lines(file: OpenFile, start: int = 0) -> Iterator[bytes]:
-    """Yield the lines after the first `start` bytes without newlines. An unterminated last line is included."""
-    line: list[bytes] = []
-    for piece in _pieces(file, file.size, start):
-        first, *others = piece.split(b"\n")
-        line.append(first)
-        if others:
-            yield b"".join(line)
-            yield from others[:-1]
-            line = [others[-1]]
-    if any(line):
-        yield b"".join(line)
-
-
-def lines_backwards(file: OpenFile, size: int | None = None) -> Iterator[bytes]:
-    """Yield the lines within the first `size` bytes (None: the whole file) from last to first. If the file
-    ends with a newline, the first yielded line is empty.
-    """
-    at = file.size if size is None else size
-    line: list[bytes] = []  # pieces of one line, last to first
-    while at > 0:
-        begin = max(0, at - PIECE)
-        first, *others = file.read(begin, at - begin).split(b"\n")
-        at = begin
-        if others:
-            line.append(others.pop())
-            yield b"".join(reversed(line))
-            yield from reversed(others)
-            line = []
-        line.append(first)
-    if line:
-        yield b"".join(reversed(line))
-
-
-def count_lines(file: OpenFile, size: int) -> int:
-    """Count the lines within the first `size` bytes. An unterminated last line counts."""
-    count, end = 0, b"\n"
-    for piece in _pieces(file, size):
-        count += piece.count(b"\n")
-        end = piece[-1:]
-    return count + (end != b"\n")
+def lines(file: OpenFile) -> Iterator[bytes]:
+    """Yield the lines without newlines. An unterminated last line is included."""
+    rest = b""
+    for piece in _pieces(file, 0):
+        *whole, rest = (rest + piece).split(b"\n")
+        yield from whole
+    if rest:
+        yield rest
 
 
 def characters(file: OpenFile, start: int) -> Iterator[str]:
     """Yield the text after the first `start` bytes; invalid UTF-8 is replaced by U+FFFD."""
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
-    for piece in _pieces(file, file.size, start):
-        yield decoder.decode(piece)
+    yield from map(decoder.decode, _pieces(file, start))
     yield decoder.decode(b"", final=True)
 
 
-def _pieces(file: OpenFile, size: int, start: int = 0) -> Iterator[bytes]:
-    at = start
-    while at < size and (piece := file.read(at, min(PIECE, size - at))):
+def _pieces(file: OpenFile, start: int) -> Iterator[bytes]:
+    while piece := file.read(start, PIECE):
         yield piece
-        at += len(piece)
+        start += len(piece)

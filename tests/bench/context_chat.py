@@ -28,7 +28,7 @@ from bot.contracts.tools import Effect
 from bot.core import chat, events
 from bot.core.access import InboundCleaner
 from bot.core.agent_deps import AgentDeps, Limits
-from bot.core.archive.store import ChatStore
+from bot.core.archive_files import ChatStore
 from bot.core.assembly import Prompts
 from bot.core.chats import Chats, Fact
 from bot.core.feature import Door
@@ -242,7 +242,7 @@ class Chat:
         self.look = Look()
         self._ids = UlidSource()
         disk, ids, clock, log = SystemDisk(), self._ids, self.clock, self.log
-        archive = ChatStore(self.root / "chats", disk=disk, log=log, clock=clock)
+        archive = ChatStore(self.root / "chats", disk=disk, log=log)
         artifacts = ArtifactStore(self.root / "artifacts", disk=disk, ids=ids, clock=clock, log=log)
         skill = self.root / ".claude" / "skills" / "reporting" / "SKILL.md"
         if self.reads:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from bot.contracts.archive import ArchiveLine, HistoryQuery
 from bot.contracts.identity import ChatKey
-from bot.core.archive.store import ChatStore
+from bot.core.archive_files import ChatStore
 from bot.core.sqlite_log import SqliteLog
 from bot.features.search import Search
 from bot.storage import jsonl

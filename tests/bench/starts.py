@@ -13,7 +13,7 @@ from pathlib import Path
 
 from bot.contracts.archive import HistoryQuery
 from bot.contracts.base import Json
-from bot.core.archive.store import ChatStore
+from bot.core.archive_files import ChatStore
 from bot.storage import file_names
 from bot.system import SystemDisk
 from bot.testing.log import MemoryLog

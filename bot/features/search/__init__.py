@@ -19,7 +19,7 @@ from bot.contracts.archive import ArchiveLine
 from bot.contracts.environment import Clock
 from bot.contracts.environment import Log as OperatorLog
 from bot.contracts.identity import ChatKey
-from bot.core.archive.window import read_line
+from bot.core.archive_files import read_line
 from bot.core.event_log import EventLog
 from bot.core.exports import Exporter, ExportLost
 from bot.core.feature import Feature, Hooks, Runtime

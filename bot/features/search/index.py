@@ -16,11 +16,9 @@ from typing import TypeVar
 from bot import errors, text
 from bot.contracts.archive import ArchiveLine
 from bot.contracts.identity import ChatKey
-from bot.core import events
-from bot.core.archive import lines
-from bot.core.archive.export import LineFold
-from bot.core.archive.store import NAMES_SHOWN
-from bot.core.archive.window import is_dated, is_edit, is_removal, moment_of, read_line
+from bot.core import archive_export, events
+from bot.core.archive_export import LineFold
+from bot.core.archive_files import NAMES_SHOWN, SEQ, is_dated, is_edit, is_removal, moment_of, read_line
 from bot.core.conversation_list import LONGEST
 from bot.core.event_log import EventLog
 from bot.core.events import Event
@@ -171,7 +169,7 @@ class SearchIndex(Export):
         names = frozenset({*gone.requests, *gone.turns})
         found = [Entry(str(event.chat), event.seq, gone=names)]
         for one in await self._log.naming(event.chat, {*names, *gone.messages}):
-            said = lines.of_message(one) if one.chat == event.chat else None
+            said = archive_export.of_message(one) if one.chat == event.chat else None
             if said is not None and said.request_id not in names:
                 found.append(Entry(str(event.chat), one.seq, said, replaces=True))
         return found
@@ -321,7 +319,7 @@ class _Writer:
 
     def _replace(self, line: ArchiveLine, seq: int) -> None:
         for place, old in self._standing("message = ?", f"{self._chat.prefix}{line.message_id}"):
-            if (old.meta or {}).get(lines.SEQ) == seq:
+            if (old.meta or {}).get(SEQ) == seq:
                 self._take_out(place, old)
                 self._insert(place, line, seq)
 
@@ -363,7 +361,7 @@ class _Writer:
         self._db.execute("INSERT INTO tokens(rowid, t) VALUES (?, ?)", (row, tokens))
         self._db.execute(
             "INSERT OR REPLACE INTO lines VALUES (?, ?, ?, ?, ?)",
-            (place, line.ts, line.role, message, lines.dumped(line, seq).decode()),
+            (place, line.ts, line.role, message, archive_export.dumped(line, seq).decode()),
         )
         self._chat.lines += 1
         self._chat.tokens += count

@@ -18,7 +18,7 @@ from bot.contracts.inbound import Inbound
 from bot.contracts.model import ModelReply, ModelRequest
 from bot.contracts.tools import Effect, ToolInput
 from bot.core import prompt
-from bot.core.archive.store import ChatStore
+from bot.core.archive_files import ChatStore
 from bot.core.assembly import Prompts
 from bot.core.instructions import InstructionFiles
 from bot.core.prompt import TurnRequest

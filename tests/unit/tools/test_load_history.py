@@ -70,7 +70,7 @@ class Members:
 class Bench:
     def __init__(self, root: Path) -> None:
         self.clock, self.members, self.injected = FakeClock(), Members(THERE), Injected()
-        self.archive = WrittenArchive(root / "chats", disk=SystemDisk(), log=MemoryLog(), clock=self.clock)
+        self.archive = WrittenArchive(root / "chats", disk=SystemDisk(), log=MemoryLog())
         self.talk = Talk()
         self.search = Search(root / "index.db", self.talk.log, clock=SystemClock(), log=MemoryLog())
         self.search.exporter.start()

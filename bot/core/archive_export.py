@@ -1,29 +1,94 @@
-"""Exports the event log to the archive. Each archive line carries its event number, so that a second export
-of the same event is recognised.
+"""Exports the event log to the archive. Each line carries its event number, so that a second export of the
+same event is recognised.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from bot import errors
 from bot.contracts.archive import ArchiveLine
+from bot.contracts.base import Json
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
-from bot.core import events
-from bot.core.archive import lines
-from bot.core.archive.store import ChatStore
+from bot.core import events, quotes
+from bot.core.archive_files import SEQ, ChatStore
 from bot.core.event_log import EventLog
 from bot.core.events import Event
 from bot.core.exports import Export
 from bot.core.message_versions import same_message
 from bot.storage import file_names, jsonl
 
+BOT_USER = "bot"
 MOST_GONE = 1_000
 """Max remembered deletions whose message has not arrived yet; platforms deliver the message within seconds."""
+
+# ------------------------------------------------------------ from events to lines
+
+
+def dumped(line: ArchiveLine, seq: int) -> bytes:
+    """Serialise an archive line together with its event number."""
+    fields = line.model_copy(update={"meta": (line.meta or {}) | {SEQ: seq}}).model_dump(by_alias=True)
+    return jsonl.dumps({key: value for key, value in fields.items() if value is not None})
+
+
+def of_message(event: Event) -> ArchiveLine | None:
+    """Return the archive line of a person's message or edit; None for commands, signals and other events."""
+    if not isinstance(event.data, events.Received | events.Edited):
+        return None
+    inbound = event.data.inbound
+    if inbound.kind not in {"message", "edit"} or inbound.command is not None:
+        return None
+    words, quoted = quotes.archived(inbound.readable, inbound.brought, quotes.iso)
+    meta: Json = {
+        **quoted,
+        "links": [link.model_dump() for link in inbound.links] or None,
+        "requestId": inbound.request_id,
+        "chatType": inbound.chat_type,
+        "username": inbound.user_name,
+        "edited": True if inbound.kind == "edit" else None,
+        "job": inbound.due.job if inbound.due is not None else None,
+        "attachments": [a.model_dump(by_alias=True, exclude_none=True) for a in inbound.attachments] or None,
+    }
+    return ArchiveLine.of(inbound, text=words, meta={k: v for k, v in meta.items() if v is not None})
+
+
+def _answer(end: Event, sent: Mapping[str, tuple[events.Queued, str | None]]) -> ArchiveLine:
+    """Build the line of a bot message from its delivered parts and their platform ids, by outbox row."""
+    first, message_id = next(iter(sent.values()))
+    words = [
+        part.text if part.file is None else "\n".join(filter(None, (f"[file: {part.file.name}]", part.text)))
+        for part, _ in sent.values()
+    ]
+    return ArchiveLine(
+        ts=int(end.at * 1000),
+        channel=first.channel or end.chat.channel,
+        chat_id=first.chat_id or end.chat.chat_id,
+        chat_key=end.chat,
+        user_id=BOT_USER,
+        message_id=message_id,
+        role="assistant",
+        text="\n".join(words),
+        meta={
+            "requestId": end.turn,
+            "messageIds": [name for _, name in sent.values()],
+            "outboxIds": list(sent),
+        },
+    )
+
+
+def _removal(event: Event, by: Inbound, of: Sequence[str], turns: Sequence[str], role: str) -> ArchiveLine:
+    """Build the line that hides a message. `of` lists the message's requests, `turns` its answers."""
+    meta: Json = {
+        "deleted": True,
+        "requestId": by.request_id,
+        "of": list(of),
+        "ofRole": role,
+        "turns": list(turns),
+    }
+    return ArchiveLine.of(by, ts=int(event.at * 1000), role="system", text="", meta=meta)
 
 
 @dataclass(slots=True)
@@ -58,9 +123,9 @@ class LineFold:
             case events.Received(inbound) if (event.chat, inbound.message_id) in self._gone:
                 pass
             case events.Received() | events.Edited():
-                line = lines.of_message(event)
+                line = of_message(event)
             case events.Deleted(inbound):
-                line = await self._removed(event, inbound)
+                line = await self._deleted(event, inbound)
             case events.Removed(message=message) as gone if message and gone.by:
                 line = await self._forgotten(event, gone)
             case events.Queued(form="reply") as part:
@@ -89,28 +154,35 @@ class LineFold:
             for row, part in message.parts.items()
             if message.ends[row].state == "sent"
         }
-        return message.n, lines.answered(event, sent) if sent else None
+        return message.n, _answer(event, sent) if sent else None
 
-    async def _removed(self, event: Event, deletion: Inbound) -> ArchiveLine:
-        of, turns = list[Inbound](), dict[str, None]()
+    async def _deleted(self, event: Event, deletion: Inbound) -> ArchiveLine:
+        of, turns = list[str](), dict[str, None]()
         for one in await self._before(event):
             if isinstance(one.data, events.Received | events.Edited):
-                of += [one.data.inbound] if same_message(one.data.inbound, deletion) else []
+                of += [one.data.inbound.request_id] if same_message(one.data.inbound, deletion) else []
             elif isinstance(one.data, events.TurnStarted | events.Joined):
-                meant = not {said.request_id for said in of}.isdisjoint(one.data.members)
-                turns |= {one.turn: None} if one.turn and meant else {}
+                turns |= {one.turn: None} if one.turn and not {*of}.isdisjoint(one.data.members) else {}
         self._gone[event.chat, deletion.message_id] = None
         for oldest in list(self._gone)[:-MOST_GONE]:
             del self._gone[oldest]
-        return lines.removed(event, deletion, of, list(turns))
+        return _removal(event, deletion, of, list(turns), "user")
 
     async def _forgotten(self, event: Event, gone: events.Removed) -> ArchiveLine | None:
         asked = (one.data for one in await self._before(event) if one.id == gone.by)
         by = next((one.inbound for one in asked if isinstance(one, events.Received)), None)
-        return None if by is None else lines.forgotten(event, gone, by)
+        if by is None:
+            return None
+        of = gone.turns if gone.role == "assistant" else gone.requests
+        line = _removal(event, by, of, gone.related, gone.role)
+        more = {"messageIds": list(gone.messages)} if len(gone.messages) > 1 else {}
+        return line.model_copy(update={"message_id": gone.message, "meta": (line.meta or {}) | more})
 
     async def _before(self, event: Event) -> Sequence[Event]:
         return [one for one in await self._log.read(event.chat) if one.seq < event.seq]
+
+
+# ------------------------------------------------------------ from lines to files
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,9 +205,9 @@ class ArchiveExport(Export):
         self._log = log
         self._fold = LineFold(log)
         self._due: list[_Line] = []
-        self._positions: dict[str, int] = {}
-        """Numbers of the newest exported events, by the base name of the chat's file."""
-        self._dirty: set[Path] = set()
+        self._positions: dict[ChatKey, int] = {}
+        """Numbers of the newest exported events."""
+        self._dirty: set[str] = set()
 
     @property
     def rests_on(self) -> int | None:
@@ -148,64 +220,52 @@ class ArchiveExport(Export):
         return [chat for chat in chats if file_names.encode(chat) not in names]
 
     async def take(self, n: int, event: Event) -> bool:
-        found = await self._fold.take(n, event)
-        if found is not None:
-            oldest, line = found
-            self._due.append(_Line(oldest, event.chat, event.seq, lines.dumped(line, event.seq)))
-        return found is not None
-
-    # ------------------------------------------------------------ writing
+        if (found := await self._fold.take(n, event)) is None:
+            return False
+        oldest, line = found
+        self._due.append(_Line(oldest, event.chat, event.seq, dumped(line, event.seq)))
+        return True
 
     async def write(self) -> None:
-        if self._due:
-            for chat in {one.chat for one in self._due}:
-                if (name := file_names.encode(chat)) not in self._positions:
-                    self._positions[name] = await self._position(chat)
-            with errors.as_storage_error("the archive cannot be written"):
-                await asyncio.to_thread(self._write)
+        while self._due:
+            chat = self._due[0].chat
+            if chat not in self._positions:
+                self._positions[chat] = await self._position(chat)
+            # After a refused write the exporter folds the same events again.
+            mine = {one.seq: one.raw for one in self._due if one.chat == chat}
+            new = {seq: raw for seq, raw in mine.items() if seq > self._positions[chat]}
+            try:
+                with errors.as_storage_error("the archive cannot be written"):
+                    await asyncio.to_thread(self._append, file_names.encode(chat), list(new.values()))
+            except errors.StorageError:
+                del self._positions[chat]  # some lines may have been written
+                raise
+            self._positions[chat] = max([self._positions[chat], *new])
+            self._due = [one for one in self._due if one.chat != chat]
+
+    def _append(self, name: str, raws: Sequence[bytes]) -> None:
+        with jsonl.locked(self._store.files.folder):
+            self._dirty.add(name)
+            self._store.append_lines(name, raws)
 
     async def _position(self, chat: ChatKey) -> int:
-        """Return the number of the newest exported event. A number above the log's newest event is ignored,
-        since it was exported from an earlier log that was lost.
-        """
+        """Return the number of the newest exported event. Lines of an earlier log that was lost are ignored."""
         with errors.as_storage_error("the archive cannot be read"):
-            lines_of = await asyncio.to_thread(self._newest, file_names.encode(chat))
-        for request, seq in lines_of:
+            lines = await asyncio.to_thread(self._newest, file_names.encode(chat))
+        for request, seq in lines:
             event = next(iter(await self._log.read(chat, seq, pending=False)), None)
             if event is not None and event.seq == seq and _is_of(event, request):
                 return seq
         return 0
 
     def _newest(self, name: str) -> list[tuple[str, int]]:
-        with jsonl.locked(self._store.folder):
-            self._store.tidy_once()
+        with jsonl.locked(self._store.files.folder):
             return self._store.newest(name)
 
     async def sync(self) -> None:
         with errors.as_storage_error("the archive cannot be written"):
-            await asyncio.to_thread(self._sync)
-
-    def _write(self) -> None:
-        with jsonl.locked(self._store.folder):
-            self._store.tidy_once()
-            while self._due:
-                chat = self._due[0].chat
-                name = file_names.encode(chat)
-                mine = (one for one in self._due if one.chat == chat)
-                new = {one.seq: one.raw for one in mine if one.seq > self._positions[name]}
-                while new:
-                    self._dirty.add(self._store.files.main(name))
-                    for seq in list(new)[: self._store.write_some(name, list(new.values()), sync=False)]:
-                        self._positions[name] = seq
-                        del new[seq]
-                self._due = [one for one in self._due if one.chat != chat]
-
-    def _sync(self) -> None:
-        for path in self._dirty:
-            self._store.disk.sync(path)
-        if self._dirty:
-            self._store.disk.sync(self._store.folder)
-        self._dirty.clear()
+            await asyncio.to_thread(self._store.sync, self._dirty)
+        self._dirty = set()
 
 
 def _is_of(event: Event, request: str) -> bool:

@@ -1,1 +1,0 @@
-"""Chat archive: JSONL files for people and operators, exported from the event log."""

@@ -1,0 +1,428 @@
+"""The archive: one JSONL file per chat for people and operators, exported from the event log.
+
+Files are append-only. An edit is a line with `meta.edited` and the message id and role of the original. A removal
+is a `system` line with `meta.deleted` and the id of the removed message. Both are applied while reading, in any order
+of lines.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import threading
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from itertools import chain
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from bot import errors
+from bot.contracts.archive import ArchiveLine, HistoryPage, HistoryQuery
+from bot.contracts.environment import Disk, Log
+from bot.contracts.identity import ChatKey
+from bot.storage import file_names, jsonl
+
+SEQ = "seq"
+"""Key of the event number in the `meta` object of an archive line."""
+NEWEST = 100
+"""Max lines searched backwards for a line whose event is in the log."""
+NAME_LINES = 20
+"""Max lines per chat that are searched for names."""
+NAMES_SHOWN = 3
+"""Max names of people shown per chat."""
+MAIN = ".jsonl"
+_ARCHIVE = re.compile(r"(?P<name>[^.]*)\.archive-(?P<number>[1-9][0-9]{0,8})\.jsonl")
+_REVISED_FILES = 10_000  # max rotated files whose edits and removals are cached
+_MARKS = (b'"edited":', b'"deleted":')
+_FIRST, _LAST = -62_135_596_800_000, 253_402_300_799_999  # epoch ms of the years 1 to 9999
+
+# ------------------------------------------------------------ lines
+
+
+def read_line(raw: bytes) -> ArchiveLine | None:
+    """Parse one archive line; None if it is malformed or its time is beyond the calendar's range."""
+    try:
+        line = ArchiveLine.model_validate_json(raw)
+    except ValidationError:
+        return None
+    return line if is_dated(line) else None
+
+
+def is_dated(line: ArchiveLine) -> bool:
+    return _FIRST <= line.ts <= _LAST
+
+
+def is_removal(line: ArchiveLine) -> bool:
+    return line.role == "system" and (line.meta or {}).get("deleted") is True
+
+
+def is_edit(line: ArchiveLine) -> bool:
+    return (line.meta or {}).get("edited") is True
+
+
+def moment_of(line: ArchiveLine) -> tuple[int, str]:
+    """Return the sort key of an edit: its time, then its order of arrival."""
+    return line.ts, line.request_id
+
+
+@dataclass(slots=True)
+class Revisions:
+    """Removed message ids of a chat, and the newest edit of each message."""
+
+    removed: dict[str, ArchiveLine] = field(default_factory=dict)
+    edits: dict[tuple[str, str], tuple[int, str]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, lines: Iterable[ArchiveLine | None]) -> Revisions:
+        found = cls()
+        for line in lines:
+            if line is None or line.message_id is None:
+                continue
+            if is_removal(line):
+                found.removed.setdefault(line.message_id, line)
+            elif is_edit(line):
+                key = (line.message_id, line.role)
+                found.edits[key] = max(found.edits.get(key, (0, "")), moment_of(line))
+        return found
+
+    def join(self, other: Revisions) -> None:
+        """Add the edits and removals of another file of the same chat."""
+        self.removed = other.removed | self.removed
+        for key, moment in other.edits.items():
+            self.edits[key] = max(self.edits.get(key, (0, "")), moment)
+
+    def shows(self, line: ArchiveLine) -> bool:
+        """Return True if no removal hides the line and no newer edit replaces it."""
+        if line.message_id is None:
+            return True
+        newest = self.edits.get((line.message_id, line.role))
+        edited = newest is not None and not (is_edit(line) and moment_of(line) == newest)
+        return line.message_id not in self.removed and not edited
+
+
+def _revisions_in(data: bytes) -> Revisions:
+    """Return the edits and removals of one file. Lines without marks are not parsed."""
+    if not any(mark in data for mark in _MARKS):
+        return Revisions()
+    return Revisions.of(read_line(raw) for raw in data.split(b"\n") if any(mark in raw for mark in _MARKS))
+
+
+# ------------------------------------------------------------ files
+
+
+class ArchiveFiles:
+    """Files of all chats in one folder. A chat has the main file `<name>.jsonl`; above the line limit its older
+    half moves to `<name>.archive-<N>.jsonl`.
+    """
+
+    def __init__(self, folder: Path, disk: Disk) -> None:
+        self.folder = folder
+        self.disk = disk
+        self._numbers: dict[str, list[int]] | None = None
+        """Numbers of rotated files by name. The folder is listed once; later files are found by their number."""
+        self._guard = threading.Lock()
+
+    def main(self, name: str) -> Path:
+        return self.folder / f"{name}{MAIN}"
+
+    def archive(self, name: str, number: int) -> Path:
+        return self.folder / f"{name}.archive-{number}{MAIN}"
+
+    def of(self, name: str) -> list[Path]:
+        """Return the files of a chat, oldest first."""
+        return [*(self.archive(name, number) for number in self.numbers(name)), self.main(name)]
+
+    def chats(self) -> list[str]:
+        """Return the base names of all chats that have a file."""
+        listed = self.disk.names(self.folder)
+        with self._guard:
+            self._numbers = _archives(listed)
+        mains = {file.removesuffix(MAIN) for file in listed if file.endswith(MAIN)}
+        return sorted({name for name in mains if "." not in name} | set(_archives(listed)))
+
+    def numbers(self, name: str) -> list[int]:
+        """Return the numbers of a chat's rotated files, oldest first."""
+        with self._guard:
+            if self._numbers is None:
+                self._numbers = _archives(self.disk.names(self.folder))
+            found = self._numbers.get(name, [])
+            while self.disk.size(self.archive(name, latest := found[-1] + 1 if found else 1)):
+                found.append(latest)
+                self._numbers[name] = found
+            return list(found)
+
+    def rotate(self, name: str) -> None:
+        """Move the older half (rounded down) of the main file's lines into the next rotated file."""
+        main, numbers = self.main(name), self.numbers(name)
+        # `recover` compares the two files, so the main file must be on disk before the copy.
+        self.disk.sync(main)
+        lines = self.disk.read(main).split(b"\n")
+        cut = (len(lines) - 1) // 2
+        older, newer = (b"\n".join(some) for some in ([*lines[:cut], b""], lines[cut:]))
+        self.disk.replace(self.archive(name, numbers[-1] + 1 if numbers else 1), older)
+        self.disk.replace(main, newer)
+
+    def recover(self, name: str) -> None:
+        """Undo an interrupted rotation: delete the copy whose lines are all still in the main file. Needs no
+        free disk space.
+        """
+        numbers = self.numbers(name)
+        newest = self.archive(name, numbers[-1]) if numbers else None
+        if newest is not None and self.disk.read(self.main(name)).startswith(self.disk.read(newest)):
+            self.disk.remove(newest)
+            self._numbers = None
+
+    def chat_key(self, name: str) -> str | None:
+        """Return the chatKey for a file name as text. If the name is a hash, it is read from a line."""
+        if (plain := file_names.decode(name)) is not None:
+            return plain
+        for path in self.of(name):
+            for raw in self.disk.read(path).split(b"\n"):
+                key = (jsonl.loads(raw) or {}).get("chatKey")
+                if isinstance(key, str) and file_names.encode(key) == name:
+                    return key
+        return None
+
+
+def _archives(listed: list[str]) -> dict[str, list[int]]:
+    numbers: dict[str, list[int]] = {}
+    for found in filter(None, map(_ARCHIVE.fullmatch, listed)):
+        numbers.setdefault(found["name"], []).append(int(found["number"]))
+    return {name: sorted(some) for name, some in numbers.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class ChatInfo:
+    """A chat in the archive. `last_ts` is the time of its newest readable line. `chat_key` is the chatKey as
+    text, or the file name if no line contains the chatKey.
+    """
+
+    chat_key: str
+    lines: int
+    last_ts: int | None
+
+
+class ChatStore:
+    """Reads and writes the archive in a folder that several processes may share. Lines are ordered by
+    position, not by `ts`. `flush` returns once everything said before the call is in the files.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        disk: Disk,
+        log: Log,
+        archive_after_lines: int = 1000,
+        flush: Callable[[], Awaitable[object]] | None = None,
+    ) -> None:
+        self.files = ArchiveFiles(folder, disk)
+        self._disk = disk
+        self._log = log
+        self._flush = flush
+        self._limit = max(1, archive_after_lines)
+        self._tails: dict[str, tuple[int, int]] = {}
+        """Size and number of lines of each main file that this process has written."""
+        # The size tells whether a rotated file was rewritten by retention or an erasure.
+        self._revisions_of = lru_cache(_REVISED_FILES)(lambda path, _size: _revisions_in(disk.read(path)))
+
+    async def flush(self) -> None:
+        """Append the pending lines. Returns after one attempt, whether or not the attempt succeeded."""
+        if self._flush is not None:
+            await self._flush()
+
+    async def search(self, chat_key: ChatKey, query: HistoryQuery) -> HistoryPage:
+        """Return the page of lines that `query` asks for and the exact number of matches. With
+        `counted=False`, older files are not read once the page is full. `query.skip` is called on another
+        thread.
+        """
+        await self.flush()
+        with errors.as_storage_error("the archive cannot be read"):
+            page = await asyncio.to_thread(self._search, file_names.encode(chat_key), query)
+        if page.unreadable:
+            self._log.write(
+                "storage",
+                f"{page.unreadable} lines of the archive cannot be read and were left out",
+                level="warn",
+                chat_key=chat_key,
+                unreadable=page.unreadable,
+            )
+        return page
+
+    async def removals(self, chat_key: ChatKey) -> list[ArchiveLine]:
+        """Return the archive lines that record removals. `meta.of` lists the removed requestIds, `meta.ofRole`
+        says whether a person or the bot wrote the message. Raises `errors.StorageError`.
+        """
+        await self.flush()
+        with errors.as_storage_error("the archive cannot be read"):
+            found = await asyncio.to_thread(lambda: self._revised(*self._opened(file_names.encode(chat_key))))
+        return list(found.removed.values())
+
+    async def chats(self) -> list[ChatInfo]:
+        """Return every chat that has an archive, latest first. Reads every file."""
+        await self.flush()
+        with errors.as_storage_error("the archive cannot be read"):
+            infos = await asyncio.to_thread(lambda: [self._info(name) for name in self.files.chats()])
+        return sorted((one for one in infos if one.lines), key=lambda one: one.last_ts or 0, reverse=True)
+
+    # ------------------------------------------------------------ reading, on any thread
+
+    def _opened(self, name: str) -> tuple[bytes, list[Path]]:
+        """Return the content of a chat's main file, and the rotated files at the same moment, newest first."""
+        with jsonl.locked(self.files.folder, shared=True):
+            *archives, main = self.files.of(name)
+            return self._disk.read(main), archives[::-1]
+
+    def _revised(self, main: bytes, archives: Sequence[Path]) -> Revisions:
+        found = _revisions_in(main)
+        for path in archives:
+            found.join(self._revisions_of(path, self._disk.size(path)))
+        return found
+
+    def _search(self, name: str, query: HistoryQuery) -> HistoryPage:
+        main, archives = self._opened(name)
+        revised = None if query.everything else self._revised(main, archives)
+        keyword = (query.keyword or "").casefold()
+        # JSON escapes other keywords, so these are searched in parsed lines only.
+        literal = keyword if keyword.isprintable() and not {'"', "\\"} & {*keyword} else ""
+        lines, total, unreadable, last = list[ArchiveLine](), 0, 0, query.offset + query.limit
+        for data in chain([main], map(self._disk.read, archives)):
+            if data is not main and data and main.startswith(data):
+                continue  # a rotation was interrupted after the copy
+            for raw in reversed(data.split(b"\n")):
+                if not query.counted and total >= last:
+                    return HistoryPage(lines[::-1], total, unreadable, counted=False)
+                if not raw.strip() or (literal and _lacks(raw, literal)):
+                    continue
+                line = read_line(raw)
+                if line is None:
+                    unreadable += 1
+                elif _matches(query, keyword, line) and (revised is None or revised.shows(line)):
+                    if query.offset <= total < last:
+                        lines.append(line)
+                    total += 1
+        return HistoryPage(lines[::-1], total, unreadable)
+
+    def _info(self, name: str) -> ChatInfo:
+        count, last_ts = 0, None
+        for path in reversed(self.files.of(name)):
+            raws = [raw for raw in self._disk.read(path).split(b"\n") if raw]
+            count += len(raws)
+            if last_ts is None:
+                last_ts = next((line.ts for line in map(read_line, reversed(raws)) if line is not None), None)
+        return ChatInfo(self.files.chat_key(name) or name, count, last_ts)
+
+    # ------------------------------------------------------------ writing, under the folder's lock
+
+    def newest(self, name: str) -> list[tuple[str, int]]:
+        """Return the request ids and event numbers of a chat's newest exported lines, newest first, after
+        repairing what a killed process left behind.
+        """
+        jsonl.tidy(self._disk, self.files.folder)
+        self._tail(name)
+        found = list[tuple[str, int]]()
+        for path in reversed(self.files.of(name)):
+            for line in map(read_line, reversed(self._disk.read(path).split(b"\n"))):
+                if line is not None and isinstance(seq := (line.meta or {}).get(SEQ), int):
+                    found.append((line.request_id, seq))
+                    if len(found) == NEWEST:
+                        return found
+        return found
+
+    def append_lines(self, name: str, raws: Sequence[bytes]) -> None:
+        """Append whole lines, which are durable after `sync`, and rotate the file above the limit."""
+        main = self.files.main(name)
+        while raws:
+            size, count = self._tail(name)
+            some = raws[: max(1, self._limit + 1 - count)]
+            raws = raws[len(some) :]
+            self._disk.append(main, b"".join(some))
+            self._tails[name] = size + sum(map(len, some)), count + len(some)
+            if self._tails[name][1] <= self._limit:
+                continue
+            try:
+                self.files.rotate(name)
+            except OSError as error:
+                # The lines are safe; the next append retries the rotation.
+                self._log.write(
+                    "storage", f"{name}: the older half cannot be archived: {error}", level="error", file=name
+                )
+            del self._tails[name]
+
+    def sync(self, names: Iterable[str]) -> None:
+        for name in names:
+            self._disk.sync(self.files.main(name))
+        self._disk.sync(self.files.folder)
+
+    def _tail(self, name: str) -> tuple[int, int]:
+        """Return the size of a main file and the number of its lines. Cuts off what follows the last readable
+        line, unless the file has the size that this process left.
+        """
+        main = self.files.main(name)
+        known = self._tails.get(name)
+        if known is not None and known[0] == self._disk.size(main):
+            return known
+        self.files.recover(name)
+        data = self._disk.read(main)
+        lines = data.split(b"\n")
+        while lines and jsonl.loads(lines[-1]) is None:
+            lines.pop()
+        whole = b"".join(line + b"\n" for line in lines)
+        if len(whole) > len(data):
+            self._disk.append(main, b"\n")
+        elif len(whole) < len(data):
+            self._log.write("storage", f"{main.name}: a torn end is cut off", level="warn", file=main.name)
+            self._disk.truncate(main, len(whole))
+        self._tails[name] = len(whole), sum(map(bool, lines))
+        return self._tails[name]
+
+
+def _lacks(raw: bytes, literal: str) -> bool:
+    """Return True if a raw line cannot contain the text, so that it need not be parsed."""
+    return b"\\u" not in raw and literal not in raw.decode(errors="replace").casefold()
+
+
+def _matches(query: HistoryQuery, keyword: str, line: ArchiveLine) -> bool:
+    return (
+        line.role in ({query.role} if query.role else {"user", "assistant"})
+        and (query.before is None or line.ts < query.before)
+        and (query.after is None or line.ts >= query.after)
+        and keyword in line.text.casefold()
+        and not (query.skip is not None and query.skip(line))
+    )
+
+
+# ------------------------------------------------------------ names of people
+
+
+async def people_of(archive: ChatStore, chat_keys: Iterable[str]) -> dict[str, str]:
+    """Return the names of the people who wrote last in each chat. Raises `errors.StorageError`."""
+    names = {}
+    for chat_key in chat_keys:
+        said = [name for _, name in await _speakers(archive, chat_key)]
+        if found := list(dict.fromkeys(name.replace(",", "") for name in said)):
+            names[chat_key] = ", ".join(found[:NAMES_SHOWN])
+    return names
+
+
+async def names_of(archive: ChatStore, chats: Mapping[str, str]) -> dict[str, str]:
+    """Return the newest display names of people (`channel:id`). `chats` gives for each person the chat whose
+    newest lines are searched. Raises `errors.StorageError`.
+    """
+    names = dict[str, str]()
+    for person, chat_key in chats.items():
+        names |= {who: name for who, name in reversed(await _speakers(archive, chat_key)) if who == person}
+    return names
+
+
+async def _speakers(archive: ChatStore, chat_key: str) -> list[tuple[str, str]]:
+    """Return people (`channel:id`) and their names from a chat's newest lines, newest first."""
+    try:
+        key = ChatKey.parse(chat_key)
+    except errors.IdentityInvalid:
+        return []
+    page = await archive.search(key, HistoryQuery(limit=NAME_LINES, counted=False))
+    said = ((line, (line.meta or {}).get("username")) for line in reversed(page.lines))
+    return [(f"{line.channel}:{line.user_id}", str(name)) for line, name in said if name]
