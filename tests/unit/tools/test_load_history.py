@@ -265,7 +265,7 @@ async def test_the_newest_come_with_the_word_that_there_are_more(bench: Bench) -
     said = await bench.load(limit=2)
     assert bench.texts == ["umbrella 3", "umbrella 4"]
     assert "; they now stand before the current message. More match: call again with offset 0 " in said
-    assert "More match" in await bench.load(limit=1, offset=1)
+    assert "1 more match" in await bench.load(limit=1, offset=1)
     assert (await bench.load(limit=2, offset=9)).startswith("Nothing at offset 9: there are 2 matches")
     assert "1 more match: call again with offset 0 " in await bench.load(limit=1, keyword="umbrella")
     assert "ore match" not in await bench.load(limit=1)
