@@ -1,4 +1,8 @@
-"""Parses dates in search queries ("last Tuesday", 上周二, 先週, "in August", 2026-11-03) into ranges of time."""
+"""Splits text into the tokens under which it is indexed, and finds the times that a search query names ("last Tuesday", 上周二).
+
+Archive lines and search queries are split by the same code. A token contains only letters, digits, combining marks and the
+characters `._-+#@:/'`, so a token can be quoted in a full-text query.
+"""
 
 from __future__ import annotations
 
@@ -25,11 +29,8 @@ _STEMMERS = threading.local()
 """Stemmers by thread, because a stemmer has internal state."""
 
 
-@functools.lru_cache(maxsize=50_000)
 def stem(word: str) -> str:
-    """Return the stem of a lower-case word of the letters a to z. Results are cached, because stemming a
-    word takes some 100 µs.
-    """
+    """Return the stem of a lower-case word of the letters a to z."""
     word = _IRREGULAR.get(word, word)
     if len(word) < 3:
         return word
@@ -79,7 +80,8 @@ _LONGEST_STEMMED = (
     40  # max characters of a stemmed string; a longer one is no word and would slow the stemmer
 )
 _LONGEST_PARTED = 256
-_MEMO = 50_000
+_CACHED = 50_000
+_SINGLE = 0.75  # weight of single characters, when pairs of characters are searched too
 _MIXED, _LIGHT = 0.5, 0.3  # weights of pairs that contain one particle or two particles
 # In Japanese the script often changes at the end of a word. Weights of: a pair across such a change, a kanji with its ending
 # (飲む), two hiragana, two katakana within a word, and a single kanji among kana, which is a word or the stem of a word.
@@ -99,7 +101,6 @@ _ASCII = re.compile(rf"{_NUMBER}|[A-Za-z0-9]+(?:{_LINKS}[A-Za-z0-9]+)*(?:\+\+|#)
 _LETTER = rf"(?:[^\W_{PAIRED}]|[{_MARKS}])"
 _ANY = re.compile(rf"{_NUMBER}|{_LETTER}+(?:{_LINKS}{_LETTER}+)*(?:\+\+|#)?|[{PAIRED}]+|[{_SIGNS}]")
 _PAIRED_RUN = re.compile(rf"[{PAIRED}]+")
-_DIGIT, _UNLIKE = re.compile("[0-9]"), re.compile(rf"[0-9{PAIRED}]")
 # Katakana words are the only Japanese words with visible boundaries.
 _KATAKANA = re.compile("[\u30a1-\u30fa\u30fc-\u30fe]{3,64}")
 _ALONE = re.compile("(?<!=)=(?!=)")
@@ -112,23 +113,6 @@ _FOLDED = re.compile(
 )
 
 
-class _Memo(dict[str, tuple[str, ...]]):
-    """Cache of the tokens of strings that contain no spaces."""
-
-    def __missing__(self, piece: str) -> tuple[str, ...]:
-        words = _ASCII.findall(piece) if piece.isascii() else _words(piece)
-        found = tuple(chain.from_iterable(map(_of_word, words)))
-        # Numbers and text without spaces rarely repeat.
-        if len(piece) <= LONGEST_TOKEN and not (_DIGIT if piece.isascii() else _UNLIKE).search(piece):
-            if len(self) >= _MEMO:
-                self.clear()
-            self[piece] = found
-        return found
-
-
-_memo = _Memo()
-
-
 @dataclass(frozen=True, slots=True)
 class Term:
     """A token to search for, with the weight of its matches."""
@@ -139,7 +123,7 @@ class Term:
 
 def tokens(text: str) -> list[str]:
     """Return the tokens of a text; a repeated token is returned repeatedly. Never raises, whatever the text."""
-    return list(chain.from_iterable(map(_memo.__getitem__, _cut(text, LONGEST_TEXT).split())))
+    return list(chain.from_iterable(map(_of_word, _words(_cut(text, LONGEST_TEXT)))))
 
 
 def is_paired(token: str) -> bool:
@@ -149,16 +133,11 @@ def is_paired(token: str) -> bool:
     return len(token) <= 2 and _PAIRED_RUN.match(token) is not None
 
 
-def terms(query: str, *, single: float = 0.75) -> list[Term]:
-    """Return the terms of a search query. `single` is the weight of single characters when pairs of
-    characters are searched too.
-
-    Question words are left out unless the query contains nothing else.
-    """
+def terms(query: str) -> list[Term]:
+    """Return the terms of a search query. Question words are left out unless the query contains nothing else."""
     text = _cut(query, LONGEST_QUERY)
-    found = list(_terms(text, single, asking=False)) or list(_terms(text, single, asking=True))
     heaviest: dict[str, float] = {}
-    for term in found:
+    for term in list(_terms(text, asking=False)) or list(_terms(text, asking=True)):
         heaviest[term.token] = max(term.weight, heaviest.get(term.token, 0.0))
     return [Term(*item) for item in list(heaviest.items())[:MOST_TERMS]]
 
@@ -170,17 +149,21 @@ def _cut(text: str, longest: int) -> str:
     return texts.normalized(texts.clean(text[:longest]))[:longest]
 
 
-def _terms(text: str, single: float, *, asking: bool) -> Iterator[Term]:
+def _words(text: str) -> list[str]:
+    return (_ASCII if text.isascii() else _ANY).findall(text.replace("\u2019", "'"))
+
+
+def _terms(text: str, *, asking: bool) -> Iterator[Term]:
     if not asking:
         text = ASKING_PHRASES.sub(" ", ASKING_CJK.sub(" ", text))
     for word in _words(text):
         if _PAIRED_RUN.fullmatch(word):
-            yield from _paired(word, single)
+            yield from _paired(word)
         elif asking or word.lower() not in ASKING:
             yield from map(Term, _of_word(word))
 
 
-def _paired(word: str, single: float) -> Iterator[Term]:
+def _paired(word: str) -> Iterator[Term]:
     """Yield single characters and pairs of characters with their weights, and katakana words."""
     scripts = "".join(map(_script, word))
     for token in _of_word(word):
@@ -189,10 +172,10 @@ def _paired(word: str, single: float) -> Iterator[Term]:
         elif len(token) == 2:
             yield Term(token, _of_pair(token))
         elif _script(token) == "=" and token not in PARTICLES:
-            yield Term(token, single)
+            yield Term(token, _SINGLE)
     if "h" in scripts:
         alone = (word[found.start()] for found in _ALONE.finditer(scripts))
-        yield from (Term(token, max(single, _LONE)) for token in alone if token not in PARTICLES)
+        yield from (Term(token, _LONE) for token in alone if token not in PARTICLES)
 
 
 def _of_pair(pair: str) -> float:
@@ -211,48 +194,40 @@ def _script(character: str) -> str:
     return "k" if "\u30a0" <= character <= "\u30ff" else "="
 
 
-def _words(text: str) -> list[str]:
-    text = unicodedata.normalize("NFKC", text.replace("\u2019", "'"))
-    return _ANY.findall(text)
-
-
 def _of_word(word: str) -> tuple[str, ...]:
     if _PAIRED_RUN.fullmatch(word):
         return (*word, *map("".join, pairwise(word)), *_KATAKANA.findall(word))
-    return tuple(dict.fromkeys(token for token in _expanded(word) if token))
+    return _cached_parts(word) if len(word) <= LONGEST_TOKEN else _parts(word)
 
 
-def _expanded(word: str) -> Iterator[str]:
+def _parts(word: str) -> tuple[str, ...]:
+    """Return the tokens of a word: the word, and its parts if it consists of several (`src/main.py`, `getUserName`)."""
     if _SIGN.fullmatch(word):
-        yield word
-        return
+        return (word,)
     word = word.replace(",", "")
-    if "'" in word:
-        word = _without_apostrophes(word)
-    folded = _fold(word)
+    if "'" in word:  # `Anna's` gives Anna; `don't` and `O'Brien` stay one word each
+        head, _, tail = word.rpartition("'")
+        word = head.replace("'", "") if tail.lower() == "s" else word.replace("'", "")
     parts = _APART.split(word.rstrip("+#"))
     if len(parts) == 1 and not _is_camel(word):
-        yield _plain(folded)
-        return
-    yield _short(folded)
-    for part in parts:
-        if _is_camel(part):
-            yield _short(_fold(part))
-            yield from (_plain(_fold(hump)) for hump in _HUMPS.findall(part) if len(hump) > 1)
-        else:
-            yield _plain(_fold(part))
+        found = [_plain(_fold(word))]
+    else:
+        found = [_short(_fold(word))]
+        for part in parts:
+            if _is_camel(part):
+                humps = [hump for hump in _HUMPS.findall(part) if len(hump) > 1]
+                found += [_short(_fold(part)), *(_plain(_fold(hump)) for hump in humps)]
+            else:
+                found.append(_plain(_fold(part)))
+    return tuple(dict.fromkeys(filter(None, found)))
+
+
+_cached_parts = functools.lru_cache(_CACHED)(_parts)
+"""Cache of short words, because stemming a word takes some 100 µs."""
 
 
 def _is_camel(word: str) -> bool:
     return len(word) <= _LONGEST_PARTED and _CAMEL.search(word) is not None
-
-
-def _without_apostrophes(word: str) -> str:
-    """Return the words of a string that contains apostrophes: `Anna's` gives Anna; `don't` and `O'Brien`
-    stay one word each.
-    """
-    head, _, tail = word.rpartition("'")
-    return head.replace("'", "") if tail.lower() == "s" else word.replace("'", "")
 
 
 def _plain(word: str) -> str:
@@ -282,7 +257,7 @@ MOST = 8
 _COUNTS = {
     word: number
     for number, words in enumerate(
-        (
+        [
             "",
             "a an one last 一",
             "two couple 二 两 兩",
@@ -296,7 +271,7 @@ _COUNTS = {
             "ten 十",
             "eleven 十一",
             "twelve 十二",
-        )
+        ]
     )
     for word in words.split()
 }
@@ -311,6 +286,8 @@ _NAMED = rf"(?P<month>{'|'.join(name.capitalize() for name in _MONTHS)}){_ENDS}"
 _NTH = r"(?P<date>[0-3]?\d)(?:st|nd|rd|th)?\b"
 _WEEK = "(?:周|週|星期|礼拜|禮拜)"
 _WEEKDAYS = ("一月", "二火", "三水", "四木", "五金", "六土", "日天")
+
+_DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 
 Days = tuple[date, date]
 """The first day of a range, and the day after the last one."""
@@ -353,27 +330,15 @@ def _read(
     found = []
     for match in pattern.finditer(query):
         try:
-            first, behind = read(match, today)
-            found.append((_ms(first, zone), _ms(behind, zone)))
+            first, behind = (datetime.combine(day, time(), zone) for day in read(match, today))
+            found.append((int(first.timestamp() * 1000), int(behind.timestamp() * 1000)))
         except (ValueError, OverflowError):
             continue  # this date does not exist
     return found
 
 
-def _ms(day: date, zone: tzinfo) -> int:
-    return int(datetime.combine(day, time(), zone).timestamp() * 1000)
-
-
 def _days(first: date, count: int = 1) -> Days:
     return first, first + timedelta(count)
-
-
-def _ago(days: int) -> Reader:
-    return lambda _, today: _days(today - timedelta(days))
-
-
-def _week(back: int) -> Reader:
-    return lambda _, today: _days(today - timedelta(today.weekday() + 7 * back), 7)
 
 
 def _month(year: int, month: int) -> Days:
@@ -382,12 +347,8 @@ def _month(year: int, month: int) -> Days:
     return date(year, month, 1), date(year + month // 12, month % 12 + 1, 1)
 
 
-def _months(back: int) -> Reader:
-    return lambda _, today: _month(today.year, today.month - back)
-
-
-def _years(back: int) -> Reader:
-    return lambda _, today: (date(today.year - back, 1, 1), date(today.year - back + 1, 1, 1))
+def _years(first: int, count: int = 1) -> Days:
+    return date(first, 1, 1), date(first + count, 1, 1)
 
 
 def _number(words: str) -> int:
@@ -405,7 +366,7 @@ def _units_ago(match: re.Match[str], today: date) -> Days:
         return _days(today - timedelta(7 * count + 4), 8)
     if unit in {"month", "月"}:
         return _month(today.year, today.month - count)
-    return date(today.year - count, 1, 1), date(today.year - count + 1, 1, 1)
+    return _years(today.year - count)
 
 
 def _past(match: re.Match[str], today: date) -> Days:
@@ -415,42 +376,31 @@ def _past(match: re.Match[str], today: date) -> Days:
 
 
 def _weekday(match: re.Match[str], today: date) -> Days:
-    """Return the latest day before today that has the named weekday."""
-    wanted = ["mon", "tue", "wed", "thu", "fri", "sat", "sun"].index(match["day"].lower())
-    return _days(today - timedelta((today.weekday() - wanted - 1) % 7 + 1))
-
-
-def _weekday_east(match: re.Match[str], today: date) -> Days:
-    wanted = next(number for number, names in enumerate(_WEEKDAYS) if match["day"] in names)
-    before = match["week"] or ""
-    if not before:
+    """Return the latest day before today that has the named weekday, or that day of the named week."""
+    day, week = match["day"].lower(), match.groupdict().get("week")
+    wanted = (
+        _DAYS.index(day)
+        if day in _DAYS
+        else next(number for number, names in enumerate(_WEEKDAYS) if day in names)
+    )
+    if not week:
         return _days(today - timedelta((today.weekday() - wanted - 1) % 7 + 1))
-    back = {"上": 1, "先": 1, "上上": 2, "先々": 2}.get(before, 0)
+    back = {"上": 1, "先": 1, "上上": 2, "先々": 2}.get(week, 0)
     return _days(today - timedelta(today.weekday() + 7 * back - wanted))
-
-
-def _weekend(_: re.Match[str], today: date) -> Days:
-    return _days(today - timedelta(today.weekday() + 2), 2)
 
 
 def _month_named(match: re.Match[str], today: date) -> Days:
     """Return the range of a named month, in the named year or else the latest such month that has begun."""
     groups = match.groupdict()
-    name = match["month"].lower()
+    name, named_year = match["month"].lower(), groups.get("year")
     month = _MONTHS.index(name) + 1 if name in _MONTHS else _number(name)
     if groups.get("date"):
-        return _date_named(int(match["date"]), month, groups.get("year"), today)
-    year = int(groups["year"]) if groups.get("year") else today.year - (month > today.month)
-    if groups.get("last") and month == today.month and not groups.get("year"):
+        day = date(int(named_year or today.year), month, int(groups["date"]))
+        return _days(day if named_year or day <= today else day.replace(year=today.year - 1))
+    year = int(named_year) if named_year else today.year - (month > today.month)
+    if groups.get("last") and month == today.month and not named_year:
         year -= 1
     return _month(year, month)
-
-
-def _date_named(day: int, month: int, year: str | None, today: date) -> Days:
-    if year:
-        return _days(date(int(year), month, day))
-    this = date(today.year, month, day)
-    return _days(this if this <= today else date(today.year - 1, month, day))
 
 
 def _iso(match: re.Match[str], _: date) -> Days:
@@ -464,10 +414,19 @@ def _rules(*rules: tuple[str, Reader], flags: int = re.IGNORECASE) -> list[tuple
 
 _YEAR_BEHIND = r"(?:,?\s{1,2}(?P<year>(?:19|20)\d\d)\b)?"
 _RELATIVE = _rules(
-    (r"\bthe day before yesterday\b|大?前天|一昨日|おととい|그저께", _ago(2)),
-    (r"\byesterday\b|昨天|昨日|きのう|어제", _ago(1)),
-    (r"\b(?:earlier )?today\b|\bthis (?:morning|afternoon|evening)\b|今天|今日|きょう|오늘", _ago(0)),
-    (r"\b(?:last|this past) weekend\b|上周末|上週末|先週末", _weekend),
+    (
+        r"\bthe day before yesterday\b|大?前天|一昨日|おととい|그저께",
+        lambda _, today: _days(today - timedelta(2)),
+    ),
+    (r"\byesterday\b|昨天|昨日|きのう|어제", lambda _, today: _days(today - timedelta(1))),
+    (
+        r"\b(?:earlier )?today\b|\bthis (?:morning|afternoon|evening)\b|今天|今日|きょう|오늘",
+        lambda _, today: _days(today),
+    ),
+    (
+        r"\b(?:last|this past) weekend\b|上周末|上週末|先週末",
+        lambda _, today: _days(today - timedelta(today.weekday() + 2), 2),
+    ),
     (rf"\b{_EN} (?P<unit>day|week|month|year)s? (?:ago|back|earlier)\b", _units_ago),
     (
         rf"\b(?:in|over|during|within) the (?:last|past) (?:{_EN} )?(?P<unit>day|week|month|year)s?\b",
@@ -478,20 +437,26 @@ _RELATIVE = _rules(
     (rf"\b(?:last|this past) {_DAY}", _weekday),
     (
         rf"(?P<week>上上|上|这|這|本)个?{_WEEK}(?P<day>[一二三四五六日天])",
-        _weekday_east,
+        _weekday,
     ),
-    (r"(?P<week>先々|先|今)週の?(?P<day>[月火水木金土日])曜日?", _weekday_east),
-    (rf"(?P<week>){_WEEK}(?P<day>[一二三四五六日天])", _weekday_east),
-    (r"(?P<week>)(?P<day>[月火水木金土日])曜日", _weekday_east),
-    (rf"上上个?{_WEEK}|先々週", _week(2)),
-    (rf"\blast week\b|上个?{_WEEK}|先週|지난\s?주", _week(1)),
-    (rf"\bthis week\b|[这這本]个?{_WEEK}|今週|이번\s?주", _week(0)),
-    (r"上上个月|先々月", _months(2)),
-    (r"\blast month\b|上个?月|上個月|先月|지난\s?달", _months(1)),
-    (r"\bthis month\b|[这這本]个?月|今月|이번\s?달", _months(0)),
-    (r"前年|一昨年|おととし", _years(2)),
-    (r"\blast year\b|去年|昨年|작년", _years(1)),
-    (r"\bthis year\b|今年|올해", _years(0)),
+    (r"(?P<week>先々|先|今)週の?(?P<day>[月火水木金土日])曜日?", _weekday),
+    (rf"{_WEEK}(?P<day>[一二三四五六日天])", _weekday),
+    (r"(?P<day>[月火水木金土日])曜日", _weekday),
+    (rf"上上个?{_WEEK}|先々週", lambda _, today: _days(today - timedelta(today.weekday() + 7 * 2), 7)),
+    (
+        rf"\blast week\b|上个?{_WEEK}|先週|지난\s?주",
+        lambda _, today: _days(today - timedelta(today.weekday() + 7), 7),
+    ),
+    (
+        rf"\bthis week\b|[这這本]个?{_WEEK}|今週|이번\s?주",
+        lambda _, today: _days(today - timedelta(today.weekday()), 7),
+    ),
+    (r"上上个月|先々月", lambda _, today: _month(today.year, today.month - 2)),
+    (r"\blast month\b|上个?月|上個月|先月|지난\s?달", lambda _, today: _month(today.year, today.month - 1)),
+    (r"\bthis month\b|[这這本]个?月|今月|이번\s?달", lambda _, today: _month(today.year, today.month)),
+    (r"前年|一昨年|おととし", lambda _, today: _years(today.year - 2)),
+    (r"\blast year\b|去年|昨年|작년", lambda _, today: _years(today.year - 1)),
+    (r"\bthis year\b|今年|올해", lambda _, today: _years(today.year)),
 )
 _ABSOLUTE = _rules(
     (r"\b(?P<day>mon|tue|wed|thu|fri|sat|sun)(?:day|sday|nesday|rsday|urday)\b", _weekday),
@@ -507,10 +472,8 @@ _ABSOLUTE = _rules(
         r"(?<!\d)(?P<month>1[0-2]|0?[1-9]|十[一二]?|[一二三四五六七八九])月(?:(?P<date>[0-3]?\d)[日号號])?",
         _month_named,
     ),
-    (r"\b(?:in|during|since) (?P<year>(?:19|20)\d\d)\b|(?P<year_>(?:19|20)\d\d)年", lambda m, _: _span(m)),
+    (
+        r"\b(?:in|during|since) (?P<year>(?:19|20)\d\d)\b|(?P<year_>(?:19|20)\d\d)年",
+        lambda match, _: _years(int(match["year"] or match["year_"])),
+    ),
 ) + _rules((rf"\b{_NAMED}{_YEAR_BEHIND}", _month_named), flags=0)
-
-
-def _span(match: re.Match[str]) -> Days:
-    year = int(match["year"] or match["year_"])
-    return date(year, 1, 1), date(year + 1, 1, 1)

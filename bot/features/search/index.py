@@ -1,5 +1,7 @@
-"""Lists the conversations in the index for operators, and searches their names and words. All functions block
-and raise `sqlite3.Error`.
+"""The search index: the archive lines and their tokens, exported from the log. The index file can be deleted
+at any time and is then rebuilt.
+
+Each token is prefixed with the number of its chat, so that no query reaches another chat.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from bot.core.event_log import EventLog
 from bot.core.events import Event
 from bot.core.exports import Export, ExportLost
 from bot.features.search import analysis
-from bot.features.search.ranking import PLACE_BITS, ROW_BITS, length_class
+from bot.features.search.ranking import PLACE_BITS, ROW_BITS, SESSION_BITS, IndexedChat, length_class
 from bot.tools.ports import ChatQuery, ListedChat, ListedChats
 
 FILE = "index.db"
@@ -37,8 +39,13 @@ SLICE = 500
 ROLES = ("user", "assistant")
 NAMED_BY = 20
 """Max lines at the beginning and at the end of a chat that are read for its first words and names."""
-_CHAT_BITS, _SESSION_BITS = 20, 24
+SEARCH_SECONDS = 0.25
+"""Max seconds of the search for words in the list of conversations. Conversations that were active last are searched first."""
+MOST_TOKENS = 12
+"""Max tokens of a query for conversations; further tokens are ignored."""
+_CHAT_BITS = 20
 _PLACES = (1 << PLACE_BITS) - 1
+_BEFORE, _EXCERPT = 40, 160  # max characters before the first word of an excerpt, and of the whole excerpt
 _TABLES = """
 CREATE TABLE state (version TEXT NOT NULL, cursor INTEGER NOT NULL);
 CREATE TABLE chats (
@@ -66,35 +73,6 @@ SELECT name FROM chats WHERE lines > 0 AND (name = ? OR name > ? || ':' AND name
 T = TypeVar("T")
 
 
-@dataclass(slots=True)
-class IndexedChat:
-    """The index entry of a chat: the newest indexed event, and the number of the next line. `lines` and
-    `tokens` are totals.
-    """
-
-    id: int
-    name: str
-    seq: int = 0
-    lines: int = 0
-    tokens: int = 0
-    session: int = 0
-    place: int = 0
-    last_ts: int | None = None
-
-    @property
-    def prefix(self) -> str:
-        """Return the prefix of the chat's tokens."""
-        return f"{self.id:x}:"
-
-    @property
-    def first_session(self) -> int:
-        return self.id << _SESSION_BITS
-
-    def row_range(self) -> tuple[int, int]:
-        bits = _SESSION_BITS + PLACE_BITS + ROW_BITS
-        return self.id << bits, (self.id + 1 << bits) - 1
-
-
 def chat_named(db: sqlite3.Connection, name: str) -> IndexedChat | None:
     row = db.execute(
         "SELECT id, name, seq, lines, tokens, session, place, last_ts FROM chats WHERE name = ?", (name,)
@@ -109,8 +87,8 @@ def speaker_token(token: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A line to index, or a line that replaces the line of the event named in `replaces`. `gone` contains
-    the requests and turns whose text was removed. Lines older than `since` (epoch ms) are deleted.
+    """A line to index, or (`replaces`) a line that replaces the line of the same event. `gone` contains the requests
+    and turns whose text was removed. Lines older than `since` (epoch ms) are deleted.
     """
 
     chat: str
@@ -122,11 +100,11 @@ class Entry:
 
 
 class SearchIndex(Export):
-    """The search index in the file `path`, or in memory if `path` is None. All work runs on a separate thread."""
+    """The search index in the file `path`. All work runs on a separate thread."""
 
     name = "search index"
 
-    def __init__(self, path: Path | None, log: EventLog) -> None:
+    def __init__(self, path: Path, log: EventLog) -> None:
         self._path = path
         self._log = log
         self._fold = LineFold(log)
@@ -154,25 +132,21 @@ class SearchIndex(Export):
         return self._fold.rests_on
 
     async def take(self, n: int, event: Event) -> bool:
-        found = await self._fold.take(n, event)
+        chat, found = str(event.chat), await self._fold.take(n, event)
         if found is not None:
-            self._due.append(Entry(str(event.chat), event.seq, found[1]))
-        if isinstance(event.data, events.Removed):
-            self._due += await self._without(event, event.data)
-        if isinstance(event.data, events.Expired):
-            self._due.append(Entry(str(event.chat), event.seq, since=int(event.data.at * 1000)))
+            self._due.append(Entry(chat, event.seq, found[1]))
+        match event.data:
+            case events.Removed() as gone:
+                names = frozenset({*gone.requests, *gone.turns})
+                self._due.append(Entry(chat, event.seq, gone=names))
+                for one in await self._log.naming(event.chat, {*names, *gone.messages}):
+                    said = archive_export.of_message(one) if one.chat == event.chat else None
+                    if said is not None and said.request_id not in names:
+                        self._due.append(Entry(chat, one.seq, said, replaces=True))
+            case events.Expired(at=at):
+                self._due.append(Entry(chat, event.seq, since=int(at * 1000)))
         self._taken = n
         return found is not None
-
-    async def _without(self, event: Event, gone: events.Removed) -> list[Entry]:
-        """Delete the lines of removed messages, and rewrite the lines that quote these messages."""
-        names = frozenset({*gone.requests, *gone.turns})
-        found = [Entry(str(event.chat), event.seq, gone=names)]
-        for one in await self._log.naming(event.chat, {*names, *gone.messages}):
-            said = archive_export.of_message(one) if one.chat == event.chat else None
-            if said is not None and said.request_id not in names:
-                found.append(Entry(str(event.chat), one.seq, said, replaces=True))
-        return found
 
     async def write(self) -> None:
         if len(self._due) >= SLICE:
@@ -207,19 +181,17 @@ class SearchIndex(Export):
 
     def _guarded(self, work: Callable[[sqlite3.Connection], T]) -> T:
         try:
-            if self._db is None:
-                self._db = opened(self._path)
+            self._db = self._db or opened(self._path)
             return work(self._db)
         except (sqlite3.Error, OSError) as error:
             self._close()
             # Any other error comes from a lock or the disk.
-            damaged = isinstance(error, sqlite3.DatabaseError) and not isinstance(
-                error, sqlite3.OperationalError
-            )
-            if self._path is None or not damaged:
+            damaged = isinstance(error, sqlite3.DatabaseError)
+            if not damaged or isinstance(error, sqlite3.OperationalError):
                 raise errors.StorageError(f"the search index cannot be used: {error}") from error
             with errors.as_storage_error("the search index cannot be made anew"):
-                remove(self._path)
+                for end in ("", "-wal", "-shm"):
+                    self._path.with_name(self._path.name + end).unlink(missing_ok=True)
             raise ExportLost(f"the search index was damaged: {error}") from error
 
     def _close(self) -> None:
@@ -259,33 +231,29 @@ class _Writer:
         """Write these lines in order, except the lines that are indexed already."""
         chat = self._chat
         for one in entries:
-            if one.gone:
-                self._remove_words(one.gone)
-            elif one.since:
-                for place, old in self._standing("ts < ?", one.since):
-                    self._take_out(place, old)
+            for name in one.gone:  # the lines of these requests, and the answers of these turns
+                self._take_out(
+                    *(old for old in self._standing("instr(raw, ?)", name) if old[1].request_id == name)
+                )
+            if one.since:
+                self._take_out(*self._standing("ts < ?", one.since))
             elif one.line is not None and one.replaces:
-                self._replace(one.line, one.seq)
+                for place, old in self._standing("message = ?", f"{chat.prefix}{one.line.message_id}"):
+                    if (old.meta or {}).get(SEQ) == one.seq:
+                        self._take_out((place, old))
+                        self._insert(place, one.line, one.seq)
             elif one.line is not None and one.seq > chat.seq and is_dated(one.line):
                 chat.seq = one.seq
                 self._put(one.line, one.seq)
+        totals = chat.seq, chat.lines, chat.tokens, chat.session, chat.place, chat.last_ts
         self._db.execute(
             "UPDATE chats SET seq = ?, lines = ?, tokens = ?, session = ?, place = ?, last_ts = ?, first = ?, people = ? WHERE id = ?",
-            (
-                chat.seq,
-                chat.lines,
-                chat.tokens,
-                chat.session,
-                chat.place,
-                chat.last_ts,
-                *self._named(),
-                chat.id,
-            ),
+            (*totals, *self._named(), chat.id),
         )
 
     def _named(self) -> tuple[str, str]:
         """Return the first words that a person said in the chat, and the names of the people who wrote last."""
-        first, last = (end >> ROW_BITS for end in self._chat.row_range())
+        first, last = (end >> ROW_BITS for end in self._chat.rows)
         said = "SELECT raw ->> '{}' AS it FROM (SELECT role, raw FROM lines WHERE line BETWEEN ? AND ? ORDER BY line {} LIMIT ?) WHERE role = 'user' AND it <> ''"
         opening = self._db.execute(said.format("$.text", ""), (first, last, NAMED_BY)).fetchone()
         people = self._db.execute(said.format("$.meta.username", "DESC"), (first, last, NAMED_BY))
@@ -293,46 +261,30 @@ class _Writer:
         return text.preview(str(opening[0]), LONGEST) if opening else "", ", ".join(list(names)[:NAMES_SHOWN])
 
     def _put(self, line: ArchiveLine, seq: int) -> None:
+        """Index a line. An edit replaces the message at its place, so that the message stays next to its neighbours."""
         if line.message_id is not None:
             key = self._chat.prefix + line.message_id
             standing = self._standing("message = ?", key)
             if is_removal(line):
-                for place, old in standing:
-                    self._take_out(place, old)
+                self._take_out(*standing)
                 self._db.execute("INSERT OR IGNORE INTO removed VALUES (?)", (key,))
                 return
             if self._db.execute("SELECT 1 FROM removed WHERE message = ?", (key,)).fetchone():
                 return
             mine = [(place, old) for place, old in standing if old.role == line.role]
-            if any(
-                is_edit(old) and (not is_edit(line) or moment_of(line) < moment_of(old)) for _, old in mine
-            ):
+            edits = [old for _, old in mine if is_edit(old)]
+            if any(not is_edit(line) or moment_of(line) < moment_of(old) for old in edits):
                 return
             if is_edit(line) and mine:
-                for place, old in mine:
-                    self._take_out(place, old)
-                # An edited message keeps its number, so it stays next to its neighbours.
+                self._take_out(*mine)
                 self._insert(mine[0][0], line, seq)
                 return
         if line.role in ROLES:
             self._insert(self._next_place(line), line, seq)
 
-    def _replace(self, line: ArchiveLine, seq: int) -> None:
-        for place, old in self._standing("message = ?", f"{self._chat.prefix}{line.message_id}"):
-            if (old.meta or {}).get(SEQ) == seq:
-                self._take_out(place, old)
-                self._insert(place, line, seq)
-
-    def _remove_words(self, names: Collection[str]) -> None:
-        """Delete the lines of these requests, and the answers of these turns."""
-        for name in names:
-            for place, old in self._standing("instr(raw, ?)", name):
-                if old.request_id == name:
-                    self._take_out(place, old)
-
     def _standing(self, condition: str, value: str | int) -> list[tuple[int, ArchiveLine]]:
-        """Yield the indexed lines of the chat that match an SQL condition, with their numbers."""
-        first, last = self._chat.row_range()
+        """Return the indexed lines of the chat that match an SQL condition, with their numbers."""
+        first, last = self._chat.rows
         found = self._db.execute(
             f"SELECT line, raw FROM lines WHERE line BETWEEN ? AND ? AND {condition} ORDER BY line",  # noqa: S608 - a constant
             (first >> ROW_BITS, last >> ROW_BITS, value),
@@ -342,7 +294,7 @@ class _Writer:
     def _next_place(self, line: ArchiveLine) -> int:
         chat = self._chat
         if chat.last_ts is None or abs(line.ts - chat.last_ts) > SESSION_GAP or chat.place == _PLACES:
-            chat.session = min(chat.session + 1, (1 << _SESSION_BITS) - 1)
+            chat.session = min(chat.session + 1, (1 << SESSION_BITS) - 1)
             chat.place = 0
         else:
             chat.place += 1
@@ -366,12 +318,13 @@ class _Writer:
         self._chat.lines += 1
         self._chat.tokens += count
 
-    def _take_out(self, place: int, line: ArchiveLine) -> None:
-        row, tokens, count = self._entry(place, line)
-        self._db.execute("INSERT INTO tokens(tokens, rowid, t) VALUES ('delete', ?, ?)", (row, tokens))
-        self._db.execute("DELETE FROM lines WHERE line = ?", (place,))
-        self._chat.lines -= 1
-        self._chat.tokens -= count
+    def _take_out(self, *old: tuple[int, ArchiveLine]) -> None:
+        for place, line in old:
+            row, tokens, count = self._entry(place, line)
+            self._db.execute("INSERT INTO tokens(tokens, rowid, t) VALUES ('delete', ?, ?)", (row, tokens))
+            self._db.execute("DELETE FROM lines WHERE line = ?", (place,))
+            self._chat.lines -= 1
+            self._chat.tokens -= count
 
     def _entry(self, place: int, line: ArchiveLine) -> tuple[int, str, int]:
         """Return what is stored for a line: the row of the line, the content, and the number of tokens."""
@@ -387,14 +340,13 @@ class _Writer:
 # ------------------------------------------------------------ the file
 
 
-def opened(path: Path | None) -> sqlite3.Connection:
-    """Return a new database connection, with all tables created or upgraded. The connection may be used by
-    one thread at a time. Raises `sqlite3.Error` and OSError.
+def opened(path: Path) -> sqlite3.Connection:
+    """Return a new database connection, with all tables created. The connection may be used by one thread at a time.
+    Raises `sqlite3.Error` and OSError.
     """
-    if path is not None:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        path.touch(mode=0o600)
-    db = sqlite3.connect(":memory:" if path is None else path, BUSY_SECONDS, 0, None, check_same_thread=False)
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    path.touch(mode=0o600)
+    db = sqlite3.connect(path, BUSY_SECONDS, 0, None, check_same_thread=False)
     try:
         # Rows lost in a power failure are exported again, since the cursor is in the same file.
         for pragma in (
@@ -406,7 +358,7 @@ def opened(path: Path | None) -> sqlite3.Connection:
         ):
             db.execute(f"PRAGMA {pragma}")
         if not _is_current(db):
-            make_anew(db, unless_current=True)
+            make_anew(db)
     except sqlite3.Error:
         db.close()
         raise
@@ -418,11 +370,9 @@ def _is_current(db: sqlite3.Connection) -> bool:
     return bool(rows) and db.execute("SELECT version FROM state").fetchall() == [(VERSION,)]
 
 
-def make_anew(db: sqlite3.Connection, *, unless_current: bool = False) -> None:
-    """Clear the index. With `unless_current`, do so only if no other process has cleared it already."""
+def make_anew(db: sqlite3.Connection) -> None:
+    """Clear the index."""
     with transaction(db):
-        if unless_current and _is_current(db):
-            return
         kept = db.execute(
             "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%' "
             "AND name NOT GLOB 'tokens_*' ORDER BY name DESC"
@@ -430,9 +380,8 @@ def make_anew(db: sqlite3.Connection, *, unless_current: bool = False) -> None:
         for (name,) in kept:
             quoted = name.replace('"', '""')
             db.execute(f'DROP TABLE "{quoted}"')
-        for statement in _TABLES.split(";\n"):
-            if statement.strip():
-                db.execute(statement)
+        for statement in filter(str.strip, _TABLES.split(";\n")):
+            db.execute(statement)
         db.execute("INSERT INTO state VALUES (?, 0)", (VERSION,))
 
 
@@ -456,6 +405,21 @@ def counted(db: sqlite3.Connection) -> tuple[int, int]:
     return int(chats), int(found)
 
 
+@contextlib.contextmanager
+def transaction(db: sqlite3.Connection, mode: str = "IMMEDIATE") -> Iterator[None]:
+    """Run the block as a transaction. The mode DEFERRED gives consistent reads. Raises `sqlite3.Error`."""
+    db.execute(f"BEGIN {mode}")
+    try:
+        yield
+        db.execute("COMMIT")
+    finally:
+        if db.in_transaction:
+            db.execute("ROLLBACK")
+
+
+# ------------------------------------------------------------ conversations
+
+
 def chats_of(db: sqlite3.Connection, channel: str) -> list[ChatKey]:
     """Return a channel's chats that have indexed lines, most recently active first."""
     found = db.execute(
@@ -470,97 +434,49 @@ def chats_saying(db: sqlite3.Connection, chat: ChatKey, words: Sequence[str]) ->
     # SQLite folds the case of ASCII letters only, so other words are also searched in their usual spellings.
     forms = [{word} if word.isascii() else {word, word.capitalize(), word.upper()} for word in words]
     tells = " AND ".join(f"({' OR '.join(['instr(said, ?) > 0'] * len(some))})" for some in forms)
-    shift = _SESSION_BITS + PLACE_BITS
+    shift = SESSION_BITS + PLACE_BITS
     asked = (str(chat), str(chat), str(chat), shift, shift, *(form for some in forms for form in some))
     found = db.execute(_SAYING % tells, asked)
     return frozenset(ChatKey.parse(name) for (name,) in found)
 
 
-@contextlib.contextmanager
-def transaction(db: sqlite3.Connection, mode: str = "IMMEDIATE") -> Iterator[None]:
-    """Run the block as a transaction. The mode DEFERRED gives consistent reads. Raises `sqlite3.Error`."""
-    db.execute(f"BEGIN {mode}")
-    done = False
-    try:
-        yield
-        db.execute("COMMIT")
-        done = True
-    finally:
-        if not done and db.in_transaction:
-            db.execute("ROLLBACK")
-
-
-def remove(path: Path) -> None:
-    """Delete the index file; the index is rebuilt later."""
-    for end in ("", "-wal", "-shm"):
-        path.with_name(path.name + end).unlink(missing_ok=True)
-
-
-SEARCH_SECONDS = 0.25
-"""Max seconds of the search for words. The conversations that were active last are searched first."""
-MOST_TOKENS = 12
-"""Max tokens of a query; further tokens are ignored."""
-_BEFORE, _EXCERPT = 40, 160
-"""Max characters before the first word of an excerpt, and max characters of an excerpt."""
-_CHATS = (
-    "SELECT id, name, people, first, lines, last_ts FROM chats WHERE lines > 0 ORDER BY last_ts DESC, id DESC"
-)
-
-
 def listed(db: sqlite3.Connection, query: ChatQuery, monotonic: Callable[[], float]) -> ListedChats:
-    """Return the requested page of conversations, the last active first."""
+    """Return the requested page of conversations for operators, the last active first. If words are given, their
+    names, chatKeys and titles are searched, and their lines for `SEARCH_SECONDS`.
+    """
+    every = "SELECT id, name, people, first, lines, last_ts FROM chats WHERE lines > 0 ORDER BY last_ts DESC, id DESC"
     with transaction(db, "DEFERRED"):
-        every = [
-            (number, ListedChat(name, people, query.names.get(name, first), lines, last_ts))
-            for number, name, people, first, lines, last_ts in db.execute(_CHATS)
+        known = [
+            (number, ListedChat(name, people, query.names.get(name, first), count, last_ts))
+            for number, name, people, first, count, last_ts in db.execute(every)
         ]
         chats = [
             (number, one)
-            for number, one in every
+            for number, one in known
             if (not query.channel or one.channel == query.channel)
             and (query.among is None or one.chat_key in query.among)
         ]
-        found, searched = [(one, 0) for _, one in chats], len(chats)
-        if words := text.folded(query.words).split():
-            found, searched = _saying(db, chats, query, words, monotonic)
+        words = text.folded(query.words).split()
+        tokens = list(dict.fromkeys(analysis.tokens(query.words)))[:MOST_TOKENS] if query.said else []
+        until, searched = monotonic() + SEARCH_SECONDS, 0 if words and tokens else len(chats)
+        found = list[tuple[ListedChat, int]]()
+        for number, one in chats:
+            line = 0
+            if words and tokens and monotonic() < until:
+                searched += 1
+                line = _newest_with(db, number, tokens)
+            names = text.folded(f"{one.chat_key}\n{one.people}\n{one.title}")
+            if line or all(word in names for word in words):
+                found.append((one, line))
         page = [
-            one if not line else replace(one, found=_excerpt(db, line, words))
+            replace(one, found=_excerpt(db, line, words)) if line else one
             for one, line in found[query.offset : query.offset + query.limit]
         ]
-        channels = sorted({one.channel for _, one in every})
+        channels = sorted({one.channel for _, one in known})
         return ListedChats(page, len(found), channels, searched, len(chats))
 
 
-def _saying(
-    db: sqlite3.Connection,
-    chats: Sequence[tuple[int, ListedChat]],
-    query: ChatQuery,
-    words: Sequence[str],
-    monotonic: Callable[[], float],
-) -> tuple[list[tuple[ListedChat, int]], int]:
-    """Return the chats with a line that contains all words, each with the newest such line, and the chats whose
-    names, chatKey or title contain all words, each with the line 0. Return also the number of chats
-    whose lines were searched.
-    """
-    tokens = list(dict.fromkeys(analysis.tokens(query.words)))[:MOST_TOKENS] if query.said else []
-    until, searched = monotonic() + SEARCH_SECONDS, 0 if tokens else len(chats)
-    found = list[tuple[ListedChat, int]]()
-    for number, one in chats:
-        line = 0
-        if tokens and monotonic() < until:
-            searched += 1
-            line = _newest(db, number, tokens)
-        if line or _names(one, words):
-            found.append((one, line))
-    return found, searched
-
-
-def _names(one: ListedChat, words: Sequence[str]) -> bool:
-    named = text.folded(f"{one.chat_key}\n{one.people}\n{one.title}")
-    return all(word in named for word in words)
-
-
-def _newest(db: sqlite3.Connection, number: int, tokens: Sequence[str]) -> int:
+def _newest_with(db: sqlite3.Connection, number: int, tokens: Collection[str]) -> int:
     """Return the number of a chat's newest line that contains all tokens; 0 if there is none."""
     prefix = IndexedChat(number, "").prefix
     row = db.execute(

@@ -1,5 +1,7 @@
-"""Scores how well the form of a line fits the query: who is speaking ("what did I say" versus "what did you
-recommend"), first person, and numbers.
+"""Ranks lines for a query, without side effects.
+
+A line is identified by a number made of its session and its place in the session, so adjacent lines have
+adjacent numbers. A row is a line's number combined with the line's length class.
 """
 
 from __future__ import annotations
@@ -8,26 +10,20 @@ import heapq
 import math
 import re
 from bisect import bisect_left
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import repeat
+from itertools import groupby, repeat
 from operator import rshift
-from typing import TypeVar
 
-T = TypeVar("T")
-
-PLACE_BITS = 8
-"""Bits of a line's number that encode the place in the session."""
+SESSION_BITS, PLACE_BITS = 24, 8
+"""Bits of a line's number that encode the session, and the place in the session."""
 ROW_BITS = 4
 """Bits of a row that encode the length class."""
 CENTRES = 100
 """Number of best lines whose neighbouring lines are scored too."""
-_WIDE = 10  # max lines examined per returned line, to find lines with different scores
 _CLASS = (1 << ROW_BITS) - 1
 _PLACE = (1 << PLACE_BITS) - 1
-_SESSION = ROW_BITS + PLACE_BITS
 LENGTHS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
 """Number of tokens that each length class represents."""
 
@@ -52,8 +48,6 @@ class Weights:
     """Bonus for a line written by the named person, as a share of the best score."""
     mentioned: float = 0.5
     """Weight of a speaker's name as a search word. The weight is low because people rarely write their own name."""
-    single: float = 0.75
-    """Weight of single characters in scripts without spaces, when pairs of characters are searched too."""
     feedback_lines: int = 2
     """Number of best lines from which feedback terms are taken."""
     feedback_terms: int = 3
@@ -86,16 +80,6 @@ class Postings:
     rows: Sequence[int]
 
 
-@dataclass(frozen=True, slots=True)
-class CorpusStats:
-    """Totals of a chat. `session_ranges` are the first and last sessions (inclusive) of the requested time."""
-
-    lines: int
-    tokens: int
-    sessions: int
-    session_ranges: tuple[tuple[int, int], ...] = ()
-
-
 def length_class(tokens: int) -> int:
     """Return the length class (0 to 15) for a number of tokens."""
     return min(bisect_left(LENGTHS, tokens), len(LENGTHS) - 1)
@@ -106,37 +90,63 @@ def rarity(count: int, total: int) -> float:
     return math.log(1 + (max(total, count) - count + 0.5) / (count + 0.5))
 
 
+@dataclass(slots=True)
+class IndexedChat:
+    """The index entry of a chat: the newest indexed event, and the number of the next line. `lines`, `tokens` and
+    `session` are totals.
+    """
+
+    id: int
+    name: str
+    seq: int = 0
+    lines: int = 0
+    tokens: int = 0
+    session: int = 0
+    place: int = 0
+    last_ts: int | None = None
+
+    @property
+    def prefix(self) -> str:
+        """Return the prefix of the chat's tokens."""
+        return f"{self.id:x}:"
+
+    @property
+    def first_session(self) -> int:
+        return self.id << SESSION_BITS
+
+    @property
+    def rows(self) -> tuple[int, int]:
+        """Return the first and the last possible row."""
+        bits = SESSION_BITS + PLACE_BITS + ROW_BITS
+        return self.id << bits, (self.id + 1 << bits) - 1
+
+
 class LineScores:
     """Scores of the lines of one chat. Terms are added one at a time, in any order."""
 
-    def __init__(self, stats: CorpusStats, weights: Weights = DEFAULT) -> None:
-        self._stats = stats
+    def __init__(self, chat: IndexedChat, sessions: Sequence[tuple[int, int]], weights: Weights) -> None:
+        """Create the scores of a chat. `sessions` are the first and last session (inclusive) of each requested time."""
+        self._chat = chat
+        self._sessions = sessions
         self._weights = weights
         self._own: dict[int, float] = {}
         self._named: set[int] = set()
-        # For each posting: its value for a session, and its number of lines per session.
-        self._sessions: list[tuple[float, Counter[int]]] = []
-        average = stats.tokens / stats.lines if stats.lines else 1.0
-        self._norms = [
-            weights.k1 * (1 - weights.b + weights.b * length / max(1.0, average)) for length in LENGTHS
-        ]
+        self._matches: list[tuple[float, Counter[int]]] = []
+        """For each term: its value for a session, and its number of lines per session."""
+        average = max(1.0, chat.tokens / chat.lines) if chat.lines else 1.0
+        self._norms = [weights.k1 * (1 - weights.b + weights.b * length / average) for length in LENGTHS]
 
-    def add(self, posting: Postings) -> None:
-        weights = self._weights
-        worth = posting.weight * rarity(posting.count, self._stats.lines) * (weights.k1 + 1)
-        once = [worth / (1 + norm) for norm in self._norms]
-        self._gain(posting.rows, once)
-        if weights.session:
-            counts = Counter(map(rshift, posting.rows, repeat(_SESSION)))
-            rare = rarity(len(counts), self._stats.sessions)
-            self._sessions.append((posting.weight * rare * (weights.session_k + 1), counts))
-
-    def _gain(self, rows: Iterable[int], worths: Sequence[float]) -> None:
-        own = self._own
+    def add(self, term: Postings) -> None:
+        weights, own = self._weights, self._own
+        worth = term.weight * rarity(term.count, self._chat.lines) * (weights.k1 + 1)
+        worths = [worth / (1 + norm) for norm in self._norms]
         get = own.get
-        for row in rows:
+        for row in term.rows:
             line = row >> ROW_BITS
             own[line] = get(line, 0.0) + worths[row & _CLASS]
+        counts = Counter(map(rshift, term.rows, repeat(ROW_BITS + PLACE_BITS)))
+        rare = rarity(len(counts), self._chat.session)
+        self._matches.append((term.weight * rare * (weights.session_k + 1), counts))
 
     def consider(self, rows: Iterable[int]) -> None:
         """Add lines of the requested time, even if they contain no word of the query."""
@@ -152,126 +162,55 @@ class LineScores:
         scores of adjacent lines and of the session.
         """
         lines = self._foremost(most)
-        scores = self._favoured(self._whole(self._with_neighbours(lines[:CENTRES]).union(lines)))
+        near = {
+            beside
+            for line in lines[:CENTRES]
+            for beside in (line - 1, line + 1)
+            if beside >> PLACE_BITS == line >> PLACE_BITS
+        }
+        scores = self._scores(near.union(lines))
         # Lines with equal scores are sorted newest first, so that the order is deterministic.
-        order = sorted(scores, reverse=True)
-        order.sort(key=scores.__getitem__, reverse=True)
-        return [(line, scores[line]) for line in order[:most]]
+        return sorted(scores.items(), key=lambda one: (one[1], one[0]), reverse=True)[:most]
 
     def _foremost(self, most: int) -> list[int]:
         """Return the lines with the best own scores. The number of lines with an equal score is limited,
         because such lines often repeat one text.
         """
         own, alike = self._own, self._weights.alike
-        if most <= alike or len(own) <= most:
-            least = min(heapq.nlargest(most, own.values()), default=0.0)
-            found = [line for line, score in own.items() if score >= least]
-            found.sort(key=own.__getitem__, reverse=True)
-            return found[:most]
-        groups: dict[float, list[int]] = {}
-        left, enough = most * _WIDE, 0
-        # There are few different scores, because equal length and equal words give equal scores.
-        for score, count in sorted(Counter(own.values()).items(), reverse=True):
-            groups[score] = []
-            left -= count
-            enough += min(count, alike)
-            if enough >= most or left <= 0:
+        if most <= alike:
+            return heapq.nlargest(most, own, key=own.__getitem__)
+        front, others = list[int](), list[int]()
+        for _, group in groupby(sorted(own, key=own.__getitem__, reverse=True), key=own.__getitem__):
+            lines = list(group)
+            front += lines[:alike]
+            others += lines[alike:]
+            if len(front) >= most:
                 break
-        for line, score in own.items():
-            if score in groups:
-                groups[score].append(line)
-        if left < 0:
-            last = groups[min(groups)]
-            del last[len(last) + left :]
-        front = [line for group in groups.values() for line in group[:alike]]
-        others = [line for group in groups.values() for line in group[alike:]]
         return (front + others)[:most]
 
-    def _with_neighbours(self, lines: Iterable[int]) -> set[int]:
-        return {
-            near
-            for line in lines
-            for near in (line - 1, line, line + 1)
-            if near >> PLACE_BITS == line >> PLACE_BITS
-        }
-
-    def _whole(self, lines: AbstractSet[int]) -> dict[int, float]:
-        own, near = self._own, self._weights.neighbour
-        sessions = self._of_sessions({line >> PLACE_BITS for line in lines})
-        found = {}
+    def _scores(self, lines: set[int]) -> dict[int, float]:
+        own, weights, found = self._own, self._weights, dict[int, float]()
+        sessions = self._scores_of_sessions({line >> PLACE_BITS for line in lines})
         for line in lines:
-            score = own.get(line, 0.0) + sessions[line >> PLACE_BITS]
-            if line - 1 in own and line & _PLACE:
-                score += near * own[line - 1]
-            if line + 1 in own and line & _PLACE < _PLACE:
-                score += near * own[line + 1]
-            found[line] = score
+            before = own.get(line - 1, 0.0) if line & _PLACE else 0.0
+            after = own.get(line + 1, 0.0) if line & _PLACE < _PLACE else 0.0
+            near = weights.neighbour * (before + after)
+            found[line] = own.get(line, 0.0) + near + weights.session * sessions[line >> PLACE_BITS]
+        best = max(found.values(), default=0.0)
+        for line in found:
+            if line in self._named:
+                found[line] += best * weights.named
+            if any(first <= line >> PLACE_BITS <= last for first, last in self._sessions):
+                found[line] += best * weights.moment
         return found
 
-    def _of_sessions(self, sessions: AbstractSet[int]) -> dict[int, float]:
+    def _scores_of_sessions(self, sessions: set[int]) -> dict[int, float]:
         """Return the scores of sessions. Further matches of the same word add less and less."""
-        k, found = self._weights.session_k, dict.fromkeys(sessions, 0.0)
-        for worth, counts in self._sessions:
+        found = dict.fromkeys(sessions, 0.0)
+        for worth, counts in self._matches:
             for session in sessions & counts.keys():
-                count = counts[session]
-                found[session] += worth * count / (count + k)
-        share = self._weights.session
-        return {session: share * score for session, score in found.items()}
-
-    def _favoured(self, scores: dict[int, float]) -> dict[int, float]:
-        """Return the scores with the bonuses for the named person and the requested time."""
-        best = max(scores.values(), default=0.0)
-        named, timely = best * self._weights.named, best * self._weights.moment
-        ranges = self._stats.session_ranges
-        for line in scores:
-            if line in self._named:
-                scores[line] += named
-            if ranges and _within(line >> PLACE_BITS, ranges):
-                scores[line] += timely
-        return scores
-
-
-def _within(session: int, ranges: tuple[tuple[int, int], ...]) -> bool:
-    return any(first <= session <= last for first, last in ranges)
-
-
-def feedback(
-    found: Sequence[tuple[Sequence[str], float]],
-    counts: Mapping[str, int],
-    stats: CorpusStats,
-    known: Iterable[str],
-    weights: Weights = DEFAULT,
-) -> list[tuple[str, float]]:
-    """Return feedback terms: words that the best lines share and other lines lack.
-
-    `found` contains the tokens and the score of each of the best lines. `counts` contains the number of lines
-    with each token.
-    """
-    worth: dict[str, float] = defaultdict(float)
-    for tokens, score in found:
-        for token in set(tokens):
-            worth[token] += score
-    known = set(known)
-    # A word found in one line only says nothing about other lines; a frequent word does not distinguish lines.
-    offered = {
-        token: value * rarity(counts[token], stats.lines)
-        for token, value in worth.items()
-        if token not in known and counts.get(token, 0) > 1
-    }
-    chosen = sorted(offered, key=lambda token: (offered[token], token), reverse=True)[
-        : weights.feedback_terms
-    ]
-    best = offered[chosen[0]] if chosen else 0.0
-    return [(token, weights.feedback * offered[token] / best) for token in chosen if best > 0]
-
-
-def fused(rankings: Iterable[Sequence[T]], weights: Weights = DEFAULT) -> dict[T, float]:
-    """Merge rankings by reciprocal rank fusion, which ignores the scores."""
-    scores: dict[T, float] = defaultdict(float)
-    for ranking in rankings:
-        for place, found in enumerate(ranking, 1):
-            scores[found] += 1 / (weights.fusion + place)
-    return dict(scores)
+                found[session] += worth * counts[session] / (counts[session] + self._weights.session_k)
+        return found
 
 
 LONGEST = 4_000
@@ -295,7 +234,7 @@ def speaker_meant(query: str) -> str | None:
     return "user" if _ME.search(text) else None
 
 
-_LONG = 160  # min characters of a long line, which is never counted as being about one person
+_LONG = 160  # min characters of a long line
 # In English the subject may be omitted: "Finally bought a boat", "Back from Rome".
 _FIRST_PERSON = re.compile(
     r"\b(?:i|i'm|i've|me|my|mine|we|us|our)\b|[我咱俺私僕]|うち"
@@ -343,15 +282,10 @@ class AnswerScorer:
         text = text[:LONGEST].strip()
         weights = self._weights
         worth = weights.speaker if role == self._said_by else 0.0
-        if _FIRST_PERSON.search(text) and (self._others or not _of_others(text)):
+        # A long line is about many things, so it never counts as being about somebody else.
+        of_others = len(text) < _LONG and _SOMEBODY.search(text) and not _MYSELF.search(text)
+        if _FIRST_PERSON.search(text) and (self._others or not of_others):
             worth += weights.first_person
         if self._number and _NUMBER.search(text):
             worth += weights.number
         return worth
-
-
-def _of_others(text: str) -> bool:
-    """Return True if a line is about somebody other than its author. A long line is about many things, so it
-    never counts.
-    """
-    return len(text) < _LONG and _SOMEBODY.search(text) is not None and _MYSELF.search(text) is None

@@ -144,10 +144,10 @@ async def test_now_shows_what_runs_which_part_is_in_trouble_and_who_waits(tmp_pa
 
 
 @pytest.fixture
-async def talk() -> AsyncIterator[tuple[Talk, Search]]:
+async def talk(tmp_path: Path) -> AsyncIterator[tuple[Talk, Search]]:
     """What is said, and the search in it."""
     talk = Talk()
-    search = Search(None, talk.log, clock=SystemClock(), log=MemoryLog())
+    search = Search(tmp_path / "index.db", talk.log, clock=SystemClock(), log=MemoryLog())
     search.exporter.start()
     yield talk, search
     await search.exporter.close()
@@ -223,10 +223,10 @@ async def test_a_search_in_very_many_conversations_stops_in_time_and_says_how_fa
     spoken = Talk()
     for n in range(40):
         spoken.say(said("the same words", 1_000 * (n + 1), chat_key=ChatKey("telegram", f"{n}")))
-    search = Search(None, spoken.log, clock=SystemClock(), log=MemoryLog())
+    search = Search(tmp_path / "index.db", spoken.log, clock=SystemClock(), log=MemoryLog())
     search.exporter.start()
     assert await search.caught_up()
-    quick = Search(None, spoken.log, clock=Slow(), log=MemoryLog())
+    quick = Search(tmp_path / "index.db", spoken.log, clock=Slow(), log=MemoryLog())
     quick.index = search.index
     page = words(await show(pages.console(tmp_path, recalls=quick), "/conversations?q=words"))
     assert "Messages were searched in the 7 most recent of 40 conversations" in page

@@ -217,7 +217,7 @@ def test_a_word_in_katakana_is_a_token_and_so_are_its_pairs() -> None:
 
 
 def weights(query: str) -> dict[str, float]:
-    return {term.token: term.weight for term in analysis.terms(query, single=0.5)}
+    return {term.token: term.weight for term in analysis.terms(query)}
 
 
 def test_japanese_counts_by_where_words_end() -> None:

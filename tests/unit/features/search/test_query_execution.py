@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import random
-import sqlite3
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -81,45 +79,9 @@ def test_a_word_that_is_everywhere_is_looked_for_in_the_time_that_was_asked_for(
     )
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_fetched_or_compared_where_it_is_kept_a_word_has_the_same_lines(
-    ask: Callable[[list[str]], Ask], monkeypatch: pytest.MonkeyPatch, seed: int
-) -> None:
-    rnd = random.Random(seed)
-    words = ["crane", *["anchor"] * 2, *["harbour", "market", "boat"] * 9]
-    search = ask([f"{' '.join(rnd.choices(words, k=3))} note {number}" for number in range(150)])
-    questions = ["crane harbour", "crane anchor market boat", "anchor boat in May 2026"]
-    monkeypatch.setattr(searching, "FETCHED", 0)
-    compared = [search(question) for question in questions]
-    assert all(compared)
-    monkeypatch.setattr(searching, "FETCHED", 1_000)
-    assert [search(question) for question in questions] == compared
-
-
 def test_a_time_alone_brings_what_was_said_then_the_newest_first(ask: Callable[[list[str]], Ask]) -> None:
     found = ask(many("harbour"))("390 days ago", 3)
     assert found == ["harbour note 11", "harbour note 10", "harbour note 9"]
-
-
-def test_how_many_lines_have_a_word_is_counted_anew_once_there_are_more(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(searching, "REMEMBERED", 1)
-    db = sqlite3.connect(":memory:")
-    db.execute("CREATE TABLE vocabulary (term TEXT, doc INTEGER)")
-    db.executemany(
-        "INSERT INTO vocabulary VALUES (?, ?)", [("1:harbour", 200), ("1:market", 90), ("1:crane", 3)]
-    )
-    counts = searching.Counts(db)
-    assert [counts.of(f"1:{word}", 200) for word in ("harbour", "crane", "none")] == [200, 3, 0]
-    db.execute("UPDATE vocabulary SET doc = doc + 10")
-    assert counts.of("1:harbour", 203) == 200, "a little more is not counted again"
-    assert counts.of("1:crane", 203) == 13, "what is rare is counted at once"
-    assert counts.of("1:harbour", 300) == 210
-    assert counts.of("1:harbour", 100) == 210, "nor does it count for a chat that has begun anew"
-    assert counts.of("1:market", 300) == 100
-    assert len(counts.common) == 1
-    db.close()
 
 
 def test_questions_of_nothing_find_nothing(ask: Callable[[list[str]], Ask]) -> None:
