@@ -40,7 +40,6 @@ from bot.tools import builtin, registry
 
 WARM = (
     "bot.app",
-    "bot.cli.entry",
     *(f"bot.cli.{one.name}" for one in pkgutil.iter_modules(cli.__path__)),
     "bot.testing.clock",
     "bot.testing.faults",

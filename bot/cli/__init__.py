@@ -14,7 +14,7 @@ _STOPS = (signal.SIGINT, signal.SIGTERM)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit code. Signals are prepared before `bot.cli.entry` is imported,
+    """Run one command and return its exit code. Signals are prepared before `bot.cli.commands` is imported,
     because that import takes time.
     """
     if arguments is None and len(sys.argv) == 1:
@@ -28,9 +28,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
             signal.signal(signal.SIGHUP, lambda *_: None)
     try:
-        from bot.cli import entry
+        from bot.cli import commands
 
-        code = entry.main(arguments)
+        code = commands.main(arguments)
     except KeyboardInterrupt:
         return INTERRUPTED
     if gateway:

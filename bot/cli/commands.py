@@ -1,15 +1,29 @@
-"""The commands of `shipmate`. A command's module is imported only when the command is used, because some
-modules take seconds to import.
+"""The commands of `shipmate`, and the run of one command: an error becomes one line of output and an exit code.
+
+The module of a command is imported only when the command is used, because some modules take seconds to import.
 """
 
 from __future__ import annotations
 
+import argparse
+import errno
 import importlib
+import io
+import os
+import resource
+import sys
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 from typer.main import get_command
+
+from bot import errors
+from bot.cli.common import HOME, complain
 
 COMMANDS = {
     "init": (
@@ -27,15 +41,15 @@ COMMANDS = {
     "backup": ("backup:backup", "Write all of .ship to one file. Works while the gateway runs."),
     "restore": ("backup:restore", "Restore a backup into a project without conversations."),
     "migrate": (
-        "migrate:migrate",
+        "backup:migrate",
         "Migrate to PostgreSQL, or back. Copies and compares log and shared files, and keeps the old log. Shipmate must be stopped.",
     ),
     "export": (
-        "person:export",
+        "people:export",
         "Export all data of a person, one JSON object a line. Works while the gateway runs.",
     ),
     "erase": (
-        "person:erase",
+        "people:erase",
         "Erase all data of a person, and print what was removed. The gateway must be stopped. This cannot be undone.",
     ),
     "logs": ("logs:logs", "Show the operator's log."),
@@ -59,21 +73,18 @@ COMMANDS = {
     "memory": ("memory:app", "Read, edit and delete what is remembered."),
     "index": ("history:index_app", "Maintain the search index."),
     "allow": (
-        "access:allow",
+        "people:allow",
         "Allow a person, or the members of a channel in that channel, to talk to the bot.",
     ),
-    "block": ("access:block", "Block a person, regardless of the allow lists."),
-    "pending": ("access:pending", "List people who wrote to the bot and are not allowed."),
+    "block": ("people:block", "Block a person, regardless of the allow lists."),
+    "pending": ("people:pending", "List people who wrote to the bot and are not allowed."),
     "start": ("gateway:start", "As `run`, under its name in ShipMyAgent."),
-    "version": ("versions:version", "Show the versions of Shipmate, Python and the dependencies."),
+    "version": ("gateway:version", "Show the versions of Shipmate, Python and the dependencies."),
 }
 """Commands by name: the module with the command's function or group, and the help text."""
 HIDDEN = frozenset({"start"})
-_SETTINGS: dict[str, dict[str, Any]] = {
-    # The id of a Telegram group begins with a minus sign and must not be parsed as an option.
-    "allow": {"ignore_unknown_options": True},
-    "block": {"ignore_unknown_options": True},
-}
+_WITH_NEGATIVE_IDS = frozenset({"allow", "block"})
+"""Commands whose argument may begin with a minus sign, as the id of a Telegram group does."""
 
 
 class Commands(TyperGroup):
@@ -92,9 +103,8 @@ class Commands(TyperGroup):
         if isinstance(found, typer.Typer):
             return get_command(found)
         alone = typer.Typer(rich_markup_mode=None, add_completion=False)
-        alone.command(
-            cmd_name, help=words, hidden=cmd_name in HIDDEN, context_settings=_SETTINGS.get(cmd_name)
-        )(found)
+        settings = {"ignore_unknown_options": cmd_name in _WITH_NEGATIVE_IDS}
+        alone.command(cmd_name, help=words, hidden=cmd_name in HIDDEN, context_settings=settings)(found)
         return get_command(alone)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
@@ -135,3 +145,72 @@ def shipmate(
     ] = False,
 ) -> None:
     """A self-hosted chat-bot gateway agent for Slack and Telegram."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command. Return 0 for success, 2 for wrong usage, 78 for a configuration error, 75 for an
+    error that may pass, 1 for anything else.
+    """
+    sys.excepthook = _unexpected
+    # A core dump would contain tokens and messages.
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # the process was started without this stream
+            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115 - stays open until the process ends
+        if isinstance(stream := getattr(sys, name), io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
+    code = 0
+    try:
+        code = _run(list(sys.argv[1:] if arguments is None else arguments))
+        sys.stdout.flush()
+    except OSError as error:
+        # The reader has closed the pipe, for example in `shipmate logs | head`, or the terminal has been closed (EIO).
+        if not isinstance(error, BrokenPipeError) and error.errno != errno.EIO:
+            complain(f"shipmate: {error.strerror}: the output")
+            code = 1
+        # Otherwise the interpreter would flush stdout again at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return code
+
+
+def _run(words: list[str]) -> int:
+    try:
+        return int(get_command(app).main(args=words, prog_name="shipmate") or 0)
+    except SystemExit as done:
+        if isinstance(done.__context__, BrokenPipeError):
+            raise done.__context__ from None  # typer wraps the error in an exception of its own
+        return done.code if isinstance(done.code, int) else int(done.code is not None)
+    except errors.ConfigError as error:
+        for line in error.findings:
+            complain(line)
+        return error.exit_code
+    except errors.ShipmateError as error:
+        complain(f"shipmate: {error}")
+        return error.exit_code
+    except OSError as error:
+        reason = error.strerror or f"{error}"
+        complain(f"shipmate: {reason}: {error.filename}" if error.filename else f"shipmate: {reason}")
+        return 1
+
+
+def _unexpected(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    """Report an unexpected error: print one line on stderr, and write the details to the project's log if
+    there is a project.
+    """
+    # The error may have happened before typer parsed the option.
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--dir", type=Path, default=Path())
+    home = parser.parse_known_args(sys.argv[1:])[0].dir / HOME
+    frames = [
+        f"{frame.name} ({frame.filename}:{frame.lineno})" for frame in traceback.extract_tb(trace)[-12:]
+    ]
+    where = f" in {frames[-1] if frames else 'nowhere'}"
+    if home.is_dir():
+        from bot.system import SystemClock, SystemDisk, UlidSource
+        from bot.telemetry import JsonlLog
+
+        log = JsonlLog(home / "logs", clock=SystemClock(), disk=SystemDisk(), ids=UlidSource())
+        log.write("error", "unexpected error of the command line", level="error", error=error, frames=frames)
+        log.close()
+        where = f"; details are in {HOME}/logs"
+    complain(f"shipmate: unexpected {kind.__name__}{where}")

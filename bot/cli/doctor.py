@@ -1,5 +1,5 @@
-"""`shipmate doctor`: connects to all services, checks everything that a gateway needs, and prints a remedy
-for each finding.
+"""`shipmate doctor`: connects to all services, checks everything that a gateway needs, and prints a remedy for
+each finding.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import secrets
 import socket
 import stat
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -21,11 +21,10 @@ import typer
 
 from bot import configuration, discovery, errors, instance, ports
 from bot.cli import project
-from bot.cli.common import HOME, AsJson, Defaults, Dir, Here, counted, say, say_json
+from bot.cli.common import HOME, AsJson, Defaults, Dir, Here, StderrLog, counted, say, say_json
+from bot.cli.gateway import PYTHON, dependencies
 from bot.cli.project import access_list, named_operators
-from bot.cli.versions import PYTHON, dependencies
 from bot.config import Settings, tokens_in_use
-from bot.contracts.base import Level
 from bot.contracts.examination import Finding, Verdict
 from bot.contracts.model import Model
 from bot.core import sqlite_log
@@ -75,27 +74,25 @@ async def _examine(root: Path, *, defaults: bool, as_json: bool, turn: bool) -> 
 
 async def _without_settings(root: Path, error: errors.ConfigError) -> AsyncIterator[Finding]:
     """Run the checks that work although ship.json is not valid."""
-    yield versions()
-    for line in error.findings:
-        yield _of_configuration("wrong", line)
-    for one in (*permissions(root), disk(root), *stored(root)):
+    for one in (versions(), *_configuration("wrong", error.findings), *permissions(root), disk(root)):
+        yield one
+    for one in stored(root):
         yield one
 
 
 async def _with_settings(settings: Settings, *, turn: bool) -> AsyncIterator[Finding]:
     yield versions()
     yield Finding("configuration", "ok", "ship.json and the environment are valid")
-    for line in settings.warnings:
-        yield _of_configuration("warn", line)
+    for one in _configuration("warn", settings.warnings):
+        yield one
     try:
         if not named_operators(settings):
             remedy = 'name yourself in ship.json, as in "operators": ["telegram:123"]'
             yield Finding("operators", "warn", "nobody", remedy)
     except errors.ConfigError as error:
         yield Finding("access list", "wrong", str(error))
-    for one in (*permissions(settings.root), disk(settings.root)):
-        yield one
-    for one in stored(settings.root) if settings.engine.kind == "embedded" else database(settings):
+    log = stored(settings.root) if settings.engine.kind == "embedded" else database(settings)
+    for one in (*permissions(settings.root), disk(settings.root), *log):
         yield one
     yield await isolation(settings)
     for one in in_use(settings):
@@ -107,9 +104,10 @@ async def _with_settings(settings: Settings, *, turn: bool) -> AsyncIterator[Fin
         yield await _test_turn(settings)
 
 
-def _of_configuration(verdict: Verdict, line: str) -> Finding:
-    key, _, rest = line.partition(": ")
-    return Finding("configuration", verdict, key if rest else line, rest)
+def _configuration(verdict: Verdict, lines: Iterable[str]) -> Iterator[Finding]:
+    for line in lines:
+        key, _, rest = line.partition(": ")
+        yield Finding("configuration", verdict, key if rest else line, rest)
 
 
 async def _test_turn(settings: Settings) -> Finding:
@@ -143,23 +141,19 @@ def permissions(root: Path) -> Iterator[Finding]:
     wanted = [(".env", 0o077, "600"), ("ship.json", 0o022, "go-w")]
     if (root / HOME / sqlite_log.FILE).exists():  # the first start sets the permissions of .ship
         wanted.insert(0, (HOME, 0o077, "700"))
-    found: list[tuple[str, str]] = []
+    found = dict[str, str]()
     for name, refused, mode in wanted:
-        try:
-            file = (root / name).stat()
-        except OSError:
+        if not (root / name).exists():
             continue
+        file = (root / name).stat()
         if file.st_uid not in {os.getuid(), 0}:
-            found.append((f"{name} belongs to another user", f"run `chown -R $(id -un) {name}`"))
+            found[f"{name} belongs to another user"] = f"run `chown -R $(id -un) {name}`"
         elif stat.S_IMODE(file.st_mode) & refused:
             may = "read" if refused & 0o044 else "change"
-            found.append((f"others may {may} {name}", f"run `chmod {mode} {name}`"))
+            found[f"others may {may} {name}"] = f"run `chmod {mode} {name}`"
     if not os.access(root, os.W_OK):
-        if os.statvfs(root).f_flag & os.ST_RDONLY:
-            found.append(("the file system is read-only", "mount it so that it can be written"))
-        else:
-            found.append(("this user may not write here", "give it the folder with chown"))
-    for words, remedy in found:
+        found["this user may not write here"] = "give it the folder with chown, on a writable file system"
+    for words, remedy in found.items():
         yield Finding("permissions", "wrong", words, remedy)
     if not found:
         yield Finding("permissions", "ok", f"{HOME}, .env and ship.json are for this user alone")
@@ -170,9 +164,10 @@ def disk(root: Path) -> Finding:
     if space.share < VERY_LOW:
         remedy = "free some space: on a full disk the gateway accepts no messages, and loses none"
         return Finding("disk", "later", str(space), remedy)
-    if space.share < LOW:
-        return Finding("disk", "warn", str(space), "free some space before it is full")
-    return Finding("disk", "ok", str(space))
+    low = space.share < LOW
+    return Finding(
+        "disk", *(("warn", str(space), "free some space before it is full") if low else ("ok", str(space)))
+    )
 
 
 def database(settings: Settings) -> Iterator[Finding]:
@@ -277,7 +272,7 @@ async def model(settings: Settings) -> AsyncIterator[Finding]:
         uses |= {f"llm.purposes.{one}.model": use.model for one, use in llm.purposes.items() if use.model}
         for key, name in uses.items():
             window = llm.context_window if key == "llm.model" else None
-            yield await _of_model(asked, key, name, window, prices.million(name))
+            yield await _describe_model(asked, key, name, window, prices.million(name))
     except errors.ModelRefused as error:
         yield Finding(
             "model key", "wrong", f"the provider refuses it: {error}", "set llm.apiKey to a valid one"
@@ -291,7 +286,7 @@ async def model(settings: Settings) -> AsyncIterator[Finding]:
         await asked.close()
 
 
-async def _of_model(
+async def _describe_model(
     asked: Model, key: str, name: str, configured: int | None, price: tuple[float, float] | None
 ) -> Finding:
     try:
@@ -317,12 +312,6 @@ class _NobodyAsked:
         return Answer("nobody")
 
 
-class _NoLog:
-    """Implements `contracts.environment.Log` by dropping everything, because the findings already report it."""
-
-    def write(self, kind: str, message: str, *, level: Level = "info", **details: Any) -> None: ...
-
-
 async def servers(settings: Settings) -> AsyncIterator[Finding]:
     """Start or connect to each MCP server as the gateway does, then close it."""
     made = McpServers(
@@ -330,7 +319,7 @@ async def servers(settings: Settings) -> AsyncIterator[Finding]:
         questions=_NobodyAsked(),
         root=settings.root,
         clock=SystemClock(),
-        log=_NoLog(),
+        log=StderrLog(),
         redact=LogRedactor(settings.secrets),
     )
     if not made.servers:

@@ -1,15 +1,21 @@
-"""`shipmate run`, `shipmate chat` and `shipmate link`: run the gateway, chat in the terminal, open the web chat."""
+"""`shipmate run`, `chat` and `link`: run the gateway, chat in the terminal, open the web chat. `shipmate version`."""
 
 from __future__ import annotations
 
 import asyncio
 import gc
+import re
+import sys
+from importlib.metadata import PackageNotFoundError, requires
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from bot.cli.common import Defaults, Dir, Here, say
+from bot.cli.common import AsJson, Defaults, Dir, Here, say, say_json
+from bot.invocation import version_of
+
+PYTHON = ".".join(map(str, sys.version_info[:3]))
 
 
 def run(root: Dir = Here, defaults: Defaults = False) -> None:
@@ -35,3 +41,21 @@ def link(root: Dir = Here) -> None:
     import bot.app
 
     say(bot.app.link(root))
+
+
+def version(root: Dir = Here, as_json: AsJson = False) -> None:
+    del root
+    own, found = version_of("shipmate"), {name: version_of(name) for name in dependencies()}
+    if as_json:
+        say_json({"version": own, "python": PYTHON, "dependencies": found})
+        return
+    say("\n".join([f"shipmate {own}", f"Python {PYTHON}", *(f"  {name} {of}" for name, of in found.items())]))
+
+
+def dependencies() -> list[str]:
+    """Return the packages that Shipmate requires, without extras; [] if Shipmate is not installed as a package."""
+    try:
+        needed = [line for line in requires("shipmate") or () if "extra ==" not in line]
+    except PackageNotFoundError:
+        return []
+    return sorted(re.split(r"[^A-Za-z0-9._-]", line, maxsplit=1)[0] for line in needed)

@@ -27,6 +27,7 @@ from bot.contracts.model import Model
 from bot.system import SystemClock, SystemDisk, UlidSource
 
 if TYPE_CHECKING:
+    from bot.cluster.shared_disk import SharedDisk
     from bot.core.archive_files import ChatStore
     from bot.core.sql_log import SqlLog
 
@@ -39,11 +40,6 @@ def manifest_of(channel: str, known: Mapping[str, Manifest] | None = None) -> Ma
     if channel not in known:
         raise typer.BadParameter(f"no channel is called {channel!r}; there are {', '.join(sorted(known))}")
     return known[channel]
-
-
-def must_exist(root: Path) -> None:
-    if not (root / HOME).is_dir():
-        raise errors.NotFound(f"there is no {HOME} in {str(root)!r}")
 
 
 def hint_of_folder(root: Path) -> None:
@@ -83,19 +79,14 @@ def model(provider: str, api_key: str | None, base_url: str | None, **options: A
     return build_model(provider=provider, api_key=api_key, base_url=base_url, rng=rng, **defaults | options)
 
 
-def is_clustered(root: Path) -> bool:
-    """Return True if ship.json puts the log into PostgreSQL. The other settings need not be valid."""
-    try:
-        return bool(json.loads((root / "ship.json").read_bytes())["engine"]["kind"] == "postgresql")
-    except (OSError, ValueError, LookupError, TypeError):
-        return False
-
-
 def database(root: Path) -> str | None:
     """Return the address of the database that contains the log; None if the log is a file. Raises
     `errors.ConfigError`.
     """
-    if not is_clustered(root):
+    try:
+        if json.loads((root / "ship.json").read_bytes())["engine"]["kind"] != "postgresql":
+            return None
+    except (OSError, ValueError, LookupError, TypeError):
         return None
     from bot import configuration
 
@@ -150,10 +141,8 @@ def changing(root: Path, *, erasing: bool = False) -> Iterator[Disk]:
         yield SystemDisk()
         return
     from bot.cluster import transfer
-    from bot.cluster.shared_disk import SharedDisk
 
-    shared = SharedDisk(SystemDisk(), root / HOME, url, StderrLog())
-    with instance.locked(root / HOME), contextlib.closing(shared) as disk:
+    with _shared(root, url) as disk:
         transfer.must_be_stopped(url)
         disk.begin()
         yield disk
@@ -165,10 +154,15 @@ def refresh(root: Path) -> None:
     """Fetch the shared files of a cluster, unless a gateway in this folder already does. Raises
     `errors.StorageError`.
     """
-    if (url := database(root)) is None:
-        return
-    from bot.cluster.shared_disk import SharedDisk
+    if (url := database(root)) is not None:
+        with contextlib.suppress(errors.Unavailable), _shared(root, url) as disk:
+            disk.fetch()
 
-    shared = SharedDisk(SystemDisk(), root / HOME, url, StderrLog())
-    with contextlib.suppress(errors.Unavailable), instance.locked(root / HOME), contextlib.closing(shared):
-        shared.fetch()
+
+@contextlib.contextmanager
+def _shared(root: Path, url: str) -> Iterator[SharedDisk]:
+    from bot.cluster.shared_disk import SharedDisk  # needs the optional PostgreSQL library
+
+    disk = SharedDisk(SystemDisk(), root / HOME, url, StderrLog())
+    with instance.locked(root / HOME), contextlib.closing(disk):
+        yield disk

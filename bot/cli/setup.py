@@ -1,23 +1,233 @@
-"""`shipmate init` and `shipmate check`: set up a project, and check its configuration."""
+"""`shipmate init` and `shipmate check`: set up a project, and check its configuration.
+
+On a terminal, `init` asks for keys and tokens, tests each with its service, and writes them to `.env`.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import json
+import os
+import re
+import secrets
 import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from pydantic import ValidationError
 
 from bot import config, configuration, discovery, errors, instance
-from bot.cli import credentials, starter
+from bot.access_list import FILE as ACCESS_FILE
 from bot.cli.common import HOME, AsJson, Defaults, Dir, Here, Yes, complain, say, say_json
-from bot.cli.credentials import Credentials, Folder
-from bot.cli.project import manifest_of, named_operators
-from bot.contracts.channel import Manifest
+from bot.cli.project import access_list, manifest_of, model, named_operators
+from bot.config.checks import token_keys, variable
+from bot.config.document import read_env_file
+from bot.contracts.channel import ChannelSettings, Manifest
+from bot.contracts.examination import Claim
+from bot.contracts.identity import UserRef
 from bot.core.sqlite_log import FILE, damage
 from bot.invocation import command
-from bot.system import SystemDisk
+from bot.system import SystemClock, SystemDisk
+
+KEY = "ANTHROPIC_API_KEY"
+CLAIM_SECONDS = 300.0
+"""Max seconds to wait until the user sends a code to the bot. The code shows which platform account the user has."""
+_UNQUOTED = re.compile(r"[\w.:/@+=-]*", re.ASCII)
+
+AGENT = """\
+You are an assistant who works with people in their chats.
+
+- Answer in the language of the person who asks, in their tone, without flattery.
+- Short first: the answer in one or two sentences, then only what helps to act on it.
+- Say what you know, what you assume and what you do not know. Never invent names, numbers, links or quotes.
+- When something is unclear, make the most likely reading your own and say so; ask back only where a wrong guess
+  would cost something.
+- Use your tools rather than guess, and say what you did with them.
+- What people tell you in one chat stays in that chat.
+"""
+
+GITIGNORE = """\
+# Everything here is run-time data but the schemas.
+*
+!.gitignore
+!schema/
+!schema/*.json
+"""
+
+ENV_HEAD = """\
+# Copy this file to .env, fill in what you use and keep it to yourself: chmod 600 .env
+# What stays empty is off: without a key the built-in demo model answers.
+
+# The key of the Messages API.
+ANTHROPIC_API_KEY=
+"""
+
+ENV_TAIL = """
+# 0 keeps what people and the model say out of the log; off wins over ship.json.
+#SMA_LOG_LLM_MESSAGES=0
+# 1 adds the whole request to the log.
+#SMA_LOG_LLM_PAYLOAD=1
+"""
+
+
+class Project:
+    """A project folder that may not be set up yet, and what the user has entered for it."""
+
+    def __init__(self, root: Path, known: Mapping[str, Manifest]) -> None:
+        self.root = root
+        self.known = known
+        self.exists = (root / "ship.json").exists()
+        self.variables = {**read_env_file(root / ".env", []), **os.environ}
+        try:
+            document = json.loads((root / "ship.json").read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            document = {}
+        self.document: dict[str, Any] = document if isinstance(document, dict) else {}
+        """ship.json; {} if the file is unreadable."""
+        self.values: dict[str, str] = {}
+        """Entered variables for `.env`."""
+        self.operators: list[str] = []
+        """Entered operators, as `channel:id`."""
+        self.connected: list[str] = []
+        """Channels with new tokens."""
+
+    def section(self, *keys: str) -> dict[str, Any]:
+        found: Any = self.document
+        for key in keys:
+            found = found.get(key)
+            if not isinstance(found, dict):
+                return {}
+        return dict(found)
+
+    def known_operators(self) -> frozenset[str]:
+        """Return the operators in ship.json as written there (may contain `${NAME}`), and the operators in
+        the access list.
+        """
+        named = self.document.get("operators")
+        return frozenset(
+            map(str, (*access_list(self.root).operators(), *(named if isinstance(named, list) else ())))
+        )
+
+    def token_keys(self, manifest: Manifest) -> dict[str, str]:
+        """Return the tokens that a channel needs, with their keys in ship.json."""
+        return token_keys(manifest, webhook="webhook" in self.section("channels", manifest.name))
+
+    def instructions(self, manifest: Manifest, name: str) -> str:
+        """Return the instructions for getting a channel's tokens for a bot with this name."""
+        url = self.section("channels", manifest.name, "webhook").get("url")
+        return manifest.connect(name, url if isinstance(url, str) else None)
+
+    def ask_for_credentials(self, name: str) -> None:
+        """Ask for the keys and tokens that are not set yet. An empty answer skips a key or channel."""
+        if self.variables.get(KEY):
+            say(f"{KEY} is set.")
+        else:
+            self._ask_for_key()
+        for channel, manifest in sorted(self.known.items()):
+            names = [variable(channel, token) for token in self.token_keys(manifest)]
+            if not all(self.variables.get(one) for one in names):
+                if typer.confirm(f"Connect {channel}?", default=False):
+                    say(self.instructions(manifest, name))
+                    self._ask_for_tokens(manifest)
+            elif names:
+                say(f"{' and '.join(names)}: set.")
+
+    def _ask_for_key(self) -> None:
+        while key := _secret("Anthropic API key (sk-ant-…; empty: the built-in demo model)"):
+            trouble = asyncio.run(_test_key(key, self.section("llm").get("baseUrl")))
+            say(f"  {trouble or 'The provider accepts it.'}")
+            if not trouble or typer.confirm("Keep it anyway?", default=False):
+                self.values[KEY] = key
+                return
+
+    def _ask_for_tokens(self, manifest: Manifest) -> None:
+        keys = self.token_keys(manifest)
+        while True:
+            values = dict[str, str]()
+            for token in keys:
+                values[token] = _ask_for_token(manifest, token)
+                if not values[token]:
+                    return
+            document = self.section("channels", manifest.name) | {keys[one]: values[one] for one in keys}
+            settings: ChannelSettings | None = None
+            try:
+                settings = manifest.settings.model_validate_json(json.dumps(document))
+            except ValidationError:
+                say(f"  Not tested, since ship.json is not valid there: see `{command('check', self.root)}`.")
+            accepted = settings is None or _are_accepted(manifest, settings)
+            if accepted or typer.confirm("Keep them anyway?", default=False):
+                break
+        self.values |= {variable(manifest.name, token): value for token, value in values.items()}
+        self.connected.append(manifest.name)
+        if settings is not None and manifest.claim is not None:
+            person = _claim(manifest.claim, manifest.name, settings)
+            self.operators += [f"{manifest.name}:{person}"] if person else []
+
+    def ask_for_operators(self) -> None:
+        """Ask for operators if there are none, or if a newly connected channel has none."""
+        people = {*self.operators, *self.known_operators()}
+        without = [one for one in self.connected if not any(who.startswith(f"{one}:") for who in people)]
+        if people and not without:
+            return
+        where = f" There is none on {' and '.join(without)} yet." if without else ""
+        say(f"Operators may approve what the bot asks for, and use operators' commands.{where}")
+        say(
+            "Write them as telegram:123456789 or slack:U0123456789, separated by commas; empty for nobody yet."
+        )
+        while True:
+            words = typer.prompt("Operators", default="", show_default=False)
+            entries = [entry.strip() for entry in words.split(",") if entry.strip()]
+            mistakes = _mistakes(entries, self.known)
+            if not mistakes:
+                self.operators += entries
+                return
+            for line in mistakes:
+                say(line)
+
+    def write(self, name: str) -> None:
+        """Write the files of a new project. Existing files are kept, except that entered values are added."""
+        disk, home = SystemDisk(), self.root / HOME
+        self.root.mkdir(parents=True, exist_ok=True)
+        home.mkdir(mode=0o700, exist_ok=True)
+        home.chmod(0o700)
+        files = {
+            "ship.json": _ship_json(name, self.operators, self.known),
+            "Agent.md": AGENT,
+            ".env.example": _env_example(self.known),
+            f"{HOME}/.gitignore": GITIGNORE,
+        }
+        for file, content in files.items():
+            if (self.root / file).exists():
+                say(f"kept   {file}")
+            else:
+                disk.replace(self.root / file, content.encode())
+                say(f"wrote  {file}")
+        ignore = self.root / ".gitignore"
+        words = disk.read(ignore).decode("utf-8", "replace")
+        if {".env", "/.env", ".env*", "*.env"}.isdisjoint(map(str.strip, words.splitlines())):
+            gap = "" if not words or words.endswith("\n") else "\n"
+            disk.replace(ignore, f"{words}{gap}.env\n".encode())
+            ignore.chmod(0o644)
+            say("wrote  .gitignore (.env)")
+        config.write_schema(home / "schema", self.known, disk)
+        say(f"wrote  {HOME}/schema/")
+        if self.values:
+            words = disk.read(self.root / ".env").decode("utf-8", "replace") or files[".env.example"]
+            for key, value in self.values.items():
+                line = f"{key}={value if _UNQUOTED.fullmatch(value) else json.dumps(value)}"
+                empty = re.search(rf"(?m)^{key}=[ \t]*$", words)
+                words = (
+                    f"{words[: empty.start()]}{line}{words[empty.end() :]}" if empty else f"{words}{line}\n"
+                )
+            disk.replace(self.root / ".env", words.encode())
+            say(f"wrote  .env ({', '.join(self.values)})")
+        written = Project(self.root, self.known).known_operators()
+        for person in dict.fromkeys(self.operators):
+            if person not in written:
+                access_list(self.root).appoint(UserRef.parse(person))
+                say(f"wrote  {HOME}/{ACCESS_FILE} ({person} is an operator)")
 
 
 def init(
@@ -40,14 +250,13 @@ def init(
         raise typer.BadParameter(line, param_hint="--operator")
     if connect is not None:
         manifest_of(connect, known)
-    asks, project = sys.stdin.isatty() and not yes, Folder(root)
+    asks, project = sys.stdin.isatty() and not yes, Project(root, known)
     title = _title(project, name, asks=asks)
-    found = credentials.ask(project, title, known) if asks else Credentials()
-    found.operators += operator or ()
+    project.operators += operator or ()
     if asks:
-        found.operators += _more_operators(project, found, known)
-    _write(root, title, found.operators, known)
-    credentials.save(project, found, known)
+        project.ask_for_credentials(title)
+        project.ask_for_operators()
+    project.write(title)
     explained = [connect] if connect is not None else [] if asks or project.exists else list(known)
     for channel in explained:
         if words := project.instructions(known[channel], title):
@@ -60,12 +269,14 @@ def init(
     say(f"Next: {command('check', root)}, then {command('run', root)}")
 
 
-def _title(project: Folder, given: str | None, *, asks: bool) -> str:
+def _title(project: Project, given: str | None, *, asks: bool) -> str:
     """Return the bot's name: the name in an existing ship.json, the given name, or the name that the user types."""
-    if project.name and given and given != project.name:
-        complain(f"The bot's name stays {project.name!r}: change it in ship.json.")
-    name = project.name or given
-    if not name:
+    name = given or ""
+    if project.exists:
+        name = str(project.document.get("name") or "shipmate")
+        if given and given != name:
+            complain(f"The bot's name stays {name!r}: change it in ship.json.")
+    elif not name:
         name = str(typer.prompt("The bot's name", default="shipmate")) if asks else "shipmate"
     name = name.strip()
     if not name or not name.isprintable() or len(name) > 80:
@@ -77,46 +288,105 @@ def _mistakes(operators: Iterable[str], known: Mapping[str, Manifest]) -> list[s
     return [line for entry in operators for line in config.operator("operator", entry, known)]
 
 
-def _more_operators(project: Folder, found: Credentials, known: Mapping[str, Manifest]) -> list[str]:
-    """Ask for operators if there are none, or if a newly connected channel has none."""
-    people = {*found.operators, *project.operators}
-    without = [one for one in found.channels if not any(person.startswith(f"{one}:") for person in people)]
-    if people and not without:
-        return []
-    where = f" There is none on {' and '.join(without)} yet." if without else ""
-    say(f"Operators may approve what the bot asks for, and use operators' commands.{where}")
-    say("Write them as telegram:123456789 or slack:U0123456789, separated by commas; empty for nobody yet.")
-    while True:
-        words = typer.prompt("Operators", default="", show_default=False)
-        entries = [entry.strip() for entry in words.split(",") if entry.strip()]
-        mistakes = _mistakes(entries, known)
-        if not mistakes:
-            return entries
-        for line in mistakes:
-            say(line)
+def _secret(words: str) -> str:
+    return str(typer.prompt(words, default="", show_default=False, hide_input=True)).strip()
 
 
-def _write(root: Path, name: str, operators: list[str], known: Mapping[str, Manifest]) -> None:
-    """Write the files of a new project. Existing files are kept."""
-    disk, home = SystemDisk(), root / HOME
-    root.mkdir(parents=True, exist_ok=True)
-    home.mkdir(mode=0o700, exist_ok=True)
-    home.chmod(0o700)
-    files = {
-        "ship.json": starter.ship_json(name, operators, known),
-        "Agent.md": starter.AGENT,
-        ".env.example": starter.env_example(known),
-        f"{HOME}/.gitignore": starter.GITIGNORE,
+async def _test_key(key: str, base_url: str | None) -> str:
+    """Return the reason why a key does not work; "" if the provider accepts the key."""
+    asked = model("anthropic", key, base_url)
+    try:
+        await asked.check()
+    except errors.ModelRefused as error:
+        return f"The provider refuses it: {error}"
+    except errors.ModelError as error:
+        return f"It could not be tested: {error}"
+    finally:
+        await asked.close()
+    return ""
+
+
+def _ask_for_token(manifest: Manifest, token: str) -> str:
+    """Ask for a token until it has its platform's form, or until the user insists on another form. Return
+    the token; "" if the user skips it.
+    """
+    form, title = manifest.token_forms.get(token), f"{manifest.name.capitalize()} {token.replace('_', ' ')}"
+    example = form.example if form else "empty: skip it"
+    while value := _secret(f"{title}, {variable(manifest.name, token)} ({example})"):
+        if form is None or re.fullmatch(form.pattern, value):
+            break
+        say(f"  A {title} looks like {form.example}; this is something else.")
+        if typer.confirm("Keep it anyway?", default=False):
+            break
+    return value
+
+
+def _are_accepted(manifest: Manifest, settings: ChannelSettings) -> bool:
+    """Test tokens with the platform and print the findings. Return True if the platform accepts them."""
+    if manifest.examine is None:
+        return True
+    examined = asyncio.run(manifest.examine(settings))
+    for one in examined.findings:
+        say(f"  {one.part}: {one.found}" + (f"; {one.remedy}" if one.remedy else ""))
+    return all(one.verdict in {"ok", "warn"} for one in examined.findings)
+
+
+def _claim(claim: Claim, channel: str, settings: ChannelSettings) -> str | None:
+    """Return the platform's id of the user at this terminal; None if the user does not send the code."""
+
+    async def claimed() -> str | None:
+        clock, code = SystemClock(), f"operator-{secrets.token_hex(8)}"
+        say(
+            "Operators approve what the bot asks for, and let others in. To become one, show who you are (Ctrl-C skips it):"
+        )
+        say(f"  {await claim.invite(settings, code)}")
+        sys.stdout.flush()
+        until = clock.monotonic() + CLAIM_SECONDS
+        while clock.monotonic() < until:
+            if found := await claim.look(settings, code):
+                return found
+            await clock.sleep(0.5)
+        return None
+
+    try:
+        found = asyncio.run(claimed())
+    except errors.ChannelError as error:
+        say(f"  {error}")
+        return None
+    except KeyboardInterrupt:
+        found = None
+    say(f"  You are {channel}:{found}, an operator." if found else "  Skipped.")
+    return found
+
+
+def _ship_json(name: str, operators: list[str], known: Mapping[str, Manifest]) -> str:
+    """Return a ship.json that works with and without credentials. It sets neither `enabled` nor `provider`."""
+    channels = dict[str, dict[str, Any]]()
+    for channel, manifest in sorted(known.items()):
+        section: dict[str, Any] = {
+            key: f"${{{variable(channel, token)}}}" for token, key in token_keys(manifest).items()
+        }
+        if "allow" in manifest.settings.model_fields:
+            section["allow"] = []
+        if section:
+            channels[channel] = section
+    document = {
+        "$schema": "./.ship/schema/ship.schema.json",
+        "name": name,
+        "llm": {"model": "claude-sonnet-5-5", "apiKey": "${ANTHROPIC_API_KEY}"},
+        "channels": channels,
+        "operators": operators,
     }
-    for file, content in files.items():
-        if (root / file).exists():
-            say(f"kept   {file}")
-        else:
-            disk.replace(root / file, content.encode())
-            say(f"wrote  {file}")
-    starter.hide_from_git(root, disk)
-    config.write_schema(home / "schema", known, disk)
-    say(f"wrote  {HOME}/schema/")
+    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+
+
+def _env_example(known: Mapping[str, Manifest]) -> str:
+    """Return the text of a `.env` file with the variables that ship.json refers to, without values."""
+    parts = [ENV_HEAD]
+    for channel, manifest in sorted(known.items()):
+        if tokens := [f"{variable(channel, token)}=\n" for token in token_keys(manifest)]:
+            parts += [f"\n# The channel {channel}.\n", *tokens]
+    return "".join([*parts, ENV_TAIL])
 
 
 def check(root: Dir = Here, defaults: Defaults = False, as_json: AsJson = False) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bot import instance
-from bot.cli import credentials
+from bot.cli import setup
 from bot.testing import telegram_service
 from bot.testing.slack import APP_TOKEN, BOT_TOKEN
 
@@ -100,7 +100,7 @@ async def test_tokens_for_a_channel_that_ship_json_has_wrong_are_kept_untested(
 async def test_who_sends_no_code_in_time_becomes_no_operator(
     init: Init, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(credentials, "CLAIM_SECONDS", 0.0)
+    monkeypatch.setattr(setup, "CLAIM_SECONDS", 0.0)
     done, _ = await init(TELEGRAM)
     assert "Skipped." in done.out
     assert "an operator." not in done.out
