@@ -252,7 +252,7 @@ def init(
         manifest_of(connect, known)
     asks, project = sys.stdin.isatty() and not yes, Project(root, known)
     title = _title(project, name, asks=asks)
-    project.operators += operator or ()
+    project.operators.extend(operator or ())
     if asks:
         project.ask_for_credentials(title)
         project.ask_for_operators()
