@@ -25,7 +25,7 @@ from bot.cli.common import HOME, AsJson, Defaults, Dir, Here, StderrLog, counted
 from bot.cli.gateway import PYTHON, dependencies
 from bot.cli.project import access_list, named_operators
 from bot.config import Settings, tokens_in_use
-from bot.contracts.examination import Finding, Verdict
+from bot.contracts.channel import Finding, Verdict
 from bot.contracts.model import Model
 from bot.core import sqlite_log
 from bot.disk_reserve import space_of

@@ -24,8 +24,7 @@ from bot.cli.common import HOME, AsJson, Defaults, Dir, Here, Yes, complain, say
 from bot.cli.project import access_list, manifest_of, model, named_operators
 from bot.config.checks import token_keys, variable
 from bot.config.document import read_env_file
-from bot.contracts.channel import ChannelSettings, Manifest
-from bot.contracts.examination import Claim
+from bot.contracts.channel import ChannelSettings, Claim, Manifest
 from bot.contracts.identity import UserRef
 from bot.core.sqlite_log import FILE, damage
 from bot.invocation import command

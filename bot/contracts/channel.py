@@ -21,7 +21,6 @@ from bot.contracts.archive import ArchiveLine
 from bot.contracts.base import ChatType
 from bot.contracts.conversations import Conversation
 from bot.contracts.environment import Clock, Disk, Log
-from bot.contracts.examination import Claim, Examination
 from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.inbound import Attachment, Inbound, Quoted
 from bot.contracts.model import AnsweringModel
@@ -484,6 +483,44 @@ class ChannelDeps:
     serve: Callable[[], HttpServer] = _no_server
     pace: float = 1.0
     """Network seconds per second of `clock`. Tests run the clock faster, but not the network."""
+
+
+Verdict = Literal["ok", "warn", "later", "wrong"]
+"""Result of a check. `later`: the check may pass when it is repeated. `wrong`: the operator must fix the setting."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A line of the report of `shipmate doctor`: the part that was checked, the result, and what to do about it."""
+
+    part: str
+    verdict: Verdict
+    found: str
+    remedy: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Examination:
+    """The platform's answer about a channel's credentials. `time` is the platform's clock in epoch seconds,
+    if the platform reports it.
+    """
+
+    findings: tuple[Finding, ...]
+    time: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """Identifies a person on a platform by a secret code that the person sends to the bot. Both functions
+    take the channel's settings and the code, and raise `errors.ChannelError`.
+    """
+
+    invite: Callable[[Any, str], Awaitable[str]]
+    """Function that returns instructions for sending the code."""
+    look: Callable[[Any, str], Awaitable[str | None]]
+    """Function that returns the id of the person who has sent the code; None if nobody has sent it yet. It
+    must consume no events of the gateway.
+    """
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import json
-from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping, Sequence
+import re
+from collections import OrderedDict, deque
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -39,36 +41,24 @@ from bot.contracts.inbound import Attachment, Inbound, Quoted
 from bot.contracts.outbound import ABOUT, ONLY_TO, Outbound, Sent
 from bot.text import clean
 from bot.words import paragraph, say, sentence
-from channels.slack import (
-    address,
-    block_kit,
-    failures,
-    files,
-    home_tab,
-    members,
-    mentions,
-    render,
-    uploads,
-)
-from channels.slack import (
-    inbound as incoming,
-)
-from channels.slack.duplicate_mentions import DuplicateMentions
+from channels.slack import block_kit, content, files, people, render, web_api
+from channels.slack import inbound as incoming
 from channels.slack.http_events import HttpEvents
-from channels.slack.mentions import Names
-from channels.slack.response_urls import ResponseUrls
-from channels.slack.settings import SlackSettings
+from channels.slack.manifest import SlackSettings, is_direct
 from channels.slack.socket_mode import SocketConnection
 from channels.slack.streams import Streams, begun_as
 from channels.slack.typing_indicator import TypingIndicator
-from channels.slack.user_names import UserNames
-from channels.slack.web_client import LibraryLog, WebClient, has_more, pages
 
 CALL_SECONDS = 20.0
 """Timeout of a Web API call in seconds."""
 IDLE_SECONDS = 4.0
 """Max idle time of a pooled connection in seconds, since firewalls drop idle connections silently."""
-PING_SECONDS = 10.0
+HOLD_SECONDS = 0.5
+"""Max seconds for which an `app_mention` without files waits for its `message`. Slack expects the
+acknowledgement within 3 s.
+"""
+MAX_KNOWN = 1_000
+"""Max messages, and max response URLs, that are remembered."""
 THREAD_MESSAGES = 50
 """Max earlier messages of a thread that are added as context to a message in that thread."""
 CHANNEL_MESSAGES = 30
@@ -85,6 +75,7 @@ MAX_LOOKUPS = 10
 METADATA = "shipmate_message"
 _READS = frozenset({"channels:history", "groups:history"})
 """OAuth scopes that let the app read channels. Without these scopes Slack sends only mentions."""
+_TS = re.compile(r"(\d{1,12})\.(\d{6})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,9 +90,46 @@ class _Workspace:
     me: incoming.BotIdentity
     site: str
     scopes: frozenset[str]
-    names: UserNames
+    names: people.UserNames
     signs: TypingIndicator
     streams: Streams
+
+
+class DuplicateMentions:
+    """Delays an `app_mention` without files until its `message` was processed, since Slack sends both events
+    for one mention. Correctness does not depend on this delay: if the `app_mention` comes first, the
+    `message` adds the files later (`inbound.rest_of`).
+    """
+
+    def __init__(self) -> None:
+        self._processed: OrderedDict[tuple[str, str], asyncio.Event] = OrderedDict()
+        """Newest messages by channel and `ts`; each event is set once the message was processed."""
+        self._silent: set[str] = set()
+        """Channels where an `app_mention` waited in vain, so the app is not subscribed to their messages."""
+
+    @contextlib.asynccontextmanager
+    async def paired(self, event: Json) -> AsyncIterator[None]:
+        """Process an event inside this context manager."""
+        channel, ts, kind = event.get("channel"), event.get("ts"), event.get("type")
+        if not (isinstance(channel, str) and isinstance(ts, str)) or kind not in {"message", "app_mention"}:
+            yield
+            return
+        processed = self._processed.setdefault((channel, ts), asyncio.Event())
+        if len(self._processed) > MAX_KNOWN:
+            self._processed.popitem(last=False)
+        if kind == "message":
+            self._silent.discard(channel)
+        elif not event.get("files") and channel not in self._silent:
+            try:
+                async with asyncio.timeout(HOLD_SECONDS):
+                    await processed.wait()
+            except TimeoutError:
+                self._silent.add(channel)
+        try:
+            yield
+        finally:
+            if kind == "message":
+                processed.set()
 
 
 class _Processor(AsyncMiddleware):
@@ -139,14 +167,17 @@ class SlackChannel:
         self._background: set[asyncio.Task[None]] = set()
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         """Lock of each channel: messages keep their order while a name is looked up."""
-        self._response_urls = ResponseUrls()
+        self._response_urls: OrderedDict[str, str] = OrderedDict()
+        """URL that answers a slash command or a button press, by `trigger_id`, only in memory: anybody who has the URL
+        can post with it for half an hour.
+        """
         self._mentions = DuplicateMentions()
         self._writer = block_kit.BlockWriter(outside.log)
 
     @property
     def _workspace(self) -> _Workspace:
         if self._started is None:
-            raise failures.NotConnected
+            raise web_api.NotConnected
         return self._started
 
     async def start(self, intake: Intake) -> None:
@@ -155,9 +186,9 @@ class SlackChannel:
             self._started = await self._sign_in(intake)
             self._events = self._make_events(self._started)
             await self._events.start()
-        except failures.CALL_ERRORS as error:
+        except web_api.CALL_ERRORS as error:
             await self.stop()
-            raise failures.connect_error(error) from None
+            raise web_api.connect_error(error) from None
         except (errors.ShipmateError, asyncio.CancelledError):
             await self.stop()
             raise
@@ -167,12 +198,12 @@ class SlackChannel:
             connector=aiohttp.TCPConnector(keepalive_timeout=IDLE_SECONDS * self._outside.pace),
             timeout=aiohttp.ClientTimeout(total=self._call_seconds, connect=self._call_seconds / 2),
         )
-        client = WebClient(
+        client = web_api.WebClient(
             report_missing_right=partial(intake.report_missing_right, self.name),
             token=self._settings.bot_token,
             base_url=self._settings.base_url,
             session=self._session,
-            logger=LibraryLog(self._log),
+            logger=web_api.LibraryLog(self._log),
             # After a lost response, the library's retries would post the message a second time.
             retry_handlers=[],
         )
@@ -194,7 +225,7 @@ class SlackChannel:
             me=me,
             site=str(answer.get("url") or ""),
             scopes=frozenset(filter(None, scopes)),
-            names=UserNames(client, self._log, self._outside.clock),
+            names=people.UserNames(client, self._log, self._outside.clock),
             signs=TypingIndicator(client, self._log),
             streams=Streams(client, self._outside.clock, self._log),
         )
@@ -211,16 +242,7 @@ class SlackChannel:
         if (webhook := self._settings.webhook) is not None:
             secret = self._settings.signing_secret or ""
             return HttpEvents(app, secret, webhook, self._outside, keep_dead_letter=self._keep_dead_letter)
-        return SocketConnection(
-            app,
-            app_token=self._settings.app_token or "",
-            web_client=workspace.client,
-            clock=self._outside.clock,
-            rng=self._outside.rng,
-            log=self._log,
-            ping_interval=PING_SECONDS * self._outside.pace,
-            pace=self._outside.pace,
-        )
+        return SocketConnection(app, self._settings.app_token or "", self._outside)
 
     async def pause(self) -> None:
         if self._events is not None:
@@ -257,14 +279,20 @@ class SlackChannel:
 
     async def _accept(self, body: Json, workspace: _Workspace) -> None:
         intake, me, names = workspace.intake, workspace.me, workspace.names
-        opened = home_tab.read(body, me, self._outside.clock.now())
+        now = self._outside.clock.now()
+        opened = incoming.read_home(body, me, now)
         if opened is not None:
-            self._spawn(home_tab.publish(opened, names, intake, workspace.client, self._log))
+            self._spawn(self._publish_home(opened, workspace))
             return
         mentioned: dict[str, None] = {}
-        message = self._read(body, me, mentioned.setdefault)
+        message = incoming.read(body, me, now, mentioned.setdefault)
         if message is None:
             return
+        trigger, url = body.get("trigger_id"), body.get("response_url")
+        if isinstance(trigger, str) and isinstance(url, str):
+            self._response_urls[trigger] = url
+            if len(self._response_urls) > MAX_KNOWN:
+                self._response_urls.popitem(last=False)
         heard = message.addressed != "chat" or await intake.hears_all(message.chat_key)
         if not heard and message.kind == "message":
             return
@@ -274,7 +302,7 @@ class SlackChannel:
                 people = (message.user_id, *group, *list(mentioned)[:MAX_LOOKUPS])
                 await names.learn(people)
         if mentioned:
-            message = self._read(body, me, names.get) or message
+            message = incoming.read(body, me, now, names.get) or message
         names.renew(message.user_id)
         message = names.named(message)
         accepted = await intake.accept(message)
@@ -288,19 +316,16 @@ class SlackChannel:
         self._background.add(task)
         task.add_done_callback(self._background.discard)
 
-    def _read(self, body: Json, me: incoming.BotIdentity, names: Names) -> Inbound | None:
-        kind = body.get("type")
-        if kind == "event_callback":
-            return incoming.read_event(body, me, names)
-        if kind is None and "command" in body:
-            self._response_urls.remember(body)
-            return incoming.read_command(body, me, self._outside.clock.now())
-        if kind == block_kit.PRESSED:
-            self._response_urls.remember(body)
-            return block_kit.read_press(body, me, self._outside.clock.now())
-        if not isinstance(kind, str):
-            raise incoming.Unreadable("type: missing")
-        return None
+    async def _publish_home(self, opened: Inbound, workspace: _Workspace) -> None:
+        """Publish the Home tab for the person who opened it. A failure is only logged."""
+        try:
+            await workspace.names.learn([opened.user_id])
+            workspace.names.renew(opened.user_id)
+            sections = await workspace.intake.home(workspace.names.named(opened))
+            await workspace.client.views_publish(user_id=opened.user_id, view=block_kit.home(sections))
+        except (*web_api.CALL_ERRORS, errors.ShipmateError) as error:
+            kind = type(error).__name__
+            self._log.write("channel", f"Slack did not take the home of a person ({kind})", level="warn")
 
     async def _keep_dead_letter(self, payload: Any, reason: str) -> None:
         raw = json.dumps(incoming.skeleton(payload))
@@ -319,7 +344,7 @@ class SlackChannel:
             return ()
         if root == before and (inbound.chat_type == "direct" or inbound.addressed != "mention"):
             return ()
-        with failures.raised_as(failures.history_error):
+        with web_api.raised_as(web_api.history_error):
             said = await self._earlier(inbound.target["channel"], None if root == before else root, before)
             people = [one.user_id for one in said if one.user_id and not one.from_self]
             await self._started.names.learn(people, MAX_LOOKUPS)
@@ -341,17 +366,17 @@ class SlackChannel:
             return incoming.newest(said, CHANNEL_MESSAGES)
         newest: deque[Quoted] = deque(maxlen=THREAD_MESSAGES)
         answer = await client.conversations_replies(channel=channel, ts=root, latest=before, limit=PAGE)
-        async for page in pages(answer, PAGES):
+        async for page in web_api.pages(answer, PAGES):
             newest.extend(incoming.read_thread(page.get("messages"), me, before, names.get))
         return newest
 
     async def chats_of(self, user_id: str, chat_keys: Sequence[ChatKey], *, direct: bool) -> MembershipAnswer:
-        with failures.raised_as(failures.connect_error):
-            return await members.chats_of(self._workspace.client, user_id, chat_keys, direct=direct)
+        with web_api.raised_as(web_api.connect_error):
+            return await people.chats_of(self._workspace.client, user_id, chat_keys, direct=direct)
 
     async def zone_of(self, user_id: str) -> str | None:
-        with failures.raised_as(failures.connect_error):
-            return await self._workspace.names.zone(user_id)
+        with web_api.raised_as(web_api.connect_error):
+            return await people.zone_of(self._workspace.client, user_id)
 
     def fetch(self, attachment: Attachment, *, most: int) -> AsyncGenerator[bytes]:
         if self._started is None:
@@ -360,7 +385,13 @@ class SlackChannel:
         return files.fetch(client, session, attachment, most=most, patience=self._call_seconds)
 
     def permalink(self, line: ArchiveLine) -> str | None:
-        return members.permalink(self._started.site, line) if self._started is not None else None
+        site, ts = (
+            self._started.site if self._started is not None else "",
+            _TS.fullmatch(line.message_id or ""),
+        )
+        if ts is None or line.chat_key.channel != self.name or urlsplit(site).scheme != "https":
+            return None
+        return f"{site.rstrip('/')}/archives/{line.chat_key.chat_id}/p{ts[1]}{ts[2]}"
 
     async def introduce(self, inbound: Inbound) -> Introduction:  # noqa: ARG002 - the same in each chat
         words = say("slack.hello", name=self._outside.name)
@@ -378,25 +409,33 @@ class SlackChannel:
         return render.split(text)
 
     async def send(self, message: Outbound) -> Sent:
-        with failures.raised_as(failures.send_error):
+        with web_api.raised_as(web_api.send_error):
             workspace = self._workspace
         if message.file is not None:
-            return await uploads.send(
+            return await files.send(
                 workspace.client, workspace.session, message, message.file, self._outside.clock
             )
-        message = mentions.answered(message, workspace.names.get)
+        message = content.answered(message, workspace.names.get)
         markdown = _rendered(message)
         if (trigger := message.target.get("press")) is not None:
-            if not await self._response_urls.answer(trigger, markdown, workspace.session):
+            if not await self._whispered(trigger, markdown):
                 raise errors.DeliveryFailed("the press of a button can no longer be answered")
             return Sent(message_id=message.id)
         alone = ONLY_TO in message.target
-        if (alone or _is_private(message)) and await self._whispered(message, markdown):
+        if (alone or _is_private(message)) and await self._whispered(message.target.get("trigger"), markdown):
             return Sent(message_id=message.id)
-        if alone:
-            await self._post_ephemeral(message, markdown)
-            return Sent(message_id=message.id)
-        return await self._post(message, markdown)
+        if not alone:
+            return await self._post(message, markdown)
+        root = message.target.get("thread_ts")
+        with web_api.raised_as(web_api.send_error):
+            await workspace.client.chat_postEphemeral(
+                channel=message.target["channel"],
+                user=message.target[ONLY_TO],
+                # Slack shows no ephemeral message in a thread without replies.
+                thread_ts=root if root != message.target.get(ABOUT) else None,
+                markdown_text=markdown,
+            )
+        return Sent(message_id=message.id)
 
     async def _post(self, message: Outbound, markdown: str) -> Sent:
         try:
@@ -413,11 +452,12 @@ class SlackChannel:
                 metadata=_metadata(message),
             )
             channel, ts = answer.get("channel"), answer.get("ts")
-        except failures.CALL_ERRORS as error:
-            failure = failures.send_error(error)
+        except web_api.CALL_ERRORS as error:
+            failure = web_api.send_error(error)
             unsure = isinstance(failure, (errors.DeliveryThrottled, errors.DeliveryUncertain))
             # A preview must be edited later, but an ephemeral message cannot be edited.
-            if not unsure and message.kind != "preview" and await self._whispered(message, markdown):
+            trigger = message.target.get("trigger") if message.kind != "preview" else None
+            if not unsure and await self._whispered(trigger, markdown):
                 return Sent(message_id=message.id)
             raise failure from None
         if not isinstance(ts, str):
@@ -426,27 +466,25 @@ class SlackChannel:
         elsewhere = isinstance(channel, str) and channel != message.target["channel"]
         return Sent(message_id=f"{channel}/{ts}" if elsewhere else ts)
 
-    async def _post_ephemeral(self, message: Outbound, markdown: str) -> None:
-        target = message.target
-        root = target.get("thread_ts")
-        with failures.raised_as(failures.send_error):
-            await self._workspace.client.chat_postEphemeral(
-                channel=target["channel"],
-                user=target[ONLY_TO],
-                # Slack shows no ephemeral message in a thread without replies.
-                thread_ts=root if root != target.get(ABOUT) else None,
-                markdown_text=markdown,
-            )
-
-    async def _whispered(self, message: Outbound, markdown: str) -> bool:
-        """Answer a slash command so that only its author sees the answer; return True if this succeeded."""
-        trigger = message.target.get("trigger")
-        return await self._response_urls.answer(trigger, markdown, self._workspace.session)
+    async def _whispered(self, trigger: str | None, markdown: str) -> bool:
+        """Show a text only to the person of a slash command or button press; return True if this succeeded."""
+        if (url := self._response_urls.get(trigger or "")) is None:
+            return False
+        message = {
+            "response_type": "ephemeral",
+            "replace_original": False,
+            "text": content.escape(markdown),
+        }
+        try:
+            async with self._workspace.session.post(url, json=message) as answer:
+                return answer.status == 200
+        except (aiohttp.ClientError, OSError):
+            return False
 
     async def edit(self, message: Outbound, message_id: str) -> None:
-        with failures.raised_as(failures.edit_error):
+        with web_api.raised_as(web_api.edit_error):
             workspace = self._workspace
-            message = mentions.answered(message, workspace.names.get)
+            message = content.answered(message, workspace.names.get)
             markdown = _rendered(message)
             place = _place(message, message_id)
             ending: Json = {"metadata": _metadata(message)}
@@ -458,7 +496,7 @@ class SlackChannel:
             try:
                 await self._writer.write(workspace.client.chat_update, message, markdown, **where)
             except SlackApiError as error:
-                if failures.error_code(error) != failures.CONFLICT:
+                if web_api.error_code(error) != web_api.CONFLICT:
                     raise
                 # An earlier process opened this stream.
                 await workspace.streams.end(place)
@@ -466,7 +504,7 @@ class SlackChannel:
 
     async def delete(self, message: Outbound, message_id: str) -> None:
         channel, ts = place = _place(message, message_id)
-        with failures.raised_as(failures.edit_error):
+        with web_api.raised_as(web_api.edit_error):
             if self._workspace.streams.is_open(channel, ts):
                 await self._workspace.streams.end(place)
             await self._workspace.client.chat_delete(channel=channel, ts=ts)
@@ -479,17 +517,19 @@ class SlackChannel:
             raise errors.DeliveryUncertain("Slack does not list ephemeral messages")
         where: Json = {"channel": message.target["channel"], "limit": PAGE, "include_all_metadata": True}
         root = message.target.get("thread_ts")
-        with failures.raised_as(failures.find_error):
+        with web_api.raised_as(web_api.find_error):
             client = self._workspace.client
             if root:
                 first = await client.conversations_replies(**where, ts=root)
             else:
                 first = await client.conversations_history(**where)
-            async for page in pages(first, PAGES):
+            async for page in web_api.pages(first, PAGES):
                 for post in page.get("messages") or ():
                     if self._is_post_of(message, post):
                         return Sent(message_id=str(post["ts"]))
-            if has_more(first):  # while paging, the library replaces the response `first` by the last page
+            if web_api.has_more(
+                first
+            ):  # while paging, the library replaces the response `first` by the last page
                 raise errors.DeliveryUncertain(
                     "there is more in this conversation than can be looked through"
                 )
@@ -499,29 +539,29 @@ class SlackChannel:
         me = self._workspace.me
         mine = post.get("bot_id") == me.bot or post.get("user") == me.user
         if message.file is not None:
-            return mine and uploads.is_in(post, message, message.file)
+            return mine and files.is_in(post, message, message.file)
         payload = (post.get("metadata") or {}).get("event_payload") or {}
         if payload.get("id") == message.id:
             return True
         known = self._workspace.streams.is_open(message.target["channel"], str(post["ts"]))
         begun = message.kind == "preview" and mine and not known and begun_as(message, post)
-        return begun and uploads.may_be(post, message)
+        return begun and files.may_be(post, message)
 
     async def indicate(self, target: Mapping[str, str], *, working: bool) -> None:
-        with failures.raised_as(failures.send_error):
+        with web_api.raised_as(web_api.send_error):
             await self._workspace.signs.show(target, "processing" if working else "active")
 
     async def suspend(self, target: Mapping[str, str]) -> None:
-        with failures.raised_as(failures.send_error):
+        with web_api.raised_as(web_api.send_error):
             await self._workspace.signs.show(target, "suspended")
 
     async def entitle(self, target: Mapping[str, str], title: str) -> None:
-        if "thread_ts" in target and address.is_direct(target["channel"]):
-            with failures.raised_as(failures.send_error):
+        if "thread_ts" in target and is_direct(target["channel"]):
+            with web_api.raised_as(web_api.send_error):
                 await self._workspace.signs.entitle(target["channel"], target["thread_ts"], title)
 
     async def react(self, target: Mapping[str, str], message_id: str) -> None:
-        with failures.raised_as(failures.send_error):
+        with web_api.raised_as(web_api.send_error):
             await self._workspace.signs.react(target["channel"], message_id)
 
 
@@ -541,7 +581,7 @@ def _is_private(message: Outbound) -> bool:
         message.kind == "notice"
         and "trigger" in target
         and message.buttons is None
-        and not address.is_direct(target["channel"])
+        and not is_direct(target["channel"])
     )
 
 

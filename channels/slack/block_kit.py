@@ -1,32 +1,33 @@
-"""Writes the blocks of outgoing messages (buttons, thumbs, task cards), and reads the presses of buttons."""
+"""Writes blocks: buttons, thumbs and task cards of outgoing messages, and the app's Home tab."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any, Literal
+from typing import Any
 
 from slack_sdk.errors import SlackApiError
 
 from bot import text
 from bot.contracts.approvals import Choice, QuestionButtons
 from bot.contracts.base import Json
+from bot.contracts.channel import HomeSection
 from bot.contracts.environment import Log
-from bot.contracts.inbound import Inbound
 from bot.contracts.outbound import Card, Outbound
 from bot.words import say, speaking
 from channels import approval_buttons
-from channels.slack import address, failures
-from channels.slack.inbound import BotIdentity, ChannelId, Label, Payload, Ts, UserId, parse
+from channels.slack import web_api
+from channels.slack.content import escape
+from channels.slack.manifest import is_direct
 
-PRESSED = "block_actions"
 FALLBACK = 3_000
 """Max characters of the text that a notification shows."""
+MAX_TITLE, MAX_SECTION = 150, 3_000
+"""Max characters of a header and of a section, as Slack allows."""
 CARDS, THUMBS = "task cards", "thumbs"
 REFUSED = frozenset({"invalid_blocks", "invalid_blocks_format", "unsupported_block_type", "block_mismatch"})
 """Slack's error codes for blocks that it does not support."""
 _SHOWN_WHOLE: frozenset[Choice] = frozenset({"again", "renew"})
 """Choices below messages that do not ask for an approval, so their whole text may be in the notification."""
-_RATINGS: dict[str, Literal["good", "bad"]] = {"rating good": "good", "rating bad": "bad"}
 
 
 class BlockWriter:
@@ -40,7 +41,7 @@ class BlockWriter:
 
     def has_thumbs(self, message: Outbound) -> bool:
         """Return True if thumbs are shown below a message: the last part of an answer in a direct chat."""
-        return THUMBS not in self._refused and message.ends and address.is_direct(message.target["channel"])
+        return THUMBS not in self._refused and message.ends and is_direct(message.target["channel"])
 
     async def write(
         self, call: Callable[..., Awaitable[Any]], message: Outbound, markdown: str, **where: Any
@@ -48,14 +49,16 @@ class BlockWriter:
         """Call `chat.postMessage` or `chat.update` with the blocks of a message. Raises what `call` raises."""
         forms: dict[str, Json] = {}
         if message.cards and CARDS not in self._refused:
-            forms[CARDS] = _with_cards(message)
+            tasks = [_task(card) for card in message.cards]
+            forms[CARDS] = _blocks(message.text, {"type": "plan", "title": message.title, "tasks": tasks})
         if self.has_thumbs(message) and message.buttons is None:
-            forms[THUMBS] = _with_blocks(markdown, markdown, thumbs(message.language))
+            words = {"type": "markdown", "text": markdown}
+            forms[THUMBS] = _blocks(markdown, words, thumbs(message.language))
         for form, content in forms.items():
             try:
                 return await call(**where, **content)
             except SlackApiError as error:
-                code = failures.error_code(error)
+                code = web_api.error_code(error)
                 if code not in REFUSED:
                     raise
                 self._refused.add(form)
@@ -65,8 +68,8 @@ class BlockWriter:
         return await call(**where, **_with_buttons(markdown, message.buttons, message.language))
 
 
-def _with_blocks(fallback: str, markdown: str, *below: Json) -> Json:
-    return {"text": text.head(fallback, FALLBACK), "blocks": [{"type": "markdown", "text": markdown}, *below]}
+def _blocks(fallback: str, *blocks: Json) -> Json:
+    return {"text": text.head(fallback, FALLBACK), "blocks": list(blocks)}
 
 
 def thumbs(language: str) -> Json:
@@ -80,12 +83,8 @@ def thumbs(language: str) -> Json:
             }
             for which in ("good", "bad")
         )
-    element = {
-        "type": "feedback_buttons",
-        "action_id": "rating",
-        "positive_button": good,
-        "negative_button": bad,
-    }
+    buttons = {"positive_button": good, "negative_button": bad}
+    element = {"type": "feedback_buttons", "action_id": "rating"} | buttons
     return {"type": "context_actions", "elements": [element]}
 
 
@@ -103,12 +102,7 @@ def _with_buttons(markdown: str, asked: QuestionButtons, language: str) -> Json:
     fallback = markdown if _SHOWN_WHOLE & {*asked.choices} else markdown.partition("\n\n")[0]
     # A decided question has no buttons, but it needs blocks, since Slack would otherwise keep the old buttons.
     actions = [{"type": "actions", "elements": elements}] if elements else []
-    return _with_blocks(fallback, markdown, *actions)
-
-
-def _with_cards(message: Outbound) -> Json:
-    plan = {"type": "plan", "title": message.title, "tasks": [_task(card) for card in message.cards]}
-    return {"text": text.head(message.text, FALLBACK), "blocks": [plan]}
+    return _blocks(fallback, {"type": "markdown", "text": markdown}, *actions)
 
 
 def _task(card: Card) -> Json:
@@ -119,52 +113,14 @@ def _task(card: Card) -> Json:
     return task
 
 
-class _User(Payload):
-    id: UserId
-
-
-class _Channel(Payload):
-    id: ChannelId
-
-
-class _Message(Payload):
-    ts: Ts
-    thread_ts: Ts | None = None
-
-
-class _Press(Payload):
-    user: _User
-    channel: _Channel
-    message: _Message
-    trigger_id: Label
-
-
-def read_press(body: Json, me: BotIdentity, now: float) -> Inbound | None:
-    """Return the press of a button as a command or rating of the person who pressed it; None for a button of
-    another app. Raises `inbound.Unreadable`.
-    """
-    actions = body.get("actions")
-    action = actions[0] if isinstance(actions, list) and len(actions) == 1 else None
-    value = action.get("value") if isinstance(action, dict) else None
-    if not isinstance(value, str):
-        return None
-    command, rating = approval_buttons.command(value), _RATINGS.get(value)
-    if command is None and rating is None:
-        return None
-    press = parse(_Press, body)
-    target = {"channel": press.channel.id, "press": press.trigger_id}
-    if press.message.thread_ts is not None:
-        target["thread_ts"] = press.message.thread_ts
-    return me.inbound(
-        press.channel.id,
-        press.message.thread_ts,
-        press.user.id,
-        keys=(f"slack:{me.team}:press:{press.trigger_id}",),
-        ts=int(now * 1000),
-        target=target,
-        addressed="command",
-        command=command,
-        kind="message" if rating is None else "rating",
-        answers=None if rating is None else press.message.ts,
-        rating=rating,
-    )
+def home(sections: tuple[HomeSection, ...]) -> Json:
+    """Return the view of a Home tab."""
+    blocks: list[Json] = []
+    for section in sections:
+        title = text.head(section.title, MAX_TITLE)
+        lines = text.head("\n".join(f"• {escape(line)}" for line in section.lines), MAX_SECTION)
+        blocks += [
+            {"type": "header", "text": {"type": "plain_text", "text": title}},
+            {"type": "section", "text": {"type": "mrkdwn", "text": lines, "verbatim": True}},
+        ]
+    return {"type": "home", "blocks": blocks}

@@ -1,49 +1,35 @@
-"""Reads the files of a message and downloads them with the bot's token, only from Slack's own hosts."""
+"""Downloads and sends files. The bot's token goes only to Slack's own hosts."""
 
 from __future__ import annotations
 
 import contextlib
+import io
 import re
 from collections.abc import AsyncGenerator
-from typing import Any, Literal
+from typing import Any
 from urllib.parse import urlsplit
 
 import aiohttp
 from slack_sdk.web.async_client import AsyncWebClient
 
 from bot import errors
+from bot.contracts.base import Json
+from bot.contracts.environment import Clock
 from bot.contracts.inbound import Attachment
-from channels import file_download
-from channels.slack import failures
+from bot.contracts.outbound import Outbound, OutgoingFile, Sent
+from channels.http_client import CONNECTION_ERRORS, HEADERS, read_file
+from channels.slack import web_api
 
-MAX_FILES = 50
-"""Max files of one message that are read. Slack allows ten."""
-
-Kind = Literal["photo", "video", "audio", "voice", "file"]
-_KINDS: dict[str, Kind] = {"image": "photo", "video": "video", "audio": "audio"}
+UPLOAD_SECONDS = 200.0
+"""Timeout of the upload in seconds."""
+MAX_SHARE_WAIT = 16.0
+"""Max seconds to wait before the last attempt to share a file; this attempt is half a minute after the first."""
+SKEW = 60.0
+"""Max seconds by which Slack's clock may be behind."""
 _ID = re.compile(r"F[A-Z0-9]{2,40}")
 _PAGE = "text/html"
-
-
-def attachments(files: Any) -> tuple[Attachment, ...]:
-    found = files[:MAX_FILES] if isinstance(files, list) else []
-    return tuple(_attachment(file if isinstance(file, dict) else {}) for file in found)
-
-
-def _attachment(file: dict[Any, Any]) -> Attachment:
-    mime, size = _word(file.get("mimetype")), file.get("size")
-    kind = _KINDS.get((mime or "").partition("/")[0], "file")
-    return Attachment(
-        kind="voice" if file.get("subtype") == "slack_audio" else kind,
-        name=_word(file.get("name")),
-        size=size if isinstance(size, int) and not isinstance(size, bool) and size >= 0 else None,
-        mime=mime,
-        ref=_word(file.get("id")),
-    )
-
-
-def _word(value: Any) -> str | None:
-    return file_download.file_name(value) or None if isinstance(value, str) else None
+_EXPIRED = frozenset({404, 408, 410, 429})
+"""HTTP statuses of an upload URL that is no longer valid. A new URL may work."""
 
 
 def hosts(base_url: str) -> tuple[str, ...]:
@@ -64,7 +50,12 @@ async def fetch(
     """Yield the bytes of a file, as `contracts.channel.Files.fetch` does. `patience` is the timeout of each
     read in seconds.
     """
-    file = await _described(client, attachment.ref or "")
+    if _ID.fullmatch(attachment.ref or "") is None:
+        raise errors.FileGone("the message names no file")
+    with web_api.raised_as(_unknown):
+        file = (await client.files_info(file=attachment.ref or "")).get("file")
+    if not isinstance(file, dict):
+        raise errors.FileUnreachable("Slack's answer names no file")
     address, size = file.get("url_private_download"), file.get("size")
     own = hosts(str(client.base_url))
     # The author of an external file chooses its URL, which may be the URL of a Web API method.
@@ -73,35 +64,132 @@ async def fetch(
     try:
         async with session.get(
             address,
-            headers={"Authorization": f"Bearer {client.token}", **file_download.HEADERS},
+            headers={"Authorization": f"Bearer {client.token}", **HEADERS},
             proxy=client.proxy,
             allow_redirects=False,
             auto_decompress=False,
             timeout=aiohttp.ClientTimeout(total=None, connect=patience, sock_read=patience),
         ) as answer:
-            file_download.check_status(answer.status, "Slack")
-            if answer.content_type == _PAGE != file.get("mimetype"):
+            if answer.status == 200 and answer.content_type == _PAGE != file.get("mimetype"):
                 # Slack returned its sign-in page.
                 raise errors.FileGone("Slack shows a page instead of the file")
-            chunks = file_download.read_chunks(answer, most, size if isinstance(size, int) else None)
-            async with contextlib.aclosing(chunks):
-                async for chunk in chunks:
-                    yield chunk
-    except file_download.CONNECTION_ERRORS as error:
+            pieces = read_file(answer, "Slack", most, size if isinstance(size, int) else None)
+            async with contextlib.aclosing(pieces):
+                async for piece in pieces:
+                    yield piece
+    except CONNECTION_ERRORS as error:
         raise errors.FileUnreachable(f"Slack's file broke off: {type(error).__name__}") from None
 
 
-async def _described(client: AsyncWebClient, name: str) -> dict[str, Any]:
-    if _ID.fullmatch(name) is None:
-        raise errors.FileGone("the message names no file")
+def _unknown(error: BaseException) -> errors.FileFailed:
+    kind: type[errors.FileFailed] = errors.FileForbidden if web_api.lacks_right(error) else errors.FileGone
+    kind = errors.FileUnreachable if web_api.may_pass(error) else kind
+    return kind(f"files.info failed: {web_api.name(error)}")
+
+
+async def send(
+    client: AsyncWebClient,
+    session: aiohttp.ClientSession,
+    message: Outbound,
+    file: OutgoingFile,
+    clock: Clock,
+) -> Sent:
+    """Upload and share a file. Nothing is visible before the last call, so a failure before it can be
+    retried. If the response of the last call is lost, `files.info` says whether the file was shared.
+    Raises what `Channel.send` raises.
+    """
+    channel = message.target["channel"]
+    with web_api.raised_as(_not_shown):
+        file_id = await _upload(client, session, file)
+    ts, wait = None, 1.0
+    while ts is None:
+        try:
+            with web_api.raised_as(_perhaps_shown):
+                answer = await client.files_completeUploadExternal(
+                    files=[{"id": file_id, "title": file.name}],
+                    channel_id=channel,
+                    thread_ts=message.target.get("thread_ts"),
+                    initial_comment=message.text.strip() or None,
+                )
+            ts = _shown_at(answer.get("files"), channel) or file_id
+        except errors.DeliveryUncertain:
+            if wait > MAX_SHARE_WAIT:
+                raise errors.FileRefused("Slack does not share the file") from None
+            await clock.sleep(wait)
+            try:
+                ts = _shown_at([(await client.files_info(file=file_id)).get("file")], channel)
+            except web_api.CALL_ERRORS as error:
+                if web_api.error_code(error) != "file_not_found":
+                    reason = web_api.name(error)
+                    raise errors.DeliveryUncertain(f"files.info failed: {reason}") from None
+            wait *= 2
+    return Sent(message_id=ts)
+
+
+async def _upload(client: AsyncWebClient, session: aiohttp.ClientSession, file: OutgoingFile) -> str:
+    """Upload the bytes of a file, and return its id."""
+    told = await client.files_getUploadURLExternal(filename=file.name, length=len(file.data))
+    address, file_id = told.get("upload_url"), told.get("file_id")
+    own = hosts(str(client.base_url))
+    if not isinstance(address, str) or not isinstance(file_id, str) or not address.startswith(own):
+        raise _broken("it names no address of its own")
     try:
-        file = (await client.files_info(file=name)).get("file")
-    except failures.CALL_ERRORS as error:
-        kind: type[errors.FileFailed] = (
-            errors.FileForbidden if failures.lacks_right(error) else errors.FileGone
-        )
-        kind = errors.FileUnreachable if failures.may_pass(error) else kind
-        raise kind(f"Slack does not tell of the file: {failures.name(error)}") from None
-    if not isinstance(file, dict):
-        raise errors.FileUnreachable("Slack's answer names no file")
-    return file
+        async with session.post(
+            address,
+            data=io.BytesIO(file.data),  # aiohttp sends a stream in chunks; bytes would block the event loop
+            headers={"Content-Type": "application/octet-stream"},
+            proxy=client.proxy,
+            allow_redirects=False,
+            timeout=aiohttp.ClientTimeout(total=UPLOAD_SECONDS),
+        ) as answer:
+            if answer.status in _EXPIRED or answer.status >= 500:
+                raise _broken(f"status {answer.status}")
+            if answer.status != 200:
+                raise errors.FileRefused(f"Slack: the upload was refused, status {answer.status}")
+    except (aiohttp.ClientError, OSError) as error:
+        raise _broken(type(error).__name__) from None
+    return file_id
+
+
+def _broken(reason: str) -> errors.DeliveryThrottled:
+    return errors.DeliveryThrottled(f"Slack: the upload failed: {reason}", retry_after=web_api.SHORT)
+
+
+def _not_shown(error: BaseException) -> errors.DeliveryFailed:
+    failure = _perhaps_shown(error)
+    return _broken(web_api.name(error)) if isinstance(failure, errors.DeliveryUncertain) else failure
+
+
+def _perhaps_shown(error: BaseException) -> errors.DeliveryFailed:
+    failure = web_api.send_error(error)
+    if type(failure) is not errors.DeliveryFailed:
+        return failure
+    return errors.FileRefused(f"Slack: {web_api.name(error)}", forbidden=web_api.lacks_right(error))
+
+
+def _shown_at(files: Any, channel: str) -> str | None:
+    """Return the `ts` of the message in a channel that shows a file, from the file's `shares`."""
+    for file in files if isinstance(files, list) else ():
+        shares = file.get("shares") if isinstance(file, dict) else None
+        for kind in shares.values() if isinstance(shares, dict) else ():
+            for share in kind.get(channel) or () if isinstance(kind, dict) else ():
+                if isinstance(share, dict) and isinstance(share.get("ts"), str):
+                    return str(share["ts"])
+    return None
+
+
+def is_in(post: Json, message: Outbound, file: OutgoingFile) -> bool:
+    """Return True if a post of the bot shows this file. A file has no metadata, so name, size and time are
+    compared. Posts and files of other outbox rows do not count.
+    """
+    return may_be(post, message) and any(
+        (one.get("name"), one.get("size")) == (file.name, len(file.data))
+        and one.get("id") not in message.claimed
+        for one in post.get("files") or ()
+        if isinstance(one, dict)
+    )
+
+
+def may_be(post: Json, message: Outbound) -> bool:
+    """Return True if a post is not older than this message and does not belong to another outbox row."""
+    return float(post["ts"]) >= message.meant_at - SKEW and str(post["ts"]) not in message.claimed

@@ -17,7 +17,7 @@ from slack_sdk.signature import SignatureVerifier
 from bot import errors
 from bot.contracts.base import Json
 from bot.contracts.channel import ChannelDeps, Webhook
-from channels.webhook_server import RETRY, WebhookServer
+from channels.http_server import RETRY, WebhookServer
 
 STAMP, SIGNATURE = "X-Slack-Request-Timestamp", "X-Slack-Signature"
 FRESH_SECONDS = 300.0
@@ -77,9 +77,8 @@ class HttpEvents:
         try:
             return await self._dispatch(body, request.content_type)
         except (errors.ShipmateError, OSError) as error:
-            self._log.write(
-                "channel", "An event of Slack was not confirmed", level="warn", error=type(error).__name__
-            )
+            kind = type(error).__name__
+            self._log.write("channel", "An event of Slack was not confirmed", level="warn", error=kind)
             return web.Response(status=503, headers=RETRY)
 
     async def _dispatch(self, body: bytes, content_type: str) -> web.Response:

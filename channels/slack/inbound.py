@@ -10,16 +10,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import AliasPath, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from bot import text
 from bot.contracts.base import Json
-from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Command, Inbound, Quoted
 from bot.words import names as command_names
-from channels.slack import address, blocks, mentions, shared_messages
-from channels.slack.files import attachments
-from channels.slack.mentions import Names, unescape
+from channels import approval_buttons
+from channels.slack import content
+from channels.slack.content import Names, unescape
+from channels.slack.manifest import encode, is_direct
 
 Addressed = Literal["direct", "mention", "command", "thread", "chat"]
 ChannelId = Annotated[str, Field(pattern=r"^[CDG][A-Z0-9]{2,}$")]
@@ -27,7 +27,8 @@ UserId = Annotated[str, Field(pattern=r"^[UW][A-Z0-9]{2,}$")]
 Ts = Annotated[str, Field(pattern=r"^[0-9]{1,12}\.[0-9]{1,9}$")]
 Label = Annotated[str, Field(pattern=r"^[!-~]{1,300}$")]
 
-HOME_OPENED = "app_home_opened"
+HOME_OPENED, PRESSED = "app_home_opened", "block_actions"
+_RATINGS: dict[str, Literal["good", "bad"]] = {"rating good": "good", "rating bad": "bad"}
 MESSAGES = frozenset({"file_share", "thread_broadcast", "me_message", "bot_message"})
 """Subtypes of `message` events that are read as messages. Other subtypes, such as joins, topics and pins,
 are ignored.
@@ -58,13 +59,10 @@ class BotIdentity:
     one_direct: bool = False
     name: str = ""
 
-    def named(self, names: Names) -> Names:
-        """Return a lookup of names that finds the bot's own name too."""
-        return lambda user: self.name if user == self.user else names(user)
-
-    @property
-    def ids(self) -> frozenset[str]:
-        return frozenset({self.user, self.bot})
+    def readable(self, source: str, names: Names = content.nobody) -> str:
+        """Return a text without markup and with the bot's own name, as `content.readable` does."""
+        known: Names = lambda user: self.name if user == self.user else names(user)  # noqa: E731
+        return content.readable(source, known, self.user)
 
     def named_in(self, message: str) -> bool:
         return f"<@{self.user}>" in message or f"<@{self.user}|" in message
@@ -72,19 +70,17 @@ class BotIdentity:
     def wrote(self, post: _Post) -> bool:
         return post.bot_id == self.bot or post.user == self.user
 
-    def conversation(self, channel: str, root: str | None) -> ChatKey:
-        """Return the chatKey of a thread, or of the chat itself if `root` is None."""
-        if root is None or (self.one_direct and address.is_direct(channel)):
-            return address.encode({"channel": channel})
-        return address.encode({"channel": channel, "thread_ts": root})
-
     def inbound(self, channel: str, root: str | None, user: str, **facts: Any) -> Inbound:
         """Return an `Inbound` of a person in the thread `root`, with the further fields of `facts`."""
         return Inbound(
             channel="slack",
             chat_id=channel,
-            chat_key=self.conversation(channel, root),
-            chat_type="direct" if address.is_direct(channel) else "group",
+            chat_key=encode(
+                {"channel": channel}
+                if root is None or (self.one_direct and is_direct(channel))
+                else {"channel": channel, "thread_ts": root}
+            ),
+            chat_type="direct" if is_direct(channel) else "group",
             user_id=user,
             **facts,
         )
@@ -94,28 +90,28 @@ Words = Annotated[str, BeforeValidator(lambda value: text.clean(value) if isinst
 """Text without lone surrogates, which pydantic would refuse."""
 
 
-class Payload(BaseModel):
+class _Payload(BaseModel):
     """Base of the models of payloads; a model has only the fields that are read."""
 
     model_config = ConfigDict(frozen=True, strict=True, extra="ignore")
 
 
-class _Body(Payload):
+class _Body(_Payload):
     event_id: Label
     event: dict[str, Any]
 
 
-class _Head(Payload):
+class _Head(_Payload):
     type: Label
     subtype: Label | None = None
 
 
-class _Edited(Payload):
+class _Edited(_Payload):
     ts: Ts
     user: UserId | None = None
 
 
-class _Post(Payload):
+class _Post(_Payload):
     """A message, also the one inside an event about an edit or a deletion."""
 
     ts: Ts
@@ -133,7 +129,7 @@ class _Post(Payload):
     @property
     def source(self) -> str:
         """Return the text in Slack's markup: `<@U…>` is a mention, and a typed `<` is escaped."""
-        return self.text if self.text and self.text.strip() else blocks.text_of(self.blocks)
+        return self.text if self.text and self.text.strip() else content.text_of(self.blocks)
 
     @property
     def words(self) -> str:
@@ -150,43 +146,57 @@ class _New(_Post):
     channel: ChannelId
 
 
-class _Changed(Payload):
+class _Changed(_Payload):
     channel: ChannelId
     message: _Post
     previous_message: _Post | None = None
 
 
-class _Deleted(Payload):
+class _Deleted(_Payload):
     channel: ChannelId
     deleted_ts: Ts
     previous_message: _Post | None = None
 
 
-class _Stopped(Payload):
+class _Stopped(_Payload):
     channel: ChannelId
     thread_ts: Ts
     user: UserId
     event_ts: Ts
 
 
-class _Joined(Payload):
+class _Joined(_Payload):
     channel: ChannelId
     user: UserId
     inviter: UserId | None = None
     event_ts: Ts
 
 
-class _Slash(Payload):
+class _Slash(_Payload):
     channel_id: ChannelId
     user_id: UserId
     trigger_id: Label
     text: Words | None = None
 
 
-_PartT = TypeVar("_PartT", bound=Payload)
+class _Opened(_Payload):
+    user: UserId
+    channel: ChannelId
+    tab: str
 
 
-def parse(model: type[_PartT], value: Any) -> _PartT:
+class _Press(_Payload):
+    user: UserId = Field(validation_alias=AliasPath("user", "id"))
+    channel: ChannelId = Field(validation_alias=AliasPath("channel", "id"))
+    ts: Ts = Field(validation_alias=AliasPath("message", "ts"))
+    thread_ts: Ts | None = Field(default=None, validation_alias=AliasPath("message", "thread_ts"))
+    trigger_id: Label
+
+
+_PartT = TypeVar("_PartT", bound=_Payload)
+
+
+def _parse(model: type[_PartT], value: Any) -> _PartT:
     """Parse a value into a model. Raises `Unreadable` if the value does not fit."""
     try:
         return model.model_validate(value)
@@ -202,25 +212,39 @@ def _milliseconds(ts: str) -> int:
     return _nano(ts) // 1_000_000
 
 
-def read_event(body: Json, me: BotIdentity, names: Names = mentions.nobody) -> Inbound | None:
+def read(body: Json, me: BotIdentity, now: float, names: Names = content.nobody) -> Inbound | None:
+    """Return the inbound of a payload; None if the payload is not for the bot. Raises `Unreadable`."""
+    kind = body.get("type")
+    if kind == "event_callback":
+        return read_event(body, me, names)
+    if kind == PRESSED:
+        return read_press(body, me, now)
+    if kind is None and "command" in body:
+        return read_command(body, me, now)
+    if not isinstance(kind, str):
+        raise Unreadable("type: missing")
+    return None
+
+
+def read_event(body: Json, me: BotIdentity, names: Names = content.nobody) -> Inbound | None:
     """Return the inbound of an `event_callback`; None if the event is not for the bot. `names` looks up the
     people that the text mentions. Raises `Unreadable`.
     """
-    parsed = parse(_Body, body)
+    parsed = _parse(_Body, body)
     event, event_key = parsed.event, f"slack:{me.team}:event:{parsed.event_id}"
-    head = parse(_Head, event)
+    head = _parse(_Head, event)
     match head.type, head.subtype:
         case "agent_session_stopped", _:
-            return _stop(parse(_Stopped, event), event_key, me)
+            return _stop(_parse(_Stopped, event), event_key, me)
         case "member_joined_channel", _:
-            return _added(parse(_Joined, event), event_key, me)
+            return _added(_parse(_Joined, event), event_key, me)
         case "message", "message_changed":
-            return _change(parse(_Changed, event), event_key, me, names)
+            return _change(_parse(_Changed, event), event_key, me, names)
         case "message", "message_deleted":
-            deleted = parse(_Deleted, event)
+            deleted = _parse(_Deleted, event)
             return _delete(deleted.channel, deleted.previous_message, event_key, me)
         case "message" | "app_mention", subtype if subtype is None or subtype in MESSAGES:
-            return _message(parse(_New, event), event_key, me, names)
+            return _message(_parse(_New, event), event_key, me, names)
     return None
 
 
@@ -245,7 +269,7 @@ def read_command(body: Json, me: BotIdentity, now: float) -> Inbound:
     """Return the inbound of `/shipmate word args`: a command, or a message if `word` is no command. Slack
     has no slash commands in threads.
     """
-    slash = parse(_Slash, body)
+    slash = _parse(_Slash, body)
     said = unescape(slash.text or "").strip(_LEAD)
     words = said.split(None, 1) or ["help"]
     typed = Command(name=words[0].lstrip("!/").lower(), args=words[1] if len(words) > 1 else "")
@@ -263,14 +287,55 @@ def read_command(body: Json, me: BotIdentity, now: float) -> Inbound:
     )
 
 
-def read_thread(messages: Any, me: BotIdentity, before: str, names: Names = mentions.nobody) -> list[Quoted]:
+def read_press(body: Json, me: BotIdentity, now: float) -> Inbound | None:
+    """Return the press of a button as a command or rating of the person who pressed it; None for a button of
+    another app. Raises `Unreadable`.
+    """
+    actions = body.get("actions")
+    action = actions[0] if isinstance(actions, list) and len(actions) == 1 else None
+    value = action.get("value") if isinstance(action, dict) else None
+    if not isinstance(value, str):
+        return None
+    command, rating = approval_buttons.command(value), _RATINGS.get(value)
+    if command is None and rating is None:
+        return None
+    press = _parse(_Press, body)
+    target = {"channel": press.channel, "press": press.trigger_id}
+    return me.inbound(
+        press.channel,
+        press.thread_ts,
+        press.user,
+        keys=(f"slack:{me.team}:press:{press.trigger_id}",),
+        ts=int(now * 1000),
+        target=target if press.thread_ts is None else {**target, "thread_ts": press.thread_ts},
+        addressed="command",
+        command=command,
+        kind="message" if rating is None else "rating",
+        answers=None if rating is None else press.ts,
+        rating=rating,
+    )
+
+
+def read_home(body: Json, me: BotIdentity, now: float) -> Inbound | None:
+    """Return an inbound with the person who opened the app's Home tab and the person's direct chat; None for
+    any other event. Raises `Unreadable`.
+    """
+    event = body.get("event")
+    if not isinstance(event, dict) or event.get("type") != HOME_OPENED or event.get("tab") != "home":
+        return None
+    opened = _parse(_Opened, event)
+    target = {"channel": opened.channel}
+    return me.inbound(opened.channel, None, opened.user, keys=(), ts=int(now * 1000), target=target)
+
+
+def read_thread(messages: Any, me: BotIdentity, before: str, names: Names = content.nobody) -> list[Quoted]:
     """Return messages older than `before` and the messages that these share, oldest first. Skips posts that
     are no messages.
     """
     found: list[tuple[int, Quoted]] = []
     for message in messages if isinstance(messages, list) else []:
         try:
-            post = parse(_Post, message)
+            post = _parse(_Post, message)
         except Unreadable:
             continue
         ts = _milliseconds(post.ts)
@@ -278,16 +343,17 @@ def read_thread(messages: Any, me: BotIdentity, before: str, names: Names = ment
             continue
         who = post.user or post.bot_id
         if post.words.strip():
-            words = mentions.readable(post.source, me.named(names), me.user)
+            words = me.readable(post.source, names)
             kind = BOTS if _of_bot(post) and not me.wrote(post) else None
             quoted = Quoted(
                 user_id=who, text=words, ts=ts, from_self=me.wrote(post), message_id=post.ts, kind=kind
             )
             found.append((_nano(post.ts), quoted))
-        for share in shared_messages.read(post.attachments, by=who, channel=None, ours=me.ids):
+        ours = frozenset({me.user, me.bot})
+        for shared, _ in content.shared_messages(post.attachments, by=who, channel=None, ours=ours):
             # An earlier message shared it, not the message that is being answered.
-            shared = share.quoted.model_copy(update={"message_id": post.ts, "brought": False})
-            found.append((_nano(post.ts), shared))
+            earlier = shared.model_copy(update={"message_id": post.ts, "brought": False})
+            found.append((_nano(post.ts), earlier))
     return [quoted for _, quoted in sorted(found, key=lambda each: each[0])]
 
 
@@ -318,7 +384,7 @@ def _message(post: _New, event_key: str, me: BotIdentity, names: Names) -> Inbou
     if post.user is None and post.bot_id is None:
         raise Unreadable("user: missing")
     keys = [event_key, f"slack:{me.team}:message:{post.channel}:{post.ts}"]
-    if not address.is_direct(post.channel) and (post.type == "message" or post.files):
+    if not is_direct(post.channel) and (post.type == "message" or post.files):
         keys.append(_whole(me, post.channel, post.ts))
     if post.client_msg_id is not None:
         keys.append(f"slack:{me.team}:client:{post.client_msg_id}")
@@ -330,9 +396,9 @@ def _message(post: _New, event_key: str, me: BotIdentity, names: Names) -> Inbou
     elif addressed != "chat" and typed is not None and _is_misspelt(typed):
         command = typed
     found = _inbound(post.channel, post, me, names, keys=tuple(keys), addressed=addressed, command=command)
-    about_chat = command is not None and (command.name == "stop" or address.is_direct(post.channel))
+    about_chat = command is not None and (command.name == "stop" or is_direct(post.channel))
     if about_chat and post.thread is None:
-        return found.model_copy(update={"chat_key": me.conversation(post.channel, None)})
+        return found.model_copy(update={"chat_key": encode({"channel": post.channel})})
     return found
 
 
@@ -411,12 +477,12 @@ def _stop(event: _Stopped, event_key: str, me: BotIdentity) -> Inbound:
         ts=_milliseconds(event.event_ts),
         target={"channel": event.channel, "thread_ts": event.thread_ts},
         kind="stop",
-        addressed="direct" if address.is_direct(event.channel) else "command",
+        addressed="direct" if is_direct(event.channel) else "command",
     )
 
 
 def _place(channel: str, post: _Post, *, mentioned: bool) -> Addressed:
-    if address.is_direct(channel):
+    if is_direct(channel):
         return "direct"
     if mentioned:
         return "mention"
@@ -458,25 +524,26 @@ def _inbound(channel: str, post: _Post, me: BotIdentity, names: Names | None, **
     content. `more` holds further fields.
     """
     root = post.thread_ts or post.ts
-    content: dict[str, Any] = {}
+    facts: dict[str, Any] = {"ts": _milliseconds(post.ts)}
     if names is not None:
-        source = mentions.nameless(mentions.without_address(post.source, me.user))
-        shared = shared_messages.read(post.attachments, by=post.user, channel=channel, ours=me.ids)
-        content = {
-            "text": mentions.readable(source, me.named(mentions.nobody), me.user),
-            "mentioned": mentions.named(post.source, names, me.user),
-            "attachments": (*attachments(post.files), *(file for share in shared for file in share.files)),
-            "quoted": tuple(share.quoted for share in shared),
+        source = content.nameless(content.without_address(post.source, me.user))
+        ours = frozenset({me.user, me.bot})
+        shared = content.shared_messages(post.attachments, by=post.user, channel=channel, ours=ours)
+        facts |= {
+            "text": me.readable(source),
+            "mentioned": content.named(post.source, names, me.user),
+            "attachments": (*content.attachments(post.files), *(one for _, files in shared for one in files)),
+            "quoted": tuple(quoted for quoted, _ in shared),
         }
     return me.inbound(
         channel,
         root,
         post.user or post.bot_id or "",
         target={"channel": channel, "thread_ts": root},
-        to_others=mentions.begins_with_other(post.source, me.user),
+        to_others=content.begins_with_other(post.source, me.user),
         message_id=post.ts,
         from_bot=_of_bot(post),
-        **{"ts": _milliseconds(post.ts)} | content | more,
+        **facts | more,
     )
 
 

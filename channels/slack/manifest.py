@@ -1,18 +1,97 @@
-"""Manifest of the Slack channel. Imports no library of Slack."""
+"""Manifest, settings and chatKeys of the Slack channel. Imports no library of Slack."""
 
 from __future__ import annotations
 
-from bot.contracts.channel import Channel, ChannelDeps, EditPace, Manifest, Pace, TokenForm
-from bot.contracts.examination import Examination
+import json
+import re
+from collections.abc import Mapping
+from typing import Literal
+from urllib.parse import urlsplit
+
+from pydantic import Field, field_validator
+
+from bot.contracts.channel import (
+    LOOPBACK,
+    Channel,
+    ChannelDeps,
+    ChannelSettings,
+    EditPace,
+    Examination,
+    Manifest,
+    Pace,
+    Streaming,
+    TokenForm,
+    Webhook,
+)
+from bot.contracts.identity import ChatKey
 from bot.words import sentence
-from channels.slack import address
-from channels.slack.settings import SlackSettings
 
 RULES = """\
 Your messages are shown in Slack as Markdown: bold, italic, strikethrough, inline code, fenced code, links, \
 quotes, lists, headings and tables work. Images are not shown, HTML is not read, and mentions you write do not \
 notify anybody. Everything you send goes into the thread of the message you answer. Keep messages short; one of \
 more than 11,500 characters is cut into several."""
+_ID = re.compile(r"[UWCDG][A-Z0-9]{2,}")
+
+
+class SlackSettings(ChannelSettings):
+    """Settings of the Slack channel."""
+
+    bot_token: str | None = None
+    """Bot token (`xoxb-…`). Default: `${SLACK_BOT_TOKEN}`."""
+    app_token: str | None = None
+    """App token (`xapp-…`) with `connections:write`, for Socket Mode. Default: `${SLACK_APP_TOKEN}`."""
+    webhook: Webhook | None = None
+    """Receive events over HTTP. Default: through Socket Mode, which needs no address that Slack can reach."""
+    signing_secret: str | None = None
+    """Signing secret of the app, with which Slack signs the events that it posts to the webhook. Default:
+    `${SLACK_SIGNING_SECRET}`.
+    """
+    base_url: str = "https://slack.com/api/"
+    """Address of the Web API."""
+    allow: list[str] = Field(default_factory=list)
+    """Ids of people, groups and channels that may talk to the bot; `*` allows everyone. `shipmate allow`
+    adds ids here.
+    """
+    direct: Literal["threads", "one"] = "threads"
+    """How direct messages form conversations. `threads`: each message outside threads starts a conversation,
+    which is the message and its thread. `one`: all direct messages of a person are one conversation.
+    """
+    streaming: Streaming = Streaming()
+    """Answers and progress that are shown while they change."""
+
+    @field_validator("base_url")
+    @classmethod
+    def _safe_address(cls, value: str) -> str:
+        # Every call sends the token to this address.
+        parts = urlsplit(value)
+        here = parts.scheme == "http" and parts.hostname in LOOPBACK
+        if not parts.hostname or not (here or parts.scheme == "https"):
+            raise ValueError("must be an https:// address, or http:// on this machine")
+        return value
+
+
+def encode(parts: Mapping[str, str]) -> ChatKey:
+    """Return the chatKey of a `channel` and an optional `thread_ts`. Raises `ValueError` for invalid parts."""
+    channel, thread_ts = parts["channel"], parts.get("thread_ts")
+    if re.search(r"\s", f"{channel}{thread_ts}") is not None:
+        raise ValueError("not an address in Slack")
+    return ChatKey("slack", channel, thread_ts)
+
+
+def decode(chat_key: ChatKey) -> dict[str, str]:
+    """Return the address that `encode` made into this chatKey. Raises `ValueError` for a chatKey of another channel."""
+    parts = {"channel": chat_key.chat_id}
+    if chat_key.thread is not None:
+        parts["thread_ts"] = chat_key.thread
+    if chat_key != encode(parts):
+        raise ValueError("not a chatKey of Slack")
+    return parts
+
+
+def is_direct(channel: str) -> bool:
+    """Return True for a direct chat with the bot."""
+    return channel.startswith("D")
 
 
 def _build(settings: SlackSettings, outside: ChannelDeps) -> Channel:
@@ -22,30 +101,24 @@ def _build(settings: SlackSettings, outside: ChannelDeps) -> Channel:
 
 
 async def _examine(settings: SlackSettings) -> Examination:
-    from channels.slack.examination import examine
+    from channels.slack.app import examine
 
     return await examine(settings)
 
 
 def _connect(name: str, posts_to: str | None) -> str:
-    import json
+    from channels.slack.app import app_manifest
 
-    from channels.slack.app_manifest import app_manifest
-
-    return "\n".join(
-        [
-            "For Slack, make an app at https://api.slack.com/apps (Create New App, From a manifest) of this:",
-            "",
-            json.dumps(app_manifest(name, posts_to), indent=2, ensure_ascii=False),
-            "",
-            "Install it and take the Bot User OAuth Token (OAuth & Permissions); "
-            + (
-                "make an app-level token with\nconnections:write (Basic Information)."
-                if posts_to is None
-                else "take the Signing Secret\n(Basic Information)."
-            )
-            + " Your own id is in your profile, at Copy member ID.",
-        ]
+    secret = (
+        "make an app-level token with\nconnections:write (Basic Information)."
+        if posts_to is None
+        else "take the Signing Secret\n(Basic Information)."
+    )
+    return (
+        "For Slack, make an app at https://api.slack.com/apps (Create New App, From a manifest) of this:\n\n"
+        f"{json.dumps(app_manifest(name, posts_to), indent=2, ensure_ascii=False)}\n\n"
+        f"Install it and take the Bot User OAuth Token (OAuth & Permissions); {secret} "
+        "Your own id is in your profile, at Copy member ID."
     )
 
 
@@ -53,8 +126,8 @@ MANIFEST = Manifest(
     name="slack",
     settings=SlackSettings,
     build=_build,
-    encode=address.encode,
-    decode=address.decode,
+    encode=encode,
+    decode=decode,
     buttons=True,
     tokens=("bot_token", "app_token"),
     webhook_tokens=("bot_token", "signing_secret"),
@@ -63,8 +136,7 @@ MANIFEST = Manifest(
         "app_token": TokenForm(r"xapp-[\w.-]+", "xapp-…"),
         "signing_secret": TokenForm(r"[0-9a-f]{32}", "32 of the digits 0 to f"),
     },
-    access="allowlist",
-    valid_id=address.valid_id,
+    valid_id=lambda value: _ID.fullmatch(value) is not None,
     where_id=sentence("operators.id_slack"),
     pace={"direct": Pace(burst=3, every=1.0), "group": Pace(burst=3, every=1.0)},
     # Slack accepts one message a second in each conversation, and some hundreds a minute in a workspace.

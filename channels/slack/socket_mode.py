@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import random
+import contextlib
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -13,14 +13,14 @@ from slack_bolt.app.async_app import AsyncApp
 from slack_sdk.socket_mode.aiohttp import SocketModeClient
 from slack_sdk.socket_mode.async_client import AsyncBaseSocketModeClient
 from slack_sdk.socket_mode.request import SocketModeRequest
-from slack_sdk.web.async_client import AsyncWebClient
 
 from bot import errors
 from bot.contracts.base import Json
-from bot.contracts.channel import LOOPBACK
-from bot.contracts.environment import Clock, Log, cancel_all
-from channels.slack import failures
+from bot.contracts.channel import LOOPBACK, ChannelDeps
+from bot.contracts.environment import cancel_all
+from channels.slack import web_api
 
+PING_SECONDS = 10.0
 CONNECT_SECONDS = 15.0
 """Timeout in seconds of the WebSocket handshake, and again of Slack's `hello` after the handshake."""
 MAX_BACKOFF = 30.0
@@ -29,20 +29,11 @@ DRAIN_SECONDS = 2.5
 """Max seconds for which a close waits for events that are being processed. Slack waits 3 s for an acknowledgement."""
 CLOSE_SECONDS = 1.0
 """Max seconds to wait for Slack's close frame."""
-
 _ROUTINE = frozenset({"warning", "refresh_requested"})
 _REASONS = {
     "too_many_websockets": "other programs hold all the sockets of this app (too_many_websockets)",
     "link_disabled": "Socket Mode is switched off in the settings of this app (link_disabled)",
 }
-_ENDS = frozenset(
-    {
-        aiohttp.WSMsgType.CLOSE,
-        aiohttp.WSMsgType.CLOSING,
-        aiohttp.WSMsgType.CLOSED,
-        aiohttp.WSMsgType.ERROR,
-    }
-)
 
 
 class SocketConnection(SocketModeClient):
@@ -54,22 +45,14 @@ class SocketConnection(SocketModeClient):
     events that are being processed.
     """
 
-    def __init__(
-        self,
-        app: AsyncApp,
-        *,
-        app_token: str,
-        web_client: AsyncWebClient,
-        clock: Clock,
-        rng: random.Random,
-        log: Log,
-        ping_interval: float,
-        pace: float,
-    ) -> None:
+    def __init__(self, app: AsyncApp, app_token: str, around: ChannelDeps) -> None:
         super().__init__(
-            app_token, logger=web_client.logger, web_client=web_client, ping_interval=ping_interval
+            app_token,
+            logger=app.client.logger,
+            web_client=app.client,
+            ping_interval=PING_SECONDS * around.pace,
         )
-        self.proxy = web_client.proxy
+        self.proxy = app.client.proxy
         self.socket_mode_request_listeners.append(self._dispatch)
         self.last_heard: float | None = None
         """Epoch time of the last frame that Slack sent on its own. Pongs do not count, since a socket may
@@ -78,10 +61,8 @@ class SocketConnection(SocketModeClient):
         self.trouble = ""
         """Reason why the connection is down; empty after `hello`."""
         self._app = app
-        self._clock = clock
-        self._rng = rng
-        self._log = log
-        self._pace = pace
+        self._around = around
+        self._connect_seconds = CONNECT_SECONDS * around.pace
         self._hello = asyncio.Event()
         self._attempts = 0
         """Number of attempts to connect since the last `hello`."""
@@ -95,27 +76,27 @@ class SocketConnection(SocketModeClient):
 
     async def start(self) -> None:
         """Open the first socket and wait for `hello`. Raises `errors.ChannelUnreachable` or one of
-        `failures.CALL_ERRORS`.
+        `web_api.CALL_ERRORS`.
         """
         await self.connect()
         self.message_receiver = asyncio.ensure_future(self.receive_messages())
         try:
-            async with asyncio.timeout(CONNECT_SECONDS * self._pace):
+            async with asyncio.timeout(self._connect_seconds):
                 await self._hello.wait()
         except TimeoutError:
             raise errors.ChannelUnreachable(
-                self.trouble or "Slack opened a socket and sent no hello"
+                self.trouble or "a socket was opened, but Slack sent no hello"
             ) from None
 
     async def connect(self) -> None:
-        """Open one socket. Raises one of `failures.CALL_ERRORS`."""
+        """Open one socket. Raises one of `web_api.CALL_ERRORS`."""
         self._attempts += 1
         answer = await self.web_client.apps_connections_open(app_token=self.app_token)
         url = str(answer["url"])
         parts = urlsplit(url)
         if parts.scheme != "wss" and not (parts.scheme == "ws" and parts.hostname in LOOPBACK):
             raise ValueError("not the URL of an encrypted WebSocket")
-        async with asyncio.timeout(CONNECT_SECONDS * self._pace):
+        async with asyncio.timeout(self._connect_seconds):
             self.current_session = await self.aiohttp_client_session.ws_connect(
                 url,
                 autoping=False,
@@ -126,37 +107,27 @@ class SocketConnection(SocketModeClient):
 
     async def receive_messages(self) -> None:
         """Read one socket after another until `close`."""
-        while self.current_session is not None:
-            await self._read(self.current_session)
+        clock = self._around.clock
+        while (socket := self.current_session) is not None:
+            async for frame in socket:
+                if frame.type in {aiohttp.WSMsgType.TEXT, aiohttp.WSMsgType.PING}:
+                    self.last_heard = clock.now()
+                if frame.type is aiohttp.WSMsgType.TEXT:
+                    await self.enqueue_message(frame.data)
+                elif frame.type is aiohttp.WSMsgType.PING:
+                    with contextlib.suppress(ConnectionError):  # the socket has just closed
+                        await socket.pong(frame.data)
             async with self.connect_operation_lock:  # `send_message` waits for this lock
-                await self._reconnect()
-
-    async def _read(self, socket: aiohttp.ClientWebSocketResponse) -> None:
-        while (frame := await socket.receive()).type not in _ENDS:
-            if frame.type in {aiohttp.WSMsgType.TEXT, aiohttp.WSMsgType.PING}:
-                self.last_heard = self._clock.now()
-            if frame.type is aiohttp.WSMsgType.TEXT:
-                await self.enqueue_message(frame.data)
-            elif frame.type is aiohttp.WSMsgType.PING:
-                try:
-                    await socket.pong(frame.data)
-                except ConnectionError:
-                    await socket.close()
-                    return
-
-    async def _reconnect(self) -> None:
-        while True:
-            if self._attempts:
-                pause = min(2.0 ** min(self._attempts - 1, 10), MAX_BACKOFF)
-                await self._clock.sleep(pause * (1 + self._rng.random() / 4))
-            try:
-                await self.connect()
-            except failures.CALL_ERRORS as error:
-                self._report(failures.name(error))
-                if failures.is_rate_limited(error):
-                    await self._clock.sleep(failures.retry_after(error))
-            else:
-                return
+                while socket is self.current_session:
+                    if self._attempts:
+                        pause = min(2.0 ** min(self._attempts - 1, 10), MAX_BACKOFF)
+                        await clock.sleep(pause * (1 + self._around.rng.random() / 4))
+                    try:
+                        await self.connect()
+                    except web_api.CALL_ERRORS as error:
+                        self._report(web_api.name(error))
+                        if web_api.is_rate_limited(error):
+                            await clock.sleep(web_api.retry_after(error))
 
     def renew(self) -> None:
         """Close the socket in the background; `receive_messages` opens the next socket."""
@@ -192,13 +163,12 @@ class SocketConnection(SocketModeClient):
 
     def _report(self, trouble: str) -> None:
         """Log a change of `trouble`, but not every attempt to connect."""
-        if trouble == self.trouble:
-            return
+        log = self._around.log
+        if trouble and trouble != self.trouble:
+            log.write("channel", "Slack cannot be reached, trying again", level="warn", error=trouble)
+        elif self.trouble and not trouble:
+            log.write("channel", "Slack is reached again")
         self.trouble = trouble
-        if trouble:
-            self._log.write("channel", "Slack cannot be reached, trying again", level="warn", error=trouble)
-        else:
-            self._log.write("channel", "Slack is reached again")
 
     async def close(self) -> None:
         """Stop reading, finish the events that are being processed, and close the socket. Slack delivers

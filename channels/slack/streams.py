@@ -15,7 +15,8 @@ from bot import text
 from bot.contracts.base import Json
 from bot.contracts.environment import Clock, Log
 from bot.contracts.outbound import Card, Outbound
-from channels.slack import address, failures, render
+from channels.slack import render, web_api
+from channels.slack.manifest import is_direct
 
 MAX_PER_MINUTE = 15
 """Max streams that are started in a minute, since Slack allows about twenty `chat.stopStream` calls a minute
@@ -46,8 +47,8 @@ class _Stream:
 
 
 class Streams:
-    """Open streams of this process. Methods raise `failures.CALL_ERRORS`. Editing a stream that an earlier
-    process opened fails with `failures.CONFLICT`.
+    """Open streams of this process. Methods raise `web_api.CALL_ERRORS`. Editing a stream that an earlier
+    process opened fails with `web_api.CONFLICT`.
     """
 
     def __init__(self, client: AsyncWebClient, clock: Clock, log: Log) -> None:
@@ -65,7 +66,7 @@ class Streams:
         target, words = message.target, render.render(message.sure)
         now = self._clock.monotonic()
         full = len(self._started) == MAX_PER_MINUTE and now - self._started[0] < 60.0
-        fits = message.goes_on and "thread_ts" in target and address.is_direct(target["channel"])
+        fits = message.goes_on and "thread_ts" in target and is_direct(target["channel"])
         if full or not (self._supported and fits):
             return None
         content = _chunks(message) if message.cards else {"markdown_text": words}
@@ -76,12 +77,12 @@ class Streams:
             answer = await self._client.chat_startStream(
                 channel=target["channel"], thread_ts=target["thread_ts"], **content
             )
-        except failures.CALL_ERRORS as error:
-            if failures.may_pass(error):
+        except web_api.CALL_ERRORS as error:
+            if web_api.may_pass(error):
                 raise
-            self._supported = failures.error_code(error) not in failures.UNSUPPORTED
+            self._supported = web_api.error_code(error) not in web_api.UNSUPPORTED
             self._log.write(
-                "delivery", "Slack does not take a stream", level="warn", error=failures.name(error)
+                "delivery", "Slack does not take a stream", level="warn", error=web_api.name(error)
             )
             return None
         ts = str(answer["ts"])
@@ -107,9 +108,9 @@ class Streams:
                 self._open.pop(place, None)
             elif content:
                 await self._client.chat_appendStream(channel=stream.channel, ts=stream.ts, **content)
-        except failures.CALL_ERRORS as error:
-            if failures.may_pass(error):
-                stream.unsure = stream.unsure or not failures.is_rate_limited(error)
+        except web_api.CALL_ERRORS as error:
+            if web_api.may_pass(error):
+                stream.unsure = stream.unsure or not web_api.is_rate_limited(error)
                 raise
             await self.end(place)
             return False
@@ -125,9 +126,9 @@ class Streams:
         channel, ts = place
         try:
             await self._client.chat_stopStream(channel=channel, ts=ts)
-        except failures.CALL_ERRORS as error:
+        except web_api.CALL_ERRORS as error:
             # A stream that cannot be stopped times out; edits fail with CONFLICT until then.
-            if failures.may_pass(error):
+            if web_api.may_pass(error):
                 raise
         self._open.pop(place, None)
 

@@ -11,7 +11,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.contracts.environment import Log
 from bot.words import say
-from channels.slack import failures
+from channels.slack import web_api
 
 LOADING = 4
 """Number of status lines that Slack shows in turn."""
@@ -22,7 +22,7 @@ _REACTIONS = "Slack takes no reactions"
 
 
 class TypingIndicator:
-    """Shows and clears the signs of work. Methods raise `failures.CALL_ERRORS`. A method that the workspace
+    """Shows and clears the signs of work. Methods raise `web_api.CALL_ERRORS`. A method that the workspace
     does not support is called only once, and logged.
     """
 
@@ -56,8 +56,8 @@ class TypingIndicator:
             await self._try(
                 _REACTIONS, self._client.reactions_add, channel=channel, timestamp=ts, name="eyes"
             )
-        except failures.CALL_ERRORS as error:
-            if failures.error_code(error) != "already_reacted":
+        except web_api.CALL_ERRORS as error:
+            if web_api.error_code(error) != "already_reacted":
                 raise
 
     async def remove_stop(self, target: Mapping[str, str]) -> None:
@@ -68,9 +68,9 @@ class TypingIndicator:
             return
         try:
             await self.show(target, "active")
-        except failures.CALL_ERRORS as error:
+        except web_api.CALL_ERRORS as error:
             self._log.write(
-                "delivery", "A stop button was not taken away", level="debug", error=failures.name(error)
+                "delivery", "A stop button was not taken away", level="debug", error=web_api.name(error)
             )
 
     async def _try(self, sign: str, call: Callable[..., Awaitable[Any]], **given: Any) -> None:
@@ -78,8 +78,8 @@ class TypingIndicator:
             return
         try:
             await call(**given)
-        except failures.CALL_ERRORS as error:
-            if failures.error_code(error) not in failures.UNSUPPORTED:
+        except web_api.CALL_ERRORS as error:
+            if web_api.error_code(error) not in web_api.UNSUPPORTED:
                 raise
             self._unsupported.add(sign)
-            self._log.write("delivery", sign, level="warn", error=failures.name(error))
+            self._log.write("delivery", sign, level="warn", error=web_api.name(error))

@@ -9,13 +9,8 @@ import contextlib
 import re
 import zlib
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from functools import partial
 
-from telegram import (
-    BotCommand,
-    BotCommandScopeAllGroupChats,
-    BotCommandScopeChat,
-    ChatMemberRestricted,
-)
 from telegram.error import BadRequest, ChatMigrated, EndPointNotFound, InvalidToken, TelegramError
 
 from bot import errors, text
@@ -28,10 +23,11 @@ from bot.contracts.inbound import Attachment, Inbound, Quoted
 from bot.contracts.outbound import Outbound, Sent
 from bot.words import CATALOGUES, DEFAULT, names, paragraph, say, sentence, speaking
 from channels import approval_buttons
-from channels.telegram import address, bot_api, download, members, render
+from channels.telegram import bot_api, render
 from channels.telegram.group_migrations import GroupMigrations
+from channels.telegram.inbound import is_inside
+from channels.telegram.manifest import TelegramSettings, encode, valid_id
 from channels.telegram.poll import UpdatePoller
-from channels.telegram.settings import TelegramSettings
 from channels.telegram.updates import UpdateIntake
 from channels.telegram.webhook import UpdateWebhook
 
@@ -77,6 +73,13 @@ _LANGUAGES = {code: None if code == DEFAULT else code for code in CATALOGUES}
 """Telegram's code of each language. None is the code of the texts for all languages that have no texts of their own."""
 UNKNOWN_METHOD = (EndPointNotFound, InvalidToken)
 """Exceptions of a service that does not know a method. Such a service answers as if the token were wrong."""
+MOST_GROUPS = 200
+"""Max groups that are asked about for one search, since each group needs a request. The most relevant groups
+are first.
+"""
+_AT_ONCE = 20
+"""Max concurrent requests of one search."""
+_SUPERGROUP = "-100"
 _TOKEN = re.compile(r"[0-9]+:[A-Za-z0-9_-]+")
 
 
@@ -92,15 +95,13 @@ class TelegramChannel:
 
     def __init__(self, settings: TelegramSettings, around: ChannelDeps, *, patience: float = 20.0) -> None:
         self._token = settings.bot_token or ""
-        self._base_url = settings.base_url
         self._webhook = settings.webhook
         self._around, self._log = around, around.log
         self._patience = patience
         self._bot: bot_api.Bot | None = None
         self._intake: Intake | None = None
-        self._verified = bot_api.VerifiedConnections(
-            self._token, self._base_url, patience=patience, pace=around.pace
-        )
+        self._make_bot = partial(bot_api.connect, self._token, settings.base_url, patience, around.pace)
+        self._verified = bot_api.VerifiedConnections(partial(self._make_bot, connections=1), around.pace)
         self._updates: UpdatePoller | UpdateWebhook | None = None
         self._frozen: dict[str, float] = {}
         """End of the flood wait of each chat, in monotonic seconds."""
@@ -113,14 +114,12 @@ class TelegramChannel:
             raise errors.ChannelRefused("the Telegram bot token is not of the form 123456:ABC…")
         self._intake = intake
         await self._migrations.load()
-        bot = await asyncio.to_thread(
-            bot_api.connect, self._token, self._base_url, self._patience, self._around.pace
-        )
+        bot = await asyncio.to_thread(self._make_bot)
         async with contextlib.AsyncExitStack() as undo:
             undo.push_async_callback(bot.shutdown)
             with _connecting():
                 await bot.initialize()
-            await self._introduce(bot)
+            await self._set_menus(bot)
             updates = UpdateIntake(bot, intake, self._around, self._migrations)
             self._bot = bot
             if self._webhook is not None:
@@ -155,20 +154,58 @@ class TelegramChannel:
         return ()
 
     async def chats_of(self, user_id: str, chat_keys: Sequence[ChatKey], *, direct: bool) -> MembershipAnswer:
-        """Implement `contracts.channel.KnowsMembers`."""
+        """Implement `contracts.channel.KnowsMembers`. A private chat has the id of its person, so no request is
+        needed for it.
+        """
         if self._bot is None:
             raise errors.ChannelUnreachable("Telegram is not connected")
-        return await members.chats_of(self._bot, self._migrations, user_id, chat_keys, direct=direct)
+        chats = {key: self._migrations.now(key.chat_id) for key in chat_keys if key.channel == self.name}
+        groups = [chat for chat in dict.fromkeys(chats.values()) if chat.startswith("-")]
+        slots = asyncio.Semaphore(_AT_ONCE)
+        answers = await asyncio.gather(
+            *(self._has_member(self._bot, chat, user_id, slots) for chat in groups[:MOST_GROUPS])
+        )
+        inside = dict(zip(groups, answers, strict=False))
+        if groups and not any(answer is not None for answer in answers):
+            raise errors.ChannelUnreachable("Telegram does not say who is in a group")
+        return MembershipAnswer(
+            [key for key, chat in chats.items() if (direct and chat == user_id) or inside.get(chat)],
+            [key for key, chat in chats.items() if chat in groups and inside.get(chat) is None],
+        )
+
+    async def _has_member(
+        self, bot: bot_api.Bot, chat: str, user_id: str, slots: asyncio.Semaphore
+    ) -> bool | None:
+        """Return True if the person is a member of the chat. Return None if Telegram did not answer or has
+        given the group another id, since neither says anything about the person.
+        """
+        async with slots:
+            try:
+                member = await bot.call_object("getChatMember", {"chat_id": chat, "user_id": user_id})
+            except ChatMigrated as exc:
+                with contextlib.suppress(errors.StorageError):
+                    await self._migrations.learn(int(chat), exc.new_chat_id)
+                return None
+            except bot_api.UNANSWERED:
+                return None
+            except TelegramError:
+                return False
+            return is_inside(member)
 
     def fetch(self, attachment: Attachment, *, most: int) -> AsyncGenerator[bytes]:
         """Implement `contracts.channel.Files`."""
         if self._bot is None:
             raise errors.FileUnreachable("Telegram is not connected")
-        return download.fetch(self._bot, attachment, most=most)
+        return self._bot.fetch(attachment, most=most)
 
     def permalink(self, line: ArchiveLine) -> str | None:
-        """Implement `contracts.channel.KnowsLinks`."""
-        return members.permalink(line)
+        """Implement `contracts.channel.KnowsLinks`. Only messages of supergroups have an address."""
+        # If a message was sent after the group became a supergroup, its id includes the supergroup's id.
+        chat, _, number = (line.message_id or "").rpartition("/")
+        chat = chat or line.chat_key.chat_id
+        if line.chat_key.channel != self.name or not chat.startswith(_SUPERGROUP) or not number.isdecimal():
+            return None
+        return f"https://t.me/c/{chat.removeprefix(_SUPERGROUP)}/{number}"
 
     def same_chat(self, chat_id: str) -> frozenset[str]:
         """Implement `contracts.channel.KnowsChatMigrations`."""
@@ -181,16 +218,16 @@ class TelegramChannel:
             return Introduction()  # a supergroup continues the conversation of its group
         hears, hindrance = bool(bot.can_read_all_group_messages), None
         try:
-            me = await bot.get_chat_member(_chat(inbound.target), bot.id)
-            hears = hears or me.status == "administrator"
-            if isinstance(me, ChatMemberRestricted) and not me.can_send_messages:
+            fields = {"chat_id": inbound.target["chat_id"], "user_id": bot.id}
+            me = await bot.call_object("getChatMember", fields)
+            hears = hears or me.get("status") == "administrator"
+            if me.get("status") == "restricted" and not me.get("can_send_messages"):
                 hindrance = sentence("operators.mute_there")
-        except (TelegramError, *bot_api.GARBLED) as exc:
+        except TelegramError as exc:
             self._log.write(
                 "channel",
                 f"Telegram does not say what the bot may do in a group ({bot_api.said(exc)})",
                 level="warn",
-                channel=self.name,
             )
         words = paragraph(
             say("telegram.hello", name=bot.username), *([] if hears else [say("telegram.deaf")])
@@ -229,7 +266,7 @@ class TelegramChannel:
                     raise failure(exc, place) from None
                 place = self._migrations.place(place)
             except TelegramError as exc:
-                if bot_api.lacks_topic(exc) and "message_thread_id" in place:
+                if bot_api.refused_for(exc, *bot_api.NO_TOPIC) and "message_thread_id" in place:
                     del place["message_thread_id"]
                 elif _is_malformed(exc, shown):
                     shown = render.without_markup(message.text)
@@ -249,10 +286,8 @@ class TelegramChannel:
             fields["disable_notification"] = True  # only the answer notifies with a sound
         if (answered := place.get("reply_to", "")).isdecimal():
             fields["reply_parameters"] = {"message_id": int(answered), "allow_sending_without_reply": True}
-        if message.file is None:
-            number = await bot.send("sendMessage", fields | _words(shown))
-        else:
-            number = await bot.send_file(fields | {"caption": shown.text or None}, message.file)
+        content = _words(shown) if message.file is None else {"caption": shown.text or None}
+        number = await bot.send(fields | content, message.file)
         return Sent(self._migrations.named(place["chat_id"], str(number)))
 
     async def _moved(self, place: Mapping[str, str], exc: ChatMigrated) -> bool:
@@ -270,7 +305,12 @@ class TelegramChannel:
             raise errors.DeliveryFailed("an answer to a button needs a text")
         words, *_ = text.split(render.without_markup(message.text).text, PRESS_ANSWER, text.utf16_len)
         try:
-            await bot.answer_callback_query(message.target["press"], words, show_alert=len(words) > GLANCE)
+            fields = {
+                "callback_query_id": message.target["press"],
+                "text": words,
+                "show_alert": len(words) > GLANCE,
+            }
+            await bot.call("answerCallbackQuery", fields)
         except TelegramError as exc:
             raise self._undelivered(exc, message.target) from None
         return Sent(f"press:{message.target['press']}")
@@ -337,12 +377,7 @@ class TelegramChannel:
                 raise failure from None
             # Any other refusal may concern only this text, which is then shown as a message.
             self._drafts = not isinstance(exc, UNKNOWN_METHOD)
-            self._log.write(
-                "delivery",
-                f"Telegram does not take a draft ({bot_api.said(exc)})",
-                level="warn",
-                channel=self.name,
-            )
+            self._log.write("delivery", f"Telegram does not take a draft ({bot_api.said(exc)})", level="warn")
             return False
         return True
 
@@ -392,7 +427,7 @@ class TelegramChannel:
         """Return the error of a failed call for the gateway: `refused` if another call may succeed. Reports
         a missing right to operators.
         """
-        if bot_api.lacks_right(exc):
+        if bot_api.refused_for(exc, *bot_api.NO_RIGHT):
             self._report_missing_right("write in", "operators.mute_telegram", target)
         if isinstance(exc, bot_api.TooManyRequests):
             now = self._around.clock.monotonic()
@@ -403,54 +438,47 @@ class TelegramChannel:
 
     def _file_undelivered(self, exc: TelegramError, target: Mapping[str, str]) -> errors.DeliveryFailed:
         """Return the error of a failed file. If Telegram refuses the file, the other messages of the reply are still sent."""
-        if bot_api.lacks_right(exc):
+        if bot_api.refused_for(exc, *bot_api.NO_RIGHT):
             self._report_missing_right("send files in", "operators.fileless_telegram", target)
             return errors.FileRefused(f"Telegram: {exc}", forbidden=True)
         return self._undelivered(exc, target, errors.FileRefused)
 
     def _report_missing_right(self, right: str, words: str, target: Mapping[str, str]) -> None:
         if self._intake is not None:
-            told = sentence(words, chat=address.encode(target))
+            told = sentence(words, chat=encode(target))
             self._intake.report_missing_right(self.name, f"{right} {target['chat_id']}", told)
 
     # -- menus -----------------------------------------------------------------------------------------------
 
-    async def _introduce(self, bot: bot_api.Bot) -> None:
+    async def _set_menus(self, bot: bot_api.Bot) -> None:
         """Set the bot's menus and descriptions in each language. A refusal is only logged, since the bot
         works without them.
         """
+        groups = {"type": "all_group_chats"}
         for code, told in _LANGUAGES.items():
             with speaking(code):
                 about, description = say("telegram.about"), say("telegram.description")
             try:
-                await bot.set_my_commands(_commands(MENU, code), language_code=told)
-                groups = BotCommandScopeAllGroupChats()
-                await bot.set_my_commands(_commands(GROUP_MENU, code), scope=groups, language_code=told)
-                await bot.set_my_short_description(about, language_code=told)
-                await bot.set_my_description(description, language_code=told)
+                await bot.call("setMyCommands", _menu(MENU, code))
+                await bot.call("setMyCommands", _menu(GROUP_MENU, code) | {"scope": groups})
+                fields = {"short_description": about, "language_code": told}
+                await bot.call("setMyShortDescription", fields)
+                await bot.call("setMyDescription", {"description": description, "language_code": told})
             except TelegramError as exc:
                 self._log.write(
                     "channel",
                     f"Telegram did not take a menu or description ({bot_api.said(exc)})",
                     level="warn",
-                    channel=self.name,
                 )
                 return
         for operator in sorted(self._around.operators):
             if operator.channel != self.name:
                 continue
-            own = BotCommandScopeChat(int(operator.user_id))
-            try:
-                for code, told in _LANGUAGES.items():
-                    await bot.set_my_commands(_commands(OPERATORS_MENU, code), scope=own, language_code=told)
-            except TelegramError as exc:
-                # Telegram refuses the menu of a person who has never written to the bot.
-                self._log.write(
-                    "channel",
-                    f"Telegram did not take the menu of an operator ({bot_api.said(exc)})",
-                    level="debug",
-                    channel=self.name,
-                )
+            scope = {"type": "chat", "chat_id": int(operator.user_id)}
+            # Telegram refuses the menu of a person who has never written to the bot.
+            with contextlib.suppress(TelegramError):
+                for code in _LANGUAGES:
+                    await bot.call("setMyCommands", _menu(OPERATORS_MENU, code) | {"scope": scope})
 
 
 @contextlib.contextmanager
@@ -464,9 +492,11 @@ def _connecting() -> Iterator[None]:
         raise errors.ChannelUnreachable(bot_api.said(exc)) from None
 
 
-def _commands(menu: Sequence[str], code: str) -> list[BotCommand]:
+def _menu(menu: Sequence[str], code: str) -> Json:
+    """Return the fields of `setMyCommands` for a menu in one language."""
     with speaking(code):
-        return [BotCommand(name, say(f"help.{name}")) for name in menu]
+        commands = [{"command": name, "description": say(f"help.{name}")} for name in menu]
+    return {"commands": commands, "language_code": _LANGUAGES[code]}
 
 
 def _size(part: str) -> int:
@@ -490,7 +520,7 @@ def _shown(message: Outbound) -> render.Rendered:
     shown = render.render(message.text, goes_on=message.goes_on)
     if text.utf16_len(shown.text) > LIMIT:
         shown = render.without_markup(message.text)
-    if not text.visible(shown.text) or not address.valid_id(message.target.get("chat_id", "")):
+    if not text.visible(shown.text) or not valid_id(message.target.get("chat_id", "")):
         raise errors.DeliveryFailed("a message to Telegram needs a text and the number of a chat")
     return shown
 

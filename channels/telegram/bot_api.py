@@ -10,11 +10,10 @@ import io
 import json
 import logging
 import ssl
-from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from functools import lru_cache
 from typing import Any, cast
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 import aiohttp
 import httpx
@@ -25,11 +24,11 @@ from telegram.request import BaseRequest, RequestData
 from bot import errors, text
 from bot.contracts.base import Json
 from bot.contracts.channel import LOOPBACK
+from bot.contracts.inbound import Attachment
 from bot.contracts.outbound import OutgoingFile
-from channels import file_download
+from channels.http_client import CONNECTION_ERRORS, HEADERS, read_file
 
 NOT_SENT = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, aiohttp.InvalidURL)
-OUTCOME_UNKNOWN = (aiohttp.ClientError, TimeoutError, OSError)
 GARBLED = (
     TypeError,
     ValueError,
@@ -83,6 +82,10 @@ class TooManyRequests(TelegramError):
         self.wait = wait
 
 
+UNANSWERED = (RequestNotSent, OutcomeUnknown, TooManyRequests)
+"""Errors after which a later call may succeed."""
+
+
 class HttpTransport(BaseRequest):
     """HTTP client for the library, based on aiohttp because that is several times faster than the library's
     own client. Raises failures as `RequestNotSent` or `OutcomeUnknown`. `patience` is the timeout of one
@@ -125,9 +128,9 @@ class HttpTransport(BaseRequest):
         *_: Any,
         **__: Any,
     ) -> tuple[int, bytes]:
-        answer_within = self._patience
+        within = self._patience
         if isinstance(read_timeout, int | float):
-            answer_within = float(read_timeout) * self._pace
+            within = float(read_timeout) * self._pace
         body = _body(request_data)
         try:
             async with self._connected().request(
@@ -135,29 +138,38 @@ class HttpTransport(BaseRequest):
                 url,
                 data=body,
                 headers={"Content-Type": "application/json"} if isinstance(body, bytes) else None,
-                timeout=self._timeout(answer_within, total=answer_within + 2 * self._patience),
+                timeout=self._timeout(within, total=within + 2 * self._patience),
                 allow_redirects=False,
             ) as answer:
                 status, payload = answer.status, await answer.read()
         except NOT_SENT as exc:
             raise RequestNotSent(errors.connection_reason(exc)) from exc
-        except OUTCOME_UNKNOWN as exc:
+        except CONNECTION_ERRORS as exc:
             raise OutcomeUnknown(errors.connection_reason(exc)) from exc
-        found = _json_object(payload)
+        found = _object(payload)
         if status >= 500 or (status < 300 and (found.get("ok") is not True or "result" not in found)):
             raise OutcomeUnknown(f"status {status} without an answer")
+        if status < 300:
+            return status, payload
+        parameters = found["parameters"] if isinstance(found.get("parameters"), dict) else {}
         if status == 429:
-            raise TooManyRequests(_retry_after(found))
-        return status, payload if status < 300 else json.dumps(_refusal(found)).encode()
+            wait = parameters.get("retry_after")
+            valid = isinstance(wait, (int, float)) and wait > 0
+            raise TooManyRequests(min(float(wait), _LONGEST_WAIT) if valid else 1.0)
+        # The library reads these fields, and expects these types.
+        moved, reason = parameters.get("migrate_to_chat_id"), found.get("description")
+        reason = text.clean(reason[:1_000]) if isinstance(reason, str) else ""
+        refusal = {
+            "description": text.head(" ".join(reason.split()), 200),
+            "parameters": {"migrate_to_chat_id": moved} if type(moved) is int else None,
+        }
+        return status, json.dumps(refusal).encode()
 
-    def get(self, url: str) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
+    def get(self, url: str) -> contextlib.AbstractAsyncContextManager[aiohttp.ClientResponse]:
         """Return the response for a file, to be read in pieces. `patience` limits each read, not the whole download."""
+        timeout = self._timeout(self._patience, total=None)
         return self._connected().get(
-            url,
-            headers=file_download.HEADERS,
-            timeout=self._timeout(self._patience, total=None),
-            allow_redirects=False,
-            auto_decompress=False,
+            url, headers=HEADERS, timeout=timeout, allow_redirects=False, auto_decompress=False
         )
 
     def _connected(self) -> aiohttp.ClientSession:
@@ -187,7 +199,7 @@ def _body(sent: RequestData | None) -> aiohttp.FormData | bytes | None:
     return form
 
 
-def _json_object(payload: bytes) -> Json:
+def _object(payload: bytes) -> Json:
     """Return the JSON object of a response; {} if the response is no object."""
     try:
         body = json.loads(payload)
@@ -196,28 +208,9 @@ def _json_object(payload: bytes) -> Json:
     return body if isinstance(body, dict) else {}
 
 
-def _refusal(body: Json) -> Json:
-    """Return the fields of an error response that the library reads, each with the type that the library expects."""
-    parameters, description = body.get("parameters"), body.get("description")
-    moved = parameters.get("migrate_to_chat_id") if isinstance(parameters, dict) else None
-    reason = text.clean(description[:1_000]) if isinstance(description, str) else ""
-    return {
-        "description": text.head(" ".join(reason.split()), 200),
-        "parameters": {"migrate_to_chat_id": moved} if type(moved) is int else None,
-    }
-
-
-def _retry_after(body: Json) -> float:
-    parameters = body.get("parameters")
-    wait = parameters.get("retry_after") if isinstance(parameters, dict) else None
-    if isinstance(wait, bool) or not isinstance(wait, (int, float)) or not wait > 0:
-        return 1.0
-    return min(float(wait), _LONGEST_WAIT)
-
-
 class Bot(telegram.Bot):
-    """The library's bot with additional calls that return plain JSON. If the library parsed the updates, one
-    unreadable update would hide the others. Every call raises a `TelegramError`.
+    """The library's bot, with every method of the Bot API called through `call`, which returns plain JSON. If the
+    library parsed the updates, one unreadable update would hide the others.
     """
 
     async def shutdown(self) -> None:
@@ -227,36 +220,59 @@ class Bot(telegram.Bot):
             await request.shutdown()
 
     async def call(self, method: str, fields: Json, *, seconds: float | None = None) -> Any:
-        """Call a method of the Bot API and return its result as JSON. `seconds` is the timeout for the response."""
+        """Call a method of the Bot API and return its result as JSON. Fields that are None are left out. `seconds`
+        is the timeout for the response. Raises a `TelegramError`.
+        """
         return await self._post(method, fields, read_timeout=seconds)
 
-    async def send(self, method: str, message: Json, *, seconds: float | None = None) -> int:
-        """Call a method that creates a message, and return the number of that message."""
-        found = await self.call(method, message, seconds=seconds)
-        if not (isinstance(found, dict) and type(found.get("message_id")) is int and "chat" in found):
+    async def call_object(self, method: str, fields: Json, *, seconds: float | None = None) -> Json:
+        """Call a method whose result is an object. Raises a `TelegramError`."""
+        found = await self.call(method, fields, seconds=seconds)
+        if not isinstance(found, dict):
+            raise OutcomeUnknown(f"{method} answered without an object")
+        return found
+
+    async def send(self, message: Json, file: OutgoingFile | None) -> int:
+        """Send a text, or a file with the fields of `sendDocument`, and return the number of the new message."""
+        method, seconds = "sendMessage", None
+        if file is not None:
+            document = telegram.InputFile(file.data, filename=file.name)
+            document.mimetype = file.mime_type
+            method, seconds, message = "sendDocument", FILE_SECONDS, message | {"document": document}
+        found = await self.call_object(method, message, seconds=seconds)
+        if not (type(found.get("message_id")) is int and "chat" in found):
             raise OutcomeUnknown(f"{method} answered without a message")
         return int(found["message_id"])
 
-    async def send_file(self, message: Json, file: OutgoingFile) -> int:
-        """Send a file with the fields of `sendDocument`, and return the number of its message."""
-        document = telegram.InputFile(file.data, filename=file.name)
-        document.mimetype = file.mime_type
-        return await self.send("sendDocument", {**message, "document": document}, seconds=FILE_SECONDS)
-
-    async def file_path(self, file_id: str) -> tuple[str, int | None]:
-        """Return the path of a file below the base address for files, and the file's size in bytes, if
-        known. The path is valid for an hour.
-        """
-        found = await self.call("getFile", {"file_id": file_id})
-        path = found.get("file_path") if isinstance(found, dict) else None
+    async def fetch(self, attachment: Attachment, *, most: int) -> AsyncGenerator[bytes]:
+        """Yield the bytes of a file, as `contracts.channel.Files.fetch` does."""
+        if not attachment.ref:
+            raise errors.FileGone("the message names no file")
+        try:
+            found = await self.call_object("getFile", {"file_id": attachment.ref})
+        except UNANSWERED as error:
+            raise errors.FileUnreachable(f"Telegram's getFile failed: {type(error).__name__}") from None
+        except TelegramError as error:
+            too_large = "too big" in error.message.lower()
+            kind = errors.FileTooLarge if too_large else errors.FileGone
+            raise kind(f"Telegram: {error}") from None
+        path, size = found.get("file_path"), found.get("file_size")
         if not isinstance(path, str):
-            raise OutcomeUnknown("getFile answered without a path")
-        size = found.get("file_size")
-        return path, size if type(size) is int else None
-
-    def download(self, path: str) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
-        """Return the response for the file at the path that `file_path` returned."""
-        return cast("HttpTransport", self._request[1]).get(f"{self._base_file_url}/{path}")
+            raise errors.FileUnreachable("Telegram's getFile names no path")
+        # A relative segment, or "", with which an absolute path begins, could leave the folder of files.
+        if not {"", ".", ".."}.isdisjoint(path.split("/")):
+            raise errors.FileGone("Telegram gives a path outside of its files")
+        transport = cast("HttpTransport", self._request[1])
+        try:
+            async with transport.get(f"{self._base_file_url}/{quote(path)}") as answer:
+                pieces = read_file(answer, "Telegram", most, size if type(size) is int else None)
+                async with contextlib.aclosing(pieces):
+                    async for piece in pieces:
+                        yield piece
+        except (RequestNotSent, *CONNECTION_ERRORS) as error:
+            # The messages of these exceptions contain the address, which contains the token.
+            reason = type(error).__name__
+            raise errors.FileUnreachable(f"the download from Telegram failed: {reason}") from None
 
 
 def connect(
@@ -268,25 +284,27 @@ def connect(
         logging.getLogger(name).setLevel(logging.WARNING)
     tls()
     local = urlsplit(base_url).hostname in LOOPBACK
+    requests = [
+        HttpTransport(connections=most, patience=patience, pace=pace, direct=local)
+        for most in (connections, 2)
+    ]
     return Bot(
         token,
         base_url=f"{base_url}/bot",
         base_file_url=f"{base_url}/file/bot",
-        request=HttpTransport(connections=connections, patience=patience, pace=pace, direct=local),
-        get_updates_request=HttpTransport(connections=2, patience=patience, pace=pace, direct=local),
+        request=requests[0],
+        get_updates_request=requests[1],
     )
 
 
 class VerifiedConnections:
     """Opens a new connection for each repeat of a message, and verifies the connection by `getMe`. If a new
-    connection fails, all repeats that wait for a slot fail at once.
+    connection fails, all repeats that wait for a slot fail at once. `make` returns a bot that is not connected.
     """
 
-    def __init__(self, token: str, base_url: str, *, patience: float, pace: float) -> None:
-        self._token = token
-        self._base_url = base_url
-        self._patience = patience
-        self._pace = pace
+    def __init__(self, make: Callable[[], Bot], pace: float) -> None:
+        self._make = make
+        self._seconds = PROOF_SECONDS * pace
         self._slots = asyncio.Semaphore(PROOFS)
         self._failed = 0
 
@@ -299,10 +317,10 @@ class VerifiedConnections:
         async with self._slots:
             if failed != self._failed:
                 raise RequestNotSent("another new connection has just not answered")
-            bot = connect(self._token, self._base_url, self._patience, self._pace, connections=1)
+            bot = self._make()
             try:
                 try:
-                    async with asyncio.timeout(PROOF_SECONDS * self._pace):
+                    async with asyncio.timeout(self._seconds):
                         await bot.initialize()
                 except (RequestNotSent, OutcomeUnknown, TimeoutError, *GARBLED):
                     self._failed += 1
@@ -320,14 +338,9 @@ def tls() -> ssl.SSLContext:
     return httpx.create_ssl_context()
 
 
-def lacks_right(exc: TelegramError) -> bool:
-    """Return True if Telegram refuses a call because the bot lacks a right in a chat."""
-    return any(part in exc.message.lower() for part in NO_RIGHT)
-
-
-def lacks_topic(exc: TelegramError) -> bool:
-    """Return True if Telegram refuses a message because its topic is closed or deleted."""
-    return any(part in exc.message.lower() for part in NO_TOPIC)
+def refused_for(exc: TelegramError, *descriptions: str) -> bool:
+    """Return True if the description of a refusal contains one of these texts."""
+    return any(part in exc.message.lower() for part in descriptions)
 
 
 def said(exc: BaseException) -> str:
@@ -348,7 +361,5 @@ def delivery_error(exc: TelegramError) -> errors.DeliveryFailed:
             return errors.DeliveryUncertain(f"Telegram did not confirm: {exc}")
         case ChatMigrated():
             return errors.TargetGone(f"the group became the supergroup {exc.new_chat_id}")
-    said = exc.message.lower()
-    if isinstance(exc, Forbidden) or lacks_right(exc) or any(part in said for part in GONE):
-        return errors.TargetGone(f"Telegram: {exc}")
-    return errors.DeliveryFailed(f"Telegram: {exc}")
+    gone = isinstance(exc, Forbidden) or refused_for(exc, *NO_RIGHT, *GONE)
+    return (errors.TargetGone if gone else errors.DeliveryFailed)(f"Telegram: {exc}")

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from bot import errors
-from bot.contracts.examination import Examination, Finding
-from channels.examination import ApiAnswer, ask
-from channels.telegram.settings import TelegramSettings
+from bot.contracts.channel import Examination, Finding
+from channels.http_client import ApiAnswer, ask, unreachable
+from channels.telegram.manifest import TelegramSettings
 
 MOST_GROUPS = 20
 """Max groups in which the rights of the bot are checked."""
@@ -35,10 +35,7 @@ async def examine(settings: TelegramSettings) -> Examination:
         about = [{"chat_id": group, "user_id": str(bot.get("id"))} for group in groups]
         places = [await ask(f"{root}/getChatMember", form=one) for one in about]
     except errors.ChannelUnreachable as error:
-        remedy = "see whether this machine reaches it, then try again"
-        return Examination(
-            (Finding("telegram", "later", f"{settings.base_url} does not answer: {error}", remedy),)
-        )
+        return unreachable("telegram", settings.base_url, error)
     findings = [Finding("telegram botToken", "ok", f"@{bot.get('username')}"), *_of_groups(bot)]
     findings += [one for group, place in zip(groups, places, strict=True) for one in _of_group(group, place)]
     own = settings.webhook.url if settings.webhook is not None else None
@@ -93,13 +90,13 @@ def _object(value: object) -> Mapping[str, Any]:
 
 
 async def invite(settings: TelegramSettings, code: str) -> str:
-    """Return how a person sends the code to the bot. Implements `contracts.examination.Claim.invite`."""
+    """Return how a person sends the code to the bot. Implements `contracts.channel.Claim.invite`."""
     name = _object((await _asked(settings, "getMe")).body.get("result")).get("username")
     return f"Open https://t.me/{name}?start={code} and press Start, or send the bot: {code}"
 
 
 async def look(settings: TelegramSettings, code: str) -> str | None:
-    """Return who sent the code. Implements `contracts.examination.Claim.look`. A request without an offset
+    """Return who sent the code. Implements `contracts.channel.Claim.look`. A request without an offset
     confirms no update, so no update is lost.
     """
     found = (await _asked(settings, "getUpdates?timeout=3")).body.get("result")

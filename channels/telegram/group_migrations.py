@@ -17,7 +17,7 @@ from bot import errors
 from bot.contracts.base import Json
 from bot.contracts.environment import Disk, Log
 from bot.contracts.inbound import Inbound
-from channels.telegram import address
+from channels.telegram.manifest import decode, encode, valid_id
 
 FILE = "telegram-groups.json"
 
@@ -94,7 +94,7 @@ class GroupMigrations:
         return inbound.model_copy(
             update={
                 "chat_id": group,
-                "chat_key": address.encode({**address.decode(inbound.chat_key), "chat_id": group}),
+                "chat_key": encode({**decode(inbound.chat_key), "chat_id": group}),
                 "message_id": named(inbound.message_id),
                 "answers": named(inbound.answers),
                 "quoted": tuple(
@@ -120,7 +120,7 @@ class GroupMigrations:
     def _read(self) -> dict[str, str]:
         try:
             groups = json.loads(self._file.read_text(encoding="utf-8"))["groups"].items()
-            return {new: old for new, old in groups if address.valid_id(new) and address.valid_id(old)}
+            return {new: old for new, old in groups if valid_id(new) and valid_id(old)}
         except FileNotFoundError:
             return {}
         except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:

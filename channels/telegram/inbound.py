@@ -13,10 +13,11 @@ from bot import text
 from bot.contracts.base import Json
 from bot.contracts.inbound import Attachment, Command, Inbound, Origin, Quoted
 from channels import approval_buttons
-from channels.file_download import file_name
-from channels.telegram import address, content
+from channels.http_client import file_name
+from channels.telegram import content
 from channels.telegram.bot_api import GARBLED
 from channels.telegram.content import name, number, part, string
+from channels.telegram.manifest import encode
 
 STOPPED = "stopped_message_generation"
 PRESSED = "callback_query"
@@ -105,7 +106,7 @@ def _message(update_id: int, message: Message, me: User, kind: str) -> Inbound |
     return Inbound(
         channel="telegram",
         chat_id=place["chat_id"],
-        chat_key=address.encode(place),
+        chat_key=encode(place),
         chat_type="direct" if direct else "group",
         user_id=str(number(sender.id)),
         # Two edits may be in the same second, so only the id of the update identifies an edit.
@@ -147,7 +148,7 @@ def _stop(raw: Json, me: User, now: float) -> Inbound | None:
     return Inbound(
         channel="telegram",
         chat_id=place["chat_id"],
-        chat_key=address.encode(place),
+        chat_key=encode(place),
         chat_type="direct",
         user_id=place["chat_id"],
         keys=(f"telegram:{me.id}:update:{raw['update_id']}",),
@@ -186,7 +187,7 @@ def _added(raw: Json, me: User) -> Inbound | None:
     """Return the inbound of a person who added the bot to a group; None for other changes of the bot's membership."""
     change = raw[ADDED]
     chat, at = change["chat"], number(change["date"])
-    before, after = (_is_inside(change[which]) for which in ("old_chat_member", "new_chat_member"))
+    before, after = (is_inside(change[which]) for which in ("old_chat_member", "new_chat_member"))
     if string(chat["type"]) not in {"group", "supergroup"} or before or not after:
         return None
     place = _place(chat["id"], None)
@@ -228,7 +229,7 @@ def _signal(
     return Inbound(
         channel="telegram",
         chat_id=place["chat_id"],
-        chat_key=address.encode(place),
+        chat_key=encode(place),
         chat_type="direct" if string(chat["type"]) == "private" else "group",
         user_id=str(number(sender["id"])),
         keys=tuple(f"telegram:{me.id}:{mark}" for mark in marks),
@@ -245,10 +246,10 @@ def _thumb(reactions: Any) -> Literal["good", "bad"] | None:
     return next((_RATINGS[one["emoji"]] for one in reactions if one.get("emoji") in _RATINGS), None)
 
 
-def _is_inside(member: Any) -> bool:
-    status = string(member["status"])
-    restricted = status == "restricted" and member.get("is_member") is True
-    return restricted or status in {"creator", "administrator", "member"}
+def is_inside(member: Json) -> bool:
+    """Return True for a `ChatMember` that is in the chat now."""
+    restricted = member.get("status") == "restricted" and member.get("is_member") is True
+    return restricted or member.get("status") in {"creator", "administrator", "member"}
 
 
 # -- parts of a message ------------------------------------------------------------------------------------------

@@ -1,13 +1,92 @@
-"""Manifest of the Telegram channel. Does not import the library."""
+"""Manifest, settings and chatKeys of the Telegram channel. Does not import the library."""
 
 from __future__ import annotations
 
-from bot.contracts.channel import Channel, ChannelDeps, EditPace, Manifest, Pace, TokenForm
-from bot.contracts.examination import Claim
+import re
+from collections.abc import Mapping
+from typing import Self
+from urllib.parse import urlsplit
+
+from pydantic import Field, field_validator, model_validator
+
+from bot.contracts.channel import (
+    Channel,
+    ChannelDeps,
+    ChannelSettings,
+    Claim,
+    EditPace,
+    Examination,
+    Manifest,
+    Pace,
+    Streaming,
+    TokenForm,
+    Webhook,
+)
+from bot.contracts.identity import ChatKey
 from bot.words import sentence
-from channels.telegram import address
-from channels.telegram.examination import examine, invite, look
-from channels.telegram.settings import TelegramSettings
+
+PLATFORM = "https://api.telegram.org"
+PORTS = (443, 80, 88, 8443)
+"""Ports to which Telegram posts."""
+_ID = re.compile(r"-?[1-9][0-9]{0,18}")
+_TOPIC = re.compile(r"[1-9][0-9]{0,18}")
+
+
+class TelegramSettings(ChannelSettings):
+    """Settings of the Telegram channel."""
+
+    bot_token: str | None = Field(default=None, repr=False)
+    """Bot token from @BotFather. Default: `${TELEGRAM_BOT_TOKEN}`."""
+    webhook: Webhook | None = None
+    """Receive updates over HTTP. Default: by polling, which needs no address that Telegram can reach."""
+    base_url: str = PLATFORM
+    """Address of the Bot API. Methods are under `<baseUrl>/bot<token>/`, files under `<baseUrl>/file/bot<token>/`."""
+    allow: list[str] = Field(default_factory=list)
+    """Ids of people, groups and channels that may talk to the bot; `*` allows everyone. `shipmate allow`
+    adds ids here.
+    """
+    streaming: Streaming = Streaming()
+    """Answers and progress that are shown while they change."""
+
+    @model_validator(mode="after")
+    def _reachable(self) -> Self:
+        if self.webhook is not None and self.base_url == PLATFORM:
+            parts = urlsplit(self.webhook.url)
+            if parts.scheme != "https" or (parts.port or 443) not in PORTS:
+                ports = ", ".join(map(str, PORTS))
+                raise ValueError(f"webhook.url must be an https:// address with one of the ports {ports}")
+        return self
+
+    @field_validator("base_url")
+    @classmethod
+    def _address(cls, value: str) -> str:
+        parts = urlsplit(value)
+        if parts.scheme not in {"http", "https"} or not parts.hostname:
+            raise ValueError("an address that begins with https:// or http:// is expected")
+        return value.rstrip("/")
+
+
+def encode(parts: Mapping[str, str]) -> ChatKey:
+    """Return the chatKey of `chat_id` and, in a topic, `message_thread_id`. Other keys of a target are ignored."""
+    chat, topic = parts["chat_id"], parts.get("message_thread_id") or None
+    if not valid_id(chat) or (topic is not None and _TOPIC.fullmatch(topic) is None):
+        raise ValueError("a chat of Telegram is named by numbers")
+    return ChatKey("telegram", chat, topic, "topic")
+
+
+def decode(chat_key: ChatKey) -> dict[str, str]:
+    """Return the target for messages to the chat or topic of this chatKey."""
+    parts = {"chat_id": chat_key.chat_id}
+    if chat_key.thread is not None:
+        parts["message_thread_id"] = chat_key.thread
+    if chat_key != encode(parts):
+        raise ValueError(f"no chatKey of Telegram: {str(chat_key)!r}")
+    return parts
+
+
+def valid_id(value: str) -> bool:
+    """Return True if a string can be the id of a person or a group."""
+    return _ID.fullmatch(value) is not None
 
 
 def _build(settings: TelegramSettings, around: ChannelDeps) -> Channel:
@@ -16,16 +95,34 @@ def _build(settings: TelegramSettings, around: ChannelDeps) -> Channel:
     return TelegramChannel(settings, around)
 
 
+async def _examine(settings: TelegramSettings) -> Examination:
+    from channels.telegram.examination import examine
+
+    return await examine(settings)
+
+
+async def _invite(settings: TelegramSettings, code: str) -> str:
+    from channels.telegram.examination import invite
+
+    return await invite(settings, code)
+
+
+async def _look(settings: TelegramSettings, code: str) -> str | None:
+    from channels.telegram.examination import look
+
+    return await look(settings, code)
+
+
 MANIFEST = Manifest(
     name="telegram",
     settings=TelegramSettings,
     build=_build,
-    encode=address.encode,
-    decode=address.decode,
+    encode=encode,
+    decode=decode,
     buttons=True,
     tokens=("bot_token",),
     token_forms={"bot_token": TokenForm(r"\d+:[\w-]+", "123456789:ABC…")},
-    valid_id=address.valid_id,
+    valid_id=valid_id,
     where_id=sentence("operators.id_telegram"),
     # These are the ids of GroupAnonymousBot and Channel_Bot, which many people share.
     never_admit=frozenset({"1087968824", "136817688"}),
@@ -39,8 +136,8 @@ MANIFEST = Manifest(
     unused=frozenset({"cryptography", "pygments", "rich"}),
     silence=45.0,  # a poll takes 10 s, and times out 5 s later
     direct=lambda user: {"chat_id": user},
-    examine=examine,
-    claim=Claim(invite, look),
+    examine=_examine,
+    claim=Claim(_invite, _look),
     connect=lambda _name, _posts_to: (
         "For Telegram, write /newbot to @BotFather and take the token that it gives you."
     ),

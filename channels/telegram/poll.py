@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Literal
 
@@ -41,18 +40,6 @@ CONTESTED = 30.0
 """Seconds of conflict, after which the channel counts as disconnected. The overlap of two processes at a
 restart is shorter.
 """
-CONFLICT = "another process polls with this bot's token (409)"
-
-
-@dataclass(slots=True)
-class _TokenConflict:
-    """Records that another process polls with the same token: time of the first and the last conflict in
-    monotonic seconds, and the time of the first as text.
-    """
-
-    began: float
-    last: float
-    since: str
 
 
 class UpdatePoller:
@@ -65,7 +52,11 @@ class UpdatePoller:
         self._heard = self._clock.now()
         self._trouble = ""
         self._failures = 0
-        self._conflict: _TokenConflict | None = None
+        self._conflict: tuple[float, float] | None = None
+        """Times of the first and the last conflict with another process that polls with the same token, in monotonic
+        seconds. Telegram answers both processes and gives each update to only one of them.
+        """
+        self._contested_since = ""
         self._offset: int | None = None
         """Id of the first update that is not yet accepted."""
         self._confirmed: int | None = None
@@ -76,14 +67,13 @@ class UpdatePoller:
 
     async def start(self) -> None:
         """Remove a webhook, but keep its pending updates, and begin to poll. Raises `TelegramError`."""
-        await self._bot.delete_webhook(drop_pending_updates=False)
+        await self._bot.call("deleteWebhook", {"drop_pending_updates": False})
         self._task = asyncio.create_task(self._run(), name="telegram poll")
 
     def health(self) -> Health:
         if self._task is None or self._task.done():
             return Health(connected=False, last_heard=self._heard, detail="stopped")
-        conflict = self._conflict
-        lost = conflict is not None and self._clock.monotonic() - conflict.began >= CONTESTED
+        lost = self._conflict is not None and self._clock.monotonic() - self._conflict[0] >= CONTESTED
         return Health(self._connected and not lost, self._heard, self._trouble)
 
     async def renew(self) -> None:
@@ -121,7 +111,10 @@ class UpdatePoller:
                     self._step = "pause"
                     await self._clock.sleep(pause)
             else:
-                self._succeeded()
+                if self._conflict is None or self._clock.monotonic() - self._conflict[1] >= CALM:
+                    if self._trouble:
+                        self._log.write("channel", "Telegram: all is well again", channel="telegram")
+                    self._trouble, self._conflict, self._failures = "", None, 0
 
     async def _round(self) -> None:
         """Poll once and process the updates of the response."""
@@ -152,10 +145,14 @@ class UpdatePoller:
 
     def _failed(self, error: TelegramError | errors.StorageError | NotTaken) -> float:
         """Log a failure, but only once while it lasts. Return the seconds until the next poll."""
-        longest = LONGEST_PAUSE
+        longest, wait = LONGEST_PAUSE, 0.0
         match error:
             case Conflict():
-                trouble = self._contested()
+                now, self._heard = self._clock.monotonic(), self._clock.now()
+                if self._conflict is None:
+                    self._contested_since = f"{datetime.fromtimestamp(self._heard, UTC):%F %T} UTC"
+                self._conflict = (now if self._conflict is None else self._conflict[0], now)
+                trouble = f"another process polls with this bot's token (409) since {self._contested_since}"
             case errors.StorageError():
                 trouble, longest = NOT_WRITTEN, DISK_PAUSE
             case NotTaken():
@@ -163,7 +160,7 @@ class UpdatePoller:
             case InvalidToken():
                 trouble, longest = "the token is refused", REFUSED_PAUSE
             case TooManyRequests():
-                trouble = "asked to poll less often"
+                trouble, wait = "asked to poll less often", min(error.wait, LONGEST_RETRY_AFTER)
             case _:
                 trouble = f"cannot be reached ({error})"
         if isinstance(error, TelegramError) and not isinstance(error, Conflict):
@@ -173,23 +170,4 @@ class UpdatePoller:
             self._log.write("channel", f"Telegram: {trouble}", level=level, channel="telegram")
         self._trouble = trouble
         self._failures = min(self._failures + 1, 10)
-        pause = min(longest, 2.0 ** (self._failures - 1) * (1 + self._rng.random() / 4))
-        wait = min(error.wait, LONGEST_RETRY_AFTER) if isinstance(error, TooManyRequests) else 0.0
-        return max(pause, wait)
-
-    def _contested(self) -> str:
-        """Record that another process polls with the same token. Telegram answers both processes and gives
-        each update to only one of them.
-        """
-        now, self._heard = self._clock.monotonic(), self._clock.now()
-        if self._conflict is None:
-            self._conflict = _TokenConflict(now, now, f"{datetime.fromtimestamp(self._heard, UTC):%F %T} UTC")
-        self._conflict.last = now
-        return f"{CONFLICT} since {self._conflict.since}"
-
-    def _succeeded(self) -> None:
-        if self._conflict is not None and self._clock.monotonic() - self._conflict.last < CALM:
-            return
-        if self._trouble:
-            self._log.write("channel", "Telegram: all is well again", channel="telegram")
-        self._trouble, self._conflict, self._failures = "", None, 0
+        return max(wait, min(longest, 2.0 ** (self._failures - 1) * (1 + self._rng.random() / 4)))

@@ -16,10 +16,10 @@ from telegram.error import BadRequest, TelegramError
 
 from bot import errors
 from bot.contracts.channel import ChannelDeps, Health, Webhook
+from bot.contracts.environment import cancel_all
+from channels.http_server import RETRY, WebhookServer
 from channels.telegram import bot_api, inbound
-from channels.telegram.bot_api import GARBLED, Bot
 from channels.telegram.updates import NOT_WRITTEN, NotTaken, UpdateIntake, has_id
-from channels.webhook_server import RETRY, WebhookServer
 
 LOOK_EVERY = 15.0
 """Interval in seconds at which Telegram is asked whether its posts arrive."""
@@ -34,7 +34,9 @@ class UpdateWebhook:
     posts.
     """
 
-    def __init__(self, bot: Bot, updates: UpdateIntake, around: ChannelDeps, webhook: Webhook) -> None:
+    def __init__(
+        self, bot: bot_api.Bot, updates: UpdateIntake, around: ChannelDeps, webhook: Webhook
+    ) -> None:
         self._bot = bot
         self._updates = updates
         self._clock, self._log = around.clock, around.log
@@ -54,32 +56,27 @@ class UpdateWebhook:
         await self._server.start()
         try:
             await self._register()
-        except BadRequest as error:
+        except TelegramError as error:
             await self._server.stop()
-            if "resolve" in error.message.lower():
+            if not isinstance(error, BadRequest) or bot_api.refused_for(error, "resolve"):
                 raise
             raise errors.ConfigError(
                 f"channels.telegram.webhook.url: Telegram does not take it ({error.message}); set another one"
             ) from None
-        except (TelegramError, *GARBLED):
-            await self._server.stop()
-            raise
         self._connected = True
         self._watching = asyncio.create_task(self._watch(), name="telegram webhook")
 
     async def renew(self) -> None:
         """Register the address again with a new secret, so that Telegram forgets earlier failures."""
         if self._server.up:
-            with contextlib.suppress(TelegramError, *GARBLED):
+            with contextlib.suppress(TelegramError):
                 await self._register()
 
     async def stop(self) -> None:
         """Accept no more posts. Telegram keeps the updates until the next start."""
         self._updates.stop()
-        watching, self._watching = self._watching, None
-        if watching is not None:
-            watching.cancel()
-            await asyncio.wait({watching})
+        if self._watching is not None:
+            await cancel_all([self._watching])
         await self._server.stop()
 
     def health(self) -> Health:
@@ -88,26 +85,30 @@ class UpdateWebhook:
 
     async def _register(self) -> None:
         self._secret = secrets.token_hex(32)
-        await self._bot.set_webhook(
-            self._url, secret_token=self._secret, allowed_updates=list(inbound.HANDLED)
-        )
+        fields = {
+            "url": self._url,
+            "secret_token": self._secret,
+            "allowed_updates": list(inbound.HANDLED),
+        }
+        await self._bot.call("setWebhook", fields)
 
     async def _watch(self) -> None:
         while True:
             await self._clock.sleep(LOOK_EVERY)
             try:
-                info = await self._bot.get_webhook_info()
-            except (TelegramError, *GARBLED) as error:
+                info = await self._bot.call_object("getWebhookInfo", {})
+            except TelegramError as error:
                 self._report(f"cannot be reached ({bot_api.said(error)})", connected=False)
                 continue
             self._heard = self._clock.now()
-            failed = info.last_error_date.timestamp() if info.last_error_date is not None else 0.0
-            if info.url != self._url:
+            if info.get("url") != self._url:
                 self._report("another program has taken this bot's updates", connected=False)
-            elif info.pending_update_count and failed > self._taken_at and self._trouble != NOT_WRITTEN:
-                said = (info.last_error_message or "")[:200]
+            elif self._trouble == NOT_WRITTEN:
+                continue
+            elif info.get("pending_update_count") and info.get("last_error_date", 0) > self._taken_at:
+                said = str(info.get("last_error_message", ""))[:200]
                 self._report(f"its posts do not arrive at {self._url} ({said})", connected=False)
-            elif self._trouble != NOT_WRITTEN:
+            else:
                 self._report("", connected=True)
 
     def _report(self, trouble: str, *, connected: bool) -> None:
@@ -122,9 +123,8 @@ class UpdateWebhook:
         return self._secret != "" and hmac.compare_digest(given, self._secret.encode())
 
     async def _receive(self, request: web.Request) -> web.Response:
-        body = (await request.read()).decode(errors="replace")
         try:
-            update = json.loads(body)
+            update = json.loads((await request.read()).decode(errors="replace"))
         except (ValueError, RecursionError):
             update = None
         if not has_id(update):

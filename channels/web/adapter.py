@@ -14,7 +14,7 @@ from bot.contracts.channel import ChannelDeps, Health, HttpServer, Intake, Membe
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Attachment, Inbound, Quoted
 from bot.contracts.outbound import Outbound, OutgoingFile, Sent
-from channels.busy_port import port_error
+from channels.http_server import port_error
 from channels.local import CHAT_ID
 from channels.web import guard, routes, state
 from channels.web.chat_files import OF_CHAT, RECEIVED, SENT, ChatFile, ChatFiles
@@ -84,8 +84,7 @@ class WebChannel:
             app = self._routes.app()
             port = await server.start(app, host, self._port, grace=1.0, nearby=self._nearby)
         except OSError as failure:
-            holder = around.holder
-            raise await port_error(f"channels.{NAME}", self._host, self._port, failure, holder) from failure
+            raise await port_error(f"channels.{NAME}", self._host, self._port, failure, around) from failure
         self._server = server
         self.addresses = (f"http://{guard.for_url(self._host)}:{port}",)
         await self._kept(lambda home: state.save_address(home, self.addresses[0]))

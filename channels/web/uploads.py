@@ -19,7 +19,7 @@ from bot import errors
 from bot.contracts.channel import FILE_PIECE
 from bot.contracts.environment import Clock
 from bot.contracts.inbound import Attachment
-from channels.file_download import file_name
+from channels.http_client import file_name
 from channels.local import CHAT_ID
 from channels.web.chat_files import ChatFile, ChatFiles, new_id
 from channels.web.settings import KEYS

@@ -20,7 +20,7 @@ from bot.core.events import Event
 from bot.llm.body import body_of
 from bot.system import SystemClock, SystemDisk
 from bot.testing.log import MemoryLog
-from channels.telegram import adapter, render, settings
+from channels.telegram import adapter, manifest, render
 from tests.bench import past, permissions, storage
 
 HISTORY = 60
@@ -161,7 +161,7 @@ def _markdown() -> list[Line]:
     longest single step.
     """
     around = ChannelDeps(SystemClock(), MemoryLog(), random.Random(1), Path(), Path(), SystemDisk())
-    channel = adapter.TelegramChannel(settings.TelegramSettings(bot_token="1:a"), around)
+    channel = adapter.TelegramChannel(manifest.TelegramSettings(bot_token="1:a"), around)
     source = long_markdown()
     render.render.cache_clear()
     began = time.perf_counter()

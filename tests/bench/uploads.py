@@ -16,7 +16,7 @@ from bot.contracts.identity import ChatKey
 from bot.contracts.outbound import Outbound, OutgoingFile
 from bot.llm.transcription import Endpoint, HttpTranscriber
 from bot.system import SystemClock
-from channels.slack import uploads
+from channels.slack import files
 from channels.telegram import bot_api
 from tests.bench.watched import Watch
 
@@ -30,10 +30,10 @@ async def send(address: str) -> None:
     message = Outbound("OUT1", "REQ1", ChatKey.parse("slack:chat:C1"), target, "", file=file)
     async with aiohttp.ClientSession() as session:
         client = AsyncWebClient("xoxb-1", base_url=f"{address}/api/", session=session)
-        await uploads.send(client, session, message, file, SystemClock())
+        await files.send(client, session, message, file, SystemClock())
     bot = await asyncio.to_thread(bot_api.connect, "123456:token", address, 60.0)
     await bot.initialize()
-    await bot.send_file({"chat_id": 1}, file)
+    await bot.send({"chat_id": 1}, file)
     await bot.shutdown()
     await HttpTranscriber(Endpoint(address, "whisper")).transcribe(file.data, "audio/ogg")
 

@@ -15,8 +15,7 @@ from bot.testing.clock import FakeClock
 from bot.testing.intake import RecordingIntake
 from bot.testing.slack import SlackServer
 from channels.slack import render
-from channels.slack.manifest import MANIFEST
-from channels.slack.settings import SlackSettings
+from channels.slack.manifest import MANIFEST, SlackSettings
 from tests.contracts.channel_contract import ChannelContract, listening_port, surroundings
 from tests.contracts.channel_edits import EditsContract
 from tests.contracts.channel_files import DownloadsContract

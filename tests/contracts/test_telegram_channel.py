@@ -15,8 +15,7 @@ from bot.contracts.outbound import OutgoingFile
 from bot.testing.clock import FakeClock
 from bot.testing.telegram import refusal
 from channels.telegram import render
-from channels.telegram.manifest import MANIFEST
-from channels.telegram.settings import TelegramSettings
+from channels.telegram.manifest import MANIFEST, TelegramSettings
 from tests.contracts.channel_contract import ChannelContract, listening_port, surroundings
 from tests.contracts.channel_edits import EditsContract
 from tests.contracts.channel_files import DownloadsContract

@@ -21,7 +21,7 @@ from bot.testing.intake import RecordingIntake
 from bot.testing.log import MemoryLog
 from bot.testing.slack import SlackServer
 from channels.slack.adapter import SlackChannel
-from channels.slack.settings import SlackSettings
+from channels.slack.manifest import SlackSettings
 
 ADA, GRACE, CHANNEL, PRIVATE = "U0ADA", "U0GRACE", "C0TEAM", "G0SECRET"
 

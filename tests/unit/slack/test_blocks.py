@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from channels.slack.blocks import MAX_DEPTH, MAX_PARTS, text_of
+from channels.slack.content import MAX_DEPTH, MAX_PARTS, text_of
 
 
 def section(*elements: dict[str, Any], kind: str = "rich_text_section") -> dict[str, Any]:

@@ -13,7 +13,7 @@ from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Command
 from bot.contracts.outbound import Outbound
 from bot.features.admissions import ABOUT_A_PERSON
-from channels.slack import block_kit
+from channels.slack import inbound
 from channels.slack.inbound import BotIdentity, Unreadable
 
 NAME = "01JC0000000000000000000ABC"
@@ -117,8 +117,8 @@ BODY: dict[str, Any] = {
     ],
 )
 def test_only_what_our_buttons_say_counts(actions: Any) -> None:
-    assert block_kit.read_press(BODY, ME, 1.0) is not None
-    assert block_kit.read_press(BODY | {"actions": actions}, ME, 1.0) is None
+    assert inbound.read_press(BODY, ME, 1.0) is not None
+    assert inbound.read_press(BODY | {"actions": actions}, ME, 1.0) is None
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ def test_only_what_our_buttons_say_counts(actions: Any) -> None:
 )
 def test_a_press_that_is_damaged_is_unreadable(change: dict[str, Any]) -> None:
     with pytest.raises(Unreadable):
-        block_kit.read_press(BODY | change, ME, 1.0)
+        inbound.read_press(BODY | change, ME, 1.0)
 
 
 async def test_below_the_end_of_an_answer_in_a_direct_chat_stand_thumbs(stage: Any, out: Any) -> None:

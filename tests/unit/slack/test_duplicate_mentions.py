@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from channels.slack.duplicate_mentions import HOLD_SECONDS, DuplicateMentions
+from channels.slack.adapter import HOLD_SECONDS, DuplicateMentions
 from tests.timers import leap_until_done
 
 

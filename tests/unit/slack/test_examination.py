@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from bot.contracts.channel import Webhook
-from bot.contracts.examination import Examination
+from bot.contracts.channel import Examination, Webhook
 from bot.testing.slack import APP_TOKEN, BOT_TOKEN, SlackServer
-from channels.slack.examination import examine
-from channels.slack.settings import SlackSettings
+from channels.slack.app import examine
+from channels.slack.manifest import SlackSettings
 
 
 async def examined(server: SlackServer, bot: str = BOT_TOKEN, app: str = APP_TOKEN) -> Examination:

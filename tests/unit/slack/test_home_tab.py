@@ -7,7 +7,7 @@ from typing import Any
 from bot import errors
 from bot.contracts.channel import HomeSection
 from bot.contracts.inbound import Inbound
-from channels.slack import home_tab
+from channels.slack import block_kit
 
 
 async def test_whoever_opens_the_home_sees_their_own_in_the_locale_of_their_profile(stage: Any) -> None:
@@ -45,7 +45,7 @@ async def test_a_home_that_cannot_be_made_or_published_is_told_to_the_log_alone(
 
 
 def test_what_people_wrote_is_text_and_fits() -> None:
-    (header, section) = home_tab.view((HomeSection("x" * 200, ("<!channel> *b*", "y" * 5_000)),))["blocks"]
+    (header, section) = block_kit.home((HomeSection("x" * 200, ("<!channel> *b*", "y" * 5_000)),))["blocks"]
     assert len(header["text"]["text"]) == 150
     assert section["text"]["text"].startswith("• &lt;!channel&gt;")
     assert len(section["text"]["text"]) <= 3_000

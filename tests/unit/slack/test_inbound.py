@@ -15,7 +15,7 @@ from bot.testing.clock import FakeClock
 from bot.testing.log import MemoryLog
 from bot.testing.slack import SlackServer
 from channels.slack import inbound
-from channels.slack.user_names import MAX_AGE, PATIENCE, UserNames
+from channels.slack.people import MAX_AGE, PATIENCE, UserNames
 
 
 @pytest.fixture

@@ -16,10 +16,9 @@ from slack_sdk.web.async_client import AsyncWebClient
 from bot.contracts.identity import ChatKey
 from bot.testing import slack_scopes
 from bot.testing.slack import SUBSCRIPTIONS
-from channels.slack import address
-from channels.slack.app_manifest import app_manifest
-from channels.slack.manifest import MANIFEST
-from channels.slack.settings import SlackSettings
+from channels import slack
+from channels.slack.app import app_manifest
+from channels.slack.manifest import MANIFEST, SlackSettings, decode, encode
 
 ids = st.from_regex(r"[CDG][A-Z0-9]{2,12}", fullmatch=True)
 stamps = st.from_regex(r"[0-9]{10}\.[0-9]{6}", fullmatch=True)
@@ -31,13 +30,13 @@ stamps = st.from_regex(r"[0-9]{10}\.[0-9]{6}", fullmatch=True)
 )
 def test_other_keys_are_refused(key: str) -> None:
     with pytest.raises(ValueError, match=r"not a chatKey|not an address|No chat is named"):
-        address.decode(ChatKey.parse(key))
+        decode(ChatKey.parse(key))
 
 
 @pytest.mark.parametrize("parts", [{"channel": ""}, {"channel": "C1:x"}, {"channel": "C1", "thread_ts": ""}])
 def test_what_no_key_can_carry_is_refused(parts: dict[str, str]) -> None:
-    with pytest.raises(ValueError, match="not an address"):
-        address.encode(parts)
+    with pytest.raises(ValueError, match="part of a chatKey"):
+        encode(parts)
 
 
 @pytest.mark.parametrize("value", ["U0ADA", "W123", "C0TEAM", "D12", "G99"])
@@ -75,7 +74,7 @@ def test_loopback_may_be_in_the_clear(url: str) -> None:
 
 
 def test_importing_the_manifest_imports_no_sdk() -> None:
-    code = "import sys, channels.slack.manifest, channels.slack.app_manifest; print(*sys.modules)"
+    code = "import sys, channels.slack.manifest; print(*sys.modules)"
     loaded = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     ).stdout.split()
@@ -111,7 +110,7 @@ def test_the_app_manifest_of_a_webhook_names_its_address_everywhere() -> None:
 def methods_used() -> set[str]:
     """Methods of the Web API that the channel's code names: as a method of the library's client, or in an address."""
     found = set[str]()
-    for module in sorted(Path(address.__file__).parent.glob("*.py")):
+    for module in sorted(Path(slack.__file__).parent.glob("*.py")):
         for node in ast.walk(ast.parse(module.read_text(encoding="utf-8"))):
             if (
                 isinstance(node, ast.Attribute)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from channels.slack.mentions import nobody, readable
+from channels.slack.content import nobody, readable
 
 NAMES = {
     "U1": "Ada",

@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from bot.contracts.inbound import Inbound
-from channels.slack import block_kit, inbound
+from channels.slack import inbound
 
 WRONG: tuple[Any, ...] = (
     None,
@@ -70,18 +69,11 @@ async def test_a_damaged_payload_is_read_ignored_or_unreadable(stage: Any) -> No
     places = {stage.direct, stage.channel}
     kinds, refused = set[str](), 0
 
-    def read(payload: Any) -> Inbound | None:
-        if "command" in payload:
-            return inbound.read_command(payload, me, 1.0)
-        if payload.get("type") == block_kit.PRESSED:
-            return block_kit.read_press(payload, me, 1.0)
-        return inbound.read_event(payload, me)
-
     for payload in await recorded(stage):
         for damaged in (payload, *broken(payload)):
             json.dumps(inbound.skeleton(damaged)).encode()
             try:
-                found = read(damaged)
+                found = inbound.read(damaged, me, 1.0)
             except inbound.Unreadable as error:
                 refused += 1
                 str(error).encode()

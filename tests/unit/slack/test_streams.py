@@ -10,7 +10,7 @@ import pytest
 
 from bot import errors
 from bot.contracts.outbound import Card, Outbound
-from channels.slack import streams, uploads
+from channels.slack import files, streams
 from tests.shares import one_in
 
 STATES = [
@@ -208,7 +208,7 @@ async def test_a_stream_of_another_row_or_of_before_is_not_found_by_the_same_wor
     sought = replace(live(STATES[2]), id="OUT9")
     assert await again.find(sought) == before
     assert await again.find(replace(sought, claimed=frozenset({before.message_id}))) is None
-    assert await again.find(replace(sought, meant_at=float(before.message_id) + uploads.SKEW + 1)) is None
+    assert await again.find(replace(sought, meant_at=float(before.message_id) + files.SKEW + 1)) is None
 
 
 async def test_a_stream_that_cannot_be_ended_is_edited_once_it_has_ended_by_itself(

@@ -19,8 +19,8 @@ from bot.testing.intake import RecordingIntake
 from bot.testing.log import MemoryLog
 from bot.testing.telegram import TelegramServer
 from channels.telegram.adapter import TelegramChannel
+from channels.telegram.manifest import TelegramSettings
 from channels.telegram.poll import UpdatePoller
-from channels.telegram.settings import TelegramSettings
 
 GROUP = -100200
 PATIENCE = 20.0

@@ -10,7 +10,7 @@ from bot import errors
 from bot.contracts.channel import Webhook
 from bot.testing.telegram import TelegramServer
 from channels.telegram.examination import examine, invite, look
-from channels.telegram.settings import TelegramSettings
+from channels.telegram.manifest import TelegramSettings
 
 CODE = "operator-0123456789abcdef"
 

@@ -9,8 +9,7 @@ import pydantic
 import pytest
 
 from bot.contracts.identity import ChatKey
-from channels.telegram.manifest import MANIFEST
-from channels.telegram.settings import TelegramSettings
+from channels.telegram.manifest import MANIFEST, TelegramSettings
 
 
 def test_settings_are_those_of_ship_json() -> None:

@@ -10,7 +10,7 @@ from bot import errors
 from bot.contracts.archive import ArchiveLine
 from bot.contracts.channel import MembershipAnswer
 from bot.contracts.identity import ChatKey
-from channels.telegram import members
+from channels.telegram import adapter
 from tests.unit.telegram.bed import GROUP, Bed
 
 KEYS = [
@@ -70,7 +70,7 @@ async def test_no_answer_is_no_answer_about_a_person(bed: Bed, fault: dict[str, 
 async def test_of_many_groups_the_first_are_asked_about_at_each_search(
     bed: Bed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(members, "MOST", 2)
+    monkeypatch.setattr(adapter, "MOST_GROUPS", 2)
     keys = [ChatKey("telegram", f"{group}") for group in (-1, -2, -3)]
     for group in (-1, -2, -3):
         bed.server.chat(group).members[7] = "member"

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+import errno
 from collections.abc import Awaitable, Callable, Mapping
 
 from aiohttp import web
 
+from bot import errors
 from bot.contracts.channel import ChannelDeps, HttpServer, Webhook
-from channels.busy_port import port_error
 
 LARGEST = 1_000_000
 """Max bytes of a request."""
@@ -16,8 +18,23 @@ DRAIN_SECONDS = 0.8
 RETRY = {"Retry-After": "1"}
 """Response headers of a 503, after which the platform posts the event again."""
 
-Take = Callable[[web.Request], Awaitable[web.StreamResponse]]
-Admits = Callable[[Mapping[str, str]], bool]
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+async def port_error(
+    key: str, host: str, port: int, failure: OSError, around: ChannelDeps
+) -> errors.ShipmateError:
+    """Return the error of a server that cannot listen: `errors.Unavailable` with the process that uses the port, or
+    `errors.ConfigError`. `key` is the settings section, as the error names it.
+    """
+    where = f"{key}.port: {port} on {host}"
+    if failure.errno != errno.EADDRINUSE:
+        return errors.ConfigError(f"{where} cannot be listened on ({failure.strerror}); set another one")
+    pid = await asyncio.to_thread(around.holder, port)
+    by = f" by process {pid}" if pid else ""
+    return errors.Unavailable(
+        f"{where} is in use{by}; stop it, or set {key}.port to another one (0 takes a free one)"
+    )
 
 
 class WebhookServer:
@@ -29,7 +46,13 @@ class WebhookServer:
     """
 
     def __init__(
-        self, channel: str, webhook: Webhook, around: ChannelDeps, *, admits: Admits, take: Take
+        self,
+        channel: str,
+        webhook: Webhook,
+        around: ChannelDeps,
+        *,
+        admits: Callable[[Mapping[str, str]], bool],
+        take: Handler,
     ) -> None:
         self._channel = channel
         self._webhook = webhook
@@ -54,15 +77,10 @@ class WebhookServer:
             port = await server.start(app, host, port, grace=DRAIN_SECONDS)
         except OSError as failure:
             key = f"channels.{self._channel}.webhook"
-            raise await port_error(key, host, port, failure, self._around.holder) from failure
+            raise await port_error(key, host, port, failure, self._around) from failure
         self._server = server
-        self._around.log.write(
-            "channel",
-            f"{self._channel} waits for events over HTTP",
-            channel=self._channel,
-            host=host,
-            port=port,
-        )
+        words = f"{self._channel} waits for events over HTTP"
+        self._around.log.write("channel", words, channel=self._channel, host=host, port=port)
 
     async def stop(self) -> None:
         """Stop listening and finish running requests. It may be called twice, and without `start`."""
@@ -71,7 +89,8 @@ class WebhookServer:
             await server.stop()
 
     @web.middleware
-    async def _guarded(self, request: web.Request, handler: Take) -> web.StreamResponse:
+    async def _guarded(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        # A later middleware of the server reads the body.
         admitted = request.method == "GET" or self._admits(request.headers)
         response = await handler(request) if admitted else web.Response(status=401)
         response.force_close()

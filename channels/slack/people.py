@@ -1,26 +1,31 @@
-"""Looks up the names of channels, and the names, languages and time zones of people: at a person's first
-message, and again after an hour.
-"""
+"""Asks Slack about people: names, languages and time zones, which are kept for an hour, and memberships."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from slack_sdk.web.async_client import AsyncWebClient
 
 from bot import text
+from bot.contracts.channel import MembershipAnswer
 from bot.contracts.environment import Clock, Log, cancel_all, ends_within
+from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
-from channels.slack import failures
+from channels.slack import web_api
+from channels.slack.manifest import is_direct
 
 MAX_KNOWN = 1_000
 PATIENCE = 1.0
 """Timeout in seconds for a lookup that a message waits for. Slack expects the acknowledgement within 3 s."""
 MAX_AGE = 3_600.0
 """Max age in seconds of a profile, since people travel to other time zones."""
+PAGE = 200
+PAGES = 25
+"""Max pages of a person's conversations that are read."""
+_KINDS = "public_channel,private_channel,mpim"
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,11 +98,10 @@ class UserNames:
                 answer = await self._client.conversations_info(channel=user)
             else:
                 answer = await self._client.users_info(user=user, include_locale=True)
-        except failures.CALL_ERRORS as error:
-            self._log.write(
-                "inbound", "A name is not known", level="debug", user=user, error=failures.name(error)
-            )
-            if failures.may_pass(error) and self.profile(user).name is None:
+        except web_api.CALL_ERRORS as error:
+            reason = web_api.name(error)
+            self._log.write("inbound", "A name is not known", level="debug", user=user, error=reason)
+            if web_api.may_pass(error) and self.profile(user).name is None:
                 self._known.pop(user, None)
                 return
             self._known[user] = replace(self.profile(user), asked_at=now)
@@ -107,12 +111,35 @@ class UserNames:
         if len(self._known) > self._most:
             self._known.popitem(last=False)
 
-    async def zone(self, user: str) -> str | None:
-        """Return the time zone of a person, without the cache. Raises one of `failures.CALL_ERRORS`."""
-        return _field((await self._client.users_info(user=user)).get("user"), "tz")
-
     async def close(self) -> None:
         await cancel_all(self._lookups.values())
+
+
+async def zone_of(client: AsyncWebClient, user: str) -> str | None:
+    """Return the time zone of a person, without the cache. Raises one of `web_api.CALL_ERRORS`."""
+    return _field((await client.users_info(user=user)).get("user"), "tz")
+
+
+async def chats_of(
+    client: AsyncWebClient, user_id: str, chat_keys: Sequence[ChatKey], *, direct: bool
+) -> MembershipAnswer:
+    """Return those of `chat_keys` whose conversation the person is a member of now. `unanswered` lists
+    conversations that may be on pages that were not read.
+    """
+    types = f"{_KINDS},im" if direct else _KINDS
+    answer = await client.users_conversations(user=user_id, types=types, limit=PAGE)
+    found: set[str] = set()
+    async for page in web_api.pages(answer, PAGES):
+        found.update(
+            one["id"]
+            for one in page.get("channels") or ()
+            # Slack also lists the bot's direct chats with other people.
+            if not is_direct(one["id"]) or (direct and one.get("user") == user_id)
+        )
+    ours = [key for key in chat_keys if key.channel == "slack"]
+    others = [key for key in ours if key.chat_id not in found and (direct or not is_direct(key.chat_id))]
+    unanswered = others if web_api.has_more(answer) else []
+    return MembershipAnswer([key for key in ours if key.chat_id in found], unanswered)
 
 
 def _field(user: object, name: str) -> str | None:

@@ -1,0 +1,99 @@
+"""Shared by Slack and Telegram: calls of a platform's API without its library, and downloads of files."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import AsyncGenerator, Mapping
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
+from typing import Any
+from urllib.parse import urlsplit
+
+import aiohttp
+
+from bot import errors, text
+from bot.contracts.channel import FILE_PIECE, LOOPBACK, Examination, Finding
+
+CALL_SECONDS = 10.0
+"""Timeout of a call in seconds."""
+HEADERS = {"Accept-Encoding": "identity"}
+"""Request headers that forbid compression: a small compressed file may unpack to any size."""
+CONNECTION_ERRORS = (aiohttp.ClientError, OSError)
+"""Exceptions of a failed connection, including timeouts."""
+LONGEST_NAME = 200
+"""Max characters of a file's name."""
+_MARKS = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+
+
+@dataclass(frozen=True, slots=True)
+class ApiAnswer:
+    """A JSON response of the platform's API. `time` is the platform's clock in epoch seconds."""
+
+    status: int
+    body: Mapping[str, Any]
+    headers: Mapping[str, str]
+    time: float | None
+
+
+async def ask(address: str, *, token: str | None = None, form: Mapping[str, str] | None = None) -> ApiAnswer:
+    """Send a POST request to a method of the API and return the response. Raises `errors.ChannelUnreachable`
+    if there is no response, if its status is 5xx, or if it is no JSON object.
+    """
+    headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+    direct = urlsplit(address).hostname in LOOPBACK
+    try:
+        async with (
+            aiohttp.ClientSession(
+                timeout=aiohttp.ClientTimeout(total=CALL_SECONDS), trust_env=not direct
+            ) as session,
+            session.post(address, data=form, headers=headers, allow_redirects=False) as answer,
+        ):
+            body = json.loads(await answer.read())
+            if answer.status >= 500 or not isinstance(body, dict):
+                raise errors.ChannelUnreachable(f"HTTP {answer.status}")
+            try:
+                time = parsedate_to_datetime(answer.headers.get("Date", "")).timestamp()
+            except ValueError:
+                time = None
+            return ApiAnswer(answer.status, body, answer.headers, time)
+    except ValueError:
+        raise errors.ChannelUnreachable("something else answers there") from None
+    except (aiohttp.ClientError, TimeoutError, OSError) as error:
+        raise errors.ChannelUnreachable(errors.connection_reason(error)) from None
+
+
+def unreachable(channel: str, address: str, error: errors.ChannelUnreachable) -> Examination:
+    """Return the examination of a platform that does not answer."""
+    remedy = "see whether this machine reaches it, then try again"
+    return Examination((Finding(channel, "later", f"{address} does not answer: {error}", remedy),))
+
+
+def file_name(name: str) -> str:
+    """Return a file's name without control characters, direction marks and line breaks, which could make the
+    name look like another one.
+    """
+    return text.head(_MARKS.sub("", text.clean(name)).strip(), LONGEST_NAME)
+
+
+async def read_file(
+    answer: aiohttp.ClientResponse, platform: str, most: int, size: int | None
+) -> AsyncGenerator[bytes]:
+    """Yield the file of a response in pieces, as `contracts.channel.Files.fetch` does. `size` is the expected
+    length in bytes, if known. A redirect raises `errors.FileGone`: following a redirect would leak the token.
+    """
+    if answer.status != 200:
+        passing = answer.status == 429 or answer.status >= 500
+        kind = errors.FileUnreachable if passing else errors.FileGone
+        raise kind(f"{platform} answers {answer.status}")
+    if answer.headers.get("Content-Encoding", "identity").lower() != "identity":
+        raise errors.FileUnreachable("the file is compressed")
+    received = 0
+    while piece := await answer.content.read(FILE_PIECE):
+        if fits := piece[: max(0, most - received)]:
+            yield fits
+        received += len(piece)
+        if received > most:
+            raise errors.FileTooLarge(f"the file has more than {most} bytes")
+    if size is not None and received != size:
+        raise errors.FileUnreachable(f"received {received} of {size} bytes")

@@ -1,0 +1,200 @@
+"""The Slack app: its manifest, which `shipmate init` prints, and the check of its tokens for `shipmate doctor`."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from bot import errors
+from bot.contracts.approvals import EXAMPLES
+from bot.contracts.channel import Examination, Finding
+from bot.words import say
+from channels.http_client import ApiAnswer, ask, unreachable
+from channels.slack.manifest import SlackSettings
+
+SCOPES = (
+    "app_mentions:read",
+    "assistant:write",
+    "channels:history",
+    "channels:read",
+    "chat:write",
+    "commands",
+    "files:read",
+    "files:write",
+    "groups:history",
+    "groups:read",
+    "im:history",
+    "im:read",
+    "mpim:history",
+    "mpim:read",
+    "reactions:write",
+    "users:read",
+)
+"""OAuth scopes that Shipmate uses. The catalogues say what each scope is for (`rights.…`)."""
+EVENTS = (
+    "agent_session_stopped",
+    "app_home_opened",
+    "app_mention",
+    "member_joined_channel",
+    "message.channels",
+    "message.groups",
+    "message.im",
+    "message.mpim",
+)
+MOST_PEOPLE = 20
+"""Max user ids of the allow list that are checked."""
+APP_SCOPE = "connections:write"
+_PASSING = frozenset({"fatal_error", "internal_error", "ratelimited", "service_unavailable"})
+_NO_AGENT = frozenset({"access_denied", "not_allowed", "not_authorized", "unknown_method"})
+"""Error codes for an app that is no agent. An app that is an agent gets another error: the conversation does
+not exist.
+"""
+_NOWHERE = {"channel_id": "C00000000", "thread_ts": "0.000000", "status": "active"}
+_PAGES = "of your app at https://api.slack.com/apps"
+_BOT_TOKENS = f'"OAuth & Permissions" {_PAGES}'
+_APP_TOKENS = f'"Basic Information", "App-Level Tokens" {_PAGES}'
+_INSTALL = "then install the app again"
+_APP_OF_TOKEN = re.compile(r"xapp-\d+-(A[A-Z0-9]+)-")
+
+
+def app_manifest(name: str, posts_to: str | None = None) -> dict[str, Any]:
+    """Return the manifest of an app with this name and exactly the scopes that Shipmate uses. `posts_to` is
+    the address to which the app posts its events; without `posts_to` the app uses Socket Mode.
+
+    A manifest cannot ask for the app token (`connections:write`), so the operator creates that token by hand.
+    """
+    title = name[:35] or "Shipmate"
+    address = {} if posts_to is None else {"request_url": posts_to}
+    command = {
+        "command": "/shipmate",
+        "description": "Help, status and other commands",
+        "usage_hint": "help",
+        "should_escape": False,
+    }
+    starts = [say(f"start.{one}") for one in EXAMPLES]
+    return {
+        "display_information": {"name": title, "description": "An assistant that answers where it is asked."},
+        "features": {
+            "bot_user": {"display_name": title, "always_online": True},
+            # Without a writable messages tab, Slack silently drops direct messages.
+            "app_home": {
+                "home_tab_enabled": True,
+                "messages_tab_enabled": True,
+                "messages_tab_read_only_enabled": False,
+            },
+            "agent_view": {
+                "agent_description": "Answers questions and does tasks, in direct messages and in channels.",
+                # A tap sends the prompt as the person's message.
+                "suggested_prompts": [{"title": words, "message": words} for words in starts],
+            },
+            "slash_commands": [command | ({} if posts_to is None else {"url": posts_to})],
+        },
+        "oauth_config": {"scopes": {"bot": list(SCOPES)}},
+        "settings": {
+            "event_subscriptions": {"bot_events": list(EVENTS)} | address,
+            "interactivity": {"is_enabled": True} | address,
+            "org_deploy_enabled": False,
+            "socket_mode_enabled": posts_to is None,
+            "token_rotation_enabled": False,
+        },
+    }
+
+
+async def examine(settings: SlackSettings) -> Examination:
+    """Ask Slack about its tokens: which bot and app they belong to, and which scopes the app lacks. Opens no
+    socket and posts nothing.
+    """
+    root = settings.base_url.rstrip("/")
+    bot_token, app_token = settings.bot_token or "", settings.app_token or ""
+    if bot_token.startswith("xapp-") and "xoxb-" in app_token:
+        remedy = "exchange them: SLACK_BOT_TOKEN is the one that begins with xoxb, SLACK_APP_TOKEN with xapp"
+        return Examination((Finding("slack tokens", "wrong", "botToken and appToken are swapped", remedy),))
+    try:
+        bot = await ask(f"{root}/auth.test", token=bot_token)
+        findings = _of_bot_token(bot)
+        if settings.webhook is None:
+            findings.append(_of_app_token(await ask(f"{root}/apps.connections.open", token=app_token)))
+        else:
+            where = f'"Event Subscriptions", "Interactivity & Shortcuts" and "Slash Commands" {_PAGES}'
+            found = f"not asked: see that {settings.webhook.url} stands in {where}"
+            findings.append(Finding("slack webhook", "ok", found))
+        if all(one.verdict == "ok" for one in findings if one.part.endswith("Token")):
+            form = {"bot": str(bot.body["bot_id"])}
+            made = (await ask(f"{root}/bots.info", token=bot_token, form=form)).body.get("bot")
+            agent = await ask(f"{root}/agents.sessions.setStatus", token=bot_token, form=_NOWHERE)
+            if agent.body.get("error") in _NO_AGENT:
+                found = "the app is no agent: Slack shows no stop button and no titles"
+                remedy = (
+                    f'paste the manifest that `shipmate init` prints at "App Manifest" {_PAGES}, {_INSTALL}'
+                )
+                findings.append(Finding("slack agent view", "warn", found, remedy))
+            findings += _of_app(bot, made, app_token)
+            for person in [one for one in settings.allow if one.startswith(("U", "W"))][:MOST_PEOPLE]:
+                answer = await ask(f"{root}/users.info", token=bot_token, form={"user": person})
+                findings += _of_person(person, answer)
+    except errors.ChannelUnreachable as error:
+        return unreachable("slack", settings.base_url, error)
+    return Examination(tuple(findings), bot.time)
+
+
+def _of_bot_token(answer: ApiAnswer) -> list[Finding]:
+    part = "slack botToken"
+    if not answer.body.get("ok"):
+        return [_refused(part, answer, f"take the Bot User OAuth Token (xoxb-…) from {_BOT_TOKENS}")]
+    if not answer.body.get("bot_id"):
+        remedy = f"take the Bot User OAuth Token from {_BOT_TOKENS}"
+        return [Finding(part, "wrong", "it is not the token of a bot", remedy)]
+    found = Finding(part, "ok", f"{answer.body.get('user')} in the workspace {answer.body.get('team')}")
+    given = answer.headers.get("X-OAuth-Scopes")
+    if given is None:
+        return [found, Finding("slack scopes", "warn", "Slack does not say which there are", "try again")]
+    missing = sorted({*SCOPES} - {scope.strip() for scope in given.split(",")})
+    if missing:
+        lacks = ", ".join(f"{scope} (to {say(f'rights.{scope}')})" for scope in missing)
+        remedy = f"add them in {_BOT_TOKENS}, {_INSTALL}"
+        return [found, Finding("slack scopes", "wrong", f"missing: {lacks}", remedy)]
+    return [found, Finding("slack scopes", "ok", f"all {len(SCOPES)}")]
+
+
+def _of_app_token(answer: ApiAnswer) -> Finding:
+    part = "slack appToken"
+    if answer.body.get("ok"):
+        return Finding(part, "ok", "opens sockets")
+    if answer.body.get("error") == "missing_scope":
+        remedy = f"make one that has it in {_APP_TOKENS}"
+        return Finding(part, "wrong", f"it lacks the scope {APP_SCOPE}", remedy)
+    return _refused(part, answer, f"take one (xapp-…) with {APP_SCOPE} from {_APP_TOKENS}")
+
+
+def _of_app(bot: ApiAnswer, made: object, app_token: str) -> list[Finding]:
+    """Return the link to the app, or an error if the two tokens belong to different apps."""
+    known = made.get("app_id") if isinstance(made, dict) else None
+    named = _APP_OF_TOKEN.match(app_token)
+    if known is not None and named is not None and named[1] != known:
+        found = f"it belongs to another app ({named[1]}) than botToken ({known})"
+        remedy = f"take one of the same app from {_APP_TOKENS}"
+        return [Finding("slack appToken", "wrong", found, remedy)]
+    app = known or (named[1] if named is not None else None)
+    link = f"https://slack.com/app_redirect?app={app}&team={bot.body.get('team_id')}"
+    return [Finding("slack link", "ok", link)] if app is not None else []
+
+
+def _of_person(person: str, answer: ApiAnswer) -> list[Finding]:
+    """Return findings about a person whom the settings allow to talk to the bot."""
+    part, user = f"slack person {person}", answer.body.get("user")
+    if answer.body.get("error") in {"user_not_found", "user_not_visible"}:
+        remedy = "copy the member ID from their profile in Slack, and mend operators or channels.slack.allow"
+        return [Finding(part, "wrong", "nobody has this id in the workspace", remedy)]
+    if isinstance(user, dict) and user.get("deleted"):
+        remedy = "take them out of operators and channels.slack.allow"
+        return [Finding(part, "warn", "their account is deactivated", remedy)]
+    return []
+
+
+def _refused(part: str, answer: ApiAnswer, remedy: str) -> Finding:
+    error = str(answer.body.get("error"))[:80]
+    if error in _PASSING or answer.status == 429:
+        return Finding(part, "later", f"Slack answers {error}", "try again in a minute")
+    if error == "not_allowed_token_type":
+        error += ": it is a token of another kind"
+    return Finding(part, "wrong", f"Slack refuses it: {error}", remedy)

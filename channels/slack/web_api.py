@@ -1,0 +1,249 @@
+"""The library's Web API client, extended to report missing scopes, and the errors of failed calls."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import re
+from collections.abc import AsyncGenerator, Callable, Iterator
+from typing import Any
+
+import aiohttp
+from slack_sdk.errors import SlackApiError, SlackClientError
+from slack_sdk.web.async_client import AsyncWebClient
+from slack_sdk.web.async_slack_response import AsyncSlackResponse
+
+from bot import errors
+from bot.contracts.environment import Log
+from bot.words import Sentence, sentence
+from channels.slack.app import SCOPES
+
+CALL_ERRORS = (SlackClientError, aiohttp.ClientError, OSError, ValueError, AttributeError)
+"""Exceptions that a call of Slack's library raises. `ValueError` and `AttributeError` mean that the response
+is no JSON object.
+"""
+STOPPED = "agent_session_stopped"
+_GONE = frozenset(
+    {
+        "channel_not_found",
+        "is_archived",
+        "not_in_channel",
+        "user_is_bot",
+        "user_disabled",
+        "user_not_found",
+        "messages_tab_disabled",
+        "restricted_action",
+        "restricted_action_read_only_channel",
+    }
+)
+"""Error codes that mean that a conversation accepts no message at all. A locked thread is not among them,
+since other threads still accept messages.
+"""
+# Slack's documentation says that after `fatal_error` and `internal_error` the call may have succeeded in part.
+_UNSURE = frozenset({"fatal_error", "internal_error", "request_timeout", "service_unavailable"})
+UNSUPPORTED = frozenset(
+    {
+        "missing_scope",
+        "not_allowed",
+        "not_allowed_token_type",
+        "not_authorized",
+        "unknown_method",
+        "access_denied",
+    }
+)
+"""Error codes of permanent refusals: the app is no agent or lacks the scope, or the workspace lacks the method."""
+CONFLICT = "streaming_state_conflict"
+"""Error code for an edit of an open stream. Slack stops a stream within five minutes."""
+_CONFLICT_SECONDS = 5.0
+_OF_CONVERSATION = re.compile(r"/chat\.(post|update|stopStream)|/files\.")
+"""Methods whose rate limit is per conversation."""
+SHORT = 1.0
+"""Delay in seconds before a retry, if the response has no `Retry-After`."""
+_LONGEST = 3_600.0
+"""Max seconds of a `Retry-After`."""
+
+
+class WebClient(AsyncWebClient):
+    """Web API client that calls `report_missing_right` with each missing scope and a sentence for operators."""
+
+    def __init__(self, *, report_missing_right: Callable[[str, Sentence], None], **options: Any) -> None:
+        super().__init__(**options)
+        self._report_missing_right = report_missing_right
+
+    async def api_call(self, api_method: str, **options: Any) -> AsyncSlackResponse:
+        try:
+            answer = await super().api_call(api_method, **options)
+        except SlackApiError as error:
+            data = error.response.data if isinstance(error.response, AsyncSlackResponse) else None
+            if isinstance(data, dict) and lacks_right(error):
+                needed, provided = (
+                    {scope.strip()[:60] for scope in str(data.get(name) or "").split(",")}
+                    for name in ("needed", "provided")
+                )
+                for scope in sorted(needed - provided - {""}):
+                    what = sentence(f"rights.{scope if scope in SCOPES else 'unknown'}")
+                    self._report_missing_right(
+                        scope, sentence("operators.lacks_scope", what=what, scope=scope)
+                    )
+            raise
+        if answer.get("warning") == f"missing_{STOPPED}_event_subscription":
+            self._report_missing_right(STOPPED, sentence("operators.unstoppable", event=STOPPED))
+        return answer
+
+
+class LibraryLog(logging.Logger):
+    """Logger for Slack's library. It logs only function and exception type of a record, since the record's
+    text has messages and URLs.
+    """
+
+    def __init__(self, log: Log) -> None:
+        super().__init__("shipmate.slack", logging.ERROR)
+        self._operator_log = log
+
+    def handle(self, record: logging.LogRecord) -> None:
+        kind = record.exc_info[0] if record.exc_info else None
+        self._operator_log.write(
+            "channel",
+            "Slack's library reports trouble",
+            level="warn",
+            where=record.funcName,
+            error=None if kind is None else kind.__name__,
+        )
+
+
+async def pages(first: AsyncSlackResponse, most: int) -> AsyncGenerator[AsyncSlackResponse]:
+    """Yield the first `most` pages of a response."""
+    count = 0
+    async for page in first:
+        yield page
+        count += 1
+        if count == most:
+            return
+
+
+def has_more(page: AsyncSlackResponse) -> bool:
+    """Return True if another page follows."""
+    return bool((page.get("response_metadata") or {}).get("next_cursor"))
+
+
+# -- failures ------------------------------------------------------------------------------------------------------
+
+
+class NotConnected(SlackClientError):
+    """The channel is not signed in: it is starting, its start failed, or it was stopped. Nothing was sent."""
+
+
+def error_code(error: BaseException) -> str | None:
+    """Return the `error` field of the response."""
+    data = getattr(getattr(error, "response", None), "data", None)
+    found = data.get("error") if isinstance(data, dict) else None
+    return found if isinstance(found, str) else None
+
+
+def _status(error: BaseException) -> int:
+    """Return the HTTP status of the response; 0 if there is no response."""
+    response = getattr(error, "response", None)  # of the library, or of aiohttp if the body is no JSON
+    found = getattr(response, "status_code", None) or getattr(response, "status", None)
+    if found is None and isinstance(error, aiohttp.ClientResponseError):
+        found = error.status
+    return found if isinstance(found, int) else 0
+
+
+def retry_after(error: BaseException) -> float:
+    """Return the seconds of the response's `Retry-After` header, at most an hour; 1 if the header is missing
+    or no number.
+    """
+    headers: Any = getattr(getattr(error, "response", None), "headers", None) or {}
+    try:
+        seconds = float(headers.get("Retry-After", SHORT))
+    except (TypeError, ValueError):
+        return SHORT
+    return min(seconds, _LONGEST) if seconds > 0 else SHORT
+
+
+def is_rate_limited(error: BaseException) -> bool:
+    return _status(error) == 429 or error_code(error) in {"ratelimited", "rate_limited"}
+
+
+def lacks_right(error: BaseException) -> bool:
+    """Return True if the app lacks a scope."""
+    return error_code(error) == "missing_scope"
+
+
+def may_pass(error: BaseException) -> bool:
+    """Return True if a later call may succeed, False for a permanent refusal."""
+    code = error_code(error)
+    return code is None or code in _UNSURE or is_rate_limited(error) or _status(error) >= 500
+
+
+def name(error: BaseException) -> str:
+    """Return a short description of an error for operators, without free text of the platform or of a person."""
+    if isinstance(error, NotConnected):
+        return "not connected"
+    if (code := error_code(error)) is not None:
+        return code[:80]
+    if status := _status(error):
+        return f"HTTP {status}"
+    if isinstance(error, ValueError | AttributeError):
+        return "the response is not Slack's"
+    return errors.connection_reason(error)
+
+
+@contextlib.contextmanager
+def raised_as(translate: Callable[[BaseException], errors.ShipmateError]) -> Iterator[None]:
+    """Catch `CALL_ERRORS` and raise the error that `translate` returns."""
+    try:
+        yield
+    except CALL_ERRORS as error:
+        raise translate(error) from None
+
+
+def connect_error(error: BaseException) -> errors.ChannelError:
+    """Return `ChannelRefused` for a permanent refusal, else `ChannelUnreachable`."""
+    if may_pass(error):
+        return errors.ChannelUnreachable(name(error))
+    return errors.ChannelRefused(f"Slack refuses the connection: {name(error)}")
+
+
+def history_error(error: BaseException) -> errors.ChannelError:
+    """Return the error of reading messages: `RightMissing` if the app lacks a scope, otherwise as
+    `connect_error` does.
+    """
+    words = f"Slack does not show it: {name(error)}"
+    return errors.RightMissing(words) if lacks_right(error) else type(connect_error(error))(words)
+
+
+def send_error(error: BaseException) -> errors.DeliveryFailed:
+    """Return the error of posting a message. `DeliveryUncertain` means that the message may have been posted."""
+    if is_rate_limited(error):
+        url = getattr(getattr(error, "response", None), "api_url", "")
+        everywhere = _OF_CONVERSATION.search(url) is None
+        return errors.DeliveryThrottled(
+            "Slack asks to wait", retry_after=retry_after(error), everywhere=everywhere
+        )
+    if isinstance(error, (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, NotConnected)):
+        return errors.DeliveryThrottled(f"Slack was not reached: {name(error)}", retry_after=SHORT)
+    if isinstance(error, SlackApiError) and not may_pass(error):
+        kind = errors.TargetGone if error_code(error) in _GONE else errors.DeliveryFailed
+        return kind(f"Slack: {name(error)}")
+    return errors.DeliveryUncertain(f"Slack's answer was lost: {name(error)}")
+
+
+def edit_error(error: BaseException) -> errors.DeliveryFailed:
+    """Return the error of editing a message: `EditRefused` if the message cannot be changed, otherwise as
+    `send_error` does.
+    """
+    if error_code(error) == CONFLICT:
+        return errors.DeliveryThrottled(f"Slack: {name(error)}", retry_after=_CONFLICT_SECONDS)
+    failure = send_error(error)
+    return errors.EditRefused(str(failure)) if type(failure) is errors.DeliveryFailed else failure
+
+
+def find_error(error: BaseException) -> errors.DeliveryFailed:
+    """Return the error of a search for a message: `DeliveryUncertain` for a permanent refusal, else
+    `DeliveryThrottled`.
+    """
+    if not may_pass(error):
+        return errors.DeliveryUncertain(f"Slack will not tell: {name(error)}")
+    wait = retry_after(error) if is_rate_limited(error) else SHORT
+    return errors.DeliveryThrottled(f"Slack cannot be asked now: {name(error)}", retry_after=wait)
