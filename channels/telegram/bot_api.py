@@ -154,8 +154,9 @@ class HttpTransport(BaseRequest):
         parameters = found["parameters"] if isinstance(found.get("parameters"), dict) else {}
         if status == 429:
             wait = parameters.get("retry_after")
-            valid = isinstance(wait, (int, float)) and wait > 0
-            raise TooManyRequests(min(float(wait), _LONGEST_WAIT) if valid else 1.0)
+            if not isinstance(wait, (int, float)) or not wait > 0:
+                wait = 1.0
+            raise TooManyRequests(min(float(wait), _LONGEST_WAIT))
         # The library reads these fields, and expects these types.
         moved, reason = parameters.get("migrate_to_chat_id"), found.get("description")
         reason = text.clean(reason[:1_000]) if isinstance(reason, str) else ""
