@@ -71,13 +71,11 @@ from bot.dashboard.metrics import Figures, LogMetrics, MetricsPage
 from bot.dashboard.server import Dashboard
 from bot.disk_reserve import DiskReserve
 from bot.importing.ship import import_ship
-from bot.llm import factory
+from bot.llm import wrapper
 from bot.llm.budgets import BudgetedModel, Spending, day_of
-from bot.llm.learned import LearnedFile
-from bot.llm.log import usage_of
 from bot.llm.transcription import Endpoint, HttpTranscriber
-from bot.llm.windows import ContextWindows
-from bot.llm.wrapper import SystemRoleModel, WatchedModel, reply_of
+from bot.llm.windows import ContextWindows, LearnedFile
+from bot.llm.wrapper import SystemRoleModel, WatchedModel, reply_of, usage_of
 from bot.readiness import GatewayFigures, Readiness
 from bot.reload import ConfigurationReload
 from bot.rss_monitor import RssMonitor
@@ -461,7 +459,7 @@ def build_models(
     """Build the model and its fallbacks."""
     llm = settings.llm
     build = functools.partial(
-        factory.build_model,
+        wrapper.build_model,
         provider=llm.provider,
         clock=environment.clock,
         log=log,

@@ -373,6 +373,10 @@ class RequestInvalid(ModelError):
         self.place = place
 
 
+class SystemRefused(RequestInvalid):
+    """The model does not accept system messages in a conversation."""
+
+
 class ThinkingUnbound(RequestInvalid):
     """A thinking block follows a message that has changed. Retry once without thinking blocks."""
 

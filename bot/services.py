@@ -15,8 +15,7 @@ from bot.core.event_log import EventLog
 from bot.core.fallback import Fallback
 from bot.core.leadership import Leadership, SoleLeader
 from bot.disk_reserve import DiskReserve
-from bot.llm.learned import LearnedFile
-from bot.llm.windows import ContextWindows
+from bot.llm.windows import ContextWindows, LearnedFile
 from bot.llm.wrapper import WatchedModel
 from bot.storage.artifacts import ArtifactStore
 from bot.storage.notes import NoteStore

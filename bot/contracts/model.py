@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -51,7 +51,7 @@ class ModelRequest:
     provider_fallbacks: bool = False
     """True if another model of the provider may answer when this model declines."""
     wire: list[bytes] = field(default_factory=list, init=False, repr=False, compare=False)
-    """Cache of the encoded body (`bot.llm.body`), so that the bytes that are sent, hashed and recorded are the same."""
+    """Cache of the encoded body (`bot.llm.messages_api`), so that the bytes that are sent, hashed and recorded are the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +103,10 @@ class ModelReply:
     """Sentence to show below the answer if another model than the requested one answered."""
 
 
+ModelStream = AsyncGenerator[TextDelta | ToolInputDelta | ModelReply, None]
+"""Stream of one answer: deltas, then exactly one `ModelReply`."""
+
+
 @dataclass(frozen=True, slots=True)
 class ModelFacts:
     """The provider's facts about a model. A fact that the provider does not tell is None."""
@@ -130,7 +134,7 @@ class AnsweringModel:
 
 
 class Learned(Protocol):
-    """Numbers that were measured for each model and stored (`bot.llm.learned`). Methods never block."""
+    """Numbers that were measured for each model and stored (`bot.llm.windows`). Methods never block."""
 
     def get(self, model: str, name: str) -> float | None: ...
     def set(self, model: str, name: str, value: float | None) -> None:
@@ -156,10 +160,8 @@ class InMemoryLearned:
 class Model(Protocol):
     """A language model, called through its provider."""
 
-    def stream(self, request: ModelRequest) -> AsyncIterator[TextDelta | ToolInputDelta | ModelReply]:
-        """Stream one answer: yield deltas, then exactly one `ModelReply`. One call sends one request to the
-        provider, without retries; `bot.llm.wrapper` retries. Raises only `errors.ModelError`.
-        """
+    def stream(self, request: ModelRequest) -> ModelStream:
+        """Send one request to the provider, without retries; `bot.llm.wrapper` retries. Raises only `errors.ModelError`."""
         ...
 
     async def check(self) -> None:

@@ -4,15 +4,16 @@ unavailable or refuses.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
+from contextlib import aclosing
 from dataclasses import replace
 
 from bot import errors
 from bot.contracts.environment import Clock, Log, OperatorNotices
 from bot.contracts.identity import ChatKey
-from bot.contracts.model import Model, ModelReply, ModelRequest, TextDelta, ToolInputDelta
+from bot.contracts.model import Model, ModelReply, ModelRequest, ModelStream
 from bot.core import blocks, memory
-from bot.llm.wrapper import AWAY, ModelWrapper, aclosing
+from bot.llm.wrapper import AWAY, ModelWrapper
 from bot.telemetry import context
 from bot.words import say, sentence
 
@@ -48,7 +49,7 @@ class FallbackModel(ModelWrapper):
         self._absent: dict[tuple[str, ChatKey | None], tuple[float, str]] = {}
         """End time and cause of each period in which a model is skipped, for one chat or for all chats (None)."""
 
-    async def stream(self, request: ModelRequest) -> AsyncIterator[TextDelta | ToolInputDelta | ModelReply]:
+    async def stream(self, request: ModelRequest) -> ModelStream:
         order = [self._first, *self._others]
         if request.summarize is not None:
             order = order[:1]  # no other model could read the summary
@@ -79,7 +80,7 @@ class FallbackModel(ModelWrapper):
 
     async def _asked(
         self, one: Fallback, request: ModelRequest, failed: list[errors.ModelError]
-    ) -> AsyncIterator[TextDelta | ToolInputDelta | ModelReply]:
+    ) -> ModelStream:
         """Yield the answer of one model; yield nothing if the model failed."""
         own = one is self._first
         try:
@@ -125,7 +126,7 @@ class ProviderFallbacks(ModelWrapper):
     (`llm.providerFallbacks`).
     """
 
-    async def stream(self, request: ModelRequest) -> AsyncIterator[TextDelta | ToolInputDelta | ModelReply]:
+    async def stream(self, request: ModelRequest) -> ModelStream:
         """Stream the answer of the model (see `contracts.model.Model`)."""
         allowed = request if request.summarize is not None else replace(request, provider_fallbacks=True)
         async with aclosing(self._model.stream(allowed)) as stream:

@@ -23,7 +23,7 @@ from bot.core.context import RunningTurn
 from bot.core.memory import condensed, in_plain_words
 from bot.core.models import MODEL, Budget, ContextLimits, ModelDeps
 from bot.core.validate import validate
-from bot.llm import body
+from bot.llm import messages_api
 from bot.words import say
 
 MOST_HALVINGS = 3
@@ -182,7 +182,7 @@ class Fit:
         if the cached prefix of later requests is no longer valid.
         """
         before, head = self.context.frame, self.context.head
-        prefix = body.prefix_digest(self._frame.system, self.tools)
+        prefix = messages_api.prefix_digest(self._frame.system, self.tools)
         now = events.Framed(self._frame.frozen, self.models.name, str(self.models.sent()), prefix)
         for lasting in self.context.out_of_reach:
             self._append(lasting)

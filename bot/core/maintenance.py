@@ -9,7 +9,7 @@ from bot.core.event_log import EventLog
 from bot.core.operators import OperatorAlerts
 from bot.core.summaries import LOOK_SECONDS, Summaries
 from bot.disk_reserve import DiskReserve
-from bot.llm.learned import LearnedFile
+from bot.llm.windows import LearnedFile
 from bot.llm.wrapper import WatchedModel
 from bot.periodic_jobs import PeriodicJob
 from bot.rss_monitor import LOOK_EVERY, RssMonitor

@@ -7,8 +7,8 @@ from __future__ import annotations
 import contextlib
 import hashlib
 from collections import defaultdict
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from contextlib import aclosing
 from datetime import UTC, datetime
 from typing import Any, Literal
 
@@ -16,10 +16,9 @@ from bot import errors
 from bot.contracts.approvals import Approval, Approvals
 from bot.contracts.environment import Clock, OperatorNotices
 from bot.contracts.identity import ChatKey
-from bot.contracts.model import Model, ModelReply, ModelRequest, TextDelta, ToolInputDelta
-from bot.llm.log import usage_of
+from bot.contracts.model import Model, ModelRequest, ModelStream
 from bot.llm.prices import PriceTable
-from bot.llm.wrapper import ModelWrapper, aclosing
+from bot.llm.wrapper import ModelWrapper, usage_of
 from bot.telemetry import context
 from bot.telemetry.context import Running
 from bot.words import sentence
@@ -34,28 +33,18 @@ for other purposes are refused for the rest of the day.
 """
 
 Scope = Literal["chat", "person"]
-_RULES: Mapping[Scope, str] = {
-    "chat": "budgets.perChatUsdPerDay",
-    "person": "budgets.perUserUsdPerDay",
-}
+Account = tuple[Scope, str]
+"""A chat (threads included) or a person."""
+_RULES: Mapping[Scope, str] = {"chat": "budgets.perChatUsdPerDay", "person": "budgets.perUserUsdPerDay"}
 
 
-@dataclass(frozen=True, slots=True)
-class Account:
-    """A chat (threads included) or a person, on one day (UTC)."""
-
-    day: str
-    scope: Scope
-    name: str
-
-    @classmethod
-    def of(cls, day: str, chat_key: str | None, person: str | None) -> Iterator[Account]:
-        """Yield the accounts to which a call is charged."""
-        if chat_key:
-            with contextlib.suppress(errors.IdentityInvalid):
-                yield cls(day, "chat", str(ChatKey.parse(chat_key).chat))
-        if person:
-            yield cls(day, "person", person)
+def accounts_of(chat_key: str | None, person: str | None) -> list[Account]:
+    """Return the accounts to which a call is charged."""
+    found: list[Account] = [("person", person)] if person else []
+    if chat_key:
+        with contextlib.suppress(errors.IdentityInvalid):
+            found.insert(0, ("chat", str(ChatKey.parse(chat_key).chat)))
+    return found
 
 
 class Spending:
@@ -65,8 +54,8 @@ class Spending:
 
     def __init__(self, prices: PriceTable) -> None:
         self._prices = prices
-        self._day = ""
-        self._usd: defaultdict[Account, float] = defaultdict(float)
+        self.day = ""
+        self.usd: defaultdict[Account, float] = defaultdict(float)
 
     def load(self, day: str, spent: Iterable[tuple[str, str, float]]) -> None:
         """Add costs from before this process started. Each item is (chatKey, person, US dollars); "" means
@@ -88,19 +77,16 @@ class Spending:
         if usd:
             self._add(line["timestamp"][:10], line.get("chatKey"), details.get("person"), usd)
 
-    def usd(self, account: Account) -> float:
-        return self._usd.get(account, 0.0)
-
-    def above(self, limits: Mapping[Scope, float]) -> set[Account]:
-        """Return the accounts whose cost has reached their limit."""
-        return {one for one, usd in self._usd.items() if usd >= limits.get(one.scope, float("inf"))}
-
     def _add(self, day: str, chat_key: str | None, person: str | None, usd: float) -> None:
-        if day > self._day:
-            self._day = day
-            self._usd.clear()
-        for account in Account.of(day, chat_key, person):
-            self._usd[account] += usd
+        self.begin(day)
+        for account in accounts_of(chat_key, person) if day == self.day else ():
+            self.usd[account] += usd
+
+    def begin(self, day: str) -> None:
+        """Forget all costs if the day is newer than the current day."""
+        if day > self.day:
+            self.day = day
+            self.usd.clear()
 
 
 class BudgetedModel(ModelWrapper):
@@ -123,13 +109,12 @@ class BudgetedModel(ModelWrapper):
         super().__init__(model)
         self._spending = spending
         self._limits = limits
-        self._warn_at = {scope: WARN_AT * limit for scope, limit in limits.items()}
         self._approvals = approvals
         self._operators = operators
         self._clock = clock
         self._day = day_of(clock.now())
         # An earlier process has already warned about these accounts.
-        self._warned = spending.above(self._warn_at)
+        self._warned = {one for one in spending.usd if one[0] in limits and self._reached(one, WARN_AT)}
         self._allowed: set[tuple[Account, ChatKey | str | None]] = set()
         """Accounts that operators have allowed, as (account, key). The key is a request id, a chat, or None
         for all calls.
@@ -137,10 +122,10 @@ class BudgetedModel(ModelWrapper):
         self._ask_again: dict[Account, float] = {}
         """Earliest time (epoch seconds) at which operators may be asked again about an account."""
 
-    async def stream(self, request: ModelRequest) -> AsyncIterator[TextDelta | ToolInputDelta | ModelReply]:
+    async def stream(self, request: ModelRequest) -> ModelStream:
         running = context.current()
         for account in self._accounts(running):
-            if self._spending.usd(account) >= self._limits[account.scope]:
+            if self._reached(account, 1.0):
                 await self._admit(account, running, request.purpose)
         try:
             async with aclosing(self._model.stream(request)) as answer:
@@ -148,81 +133,72 @@ class BudgetedModel(ModelWrapper):
                     yield item
         finally:
             for account in self._accounts(running):
-                reached = self._spending.usd(account) >= self._warn_at[account.scope]
-                if reached and account not in self._warned:
+                if self._reached(account, WARN_AT) and account not in self._warned:
                     self._warned.add(account)
-                    self._notify(account, f"budget_{account.scope}")
+                    self._notify(account, f"budget_{account[0]}")
 
     def _accounts(self, running: Running) -> list[Account]:
         day = day_of(self._clock.now())
+        self._spending.begin(day)
         if day != self._day:
             self._day = day
-            self._warned.clear()
-            self._allowed.clear()
-            self._ask_again.clear()
+            for known in (self._warned, self._allowed, self._ask_again):
+                known.clear()
         chat_key = None if running.chat_key is None else str(running.chat_key)
-        return [one for one in Account.of(day, chat_key, context.person()) if one.scope in self._limits]
+        return [one for one in accounts_of(chat_key, context.person()) if one[0] in self._limits]
+
+    def _reached(self, account: Account, share: float) -> bool:
+        return self._spending.usd.get(account, 0.0) >= share * self._limits[account[0]]
 
     async def _admit(self, account: Account, running: Running, purpose: str) -> None:
         """Return if the call is allowed although the budget is spent. Asks operators if necessary. Raises
         `errors.BudgetSpent` if the call is not allowed.
         """
-        keys = (None, running.chat_key, running.request_id)
-        if any((account, key) in self._allowed for key in keys):
+        scope, name = account
+        now, chat, turn = self._clock.now(), running.chat_key, running.request_id
+        if any((account, key) in self._allowed for key in (None, chat, turn)):
             return
-        asks = purpose in ASKS and self._ask_again.get(account, 0.0) <= self._clock.now()
-        if asks and running.chat_key is not None and running.request_id is not None:
+        asks = purpose in ASKS and self._ask_again.get(account, 0.0) <= now
+        if asks and chat is not None and turn is not None:
             with contextlib.suppress(errors.StorageError):
-                question = self._question(account, running, running.chat_key, running.request_id)
-                verdict = await self._approvals.decide(question)
+                verdict = await self._approvals.decide(self._question(account, running, chat, turn))
                 if verdict.ended == "approved":
-                    scopes: dict[str, ChatKey | str] = {"once": running.request_id, "chat": running.chat_key}
+                    scopes: dict[str, ChatKey | str] = {"once": turn, "chat": chat}
                     self._allowed.add((account, scopes.get(verdict.scope)))
                     return
-                self._ask_again.pop(account, None)
-                if verdict.ended == "denied":
-                    self._ask_again[account] = float("inf")
-                elif verdict.ended == "expired":
-                    self._ask_again[account] = self._clock.now() + UNANSWERED_SECONDS
-                elif verdict.ended in {"nobody", "unattended"}:
-                    self._notify(account, f"budget_{account.scope}_spent")
-        next_day = (self._clock.now() // 86_400 + 1) * 86_400
-        why = f"{_RULES[account.scope]}: {account.name} has cost {self._spent(account, ' of ')}"
-        raise errors.BudgetSpent(why, until=next_day)
+                waits = {"denied": float("inf"), "expired": self._clock.now() + UNANSWERED_SECONDS}
+                self._ask_again[account] = waits.get(verdict.ended, 0.0)
+                if verdict.ended in {"nobody", "unattended"}:
+                    self._notify(account, f"budget_{scope}_spent")
+        why = f"{_RULES[scope]}: {name} has cost {self._spent(account, ' of ')}"
+        raise errors.BudgetSpent(why, until=(now // 86_400 + 1) * 86_400)
 
     def _question(self, account: Account, running: Running, chat_key: ChatKey, request_id: str) -> Approval:
-        identity = f"{account.day}\n{account.scope}\n{account.name}"
-        person = running.person
+        scope, name = account
         return Approval(
             request_id=request_id,
-            call_id=f"budget {account.scope} {account.day}",
+            call_id=f"budget {scope} {self._day}",
             chat_key=chat_key,
             tool="this turn",
-            fingerprint=hashlib.sha256(identity.encode()).hexdigest(),
+            fingerprint=hashlib.sha256(f"{self._day}\n{scope}\n{name}".encode()).hexdigest(),
             shown=self._spent(account, " / "),
-            why="budget_chat" if account.scope == "chat" else "budget_person",
-            rule=_RULES[account.scope],
-            channel=None if person is None else person.channel,
-            user_id=None if person is None else person.user_id,
+            why="budget_chat" if scope == "chat" else "budget_person",
+            rule=_RULES[scope],
+            channel=None if running.person is None else running.person.channel,
+            user_id=None if running.person is None else running.person.user_id,
             granted=False,
             lasting=True,
             subject="budget",
         )
 
     def _spent(self, account: Account, of: str) -> str:
-        return f"${self._spending.usd(account):.2f}{of}${self._limits[account.scope]:.2f}"
+        return f"${self._spending.usd.get(account, 0.0):.2f}{of}${self._limits[account[0]]:.2f}"
 
     def _notify(self, account: Account, key: str) -> None:
-        self._operators.tell(
-            f"{key} {account.name}",
-            sentence(
-                f"operators.{key}",
-                name=account.name,
-                spent=f"${self._spending.usd(account):.2f}",
-                limit=f"${self._limits[account.scope]:.2f}",
-                rule=_RULES[account.scope],
-            ),
-        )
+        scope, name = account
+        spent, limit = self._spent(account, " ").split()
+        told = sentence(f"operators.{key}", name=name, spent=spent, limit=limit, rule=_RULES[scope])
+        self._operators.tell(f"{key} {name}", told)
 
 
 def day_of(seconds: float) -> str:

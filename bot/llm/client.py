@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ssl
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote, unquote, urlsplit
@@ -24,13 +24,12 @@ from bot import errors
 from bot.contracts.base import Json
 from bot.contracts.channel import is_loopback
 from bot.contracts.environment import Clock
-from bot.contracts.model import ModelFacts, ModelReply, ModelRequest, TextDelta, ToolInputDelta
+from bot.contracts.model import ModelFacts, ModelReply, ModelRequest, ModelStream
 from bot.llm import classify
-from bot.llm.body import COMPACTION, headers_of, pieces
-from bot.llm.log import usage_object
+from bot.llm.messages_api import COMPACTION, Accumulator, EventStream, endless, headers_of, pieces
 from bot.llm.prices import PriceTable
-from bot.llm.stream import Accumulator, EventStream, endless, joined
 from bot.llm.windows import TAKES
+from bot.llm.wrapper import usage_object
 
 DEFAULT_BASE_URL = "https://api.anthropic.com"
 MESSAGES = "/v1/messages"
@@ -44,7 +43,6 @@ CONNECTIONS = httpx2.Limits(max_connections=1_000, max_keepalive_connections=20,
 conversation reuses its connection.
 """
 
-_NO_REQUEST = ModelRequest(model="", max_tokens=0, system=(), messages=())
 _TRANSPORT = (httpx2.HTTPError, httpx2.StreamError, aiohttp.ClientError)
 _FAILURES = (
     *_TRANSPORT,
@@ -55,6 +53,15 @@ _FAILURES = (
     ValueError,
     TypeError,
 )
+_NOT_SENT = (
+    httpx2.ConnectError,
+    httpx2.ConnectTimeout,
+    httpx2.PoolTimeout,
+    httpx2.ProxyError,
+    httpx2.UnsupportedProtocol,
+    httpx2.InvalidURL,
+)
+"""Errors after which the request was certainly not sent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +80,8 @@ class AnthropicModel:
     failure is an `errors.ModelError`.
 
     `base_url` is the root of a compatible endpoint. The environment variables of the provider's library are
-    ignored. `pace` has the meaning given in `contracts.channel.ChannelDeps`.
+    ignored. `pace` has the meaning given in `contracts.channel.ChannelDeps`. Without `quotes`, errors contain
+    none of the provider's sentences, since these may repeat the conversation.
     """
 
     def __init__(
@@ -85,12 +93,14 @@ class AnthropicModel:
         timeouts: Timeouts | None = None,
         prices: PriceTable | None = None,
         pace: float = 1.0,
+        quotes: bool = True,
     ) -> None:
         timeouts = timeouts or Timeouts()
         self._total = timeouts.total
         self._idle = timeouts.idle * pace
         self._clock = clock
         self._key = api_key
+        self._quotes = quotes
         self._prices = prices or PriceTable()
         url = base_url or DEFAULT_BASE_URL
         connect = timeouts.connect * pace
@@ -110,26 +120,28 @@ class AnthropicModel:
             open_telemetry=False,
         )
 
-    async def stream(self, request: ModelRequest) -> AsyncIterator[TextDelta | ToolInputDelta | ModelReply]:
+    async def stream(self, request: ModelRequest) -> ModelStream:
         started = self._clock.monotonic()
         blocks = (block for one in request.messages for block in one["content"] if isinstance(block, dict))
         answer = Accumulator({block.get("id", "") for block in blocks})
         first: int | None = None
         response: httpx2.Response | None = None
-        failure: errors.ModelError | None = None
         try:
             response = await self._open(request)
-            batches = self._events(response, started)
-            async for batch in batches:
-                deltas = self._deltas(batch, response, answer)
+            events = self._events(response, started)
+            async for event in events:
+                delta = answer.feed(event)
                 first = self._since(started) if first is None and answer.begun else first
-                for delta in joined(deltas):
+                if delta is not None:
                     yield delta
                 if answer.done:
                     break
             if not answer.done:
                 raise errors.StreamBroken("The answer ended early.")
-            await _drain(batches)
+            # The body is read to its end, so that the connection can be reused.
+            with contextlib.suppress(TimeoutError, errors.ModelError, *_TRANSPORT):
+                async with asyncio.timeout(DRAIN_SECONDS):
+                    await anext(events, None)
             model = answer.model or request.model
             yield ModelReply(
                 content=answer.content,
@@ -143,21 +155,18 @@ class AnthropicModel:
                 provider_request_id=_request_id(response.headers),
                 detail=answer.stop_details,
             )
-        except errors.ModelError as error:
-            failure = error
-        except (TimeoutError, *_TRANSPORT) as error:
+        except (errors.ModelError, TimeoutError, *_TRANSPORT) as error:
             failure = self._failure(error)
+            if response is not None:
+                failure.request_id = failure.request_id or _request_id(response.headers)
+            if answer.started:
+                # The provider bills the tokens that it had read and written before the failure.
+                cost = self._prices.cost_usd(answer.model or request.model, answer.usage)
+                failure.add_bill(answer.stop_reason, usage_object(answer.usage), cost)
+            raise failure from None
         finally:
             if response is not None:
                 await response.aclose()
-        if failure is None:
-            return
-        if answer.started:
-            # The provider bills the tokens that it had read and written before the failure.
-            cost = self._prices.cost_usd(answer.model or request.model, answer.usage)
-            failure.add_bill(answer.stop_reason, usage_object(answer.usage), cost)
-        # Raised outside of `except`, because the texts of the chained errors would contain the request.
-        raise self._discreet(failure, request, response)
 
     async def _open(self, request: ModelRequest) -> httpx2.Response:
         try:
@@ -177,7 +186,7 @@ class AnthropicModel:
             raise self._failure(error) from None
         response = stream.response
         kind = response.headers.get("content-type", "text/event-stream")
-        if "event-stream" not in kind and not _is_json(response):
+        if "event-stream" not in kind and "json" not in kind:
             await response.aclose()
             raise errors.StreamBroken(
                 f"The provider answered with {kind[:60]!r} instead of an event stream.",
@@ -198,72 +207,59 @@ class AnthropicModel:
             request.wire.append(b"".join(encoded))
         return request.wire[0]
 
-    async def _events(self, response: httpx2.Response, started: float) -> AsyncIterator[list[Json]]:
-        """Yield lists of events of an answer; each list has the events that were read together. A JSON body
-        without a stream gives one event.
+    async def _events(self, response: httpx2.Response, started: float) -> AsyncIterator[Json]:
+        """Yield the events of an answer. A JSON body without a stream gives one event. Raises the error that an
+        event reports.
         """
-        events, is_json = EventStream(), _is_json(response)
+        events, is_json, over = EventStream(), "json" in response.headers.get("content-type", ""), False
         events.feed(b"data:" if is_json else b"")
         chunks = response.aiter_bytes()
-        while True:
+        while not over:
             # aiohttp's own timeout stops working after the first byte that breaks the protocol.
             async with asyncio.timeout(self._idle):
-                chunk = await anext(chunks, None)
-            if chunk is None:
-                break
+                chunk = await anext(chunks, b"")
+            over = not chunk
             if self._clock.monotonic() - started > self._total:
                 raise endless(f"The answer took longer than {self._total:.0f} s: given up.")
-            yield events.feed(chunk.translate(None, b"\r\n") if is_json else chunk)
-        yield events.feed(b"\n\n" if is_json else b"")
-
-    def _deltas(
-        self, batch: Sequence[Json], response: httpx2.Response, answer: Accumulator
-    ) -> list[TextDelta | ToolInputDelta]:
-        """Pass a batch of events to the answer until the answer is complete, and yield the deltas. Raises
-        the error that an event reports.
-        """
-        deltas = list[TextDelta | ToolInputDelta]()
-        for event in batch:
-            untyped = "type" not in event and _is_json(response)
-            if untyped and "error" not in event:
-                raise errors.ModelMisconfigured("The provider's JSON is not a message. Is llm.baseUrl right?")
-            if untyped or event.get("type") == "error":
-                raise self._classified(response.status_code, event, response.headers)
-            if (delta := answer.feed(event)) is not None:
-                deltas.append(delta)
-            if answer.done:
-                break
-        return deltas
+            if is_json:
+                chunk = b"\n\n" if over else chunk.translate(None, b"\r\n")
+            for event in events.feed(chunk):
+                if event.get("type") == "error" or (is_json and "error" in event):
+                    raise self._classified(response.status_code, event, response.headers)
+                if is_json and "type" not in event:
+                    raise errors.ModelMisconfigured(
+                        "The provider's JSON is not a message. Is llm.baseUrl right?"
+                    )
+                yield event
 
     def _classified(self, status: int, body: object, headers: Mapping[str, str]) -> errors.ModelError:
-        return classify.classify(status, body, headers, now=self._clock.now())
+        now, secret = self._clock.now(), self._key
+        return classify.classify(status, body, headers, now=now, secret=secret, quotes=self._quotes)
 
     def _since(self, started: float) -> int:
         return round((self._clock.monotonic() - started) * 1000)
 
     def _failure(self, error: Exception) -> errors.ModelError:
+        if isinstance(error, errors.ModelError):
+            return error
         if isinstance(error, anthropic.APIStatusError):
             return self._classified(error.status_code, error.body, error.response.headers)
         cause = error.__cause__ if isinstance(error, anthropic.APIConnectionError) else error
-        if _not_connected(cause):
+        below = cause.__cause__ if cause is not None else None
+        # The library reports every broken aiohttp connection as a connection that was never made.
+        broke = isinstance(below, aiohttp.ClientConnectionError) and not isinstance(
+            below, aiohttp.ClientConnectorError
+        )
+        if isinstance(cause, _NOT_SENT) and not (broke and isinstance(cause, httpx2.ConnectError)):
             reason = "the proxy refuses" if isinstance(cause, httpx2.ProxyError) else "no connection in time"
             if isinstance(cause, httpx2.ConnectError):
-                reason = errors.connection_reason(cause.__cause__ or cause)
+                reason = errors.connection_reason(below or cause)
             return errors.ModelUnreachable(f"The provider cannot be reached: {reason}.")
         if isinstance(cause, UnicodeEncodeError | TypeError):
             return errors.RequestInvalid("The request cannot be written as JSON.")
         if isinstance(cause, httpx2.TimeoutException | TimeoutError):
             return errors.StreamBroken("The provider fell silent.")
         return errors.StreamBroken("The connection to the provider broke.")
-
-    def _discreet(
-        self, failure: errors.ModelError, request: ModelRequest, response: httpx2.Response | None
-    ) -> errors.ModelError:
-        """Return the failure without the API key, without text of the conversation and without earlier errors."""
-        failure.__context__ = None
-        words = classify.withhold_quotes(str(failure), request, (self._key,))
-        failure.reword(words, None if response is None else _request_id(response.headers))
-        return failure
 
     async def check(self) -> None:
         if await self._get("/v1/models", {"limit": 1}):
@@ -274,7 +270,7 @@ class AnthropicModel:
         except _FAILURES as error:
             failure = self._failure(error)
             if isinstance(failure, errors.ModelMisconfigured | errors.ModelRefused):
-                raise self._discreet(failure, _NO_REQUEST, None) from None
+                raise failure from None
 
     async def facts(self, model: str) -> ModelFacts:
         page = f"/v1/models/{quote(model, safe='')}"
@@ -298,17 +294,9 @@ class AnthropicModel:
         """Return a JSON object from the provider. Return {} if the provider does not have that page, which
         is normal for compatible endpoints.
         """
-        failure: errors.ModelError = errors.ModelUnreachable(
-            "A web page answers where the provider should: see baseUrl."
-        )
+        options: Any = {"params": params or {}, "timeout": 20.0, "headers": headers or {}}
         try:
-            page = await self._client.get(
-                path,
-                cast_to=object,
-                options={"params": params or {}, "timeout": 20.0, "headers": headers or {}},
-            )
-            if isinstance(page, dict):
-                return page
+            page = await self._client.get(path, cast_to=object, options=options)
         except _FAILURES as error:
             failure = self._failure(error)
             no_page = isinstance(error, anthropic.APIStatusError) and error.status_code in NO_SUCH_PAGE
@@ -316,27 +304,17 @@ class AnthropicModel:
                 return {}
             if isinstance(failure, errors.StreamBroken):
                 failure = errors.ModelUnreachable(str(failure))
-        raise self._discreet(failure, _NO_REQUEST, None)
+            raise failure from None
+        if not isinstance(page, dict):
+            raise errors.ModelUnreachable("A web page answers where the provider should: see baseUrl.")
+        return page
 
     async def close(self) -> None:
         await self._client.close()
 
 
-def _is_json(response: httpx2.Response) -> bool:
-    return "json" in response.headers.get("content-type", "")
-
-
-async def _drain(batches: AsyncIterator[list[Json]]) -> None:
-    """Read a body to its end, so that the connection can be reused."""
-    with contextlib.suppress(TimeoutError, errors.ModelError, *_TRANSPORT):
-        async with asyncio.timeout(DRAIN_SECONDS):
-            async for _ in batches:
-                pass
-
-
 def _count(value: object) -> int | None:
-    """Return a number of tokens; None if the value is not a number."""
-    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
+    return value if isinstance(value, int) and value > 0 else None
 
 
 def _supported(capabilities: object, *path: str) -> bool:
@@ -345,23 +323,6 @@ def _supported(capabilities: object, *path: str) -> bool:
     for name in (*path, "supported"):
         found = found.get(name) if isinstance(found, dict) else None
     return found is True
-
-
-def _not_connected(error: BaseException | None) -> bool:
-    """Return True if the request was certainly not sent."""
-    below = error.__cause__ if error is not None else None
-    if isinstance(error, httpx2.ConnectError) and isinstance(below, aiohttp.ClientConnectionError):
-        # The library reports every broken aiohttp connection as a connection that was never made.
-        return isinstance(below, aiohttp.ClientConnectorError)
-    return isinstance(
-        error,
-        httpx2.ConnectError
-        | httpx2.ConnectTimeout
-        | httpx2.PoolTimeout
-        | httpx2.ProxyError
-        | httpx2.UnsupportedProtocol
-        | httpx2.InvalidURL,
-    )
 
 
 def _http_client(url: str, timeout: httpx2.Timeout) -> httpx2.AsyncClient:

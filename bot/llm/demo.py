@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import PurePosixPath
@@ -17,7 +17,17 @@ from pathlib import PurePosixPath
 from bot import errors, tags, text
 from bot.contracts.base import Json, Message
 from bot.contracts.environment import Clock
-from bot.contracts.model import DEMO, ModelFacts, ModelReply, ModelRequest, TextDelta, ToolInputDelta, Usage
+from bot.contracts.model import (
+    DEMO,
+    ModelFacts,
+    ModelReply,
+    ModelRequest,
+    ModelStream,
+    TextDelta,
+    ToolInputDelta,
+    Usage,
+)
+from bot.llm.messages_api import wire
 from bot.words import say, speaking
 
 MAX_QUOTED = 200
@@ -98,9 +108,6 @@ class _Turn:
     def called(self, name: str) -> bool:
         return any(tool == name for tool, _, _ in self.results)
 
-    def result(self, name: str) -> str:
-        return next((words for tool, words, _ in reversed(self.results) if tool == name), "")
-
     @property
     def lacks_sandbox(self) -> bool:
         return any(
@@ -110,28 +117,25 @@ class _Turn:
 
 def _read(messages: Sequence[Message]) -> _Turn:
     """Return the running turn. The turn begins at the newest message that contains a person's text."""
-    turn = _Turn()
-    begin = max((at for at, one in enumerate(messages) if _begins_turn(one)), default=len(messages))
+    turn, names = _Turn(), dict[str, str]()
+    begins = (at for at, one in enumerate(messages) if one["role"] == "user" and _texts(one["content"]))
+    begin = max(begins, default=len(messages))
     for message in messages[:begin]:
         _read_earlier(message, turn)
-    names: dict[str, str] = {}
-    for message in messages[begin:]:
-        turn.steps += message.get("role") == "assistant"
-        for block in _blocks(message):
-            if block.get("type") == "tool_use":
-                names[str(block.get("id"))] = str(block.get("name"))
-            elif block.get("type") == "tool_result":
-                content = block.get("content")
-                words = content if isinstance(content, str) else "\n".join(_texts({"content": content}))
-                tool = names.get(str(block.get("tool_use_id")), "")
-                turn.results.append((tool, words, bool(block.get("is_error"))))
     for message in messages[begin : begin + 1]:
         facts = tags.facts(message)
         turn.time = str(facts.get("time", ""))
-        for item in facts.get("attachments") or ():
-            told = item if isinstance(item, dict) else {}
-            turn.files.append(f"{told.get('kind', 'file')} {told.get('name') or ''}".strip())
+        files = facts.get("attachments") or ()
+        turn.files = [f"{one.get('kind', 'file')} {one.get('name') or ''}".strip() for one in files]
         turn.words = "\n".join(_untagged(message))
+    for message in messages[begin:]:
+        turn.steps += message["role"] == "assistant"
+        for block in message["content"]:
+            if block["type"] == "tool_use":
+                names[block["id"]] = block["name"]
+            elif block["type"] == "tool_result":
+                words = "\n".join(_texts(block.get("content") or ""))
+                turn.results.append((names[block["tool_use_id"]], words, bool(block.get("is_error"))))
     matches = ((name, pattern.search(turn.words.strip())) for name, pattern in _REQUESTS)
     name, match = next(((name, match) for name, match in matches if match), ("", None))
     if match is not None and not turn.words.startswith(REMINDER):
@@ -140,44 +144,30 @@ def _read(messages: Sequence[Message]) -> _Turn:
     return turn
 
 
-def _begins_turn(message: Message) -> bool:
-    return message.get("role") == "user" and any(block.get("type") == "text" for block in _blocks(message))
-
-
 def _read_earlier(message: Message, turn: _Turn) -> None:
-    if message.get("role") == "assistant":
-        for block in _blocks(message):
-            sent = block.get("input") if block.get("name") == "chat_send" else None
-            if isinstance(sent, dict) and sent.get("text"):
-                turn.earlier.append(("", str(sent["text"])))
+    if message["role"] == "assistant":
+        sent = (block["input"] for block in message["content"] if block.get("name") == "chat_send")
+        turn.earlier += (("", str(one["text"])) for one in sent if one.get("text"))
         return
     words = filter(None, _untagged(message))
-    mark = tags.begins(message, tags.HISTORY)
-    if mark is None:
+    if (mark := tags.begins(message, tags.HISTORY)) is None:
         turn.earlier += (("you", one) for one in words)
         return
     told = json.loads(mark.words)
-    speaker = str(told.get("speaker", "user"))
-    when = f"{told['time']} · " if told.get("time") else ""
+    speaker, when = str(told.get("speaker", "user")), f"{told['time']} · " if told.get("time") else ""
     turn.loaded += (("" if speaker == "you" else f"{when}**{speaker}**", one) for one in words)
 
 
-def _blocks(message: Message) -> list[Json]:
-    content = message.get("content")
+def _texts(content: str | Sequence[Json]) -> list[str]:
     if isinstance(content, str):
-        return [{"type": "text", "text": content}]
-    return [one for one in content if isinstance(one, dict)] if isinstance(content, list | tuple) else []
-
-
-def _texts(message: Message) -> list[str]:
-    return [str(block.get("text", "")) for block in _blocks(message) if block.get("type") == "text"]
+        return [content]
+    return [str(block["text"]) for block in content if block["type"] == "text"]
 
 
 def _untagged(message: Message) -> list[str]:
     """Return the texts in a message that a person wrote."""
-    blocks = _blocks(message)
-    pairs = zip(blocks, tags.of({**message, "content": blocks}), strict=True)
-    return [str(one.get("text", "")) for one, tag in pairs if one.get("type") == "text" and tag is None]
+    pairs = zip(message["content"], tags.of(message), strict=True)
+    return [str(one["text"]) for one, tag in pairs if one["type"] == "text" and tag is None]
 
 
 class DemoModel:
@@ -186,7 +176,7 @@ class DemoModel:
     def __init__(self, clock: Clock | None = None) -> None:
         self._clock = clock
 
-    async def stream(self, request: ModelRequest) -> AsyncIterator[TextDelta | ToolInputDelta | ModelReply]:
+    async def stream(self, request: ModelRequest) -> ModelStream:
         content = _answer(request)
         for block in content:
             is_text = block["type"] == "text"
@@ -200,8 +190,8 @@ class DemoModel:
             content=content,
             stop_reason="tool_use" if content[0]["type"] == "tool_use" else "end_turn",
             usage=Usage(
-                input_tokens=_tokens([*request.system, *request.tools, *request.messages]),
-                output_tokens=_tokens(content),
+                input_tokens=len(wire(request)) // 4 + 1,
+                output_tokens=len(json.dumps(content, ensure_ascii=False)) // 4 + 1,
             ),
             model=DEMO,
             cost_usd=0.0,
@@ -226,9 +216,10 @@ def _answer(request: ModelRequest) -> list[Json]:
     with speaking("zh" if is_chinese else "en"):
         if request.purpose in {"memory", "compaction"}:
             notes = _notes(words for who, words in turn.earlier if who)
-            return [_text(notes if request.purpose == "memory" else f"<summary>\n{notes}\n</summary>")]
+            words = notes if request.purpose == "memory" else f"<summary>\n{notes}\n</summary>"
+            return [{"type": "text", "text": words}]
         if request.purpose == "synthesis":
-            return [_text(say("demo.introduction"))]
+            return [{"type": "text", "text": say("demo.introduction")}]
         tools = {str(tool.get("name")) for tool in request.tools}
         # A delivered message ends the turn, so a request after a call of chat_send means that the message was not delivered.
         if turn.steps < MAX_STEPS and not turn.called("chat_send"):
@@ -237,7 +228,7 @@ def _answer(request: ModelRequest) -> list[Json]:
                 return [_call(request, *call, at) for at, call in enumerate(calls)]
             if "chat_send" in tools:
                 return [_call(request, "chat_send", {"text": _reply(turn, tools)})]
-        return [_text(_reply(turn, tools))]
+        return [{"type": "text", "text": _reply(turn, tools)}]
 
 
 def _run(turn: _Turn) -> list[Call]:
@@ -267,20 +258,17 @@ def _look(turn: _Turn) -> list[Call]:
     wanted = PurePosixPath(turn.found["path"])
     if not turn.called("list_dir"):
         return [("list_dir", {"path": str(wanted.parent)})]
-    rows = [PurePosixPath(row.rpartition("  ")[0]) for row in turn.result("list_dir").splitlines()]
+    listed = next(words for tool, words, _ in turn.results if tool == "list_dir")
+    rows = [PurePosixPath(row.rpartition("  ")[0]) for row in listed.splitlines()]
     names = {wanted.name.casefold(), wanted.stem.casefold()}
     found = [row for row in rows if {row.name.casefold(), row.stem.casefold()} & names]
     return [("read_file", {"path": str(found[0])})] if found else []
 
 
-def _three(turn: _Turn) -> list[Call]:
-    del turn
-    prompts = say("demo.three").split("|")
-    return [("task", {"prompt": prompt, "description": prompt}) for prompt in prompts]
-
-
 _CALLS: Mapping[str, Callable[[_Turn], list[Call]]] = {
-    "three": _three,
+    "three": lambda _: [
+        ("task", {"prompt": one, "description": one}) for one in say("demo.three").split("|")
+    ],
     "run": _run,
     "write": _write,
     "remind": _remind,
@@ -330,16 +318,8 @@ def _notes(said: Iterable[str]) -> str:
     return f"## Facts\n{facts}\n\n## Decisions\n(none)\n\n## Preferences\n(none)\n\n## Open tasks\n(none)"
 
 
-def _text(words: str) -> Json:
-    return {"type": "text", "text": words}
-
-
 def _call(request: ModelRequest, name: str, arguments: Json, at: int = 0) -> Json:
     # Equal requests get equal ids. The same request at another place in the conversation gets another id.
     seed = json.dumps([list(request.messages), name, at], ensure_ascii=False, sort_keys=True, default=str)
     digest = hashlib.sha256(seed.encode("utf-8", "replace")).hexdigest()[:24]
     return {"type": "tool_use", "id": f"toolu_demo{digest}", "name": name, "input": arguments}
-
-
-def _tokens(blocks: Sequence[Json]) -> int:
-    return len(json.dumps(blocks, ensure_ascii=False, default=str)) // 4 + 1

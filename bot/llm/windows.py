@@ -5,13 +5,17 @@ within a month.
 
 from __future__ import annotations
 
+import asyncio
 import re
-from typing import get_args
+from pathlib import Path
+from typing import Annotated, Literal, get_args
+
+from pydantic import BaseModel, Field
 
 from bot import errors
 from bot.config.ship_file import Effort
 from bot.contracts.base import Level
-from bot.contracts.environment import Log
+from bot.contracts.environment import Disk, Log
 from bot.contracts.model import Learned, Model
 
 EFFORTS: tuple[Effort, ...] = get_args(Effort)
@@ -27,6 +31,59 @@ SYSTEM_ROLE = re.compile(r"claude-(?:opus-(?:4-8|5)|(?:sonnet|haiku)-5-5|(?:fabl
 MIN_WINDOW = 500
 MAX_WINDOW = 100_000_000
 """Max plausible context window in tokens. A value outside of `MIN_WINDOW` and `MAX_WINDOW` was misread."""
+
+
+class _Document(BaseModel):
+    v: Literal[1] = 1
+    models: dict[str, dict[str, Annotated[float, Field(gt=0, allow_inf_nan=False)]]]
+    """Learned numbers by provider and model."""
+
+
+class LearnedFile:
+    """Implements `contracts.model.Learned` for one provider with a JSON file that all providers share.
+
+    The file is a cache: an unreadable file is ignored, and a failed write is repeated later.
+    """
+
+    def __init__(self, path: Path, provider: str, *, disk: Disk, log: Log) -> None:
+        self._path = path
+        self._provider = provider
+        self._disk = disk
+        self._log = log
+        self._known: dict[str, dict[str, float]] = {}
+        self._changed = False
+
+    def load(self) -> None:
+        """Read the file. Blocking; raises nothing."""
+        try:
+            if raw := self._disk.read(self._path):
+                self._known = _Document.model_validate_json(raw).models
+        except (OSError, ValueError) as error:
+            cause = type(error).__name__
+            self._log.write("storage", "learned facts of models cannot be read", level="warn", cause=cause)
+
+    def get(self, model: str, name: str) -> float | None:
+        return self._known.get(f"{self._provider} {model}", {}).get(name)
+
+    def set(self, model: str, name: str, value: float | None) -> None:
+        if self.get(model, name) != value:
+            self._changed = True
+            figures = self._known.setdefault(f"{self._provider} {model}", {})
+            figures.pop(name, None)
+            figures |= {} if value is None else {name: value}
+
+    async def save(self) -> None:
+        """Write the changes made since the last `save`. Raises nothing."""
+        if not self._changed:
+            return
+        self._changed = False
+        data = _Document.model_construct(models=self._known).model_dump_json(indent=1) + "\n"
+        try:
+            await asyncio.to_thread(self._disk.replace, self._path, data.encode("utf-8", "replace"))
+        except OSError as error:
+            self._changed = True
+            cause = str(error)
+            self._log.write("storage", "learned facts of models cannot be written", level="warn", cause=cause)
 
 
 class ContextWindows:
@@ -55,11 +112,9 @@ class ContextWindows:
         model named there. That value overrides the provider's list, but not a limit learned from a
         refusal.
         """
-        listed, refused = self._figure(model, "window"), self._figure(model, "refusedAbove")
-        if self._configured is not None and model == self._model:
-            listed = self._configured
-        known = [figure for figure in (listed, refused) if figure is not None]
-        return min(known, default=None)
+        configured = self._configured if model == self._model else None
+        known = (configured or self._figure(model, "window"), self._figure(model, "refusedAbove"))
+        return min(filter(None, known), default=None)
 
     def max_output(self, model: str) -> int | None:
         """Return the max tokens of an answer; None if unknown."""
@@ -93,7 +148,7 @@ class ContextWindows:
         """
         most, window = self.max_output(model), self.window(model)
         asked = self._max_tokens + thinking
-        asked = asked if most is None else min(asked, most)
+        asked = min(asked, most or asked)
         return asked if window is None or asked < window else window // 4
 
     async def ask(self, provider: Model, model: str) -> str | None:
@@ -138,8 +193,7 @@ class ContextWindows:
     def fitted(self, model: str, tokens: int) -> None:
         """Forget each limit that is smaller than the tokens of an accepted prompt."""
         for name in ("refusedAbove", "window"):
-            figure = self._figure(model, name)
-            if figure is not None and tokens > figure:
+            if tokens > (self._figure(model, name) or tokens):
                 self._learned.set(model, name, None)
 
     def _figure(self, model: str, name: str) -> int | None:

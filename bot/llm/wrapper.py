@@ -1,26 +1,28 @@
-"""Wrappers of a model: retries (`RetryingModel`), health (`WatchedModel`), system messages
-(`SystemRoleModel`). `bot.llm.log`, `bot.llm.budgets` and `bot.features.replay` derive further wrappers
-from `ModelWrapper`.
+"""Wrappers of a model: attached files, log lines, retries, system messages and health. `build_model` puts them around
+the configured provider. `bot.llm.budgets`, `bot.core.fallback` and `bot.features.replay` add further wrappers.
 """
 
 from __future__ import annotations
 
 import contextlib
 import itertools
+import json
 import random
-import re
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, replace
-from typing import Generic, TypeVar
+from typing import Any
 
-from bot import errors
-from bot.contracts.environment import Clock, Log
-from bot.contracts.model import Model, ModelFacts, ModelReply, ModelRequest, TextDelta, ToolInputDelta
+from bot import errors, text
+from bot.contracts.base import Json, Level, Message
+from bot.contracts.environment import Clock, Ids, Log
+from bot.contracts.model import ATTACHED, Model, ModelFacts, ModelReply, ModelRequest, ModelStream, Usage
+from bot.llm.messages_api import body_of
+from bot.llm.prices import PriceTable
 from bot.llm.windows import ContextWindows
+from bot.storage.artifacts import ArtifactStore
 from bot.tags import with_system_messages
 from bot.telemetry import context
-
-T = TypeVar("T")
 
 
 class ModelWrapper:
@@ -39,15 +41,10 @@ class ModelWrapper:
         await self._model.close()
 
 
-async def reply_of(
-    stream: AsyncIterator[TextDelta | ToolInputDelta | ModelReply], heard: Callable[[], object] = lambda: None
-) -> ModelReply:
-    """Return the reply at the end of a stream, and call `heard` for each event before it. Raises
-    `errors.ModelError`.
-    """
+async def reply_of(stream: ModelStream) -> ModelReply:
+    """Return the reply at the end of a stream. Raises `errors.ModelError`."""
     reply: ModelReply | None = None
     async for event in stream:
-        heard()
         if isinstance(event, ModelReply):
             reply = event
     if reply is None:
@@ -55,24 +52,260 @@ async def reply_of(
     return reply
 
 
-class aclosing(Generic[T]):  # noqa: N801 - like contextlib's, which needs an `aclose`
-    """Context manager that closes a model's stream if the stream can be closed. Otherwise the connection
-    would stay open after the reader is done.
+# ------------------------------------------------------------ attached files
+
+GONE = "[this file is not kept any more]"
+UNSEEN = "[a file was sent here that you cannot be shown: the provider refuses it]"
+_WHOLE = 100_000_000
+"""Max characters of an artifact that are read."""
+
+
+class AttachedFiles(ModelWrapper):
+    """A model that sees the attached files of the running chat: just before a request is sent, each block of
+    type `attached` is replaced by the file's bytes.
+
+    If the provider refuses a file, every later request has a sentence instead of that file; if the model
+    accepts no files at all, instead of every file.
     """
 
-    def __init__(self, stream: AsyncIterator[T]) -> None:
-        self._stream = stream
+    def __init__(self, model: Model, artifacts: ArtifactStore, log: Log) -> None:
+        super().__init__(model)
+        self._artifacts = artifacts
+        self._log = log
+        self._blind = set[str]()
+        self._refused = set[tuple[str, str]]()
+        """Files that the provider refused, as (model, artifact)."""
 
-    async def __aenter__(self) -> AsyncIterator[T]:
-        return self._stream
+    def stream(self, request: ModelRequest) -> ModelStream:
+        # Most requests have no files, so their answers skip the code below.
+        files = dict(_files(request.messages))
+        return self._with_files(request, files) if files else self._model.stream(request)
 
-    async def __aexit__(self, *_: object) -> None:
-        close = getattr(self._stream, "aclose", None)
-        if close is not None:
-            await close()
+    async def _with_files(self, request: ModelRequest, files: Mapping[tuple[int, int], str]) -> ModelStream:
+        model = request.model
+        left_out = {one for one in files.values() if model in self._blind or (model, one) in self._refused}
+        while True:
+            messages = [await self._filled(message, left_out) for message in request.messages]
+            try:
+                async with aclosing(self._model.stream(replace(request, messages=messages))) as answer:
+                    async for piece in answer:
+                        if isinstance(piece, ModelReply):
+                            self._refused |= {(model, one) for one in left_out}
+                            blind = model in self._blind
+                            piece = replace(piece, unshown=frozenset(left_out), blind=blind)  # noqa: PLW2901
+                        yield piece
+            except errors.RequestInvalid as error:
+                # The provider refuses a request before it sends any delta.
+                left = [one for one in files.values() if one not in left_out]
+                if not (error.about_files and left):
+                    raise
+                self._log.write(
+                    "model",
+                    "the provider refuses files and is asked without them",
+                    level="warn",
+                    model=model,
+                    cause=str(error),
+                )
+                if error.blind:
+                    self._blind.add(model)
+                    left_out.update(left)
+                else:
+                    named = files.get(error.place) if error.place is not None else None
+                    left_out.add(named if named in left else left[-1])
+            else:
+                return
+
+    async def _filled(self, message: Message, left_out: set[str]) -> Message:
+        """Return the message with the bytes of its files. A sentence replaces each file in `left_out`."""
+        content = message["content"]
+        if isinstance(content, str) or not any(block.get("type") == ATTACHED for block in content):
+            return message
+        blocks = [await self._block(one, left_out) if one.get("type") == ATTACHED else one for one in content]
+        return {**message, "content": blocks}
+
+    async def _block(self, block: Json, left_out: set[str]) -> Json:
+        mark = {"cache_control": block["cache_control"]} if "cache_control" in block else {}
+        if block["artifact"] in left_out:
+            return {"type": "text", "text": UNSEEN} | mark
+        chat_key = context.current().chat_key
+        if chat_key is not None:
+            with contextlib.suppress(errors.ToolError, errors.StorageError):
+                read = await self._artifacts.read(block["artifact"], chat_key, offset=0, limit=_WHOLE)
+                source = {"type": "base64", "media_type": block["media"], "data": read.text}
+                kind = "image" if block["media"].startswith("image/") else "document"
+                return {"type": kind, "source": source} | mark
+        return {"type": "text", "text": GONE} | mark
 
 
-NO_SYSTEM = re.compile(r"role .?system.? is not supported|\.role: input should be 'user'", re.IGNORECASE)
+def _files(messages: Sequence[Message]) -> Iterator[tuple[tuple[int, int], str]]:
+    """Yield the position (index of the message, index of the block) and the artifact of each attached file."""
+    for at, message in enumerate(messages):
+        for number, block in enumerate(message["content"] if not isinstance(message["content"], str) else ()):
+            if block.get("type") == ATTACHED:
+                yield (at, number), block["artifact"]
+
+
+# ------------------------------------------------------------ log lines
+
+MESSAGE_PREVIEW = 4_000
+"""Max characters that are logged of one message."""
+TOTAL_PREVIEW = 12_000
+"""Max characters that are logged of all messages in one log line. The newest messages are logged first."""
+
+MIN_PREVIEW = 40
+"""Min characters that must be left in `TOTAL_PREVIEW` for another message to be logged."""
+
+
+class LoggedModel(ModelWrapper):
+    """A model whose calls are logged. Each attempt has its own log lines; `callId` connects a request with
+    its response.
+
+    The log line of a request has only the messages after the model's last answer. With `payload` the whole
+    request is logged.
+    """
+
+    def __init__(
+        self, model: Model, *, log: Log, ids: Ids, clock: Clock, messages: bool, payload: bool = False
+    ) -> None:
+        super().__init__(model)
+        self._log = log
+        self._ids = ids
+        self._clock = clock
+        self._messages = messages
+        self._payload = messages and payload
+
+    async def stream(self, request: ModelRequest) -> ModelStream:
+        call = self._ids.ulid()
+        started = self._clock.monotonic()
+        self._request(call, request)
+        logged = False
+
+        def ended(words: str, level: Level, **details: Any) -> None:
+            nonlocal logged
+            logged = True
+            elapsed = (self._clock.monotonic() - started) * 1000
+            known = {"purpose": request.purpose, "person": context.person(), "latency_ms": round(elapsed)}
+            details = {"call_id": call, "model": request.model} | known | details
+            self._log.write("llm_response", words, level=level, duration=elapsed, **details)
+
+        try:
+            async with aclosing(self._model.stream(request)) as answer:
+                async for item in answer:
+                    if isinstance(item, ModelReply):
+                        ended(f"{item.model} answered ({item.stop_reason}).", "info", **self._reply(item))
+                    yield item
+        except errors.ModelError as error:
+            ended(
+                f"The model failed: {type(error).__name__}.",
+                "error",
+                error=type(error).__name__,
+                cause=str(error),
+                status=error.status,
+                stop_reason=error.stop_reason,
+                usage=error.usage,
+                cost_usd=error.cost_usd,
+                provider_request_id=error.request_id,
+                retry_after=getattr(error, "retry_after", None),
+            )
+            raise
+        finally:
+            if not logged:
+                ended("The call was cancelled.", "warn", error="Stopped")
+
+    def _request(self, call: str, request: ModelRequest) -> None:
+        details: dict[str, Any] = {
+            "call_id": call,
+            "model": request.model,
+            "purpose": request.purpose,
+            "max_tokens": request.max_tokens,
+            "message_count": len(request.messages),
+            "tool_count": len(request.tools),
+        }
+        if self._messages:
+            answers = [at for at, one in enumerate(request.messages) if one.get("role") == "assistant"]
+            details["messages"] = previews(request.messages[max(answers, default=-1) + 1 :])
+        if self._payload:
+            details["payload"] = body_of(request)
+        self._log.write("llm_request", f"Asking {request.model}.", **details)
+
+    def _reply(self, reply: ModelReply) -> dict[str, Any]:
+        details: dict[str, Any] = {
+            "model": reply.model,
+            "stop_reason": reply.stop_reason,
+            "usage": usage_object(reply.usage),
+            "cost_usd": reply.cost_usd,
+            "latency_ms": reply.latency_ms,
+            "first_token_ms": reply.first_token_ms,
+            "provider_request_id": reply.provider_request_id,
+            "tool_calls": [block.get("name") for block in reply.content if block.get("type") == "tool_use"],
+        }
+        if reply.cut:
+            details["cut"] = sorted(reply.cut)
+        if self._messages:
+            details["messages"] = previews([{"role": "assistant", "content": reply.content}])
+            if reply.detail is not None:
+                details["stop_details"] = reply.detail
+        if self._payload:
+            details["payload"] = {"content": reply.content}
+        return details
+
+
+def usage_of(logged: Mapping[str, int]) -> Usage:
+    """Return the `Usage` of a logged object; the inverse of `usage_object`."""
+    return Usage(
+        logged["inputTokens"], logged["outputTokens"], logged["cacheReadTokens"], logged["cacheWriteTokens"]
+    )
+
+
+def usage_object(usage: Usage) -> Json:
+    """Return a `Usage` as an object with the log's field names."""
+    return {
+        "inputTokens": usage.input_tokens,
+        "outputTokens": usage.output_tokens,
+        "cacheReadTokens": usage.cache_read_tokens,
+        "cacheWriteTokens": usage.cache_write_tokens,
+    }
+
+
+def spent(reply: ModelReply) -> Json:
+    """Return the tokens of an answer, and the cost in US dollars if the price is known."""
+    return {"usage": usage_object(reply.usage), "costUsd": reply.cost_usd}
+
+
+def previews(messages: Sequence[Message]) -> list[Json]:
+    """Return the newest messages as shortened texts, in order."""
+    shown: list[Json] = []
+    left = TOTAL_PREVIEW
+    for message in reversed(messages):
+        words, limit = _words(message.get("content")), min(MESSAGE_PREVIEW, left)
+        if limit < MIN_PREVIEW:
+            break
+        if len(words) > limit:
+            words = text.head(words, limit - 1) + "…"
+        shown.append({"role": message.get("role"), "text": words})
+        left -= len(words)
+    return shown[::-1]
+
+
+def _words(content: Any) -> str:
+    if isinstance(content, str):
+        return content
+    return "\n".join(map(_block_words, content)) if isinstance(content, list | tuple) else ""
+
+
+def _block_words(block: Json) -> str:
+    match block.get("type"):
+        case "text":
+            return str(block.get("text", ""))
+        case "tool_use":
+            return f"[tool_use {block.get('name')}] {json.dumps(block.get('input'), ensure_ascii=False)}"
+        case "tool_result":
+            mark = " error" if block.get("is_error") else ""
+            return f"[tool_result{mark}] {_words(block.get('content'))}"
+    return f"[{block.get('type')}]"
+
+
+# ------------------------------------------------------------ system messages and health
 
 
 class SystemRoleModel(ModelWrapper):
@@ -84,33 +317,26 @@ class SystemRoleModel(ModelWrapper):
         super().__init__(model)
         self._windows = windows
 
-    async def stream(self, request: ModelRequest) -> AsyncIterator[TextDelta | ToolInputDelta | ModelReply]:
-        asked = [replace(request, messages=with_system_messages(request.messages)), request]
-        for one in asked if self._windows.takes_system(request.model) else asked[1:]:
+    async def stream(self, request: ModelRequest) -> ModelStream:
+        if self._windows.takes_system(request.model):
+            asked = replace(request, messages=with_system_messages(request.messages))
             try:
-                async with aclosing(self._model.stream(one)) as answer:
+                async with aclosing(self._model.stream(asked)) as answer:
                     async for item in answer:
                         yield item
-                break
-            except errors.RequestInvalid as error:
-                if one is request or not NO_SYSTEM.search(str(error)):
-                    raise
+            except errors.SystemRefused:
                 self._windows.takes_no_system(request.model)
+            else:
+                return
+        async with aclosing(self._model.stream(request)) as answer:
+            async for item in answer:
+                yield item
 
 
-AWAY = (
-    errors.ModelMisconfigured,
-    errors.ModelRefused,
-    errors.ModelUnreachable,
-    errors.Overloaded,
-    errors.SpendLimit,
-    errors.StreamBroken,
-)
-"""Failures after which no turn can be answered. All other failures concern one request, or pass by themselves."""
 _OF_ACCOUNT = (errors.ModelMisconfigured, errors.ModelRefused, errors.SpendLimit)
-"""Failures that only a successful answer disproves. A successful request for the list of models does not,
-because a provider lists its models even for an account that it refuses.
-"""
+"""Failures of the account. Only an answer disproves them: a provider lists its models even for an account that it refuses."""
+AWAY = (*_OF_ACCOUNT, errors.ModelUnreachable, errors.Overloaded, errors.StreamBroken)
+"""Failures after which no turn can be answered. All other failures concern one request, or pass by themselves."""
 PROBE_SECONDS = 300.0
 """Interval in seconds between requests that only test whether the provider accepts the account again."""
 
@@ -125,9 +351,7 @@ class ModelTrouble:
 
 class WatchedModel(ModelWrapper):
     """A model that remembers how its last call ended. `trouble` is None before the first call and while the
-    model answers.
-
-    `alone` is False if other models answer when this model fails (`llm.fallback`).
+    model answers. `alone` is False if other models answer when this model fails (`llm.fallback`).
     """
 
     def __init__(self, model: Model, *, clock: Clock, alone: bool = True) -> None:
@@ -136,37 +360,25 @@ class WatchedModel(ModelWrapper):
         self.alone = alone
         self.asked: float | None = None
         """Time at which the last call ended, in epoch seconds."""
-        self._last: ModelTrouble | None = None
-        """Trouble that the last call or check found."""
-        self._refused: ModelTrouble | None = None
-        """Refusal of the account. It is kept until a model answers."""
-        self._answered = ""
-        """Name of the model that answered last."""
+        self.trouble: ModelTrouble | None = None
         self._probed = ""
-        """Name of the model that a probe calls. A model that has answered before is preferred, because the
-        refusal may concern only the other model.
-        """
+        """Name of the model whose answer would disprove that the account is refused; "" if the account is not refused."""
         self._next_probe = 0.0
 
-    @property
-    def trouble(self) -> ModelTrouble | None:
-        return self._last or self._refused
-
-    async def stream(self, request: ModelRequest) -> AsyncIterator[TextDelta | ToolInputDelta | ModelReply]:
-        async with aclosing(self._model.stream(request)) as pieces:
-            try:
+    async def stream(self, request: ModelRequest) -> ModelStream:
+        try:
+            async with aclosing(self._model.stream(request)) as pieces:
                 async for piece in pieces:
                     if isinstance(piece, ModelReply):
-                        self._refused, self._answered = None, request.model
+                        self._probed = ""
                         self._note(None)
                     yield piece
-            except errors.ModelError as error:
-                self._note(error)
-                if self._last is not None and self._last.of_account:
-                    self._refused, self._probed = self._last, self._answered or request.model
-                    wait = PROBE_SECONDS if self._probed == request.model else 0.0
-                    self._next_probe = self._clock.monotonic() + wait
-                raise
+        except errors.ModelError as error:
+            if isinstance(error, _OF_ACCOUNT):
+                self._probed = request.model
+                self._next_probe = self._clock.monotonic() + PROBE_SECONDS
+            self._note(error)
+            raise
 
     async def check(self) -> None:
         try:
@@ -182,18 +394,20 @@ class WatchedModel(ModelWrapper):
             return
         with contextlib.suppress(errors.ModelError):
             await self.check()
-            if self._refused is not None and self._clock.monotonic() >= self._next_probe:
+            if self._probed and self._clock.monotonic() >= self._next_probe:
                 self._next_probe = self._clock.monotonic() + PROBE_SECONDS
                 # The probe asks for one token. It costs nothing while the account is refused.
                 hello = {"role": "user", "content": [{"type": "text", "text": "Hello"}]}
-                request = ModelRequest(self._probed, 1, (), (hello,), purpose="check")
-                await reply_of(self.stream(request))
+                await reply_of(self.stream(ModelRequest(self._probed, 1, (), (hello,), purpose="check")))
 
     def _note(self, error: errors.ModelError | None) -> None:
         self.asked = self._clock.now()
-        away = isinstance(error, AWAY)
-        self._last = ModelTrouble(str(error), isinstance(error, _OF_ACCOUNT)) if away else None
+        of_account = isinstance(error, _OF_ACCOUNT)
+        if of_account or not self._probed:
+            self.trouble = ModelTrouble(str(error), of_account) if isinstance(error, AWAY) else None
 
+
+# ------------------------------------------------------------ retries
 
 MIN_ATTEMPTS = 3
 """Min attempts, however long each attempt takes, unless retries are off."""
@@ -234,7 +448,7 @@ class RetryingModel(ModelWrapper):
         self._seconds = seconds if last else min(seconds, FALLBACK_RETRY_SECONDS)
         self._min_attempts = MIN_ATTEMPTS if last else 1
 
-    async def stream(self, request: ModelRequest) -> AsyncIterator[TextDelta | ToolInputDelta | ModelReply]:
+    async def stream(self, request: ModelRequest) -> ModelStream:
         shown = False
         failed_at: float | None = None
         with contextlib.ExitStack() as waiting:
@@ -284,3 +498,48 @@ class RetryingModel(ModelWrapper):
         if retry_after is not None:
             return float(retry_after) + wait * 0.5 if retry_after <= self._seconds else None
         return wait if self._min_attempts > 1 else min(wait, left)
+
+
+def build_model(
+    *,
+    provider: str,
+    api_key: str | None,
+    clock: Clock,
+    log: Log,
+    ids: Ids,
+    rng: random.Random,
+    base_url: str | None = None,
+    log_messages: bool = True,
+    log_payload: bool = False,
+    retry_seconds: float = RETRY_SECONDS,
+    last: bool = True,
+    prices: PriceTable | None = None,
+    pace: float = 1.0,
+    artifacts: ArtifactStore | None = None,
+) -> Model:
+    """Build the model that `llm` in ship.json names, with logging and retries. `artifacts` stores the
+    attached files. `last` is False if a fallback model can be asked.
+
+    Anthropic's client imports a library, which takes seconds: do not call this function on a running event
+    loop.
+    """
+    model: Model
+    if provider == "demo":
+        from bot.llm.demo import DemoModel
+
+        model = DemoModel(clock)
+    else:
+        from bot.llm.client import AnthropicModel
+
+        model = AnthropicModel(
+            api_key=api_key or "",
+            base_url=base_url,
+            clock=clock,
+            prices=prices,
+            pace=pace,
+            quotes=log_messages,
+        )
+    if artifacts is not None:
+        model = AttachedFiles(model, artifacts, log)
+    model = LoggedModel(model, log=log, ids=ids, clock=clock, messages=log_messages, payload=log_payload)
+    return RetryingModel(model, clock=clock, rng=rng, log=log, seconds=retry_seconds, last=last)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from bot.contracts.base import Json
-from bot.contracts.model import ModelFacts, ModelReply, ModelRequest, TextDelta, ToolInputDelta
+from bot.contracts.model import ModelFacts, ModelReply, ModelRequest, ModelStream, TextDelta
 
 _ids = itertools.count(1)
 
@@ -53,7 +53,7 @@ class ScriptedModel:
         """Facts that the model reports for any model name."""
         self.asked_of: list[str] = []
 
-    async def stream(self, request: ModelRequest) -> AsyncIterator[TextDelta | ToolInputDelta | ModelReply]:
+    async def stream(self, request: ModelRequest) -> ModelStream:
         self.requests.append(request)
         self.asked.set()
         if self.hold is not None:

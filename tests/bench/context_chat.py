@@ -13,7 +13,7 @@ import functools
 import itertools
 import json
 import re
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
@@ -42,7 +42,7 @@ from bot.core.reply import ReplyPorts
 from bot.core.runner import Runner, Slots
 from bot.core.saying import Saying
 from bot.core.turns import Turns
-from bot.llm.body import body_of, headers_of
+from bot.llm.messages_api import body_of, headers_of
 from bot.llm.windows import ContextWindows
 from bot.llm.wrapper import SystemRoleModel
 from bot.storage.artifacts import ArtifactStore
@@ -107,7 +107,7 @@ class Provider:
         self._asked = float("-inf")
         self._told = 0
 
-    async def stream(self, request: ModelRequest) -> AsyncIterator[Any]:
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[Any, None]:
         body = json.loads(json.dumps(body_of(request), ensure_ascii=False))
         self._compactions.check(body, headers_of(request).get("anthropic-beta", ""), able=self._compacts)
         rules.check(body, dataclasses.replace(self._leave, prefill=request.summarize is not None))

@@ -17,7 +17,7 @@ from bot.contracts.identity import ChatKey
 from bot.core import events, prompt, view
 from bot.core.chat import Chat
 from bot.core.events import Event
-from bot.llm.body import body_of
+from bot.llm.messages_api import body_of
 from bot.system import SystemClock, SystemDisk
 from bot.testing.log import MemoryLog
 from channels.telegram import adapter, manifest, render

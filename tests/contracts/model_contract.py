@@ -143,7 +143,7 @@ class ModelContract(abc.ABC):
     async def test_leaving_in_the_middle_harms_nobody(self, model: Model) -> None:
         stream = model.stream(request(said("x" * 5_000)))
         assert isinstance(await anext(aiter(stream)), TextDelta | ToolInputDelta)
-        await stream.aclose()  # type: ignore[attr-defined]
+        await stream.aclose()
         _, reply = await ask(model, request(said("hello")))
         assert reply.stop_reason
 

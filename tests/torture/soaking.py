@@ -11,7 +11,7 @@ import gc
 import json
 import os
 import random
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,11 +21,11 @@ from bot import config, configuration, discovery, errors, text
 from bot.composition import Gateway, assemble
 from bot.contracts.channel import Channel, Health, Intake
 from bot.contracts.inbound import Command, Inbound, Quoted
-from bot.contracts.model import ModelFacts, ModelReply, ModelRequest
+from bot.contracts.model import ModelFacts, ModelRequest, ModelStream
 from bot.contracts.outbound import Outbound, Sent
 from bot.instance import prepare_home
 from bot.lifecycle import serving
-from bot.llm import factory
+from bot.llm import demo
 from bot.llm.budgets import Spending
 from bot.rss_monitor import one_heap
 from bot.services import Environment
@@ -94,7 +94,7 @@ class Parrot:
         self._rng = rng
         self._trouble = Once(rng)
 
-    async def stream(self, request: ModelRequest) -> AsyncIterator[ModelReply]:
+    async def stream(self, request: ModelRequest) -> ModelStream:
         asked = _asked(request)
         if not asked:
             yield reply()
@@ -422,7 +422,7 @@ def main() -> None:
         return sample
 
     with (
-        patch.object(factory, "model_of", lambda *_, **__: Parrot(random.Random(given.seed))),
+        patch.object(demo, "DemoModel", lambda *_, **__: Parrot(random.Random(given.seed))),
         patch.object(Sample, "now", told),
     ):
         asyncio.run(soak(given.root, given.events, looks=given.looks, seed=given.seed, chatter=given.chatter))

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 
-from bot.llm import factory
+from bot.llm import demo
 from tests.torture.soaking import TASKS, Mallinfo, Parrot, Sample, slope, soak
 
 EVENTS = int(os.environ.get("EVENTS", "1000000"))
@@ -48,7 +48,7 @@ ROOT = Path(__file__).parents[2]
 def seed(monkeypatch: pytest.MonkeyPatch) -> int:
     found = int(os.environ.get("SEED", secrets.randbelow(1_000_000)))
     print(f"SEED={found}")  # noqa: T201 - shown where it fails
-    monkeypatch.setattr(factory, "model_of", lambda *_, **__: Parrot(random.Random(found)))
+    monkeypatch.setattr(demo, "DemoModel", lambda *_, **__: Parrot(random.Random(found)))
     return found
 
 

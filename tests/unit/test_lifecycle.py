@@ -22,7 +22,7 @@ from bot.instance import prepare_home
 from bot.lifecycle import serving
 from bot.llm.budgets import Spending
 from bot.llm.prices import PriceTable
-from bot.llm.wrapper import ModelTrouble, WatchedModel
+from bot.llm.wrapper import ModelTrouble
 from bot.services import Environment
 from bot.system import SystemDisk
 from bot.telemetry import JsonlLog
@@ -102,7 +102,7 @@ async def test_each_part_says_how_it_is(house: Gateway, monkeypatch: pytest.Monk
         assert all(part.ok for part in parts.values())
         await house.memory.look()
         assert "of 1024 MB" in house.readiness.parts()["memory"].detail
-        monkeypatch.setattr(WatchedModel, "trouble", ModelTrouble("no route to host", of_account=False))
+        house.services.model.trouble = ModelTrouble("no route to host", of_account=False)
         house.memory.full = True
         parts = replace(house.readiness, silent=lambda _: 95.0).parts()
         assert {name for name, part in parts.items() if not part.ok} == {"model", "memory", "web"}

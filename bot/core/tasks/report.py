@@ -17,7 +17,7 @@ from bot.contracts.provenance import Provenance
 from bot.core import blocks
 from bot.core.tasks import limits
 from bot.core.tasks.limits import LimitReached, TaskLimits, TaskTotals
-from bot.llm.log import usage_object
+from bot.llm.wrapper import usage_object
 from bot.storage.artifacts import ArtifactStore
 from bot.words import say
 

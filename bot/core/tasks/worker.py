@@ -5,7 +5,7 @@ that started the task, within limits.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -17,7 +17,7 @@ from bot.contracts.archive import ArchiveLine
 from bot.contracts.base import Message
 from bot.contracts.environment import Clock, Ids
 from bot.contracts.inbound import Inbound
-from bot.contracts.model import ModelReply, ModelRequest, TextDelta, ToolInputDelta
+from bot.contracts.model import ModelReply, ModelRequest, ModelStream
 from bot.contracts.provenance import Provenance
 from bot.contracts.tools import ToolCall, ToolResult
 from bot.core import blocks, events, prompt
@@ -101,7 +101,7 @@ class LimitedModel(ModelWrapper):
         self._heard = heard
         self.last = ""
 
-    async def stream(self, request: ModelRequest) -> AsyncIterator[TextDelta | ToolInputDelta | ModelReply]:
+    async def stream(self, request: ModelRequest) -> ModelStream:
         """Stream the answer to a request (see `contracts.model.Model`). Raises `LimitReached`."""
         models, totals = self._models, self._report.totals
         size, prices = models.estimator.request(request), models.prices

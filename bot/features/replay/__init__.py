@@ -7,6 +7,7 @@ import contextlib
 import hashlib
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import aclosing
 from dataclasses import replace
 from functools import lru_cache, partial
 from pathlib import Path
@@ -16,16 +17,15 @@ from bot import errors, ulids
 from bot.contracts.base import Json
 from bot.contracts.environment import Clock, Ids, Log, Redact
 from bot.contracts.identity import ChatKey
-from bot.contracts.model import Model, ModelReply, ModelRequest, TextDelta, ToolInputDelta
+from bot.contracts.model import Model, ModelReply, ModelRequest, ModelStream, TextDelta, ToolInputDelta
 from bot.core import blocks, events
 from bot.core.events import Event
 from bot.core.exports import Export, Exporter
 from bot.core.feature import Feature, Hooks, Runtime
 from bot.core.recorded_requests import FILE, TROUBLE, RecordedRequest, RecordedRequests
 from bot.identity_cache import IdentityCache
-from bot.llm import body
-from bot.llm.log import spent
-from bot.llm.wrapper import ModelWrapper, aclosing
+from bot.llm import messages_api
+from bot.llm.wrapper import ModelWrapper, spent
 from bot.periodic_jobs import PeriodicJob
 from bot.telemetry import context
 
@@ -126,7 +126,7 @@ class RecordedModel(ModelWrapper):
         self._prompt = lru_cache(PROMPTS)(redact)
         self._tools = IdentityCache[Sequence[Json], list[Json]](lambda tools: blocks.redacted(tools, redact))
 
-    async def stream(self, request: ModelRequest) -> AsyncIterator[TextDelta | ToolInputDelta | ModelReply]:
+    async def stream(self, request: ModelRequest) -> ModelStream:
         running, name = context.current(), self._ids.ulid()
         if (chat_key := running.chat_key) is not None:
             self._recorder.put(partial(self._record, name, chat_key, running, request))
@@ -145,7 +145,7 @@ class RecordedModel(ModelWrapper):
         file: RecordedRequests,
     ) -> None:
         try:
-            sent = body.wire(request)
+            sent = messages_api.wire(request)
         except _NO_JSON:
             return  # this request cannot be sent either
         digest = hashlib.sha256(sent).hexdigest()
@@ -160,7 +160,7 @@ class RecordedModel(ModelWrapper):
         tools = self._tools(request.tools)
         if system == list(request.system) and tools == list(request.tools):
             return sent
-        return body.wire(replace(request, system=system, tools=tools))
+        return messages_api.wire(replace(request, system=system, tools=tools))
 
     def _answered(self, name: str, reply: ModelReply, file: RecordedRequests) -> None:
         """Record the answer without thinking blocks. Thinking that matters is contained in the next request."""

@@ -22,8 +22,7 @@ from bot.contracts.model import Model, ModelRequest
 from bot.contracts.tools import ToolCall, ToolResult
 from bot.core import blocks
 from bot.core.recorded_requests import REDACTED, RecordedRequest
-from bot.llm.log import spent
-from bot.llm.wrapper import reply_of
+from bot.llm.wrapper import reply_of, spent
 from bot.tools.builtin.chat_send import ChatSend, promises_more
 
 

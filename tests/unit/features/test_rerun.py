@@ -9,7 +9,7 @@ from bot.contracts.base import Json, Message
 from bot.contracts.model import ModelRequest
 from bot.core.recorded_requests import RecordedRequest
 from bot.features.replay.rerun import NOT_RECORDED, TAKEN, RecordedTurn, recorded, recorded_turn, rerun
-from bot.llm.body import wire
+from bot.llm.messages_api import wire
 from bot.testing.model import ScriptedModel, reply, text, tool_use
 
 LOOK = tool_use("skills_list")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from typing import Any
 
 from bot import errors
@@ -61,7 +61,7 @@ class ScriptedModel:
         self.closed_streams = 0
         self.closed = False
 
-    async def stream(self, request: ModelRequest) -> AsyncIterator[Item]:
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[Item, None]:
         self.asked.append(request)
         try:
             for item in self.attempts.pop(0):

@@ -10,9 +10,9 @@ from bot import errors
 from bot.contracts.approvals import Approval, Verdict
 from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.model import ModelReply, Usage
-from bot.llm.budgets import UNANSWERED_SECONDS, Account, BudgetedModel, Spending, day_of
-from bot.llm.log import usage_object
+from bot.llm.budgets import UNANSWERED_SECONDS, BudgetedModel, Spending, day_of
 from bot.llm.prices import PriceTable
+from bot.llm.wrapper import usage_object
 from bot.telemetry import turn_scope
 from bot.testing.clock import FakeClock
 from bot.words import Sentence, speaking
@@ -182,12 +182,10 @@ async def test_a_call_of_unknown_price_counts_by_the_dearest_that_is_known() -> 
     line = {"kind": "llm_response", "timestamp": f"{day}T12:00:00.000Z", "chatKey": CHAT, "details": details}
     desk.spending.observe(line)
     dearest = PriceTable().cost_usd("claude-fable-5-1", used)
-    assert desk.spending.usd(Account(day, "chat", "slack:chat:C1")) == dearest == 2.5
+    assert desk.spending.usd["chat", "slack:chat:C1"] == dearest == 2.5
     assert not await desk.call()
     desk.spending.observe(line | {"details": details | {"usage": None}})
-    assert desk.spending.usd(Account(day, "person", "slack:U1")) == 2.5, (
-        "a call that failed and costs nothing"
-    )
+    assert desk.spending.usd["person", "slack:U1"] == 2.5, "a call that failed and costs nothing"
 
 
 async def test_a_failure_that_the_provider_bills_counts_too() -> None:

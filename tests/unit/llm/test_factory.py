@@ -6,7 +6,7 @@ import sys
 from typing import Any
 
 from bot.contracts.model import Model
-from bot.llm.factory import build_model
+from bot.llm.wrapper import build_model
 from bot.system import SystemClock, UlidSource
 from bot.testing import anthropic_script as script
 from bot.testing.anthropic import KEY, AnthropicServer
@@ -34,7 +34,7 @@ async def test_anthropic_is_logged_and_asked_again(server: AnthropicServer) -> N
 
 def test_only_the_client_imports_the_providers_library() -> None:
     program = (
-        "import sys, bot.llm.factory, bot.llm.demo, bot.llm.log, bot.llm.wrapper, bot.llm.classify, bot.llm.stream; "
+        "import sys, bot.llm.demo, bot.llm.wrapper, bot.llm.classify; "
         "assert not {'anthropic', 'httpx2'} & set(sys.modules), 'heavy'"
     )
     subprocess.run([sys.executable, "-c", program], check=True)

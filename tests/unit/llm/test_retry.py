@@ -125,5 +125,5 @@ async def test_leaving_in_the_middle_closes_the_stream_below() -> None:
     model = ScriptedModel([TextDelta("a"), TextDelta("b"), REPLY])
     stream = RetryingModel(model, clock=FakeClock(), rng=random.Random(1), log=MemoryLog()).stream(ask())
     assert await anext(aiter(stream)) == TextDelta("a")
-    await stream.aclose()  # type: ignore[attr-defined]
+    await stream.aclose()
     assert model.closed_streams == 1

@@ -23,7 +23,7 @@ from bot.core.assembly import Prompts
 from bot.core.instructions import InstructionFiles
 from bot.core.prompt import TurnRequest
 from bot.core.view import render
-from bot.llm.body import body_of
+from bot.llm.messages_api import body_of
 from bot.storage.artifacts import ArtifactStore
 from bot.storage.notes import NoteStore
 from bot.system import SystemClock, SystemDisk, UlidSource, read_link

@@ -1,0 +1,340 @@
+"""Format of the Messages API: the exact bytes of a request body, and the answer assembled from its streamed events.
+
+The provider's library does neither: its decoder drops frames without an `event:` line, which proxies send, and
+its accumulator parses the whole input of a tool call again with each piece.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any
+
+from bot import errors, text
+from bot.contracts.base import Json, Message
+from bot.contracts.model import ModelRequest, TextDelta, ToolInputDelta, Usage
+from bot.contracts.tools import fitting_id
+
+COMPACTION = "compact-2026-09-04"
+"""Name of the beta in which the provider summarises conversations."""
+FALLBACKS = "server-side-fallback-2026-07-01"
+"""Name of the beta in which the provider lets another of its models answer if the requested model refuses."""
+
+_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+_MARK = "\udfff"
+"""Placeholder for base64 data. No valid request contains a lone surrogate."""
+
+
+def body_of(request: ModelRequest) -> Json:
+    """Return the request body as an object. Equal requests give equal bytes."""
+    body: Json = {"model": request.model, "max_tokens": request.max_tokens}
+    if request.system:
+        body["system"] = list(request.system)
+    if request.tools:
+        body["tools"] = list(request.tools)
+    body["messages"] = list(request.messages)
+    if request.summarize is not None:
+        body["compaction"] = {"type": "summarize", "instructions": request.summarize}
+    if request.thinking is not None:
+        body["thinking"] = request.thinking
+    if request.effort is not None:
+        body["output_config"] = {"effort": request.effort}
+    if request.provider_fallbacks:
+        body["fallbacks"] = "default"
+    body["stream"] = True
+    return body
+
+
+def headers_of(request: ModelRequest) -> dict[str, str]:
+    """Return the headers that enable the betas a request needs."""
+    content = request.messages[0]["content"] if request.messages else ()
+    summarized = bool(content) and isinstance(content, list) and content[0].get("type") == "compaction"
+    betas = [COMPACTION] if summarized or request.summarize is not None else []
+    betas += [FALLBACKS] if request.provider_fallbacks else []
+    return {"anthropic-beta": ",".join(betas)} if betas else {}
+
+
+def wire(request: ModelRequest) -> bytes:
+    """Return the encoded bytes of a request; each request is encoded once. Raises ValueError or TypeError if
+    JSON cannot represent a value.
+    """
+    if not request.wire:
+        request.wire.append(b"".join(pieces(request)))
+    return request.wire[0]
+
+
+def pieces(request: ModelRequest) -> Iterator[bytes]:
+    """Yield the encoded request message by message, so that other tasks can run in between. A body can be 25 MB long."""
+    opening = b"{"
+    for key, value in body_of(request).items():
+        yield opening + _encoded(key) + b":"
+        opening = b","
+        if key != "messages":
+            yield _encoded(value)
+            continue
+        for at, message in enumerate(value):
+            yield b"," if at else b"["
+            yield from _message(message)
+        yield b"]" if value else b"[]"
+    yield b"}"
+
+
+def _message(message: Message) -> Iterator[bytes]:
+    """Yield an encoded message. Base64 data is copied, because the encoder takes 14 ms for each megabyte."""
+    data, content = list[str](), list[Any]()
+    for block in message["content"]:
+        if isinstance(block, dict) and block.get("type") in {"image", "document"}:
+            data.append(block["source"]["data"])
+            block = block | {"source": block["source"] | {"data": _MARK}}  # noqa: PLW2901
+        content.append(block)
+    if not data:
+        yield _encoded(message)
+        return
+    head, *tails = _ENCODER.encode({**message, "content": content}).split(_MARK)
+    yield head.encode()
+    for file, tail in zip(data, tails, strict=True):
+        yield file.encode()
+        yield tail.encode()
+
+
+def _encoded(value: object) -> bytes:
+    return _ENCODER.encode(value).encode()
+
+
+def prefix_digest(system: Sequence[Json], tools: Sequence[Json]) -> str:
+    """Return a digest of everything that precedes the messages of a request. The digest is recorded and
+    shows whether that prefix has changed.
+    """
+    # Surrogates are replaced, because a request cannot contain them.
+    dumped = _ENCODER.encode([list(system), list(tools)]).encode("utf-8", "replace")
+    return hashlib.sha256(dumped).hexdigest()[:16]
+
+
+MAX_BYTES = 64 * 1024 * 1024
+"""Max bytes of one stream, framing included. This allows some hundred bytes for each token of the longest answers."""
+_FRAME_END = re.compile(rb"\r?\n\r?\n")
+
+
+class EventStream:
+    """Decodes server-sent events. `feed` takes a chunk of bytes and returns the JSON objects that are complete."""
+
+    def __init__(self, max_bytes: int = MAX_BYTES) -> None:
+        self._left = max_bytes
+        self._rest = b""
+
+    def feed(self, chunk: bytes) -> list[Json]:
+        """Return the JSON objects that a chunk completes. Raises `errors.StreamBroken` for an event that is
+        not a JSON object, and for a stream that is too long.
+        """
+        self._left -= len(chunk)
+        if self._left < 0:
+            raise endless("The answer is longer than any model's: given up.")
+        *frames, self._rest = _FRAME_END.split(self._rest + chunk)
+        return [event for frame in frames if (event := _event(frame)) is not None]
+
+
+def _event(frame: bytes) -> Json | None:
+    fields = [line.partition(b":") for line in frame.splitlines()]
+    data = b"\n".join(value.removeprefix(b" ") for name, _, value in fields if name == b"data")
+    if data in {b"", b"[DONE]"}:  # some proxies end a stream with [DONE]
+        return None
+    try:
+        event = json.loads(data.decode())
+    except (ValueError, RecursionError):
+        event = None
+    if not isinstance(event, dict):
+        raise errors.StreamBroken("The provider streamed an event that is not a JSON object.")
+    names = [value.strip().decode("utf-8", "replace") for name, _, value in fields if name == b"event"]
+    return {"type": names[-1]} | event if names else event
+
+
+def endless(message: str) -> errors.StreamBroken:
+    """Return the error for a stream without an end. The request is not retried, because a retry would cost
+    as much again.
+    """
+    error = errors.StreamBroken(message)
+    error.retryable = False
+    return error
+
+
+CUTTING = frozenset({"max_tokens", "model_context_window_exceeded", "refusal"})
+"""Stop reasons after which the last block may be incomplete even if it parses."""
+_KNOWN = frozenset({"text", "thinking", "redacted_thinking", "tool_use"})
+_FIELDS = {
+    "text_delta": "text",
+    "thinking_delta": "thinking",
+    "signature_delta": "signature",
+    "input_json_delta": "partial_json",
+}
+"""Field with the text of a delta, by the delta's type."""
+
+
+class Accumulator:
+    """Builds one answer from its events, in order. `done` is True once the answer is complete.
+
+    The blocks can be sent back to the provider: unknown types and signatures are kept, fields without a value
+    and blank texts are removed. Some providers restart the numbering of tool calls in each answer, so tool
+    calls get ids that are not in `taken`.
+    """
+
+    def __init__(self, taken: Collection[str] = ()) -> None:
+        self.done = False
+        self.started = False
+        self.begun = False
+        """True once the first delta of a block has arrived."""
+        self.stop_reason: str | None = None
+        self.stop_details: Json | None = None
+        self.model = ""
+        self._taken = set(taken)
+        self._blocks: dict[int, _Block] = {}
+        self._usage: dict[str, int] = {}
+        self._summaries: list[Json] = []
+
+    def feed(self, event: Json) -> TextDelta | ToolInputDelta | None:
+        """Add an event. Raises `errors.StreamBroken` if the event breaks the protocol; an unknown event is ignored."""
+        try:
+            return self._feed(event)
+        except (AttributeError, LookupError, TypeError, ValueError):
+            raise errors.StreamBroken("The provider's stream breaks the protocol.") from None
+
+    def _feed(self, event: Json) -> TextDelta | ToolInputDelta | None:
+        match event.get("type"):
+            case "message_start":
+                self._start(event["message"])
+            case "content_block_start":
+                self._open(event["index"], event["content_block"])
+            case "content_block_delta":
+                self.begun = True
+                return self._blocks[event["index"]].add(event["delta"])
+            case "content_block_stop":
+                self._blocks[event["index"]].close()
+            case "message_delta":
+                self._count(event.get("usage") or {})
+                self._stop_reason(event["delta"])
+            case "message":  # the whole answer of an endpoint that does not stream
+                self._start(event)
+                for index, block in enumerate(event["content"]):
+                    self._open(index, block).close()
+                self._stop_reason(event)
+                self._stop()
+            case "message_stop":
+                self._stop()
+        return None
+
+    def _start(self, message: Json) -> None:
+        if self.started:
+            raise ValueError("a second message in one stream")
+        self.started = True
+        self.model = str(message.get("model") or "")
+        self._count(message.get("usage") or {})
+
+    def _open(self, index: int, start: Json) -> _Block:
+        if not self.started or index in self._blocks:
+            raise ValueError("a content block outside of a message, or twice")
+        block = self._blocks[index] = _Block(start)
+        if block.is_call:
+            block.value["id"] = fitting_id(block.value["id"], self._taken)
+            self._taken.add(block.value["id"])
+        return block
+
+    def _stop_reason(self, told: Json) -> None:
+        self.stop_reason = told.get("stop_reason") or self.stop_reason
+        if details := told.get("stop_details"):
+            self.stop_details = {key: value for key, value in details.items() if value is not None}
+
+    def _stop(self) -> None:
+        if not (self.stop_reason or self._blocks):
+            raise ValueError("an answer without a reason to stop")
+        for index, block in self._blocks.items():
+            if not block.closed or (self.stop_reason in CUTTING and index == max(self._blocks)):
+                block.close(whole=False)
+        calls = any(block.is_call for block in self._blocks.values())
+        self.stop_reason = self.stop_reason or ("tool_use" if calls else "end_turn")
+        self.done = True
+
+    def _count(self, usage: Json) -> None:
+        """Update the token usage. Usage is cumulative, so each number replaces the previous number."""
+        further = (usage.get("cache_creation") or {}) | (usage.get("server_tool_use") or {})
+        self._usage |= {name: value for name, value in (usage | further).items() if isinstance(value, int)}
+        if iterations := usage.get("iterations"):
+            self._summaries = [one for one in iterations if one.get("type") == "compaction"]
+
+    @property
+    def content(self) -> list[Json]:
+        ordered = (self._blocks[index].value for index in sorted(self._blocks))
+        return [block for block in ordered if block["type"] != "text" or block.get("text", "").strip()]
+
+    @property
+    def cut(self) -> frozenset[str]:
+        """Return the ids of the incomplete tool calls. An incomplete call has the input `{}`."""
+        return frozenset(one.value["id"] for one in self._blocks.values() if one.is_call and not one.whole)
+
+    @property
+    def usage(self) -> Usage:
+        def total(name: str) -> int:
+            # The provider reports the tokens of its own summaries separately, and bills them at the same price.
+            return self._usage.get(name, 0) + sum(one.get(name) or 0 for one in self._summaries)
+
+        return Usage(
+            input_tokens=total("input_tokens"),
+            output_tokens=total("output_tokens"),
+            cache_read_tokens=total("cache_read_input_tokens"),
+            cache_write_tokens=total("cache_creation_input_tokens"),
+            cache_hour_tokens=total("ephemeral_1h_input_tokens"),
+            searches=total("web_search_requests"),
+        )
+
+
+class _Block:
+    """One content block while it is being built."""
+
+    def __init__(self, start: Json) -> None:
+        self.is_call = start["type"] == "tool_use"
+        self.value = {k: v for k, v in start.items() if v is not None or start["type"] not in _KNOWN}
+        self.closed = False
+        self.whole = True
+        self._pieces = defaultdict[str, list[str]](list)
+        if self.is_call and not (start["id"] and start["name"]):
+            raise ValueError("a tool call without id or name")
+
+    def add(self, delta: Json) -> TextDelta | ToolInputDelta | None:
+        if self.closed:
+            raise ValueError("a delta after the end of its block")
+        kind = delta["type"]
+        if kind in _FIELDS:
+            piece = delta[_FIELDS[kind]]
+            self._pieces[_FIELDS[kind]].append(piece)
+            if kind == "text_delta" and piece:
+                return TextDelta(text.clean(piece))
+            if kind == "input_json_delta" and piece and self.is_call:
+                return ToolInputDelta(self.value["id"], self.value["name"], piece)
+        elif kind == "compaction_delta":
+            self.value |= {name: delta[name] for name in ("content", "encrypted_content") if name in delta}
+        elif kind == "citations_delta":
+            self.value.setdefault("citations", []).append(delta["citation"])
+        return None
+
+    def close(self, *, whole: bool = True) -> None:
+        self.closed = True
+        raw = "".join(self._pieces.pop("partial_json", ()))
+        for name, found in self._pieces.items():
+            self.value[name] = text.clean(self.value.get(name, "") + "".join(found))
+        self._pieces.clear()
+        if raw.strip() or self.is_call:
+            parsed = _parsed(raw, self.value.get("input")) if whole else None
+            self.whole = parsed is not None
+            self.value["input"] = parsed or {}
+
+
+def _parsed(raw: str, given: Any) -> Json | None:
+    """Return the input of a tool call; None if the text is not a complete JSON object."""
+    try:
+        value = text.strict_json(raw) if raw.strip() else given
+        # Surrogates that UTF-8 cannot encode are replaced; infinite numbers are refused.
+        value = json.loads(text.clean(_ENCODER.encode(value)))
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
