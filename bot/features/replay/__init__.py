@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
-from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
 from dataclasses import replace
@@ -17,7 +17,7 @@ from bot import errors, ulids
 from bot.contracts.base import Json
 from bot.contracts.environment import Clock, Ids, Log, Redact
 from bot.contracts.identity import ChatKey
-from bot.contracts.model import Model, ModelReply, ModelRequest, ModelStream, TextDelta, ToolInputDelta
+from bot.contracts.model import Model, ModelReply, ModelRequest, ModelStream
 from bot.core import blocks, events
 from bot.core.events import Event
 from bot.core.exports import Export, Exporter
