@@ -7,10 +7,9 @@ import pkgutil
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
-from importlib.metadata import entry_points
 from typing import Any
 
-from bot import config, errors
+from bot import config, discovery, errors
 from bot.access_list import AccessList
 from bot.contracts.approvals import Approvals, QuestionButtons, ShownQuestion, Unattended, Verdict
 from bot.contracts.channel import Channel, ChannelSettings, HomeSection, Manifest
@@ -366,5 +365,5 @@ def found() -> list[Feature]:
     package = importlib.import_module(PACKAGE)
     modules = sorted(one.name for one in pkgutil.iter_modules(package.__path__))
     own = [getattr(importlib.import_module(f"{PACKAGE}.{name}"), "FEATURE", None) for name in modules]
-    others = [one.load() for one in entry_points(group=GROUP)]
+    others = [one.load() for one in discovery.entry_points(GROUP)]
     return [one for one in (*own, *others) if isinstance(one, Feature)]
