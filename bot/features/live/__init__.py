@@ -1,17 +1,16 @@
-"""Live display: what people see while a turn runs."""
+"""Live display of running turns: activity indicators, reactions on queued messages, titles, previews and progress."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import functools
-from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
 from bot import errors, text
-from bot.contracts.channel import ChannelSettings, Reacts, Streaming, Suspends, Titles
-from bot.contracts.environment import Redact, off_loop
+from bot.contracts.channel import Reacts, Streaming, Suspends, Titles
+from bot.contracts.environment import off_loop
 from bot.contracts.inbound import Inbound
 from bot.contracts.tools import ToolCall
 from bot.core.chat import Chat, Phase, Turn
@@ -22,82 +21,38 @@ from bot.core.message_versions import plain
 from bot.core.outbox import LiveForm
 from bot.core.outbox_row import Address, OutboxRow
 from bot.core.tasks.report import TaskEvent
-from bot.features.live.partial_markdown import RenderablePrefix, beginning, has_begun
+from bot.features.live.partial_markdown import beginning, has_begun
 from bot.features.live.progress_view import BUSY_SECONDS, ProgressState
 from bot.telemetry.context import on_waiting_for_model
 from bot.words import say
 
 GOES_ON = " …"
 """Suffix shown after the text of an unfinished answer."""
-
-
-@dataclass(frozen=True, slots=True)
-class Previewing:
-    """Settings of previews. `after` gives, by channel, the seconds of writing before an answer is shown; a
-    channel without previews has no entry. `settled` returns the part of an unfinished text that redaction
-    cannot change any more. `drafts` lists the channels that show drafts in direct chats.
-    """
-
-    after: Mapping[str, float]
-    settled: Redact
-    drafts: Collection[str] = ()
-
-    @classmethod
-    def of(cls, channels: Mapping[str, ChannelSettings], settled: Redact) -> Previewing:
-        """Return the settings built from the channels' settings."""
-        found = {name: getattr(settings, "streaming", None) for name, settings in channels.items()}
-        on = {name: one for name, one in found.items() if isinstance(one, Streaming) and one.enabled}
-        drafts = frozenset(name for name, one in on.items() if one.drafts)
-        return cls({name: one.after_ms / 1000 for name, one in on.items()}, settled, drafts)
-
-
-def settled(previewing: Previewing, words: str) -> str:
-    """Return the part of a text that redaction cannot change any more."""
-    words = previewing.settled(text.clean(words))
-    # The last character may be half of a grapheme.
-    return words[: text.border(words, len(words) - 1)]
-
-
-def preview_parts(
-    words: str,
-    split: Callable[[str], list[str]],
-    shorten: Callable[[RenderablePrefix], RenderablePrefix],
-    *,
-    anything: bool,
-) -> list[tuple[str, LiveForm]]:
-    """Return the messages to show now. Nothing is shown before the first complete sentence, unless
-    `anything` is true.
-    """
-    shown = beginning(words)
-    if not (anything or has_begun(words, shown)):
-        return []
-    shown = shorten(shown)
-    parts = split(shown.words)
-    if not parts:
-        return []
-    *whole, last = parts
-    messages = [(part, LiveForm(sure=part)) for part in whole]
-    # Marks opened in another message are not closed in this one.
-    unsure = len(shown.words) - shown.sure
-    inside = unsure <= len(last)
-    closing = shown.closing if inside or shown.closing.startswith("\n") else ""
-    ending = last + closing
-    if len(split(ending + GOES_ON)) == 1:
-        sure = last[: len(last) - unsure] if inside else ""
-        messages.append((ending, LiveForm(sure=sure, mark=GOES_ON)))
-    return messages
-
-
 SENTENCE_SECONDS = 5.0
 """Timeout in seconds for the first complete sentence; after it, an incomplete sentence is shown."""
 DRAFT_SECONDS = 20.0
 """Interval in seconds between repetitions of an unchanged draft; the platform deletes a draft after 30 s."""
-LOOK_SECONDS = 0.5
-"""Interval in seconds between checks for new text to show."""
+CHECK_SECONDS = 0.5
+"""Interval in seconds between checks for changes to show."""
 GROWS_SECONDS = 5.0
-"""Seconds after an edit during which a message counts as growing. The activity indicator stays on for that time."""
+"""Seconds after an edit during which a message counts as growing; the activity indicator is not renewed in that time."""
 LONG = 2_000
 """Max characters of a text that is split on the event loop."""
+FRESH_SECONDS = 10.0
+"""Interval in seconds between updates of the elapsed times of a progress message if nothing else changes."""
+SHOWN_AFTER = 0.4
+"""Seconds of a turn before an indicator is shown; a faster answer needs no indicator."""
+SIGN_SECONDS = 5.0
+"""Timeout in seconds for showing an indicator."""
+CLOSE_SECONDS = 1.0
+"""Timeout in seconds for clearing all indicators at shutdown."""
+MOST_MARKED = 10_000
+"""Max messages remembered as marked. Marking a message twice does no harm."""
+TITLE = 60
+"""Max characters of a conversation's title."""
+
+
+# ------------------------------------------------------------ previews
 
 
 @dataclass(slots=True, eq=False)
@@ -115,36 +70,36 @@ class _Preview:
 
 
 class Previews:
-    """Shows the answer of each turn as soon as the first sentence is complete. The text is redacted. The end
-    of the text is held back while a secret or a Markdown construct could begin there.
+    """Shows the answer of each turn while the model writes it, from the first complete sentence on. The final answer
+    replaces the text in the same messages. The text is redacted, and its end is held back while a secret or a
+    Markdown construct could begin there.
     """
 
-    def __init__(self, runtime: Runtime, previewing: Previewing) -> None:
+    def __init__(self, runtime: Runtime, streaming: Mapping[str, Streaming]) -> None:
+        self._run = runtime
         self._live = runtime.live
-        self._channels = runtime.channels
-        self._manifests = runtime.manifests
-        self._previewing = previewing
+        self._streaming = streaming
         self._long_blocks = LongBlocks(runtime.channels, on=runtime.configuration.delivery.long_as_files)
-        self._clock = runtime.clock
         self._open: dict[str | None, _Preview] = {}
         runtime.live.last_words["preview"] = self._last
 
     def begin(self, chat: Chat, to: Inbound, words: Callable[[], str]) -> None:
         """Start showing an answer. `words` returns the current text of the answer, or "" once the answer has ended."""
-        edits, after = self._manifests[to.channel].edits, self._previewing.after.get(to.channel)
-        if edits is None or after is None:
+        edits, streaming = self._run.manifests[to.channel].edits, self._streaming.get(to.channel)
+        if edits is None or streaming is None:
             return
         preview = self._open.get(to.request_id)
         if preview is None:
-            drafts = to.channel in self._previewing.drafts and to.chat_type == "direct"
-            preview = self._open[to.request_id] = _Preview(to, words, 0.0, drafts)
-            preview.task = self._live.start(self._show(chat, preview, after, edits.every[to.chat_type]))
-        preview.words, preview.since = words, self._clock.monotonic()
+            preview = _Preview(to, words, 0.0, streaming.drafts and to.chat_type == "direct")
+            self._open[to.request_id] = preview
+            after, every = streaming.after_ms / 1000, edits.every[to.chat_type]
+            preview.task = self._live.start(self._show(chat, preview, after, every))
+        preview.words, preview.since = words, self._run.clock.monotonic()
 
     def grows(self, turn: str) -> bool:
         """Return True while people see a growing answer."""
         preview = self._open.get(turn)
-        return preview is not None and self._clock.monotonic() - preview.changed_at < GROWS_SECONDS
+        return preview is not None and self._run.clock.monotonic() - preview.changed_at < GROWS_SECONDS
 
     def end(self, turn: str) -> None:
         """Stop showing the answer of a turn."""
@@ -160,7 +115,7 @@ class Previews:
         return f"{seen}\n\n{say('turn.interrupted')}", LiveForm()
 
     async def _show(self, chat: Chat, preview: _Preview, after: float, every: float) -> None:
-        clock, turn = self._clock, preview.to.request_id
+        clock, turn = self._run.clock, preview.to.request_id
         while not preview.over:
             began = preview.since + after
             stands = bool(preview.drafted or self._live.of(chat, turn, "preview"))
@@ -168,21 +123,18 @@ class Previews:
                 await clock.sleep(wait)
                 continue
             late = clock.monotonic() >= began + SENTENCE_SECONDS
-            parts = await self._readable(preview, anything=stands or late)
+            parts = await self._parts(preview, anything=stands or late)
             if chat.turn is None or chat.turn.id != turn or chat.turn.phase is Phase.STOPPING:
                 return
-            changed = bool(parts) and await (
-                self._draft(chat, preview, parts[-1][0])
-                if preview.drafts
-                else self._show_parts(chat, preview, parts)
-            )
+            show = self._draft if preview.drafts else self._show_parts
+            changed = bool(parts) and await show(chat, preview, parts)
             if changed:
                 preview.changed_at = clock.monotonic()
-            await clock.sleep(every if changed else min(every, 2 * LOOK_SECONDS if stands else LOOK_SECONDS))
+            await clock.sleep(every if changed else min(every, CHECK_SECONDS * (2 if stands else 1)))
 
-    async def _draft(self, chat: Chat, preview: _Preview, words: str) -> bool:
-        """Show the text as a draft; return True if the draft was sent now."""
-        now = self._clock.monotonic()
+    async def _draft(self, chat: Chat, preview: _Preview, parts: Sequence[tuple[str, LiveForm]]) -> bool:
+        """Show the last part as a draft; return True if the draft was sent now."""
+        words, now = parts[-1][0], self._run.clock.monotonic()
         if words == preview.drafted and now - preview.drafted_at < DRAFT_SECONDS:
             return False
         shown = await self._live.draft(chat, preview.to, words)
@@ -207,25 +159,38 @@ class Previews:
             changed = True
         return changed
 
-    async def _readable(self, preview: _Preview, *, anything: bool) -> list[tuple[str, LiveForm]]:
-        words = settled(self._previewing, preview.words())
-        split = self._channels[preview.to.channel].split
-        shorten = functools.partial(self._shortened, preview.to.channel)
-        return await off_loop(
-            len(words), LONG, lambda: preview_parts(words, split, shorten, anything=anything)
-        )
+    async def _parts(self, preview: _Preview, *, anything: bool) -> list[tuple[str, LiveForm]]:
+        words = self._run.redact(self._run.settled(text.clean(preview.words())))
+        # The last character may be half of a grapheme.
+        words = words[: text.border(words, len(words) - 1)]
+        work = partial(self._split, preview.to.channel, words, anything=anything)
+        return await off_loop(len(words), LONG, work)
 
-    def _shortened(self, channel: str, shown: RenderablePrefix) -> RenderablePrefix:
-        """Return the text with long code blocks and tables taken out."""
+    def _split(self, channel: str, words: str, *, anything: bool) -> list[tuple[str, LiveForm]]:
+        """Return the messages to show now. Nothing is shown before the first complete sentence, unless
+        `anything` is true. Long code blocks and tables are taken out.
+        """
+        split, shown = self._run.channels[channel].split, beginning(words)
+        if not (anything or has_begun(words, shown)):
+            return []
         shorter = self._long_blocks.taken_out(channel, shown.words, goes_on=True)
-        closing = "" if shorter.ends_in_one else shown.closing
-        return RenderablePrefix(shorter.words, closing, sure=shorter.at(shown.sure))
+        closing, sure = "" if shorter.ends_in_one else shown.closing, shorter.at(shown.sure)
+        parts = split(shorter.words)
+        if not parts:
+            return []
+        *whole, last = parts
+        messages = [(part, LiveForm(sure=part)) for part in whole]
+        # Marks opened in another message are not closed in this one.
+        unsure = len(shorter.words) - sure
+        inside = unsure <= len(last)
+        ending = last + (closing if inside or closing.startswith("\n") else "")
+        if len(split(ending + GOES_ON)) == 1:
+            sure_of_last = last[: len(last) - unsure] if inside else ""
+            messages.append((ending, LiveForm(sure=sure_of_last, mark=GOES_ON)))
+        return messages
 
 
-LOOK_SECONDS = 0.5
-"""Interval in seconds between checks for changes to show."""
-FRESH_SECONDS = 10.0
-"""Interval in seconds between updates of the elapsed times if nothing else changes."""
+# ------------------------------------------------------------ progress
 
 
 @dataclass(slots=True, eq=False)
@@ -234,23 +199,20 @@ class _Watched:
     to: Inbound
     board: ProgressState = field(default_factory=ProgressState)
     news: bool = False
-    told: bool = False
     over: bool = False
     task: asyncio.Task[None] | None = None
 
 
 class Progress:
-    """Implements `tools.dispatch.ToolWatch`; `record` receives the events of tasks. Every event is recorded,
-    and the latest state is shown as often as rate limits allow. On channels without progress messages,
-    people are told once that the model does not answer.
+    """Implements `tools.dispatch.ToolWatch`; `record` receives the events of tasks. A message shows the running work
+    of a turn and is deleted when the turn ends. Every event is recorded, and the latest state is shown as often as
+    rate limits allow. On channels without progress messages, people are told once that the model does not answer.
     """
 
-    def __init__(self, runtime: Runtime, previewing: Previewing) -> None:
+    def __init__(self, runtime: Runtime, streaming: Mapping[str, Streaming]) -> None:
+        self._run = runtime
         self._live = runtime.live
-        self._chats = runtime.chats
-        self._saying = runtime.saying
-        self._manifests = runtime.manifests
-        self._on = frozenset(previewing.after)
+        self._streaming = streaming
         self._clock = runtime.clock
         self._open: dict[str | None, _Watched] = {}
         runtime.live.last_words["progress"] = self._last
@@ -274,12 +236,10 @@ class Progress:
             return "", LiveForm()
         now = self._clock.now()
         watched.board.close(now)
-        if not watched.board.stopped:
+        if not watched.board.counts["stopped"]:
             return "", LiveForm()
         shown = watched.board.shown(now)
         return shown.words, LiveForm(shown.title, shown.cards)
-
-    # ------------------------------------------------------------ events
 
     def record(self, event: TaskEvent) -> None:
         self._tell(event.request_id, lambda board: board.record(event))
@@ -297,11 +257,11 @@ class Progress:
     def waiting(self, request_id: str, seconds: float) -> Iterator[None]:
         """Show during the block that the model has not answered for this number of seconds."""
         since = self._clock.now() - seconds
-        self._tell(request_id, lambda board: board.waits(since))
+        self._tell(request_id, lambda board: board.waits.append(since))
         try:
             yield
         finally:
-            self._tell(request_id, lambda board: board.goes_on(since))
+            self._tell(request_id, lambda board: board.waits.remove(since))
 
     def _tell(self, request_id: str, happened: Callable[[ProgressState], None]) -> None:
         watched = self._open.get(request_id)
@@ -310,22 +270,21 @@ class Progress:
         happened(watched.board)
         watched.news = True
         if watched.task is None or watched.task.done():
-            edits = self._manifests[watched.to.channel].edits if watched.to.channel in self._on else None
-            showing = self._show(watched, edits.every[watched.to.chat_type]) if edits else self._say(watched)
+            to = watched.to
+            edits = self._run.manifests[to.channel].edits if to.channel in self._streaming else None
+            showing = self._show(watched, edits.every[to.chat_type]) if edits else self._say(watched)
             watched.task = self._live.start(showing)
-
-    # ------------------------------------------------------------ display
 
     async def _say(self, watched: _Watched) -> None:
         """Tell people once that the model does not answer."""
         to = watched.to
-        while watched.board.busy and not watched.told:
+        while watched.board.busy and not watched.over:
             if watched.board.without_model(self._clock.now()):
-                watched.told = True
+                watched.over = True
                 words = say("progress.model_busy")
-                rows = self._saying.rows(f"{to.request_id}/busy", Address.of(to), words)
-                self._chats.append(*(Fact(watched.chat.key, row, to.request_id) for row in rows))
-            await self._clock.sleep(LOOK_SECONDS)
+                rows = self._run.saying.rows(f"{to.request_id}/busy", Address.of(to), words)
+                self._run.chats.append(*(Fact(watched.chat.key, row, to.request_id) for row in rows))
+            await self._clock.sleep(CHECK_SECONDS)
 
     async def _show(self, watched: _Watched, every: float) -> None:
         """Update the progress message while work is running."""
@@ -333,10 +292,10 @@ class Progress:
         while not (self._stands(watched) or board.is_visible(clock.now())):
             if not board.busy:
                 return
-            await clock.sleep(LOOK_SECONDS)
+            await clock.sleep(CHECK_SECONDS)
         old = 0.0
         while not watched.over and (board.busy or watched.news):
-            if watched.news or old >= (BUSY_SECONDS if board.waiting else FRESH_SECONDS):
+            if watched.news or old >= (BUSY_SECONDS if board.waits else FRESH_SECONDS):
                 watched.news = False
                 await self._change(watched)
                 old = 0.0
@@ -347,7 +306,7 @@ class Progress:
         return self._live.of(watched.chat, watched.to.request_id, "progress")
 
     async def _change(self, watched: _Watched) -> None:
-        if watched.board.empty:
+        if not (watched.board.items or watched.board.waits):
             for row in self._stands(watched):
                 await self._live.end(row)
             return
@@ -359,40 +318,22 @@ class Progress:
         watched.news = watched.news or not shown
 
 
-SHOWN_AFTER = 0.4
-"""Seconds of a turn before an indicator is shown; a faster answer needs no indicator."""
-SIGN_SECONDS = 5.0
-"""Timeout in seconds for showing an indicator."""
-CLOSE_SECONDS = 1.0
-"""Timeout in seconds for clearing all indicators at shutdown."""
-MOST_MARKED = 10_000
-"""Max messages remembered as marked. Marking a message twice does no harm."""
-
-TITLE = 60
-"""Max characters of a conversation's title."""
+# ------------------------------------------------------------ turns
 
 
 class LiveTurns:
     """Watches chats and displays running turns. Only the final texts of live messages are stored as events."""
 
     def __init__(self, runtime: Runtime, previews: Previews, progress: Progress) -> None:
+        self._run = runtime
         self._previews = previews
         self._progress = progress
-        self._live = runtime.live
-        self._chats = runtime.chats
         self._channels = runtime.channels
-        self._manifests = runtime.manifests
-        self._limits = runtime.limits
-        self._slots = runtime.slots
-        self._boot = runtime.boot
-        self._redact = runtime.redact
-        self._clock = runtime.clock
-        self._log = runtime.log
         self._turns: dict[str, asyncio.Task[None]] = {}
         self._suspended: set[str] = set()
         self._seen: set[str] = set()
         self._signs: set[asyncio.Task[None]] = set()
-        runtime.chats.watch(self._look_at)
+        runtime.chats.watch(self._update)
 
     def begin(self, turn: Turn) -> None:
         """Let the current asyncio task, which belongs to a turn, report a model that does not answer."""
@@ -408,29 +349,28 @@ class LiveTurns:
         if self._signs:
             await asyncio.wait(self._signs, timeout=CLOSE_SECONDS)
 
-    def _look_at(self, chat: Chat) -> None:
+    def _update(self, chat: Chat) -> None:
         if chat.task is not None:
             return  # a subagent is displayed with the turn that started it
         turn = chat.turn
-        if turn is not None and turn.boot == self._boot:
+        if turn is not None and turn.boot == self._run.boot:
             if turn.id not in self._turns:
-                self._turns[turn.id] = self._live.start(self._show(chat, turn))
+                self._turns[turn.id] = self._run.live.start(self._show(chat, turn))
             self._suspend(turn)
-        busy = len(self._turns) >= self._slots if turn is None else turn.phase is not Phase.ENDING
+        busy = len(self._turns) >= self._run.slots if turn is None else turn.phase is not Phase.ENDING
         for inbound in chat.waiting if busy else ():
             self._mark(inbound)
-
-    # ------------------------------------------------------------ a turn
 
     async def _show(self, chat: Chat, turn: Turn) -> None:
         """Display a turn until the turn has ended and its live messages have their final text."""
         self._progress.begin(chat, turn.first)
-        signs = self._live.start(self._work(turn))
+        signs = self._run.live.start(self._indicate_while_working(turn))
+        until = self._run.chats.until
         try:
-            await self._chats.until(chat.key, lambda: _over(chat, turn) or None)
+            await until(chat.key, lambda: chat.turn is not turn or None)
             signs.cancel()
             await asyncio.wait([signs])
-            await self._chats.until(
+            await until(
                 chat.key,
                 lambda: not any(row.live and row.turn == turn.id for row in chat.outbox.values()) or None,
             )
@@ -438,65 +378,57 @@ class LiveTurns:
             signs.cancel()
             self._previews.end(turn.id)
             self._progress.end(turn.id)
-            self._live.forget(turn.id)
+            self._run.live.forget(turn.id)
             self._suspended.discard(turn.id)
             del self._turns[turn.id]
 
-    async def _work(self, turn: Turn) -> None:
+    async def _indicate_while_working(self, turn: Turn) -> None:
         """Show an indicator while the turn works. An indicator shown by an earlier process is cleared in any case."""
-        first = turn.first
-        channel, every = self._channels[first.channel], self._manifests[first.channel].indicate_every
-        shown, title = turn.id < self._boot, text.preview(first.readable, TITLE) if first.opens else ""
+        first, sleep = turn.first, self._run.clock.sleep
+        channel, every = self._channels[first.channel], self._run.manifests[first.channel].indicate_every
+        shown, title = turn.id < self._run.boot, text.preview(first.readable, TITLE) if first.opens else ""
         try:
-            await self._clock.sleep(SHOWN_AFTER)
+            await sleep(SHOWN_AFTER)
             while True:
                 if not (_unasked(turn) or turn.phase is Phase.SUSPENDED or self._previews.grows(turn.id)):
                     shown = True
                     await self._indicate(first, working=True)
                 if title and isinstance(channel, Titles):
-                    named = self._redact(text.clean(title))
+                    named = self._run.redact(text.clean(title))
                     await self._sign(first, channel.entitle(first.target, named))
                 title = ""
-                await self._clock.sleep(every)
+                await sleep(every)
         finally:
             if shown:
                 self._start(self._indicate(first, working=False))
 
     async def _indicate(self, to: Inbound, *, working: bool) -> None:
-        if self._limits.spare(Address.of(to), reserve=1 if working else 0):
+        if self._run.limits.spare(Address.of(to), reserve=1 if working else 0):
             await self._sign(to, self._channels[to.channel].indicate(to.target, working=working))
 
     def _suspend(self, turn: Turn) -> None:
         """Show that a turn waits for a person if the platform can display this; afterwards show that the
         turn works again.
         """
-        channel = self._channels[turn.first.channel]
-        waits = turn.phase is Phase.SUSPENDED
+        channel, waits = self._channels[turn.first.channel], turn.phase is Phase.SUSPENDED
         if waits == (turn.id in self._suspended) or not isinstance(channel, Suspends):
             return
-        if waits:
-            self._suspended.add(turn.id)
-            self._start(self._sign(turn.first, channel.suspend(turn.first.target)))
-        else:
-            self._suspended.discard(turn.id)
-            self._start(self._indicate(turn.first, working=True))
-
-    # ------------------------------------------------------------ queued messages
+        self._suspended ^= {turn.id}
+        suspended = self._sign(turn.first, channel.suspend(turn.first.target)) if waits else None
+        self._start(suspended or self._indicate(turn.first, working=True))
 
     def _mark(self, inbound: Inbound) -> None:
         """Mark a message as seen once it is queued or has joined a turn."""
         channel, name = self._channels[inbound.channel], inbound.request_id
-        if name < self._boot or name in self._seen or not isinstance(channel, Reacts):
+        if name < self._run.boot or name in self._seen or not isinstance(channel, Reacts):
             return
         if not plain(inbound) or inbound.addressed == "chat" or inbound.message_id is None:
             return
         if len(self._seen) >= MOST_MARKED:
             self._seen.clear()
         self._seen.add(name)
-        if self._limits.spare(Address.of(inbound), reserve=0):
+        if self._run.limits.spare(Address.of(inbound), reserve=0):
             self._start(self._sign(inbound, channel.react(inbound.target, inbound.message_id)))
-
-    # ------------------------------------------------------------ inside
 
     def _start(self, showing: Awaitable[None]) -> None:
         task = asyncio.ensure_future(showing)
@@ -510,8 +442,8 @@ class LiveTurns:
                 await call
         except (TimeoutError, errors.DeliveryFailed) as error:
             if isinstance(error, errors.DeliveryThrottled):
-                self._limits.freeze(Address.of(to), error, cosmetic=True)
-            self._log.write("delivery", "a sign could not be shown", level="debug", cause=str(error))
+                self._run.limits.freeze(Address.of(to), error, cosmetic=True)
+            self._run.log.write("delivery", "a sign could not be shown", level="debug", cause=str(error))
 
 
 def _unasked(turn: Turn) -> bool:
@@ -519,14 +451,10 @@ def _unasked(turn: Turn) -> bool:
     return all(one.addressed == "chat" for one in turn.left)
 
 
-def _over(chat: Chat, turn: Turn) -> bool:
-    return chat.turn is not turn
-
-
 def _build(runtime: Runtime) -> Hooks:
-    previewing = Previewing.of(runtime.settings, lambda words: runtime.redact(runtime.settled(words)))
-    previews = Previews(runtime, previewing)
-    progress = Progress(runtime, previewing)
+    found = {name: getattr(settings, "streaming", None) for name, settings in runtime.settings.items()}
+    streaming = {name: one for name, one in found.items() if isinstance(one, Streaming) and one.enabled}
+    previews, progress = Previews(runtime, streaming), Progress(runtime, streaming)
     turns = LiveTurns(runtime, previews, progress)
     return Hooks(display=Display(turns.begin, previews.begin, progress, progress.record, turns.close))
 
