@@ -16,8 +16,7 @@ from bot.cli.recorded import LoggedTurn, find_logged
 from bot.cli.stats import cost_of
 from bot.core import blocks, events
 from bot.telemetry.log_reader import Line, LineFilter
-from bot.telemetry.trace import detail_words, steps_of, total_of
-from bot.telemetry.usage import details_of
+from bot.telemetry.usage import detail_words, details_of, steps_of, total_of
 
 Seen = tuple[str, str, str, dict[str, Any]]
 """One entry of the trace: time (ISO 8601, UTC), source (`chat` or `log`), description, details."""

@@ -30,7 +30,7 @@ from bot.dashboard.metrics import Figures
 from bot.dashboard.turn_page import turn_page
 from bot.dashboard.waiting import WaitingPage
 from bot.sizes import in_words
-from bot.telemetry.causes import CauseCounts, CauseFilter, Causes, Level
+from bot.telemetry.log_reader import CauseCounts, CauseFilter, Causes, Level
 from bot.tools.ports import ChatQuery, RecallQuery, Recalls
 from bot.words import DEFAULT, best_language, say, speaking
 

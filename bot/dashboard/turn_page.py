@@ -12,8 +12,7 @@ from typing import Any
 from bot.contracts.environment import Disk
 from bot.core.turn_records import TurnRecords
 from bot.telemetry.log_reader import LineFilter, LogReader
-from bot.telemetry.trace import Line, steps_of, total_of
-from bot.telemetry.usage import UsageTotals, details_of
+from bot.telemetry.usage import Line, UsageTotals, details_of, steps_of, total_of
 
 PARTS = ("queue", "approval", "model", "tools", "delivery")
 STEPS = 500
@@ -45,7 +44,7 @@ class Step:
 def turn_page(request: str, logs: Path, disk: Disk, records: TurnRecords) -> dict[str, Any] | None:
     """Return what the page of a turn shows; None if the log has no lines of this turn."""
     reader = LogReader(logs, disk, LineFilter(request=request))
-    lines = [line for _, line in reader.of_request(request, everywhere=False)]
+    lines = [line for _, line in reader.of_request(request)]
     if not lines:
         return None
     waterfall, trace = _waterfall(lines), steps_of(lines)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from bot.telemetry.context import Running, current, step_scope, turn_scope
-from bot.telemetry.libraries import bridged
-from bot.telemetry.log import PACKED, JsonlLog, day_files
+from bot.telemetry.log import PACKED, JsonlLog, bridged, day_files
 from bot.telemetry.redaction import LogRedactor, Redactor
 
 __all__ = [

@@ -1,17 +1,18 @@
-"""The operator's log, `.ship/logs/<YYYY-MM-DD>.jsonl`. A separate thread writes the log, so that callers do
-not wait for the disk.
+"""The operator's log, `.ship/logs/<YYYY-MM-DD>.jsonl`, which also receives the warnings of libraries. A separate
+thread writes the log, so that callers do not wait for the disk.
 """
 
 from __future__ import annotations
 
 import itertools
 import json
+import logging
 import sys
 import threading
+import traceback
 import zlib
-from collections import deque
-from collections.abc import Callable, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
@@ -19,10 +20,10 @@ from typing import Any
 
 from bot import text
 from bot.contracts.base import Level
-from bot.contracts.environment import Clock, Disk, Ids
+from bot.contracts.environment import Clock, Disk, Ids, Log
 from bot.contracts.identity import ChatKey
 from bot.contracts.log_kinds import NULLABLE
-from bot.normalize import Bounds, normalize_to_size, plain_details, to_camel
+from bot.normalize import Bounds, describe, normalize_to_size, plain_details, to_camel
 from bot.sizes import size_of
 from bot.telemetry import context
 from bot.telemetry.redaction import LogRedactor
@@ -45,9 +46,8 @@ PIECE = 256 * 1024
 """Number of bytes that are compressed at once. Other threads run between two such pieces."""
 PART_BYTES = 64 * 1024 * 1024
 """Max bytes of a log file. After that the day's log continues in `<day>.2.jsonl`, `<day>.3.jsonl`, …"""
-MAX_PENDING = 10_000
-"""Max log lines that wait to be written."""
-MAX_PENDING_BYTES = 48 * 1024 * 1024
+MAX_PENDING = 48 * 1024 * 1024
+"""Max bytes of log lines that wait to be written."""
 LINGER = 0.03
 """Seconds that the first waiting line is delayed so that more lines can join it. A turn writes many lines at
 once, and each wake-up of the writer thread delays the thread that answers people.
@@ -81,7 +81,6 @@ class JsonlLog:
         complain: Callable[[str], object] | None = None,
         observers: Sequence[Callable[[Line], object]] = (),
     ) -> None:
-        self._folder = folder
         self._clock = clock
         self._ids = ids
         self._redact = redact or LogRedactor()
@@ -89,19 +88,17 @@ class JsonlLog:
         self._keep = timedelta(keep_days)
         self._max_bytes = max_bytes
         self._max_pending = max_pending
-        self._writer = _Writer(folder, disk, part_bytes, complain or _complain)
-        self._disk = disk
+        self._files = _Files(folder, disk, part_bytes, complain or _complain)
         self._wake = threading.Condition()
-        self._pending: deque[Line] = deque()
+        self._pending: list[Line] = []
         self._pending_bytes = 0
-        self._dropped = 0
-        """Number of lost lines that no log line has reported yet."""
         self.lost = 0
         """Number of lines since the start that were dropped or could not be written to the disk."""
+        self._reported = 0
+        """Number of lost lines that a log line has reported."""
         self._queued = 0
         self._written = 0
-        self._asleep = False
-        self._flushing = False
+        self._hurried = False
         self._closed = False
         self._thread = threading.Thread(target=self._run, name="shipmate-log", daemon=True)
         self._thread.start()
@@ -158,40 +155,31 @@ class JsonlLog:
 
     def _queue(self, line: Line) -> None:
         size = size_of(line)
-        too_many = len(self._pending) >= self._max_pending
-        if too_many or (self._pending and self._pending_bytes + size > MAX_PENDING_BYTES):
-            self._dropped += 1
+        if self._pending_bytes + size > self._max_pending:
             self.lost += 1
             return
         self._pending.append(line)
         self._pending_bytes += size
         self._queued += 1
-        if self._asleep:
+        if len(self._pending) == 1:
             self._wake.notify_all()
 
     def _run(self) -> None:
         while True:
             with self._wake:
-                self._asleep = True
                 self._wake.wait_for(lambda: self._pending or self._closed)
-                self._asleep = False
-                self._wake.wait_for(lambda: self._flushing or self._closed, timeout=LINGER)
-                self._flushing = False
-                batch = list(self._pending)
-                self._pending.clear()
-                self._pending_bytes = 0
-                dropped, closing = self._dropped, self._closed
-            lost = self._writer.append([self._rendered(line) for line in batch])
+                self._wake.wait_for(lambda: self._hurried or self._closed, timeout=LINGER)
+                batch, self._pending = self._pending, []
+                self._pending_bytes, self._hurried = 0, False
+                closing, count, unreported = self._closed, len(batch), self.lost - self._reported
+            if unreported:
+                notice = {"dropped": unreported}
+                batch.append(self._line("log", f"dropped {unreported} lines", "warn", notice))
+            lost = self._files.append([self._rendered(line) for line in batch])
             with self._wake:
-                self._dropped += lost
-                self.lost += lost
-            dropped = 0 if lost else dropped
-            if dropped:
-                notice = self._line("log", f"dropped {dropped} lines", "warn", {"dropped": dropped})
-                dropped -= dropped * self._writer.append([self._rendered(notice)])
-            with self._wake:
-                self._dropped -= dropped
-                self._written += len(batch)
+                self._reported += 0 if lost else unreported
+                self.lost += min(lost, count)
+                self._written += count
                 self._wake.notify_all()
             if closing:
                 return
@@ -211,8 +199,7 @@ class JsonlLog:
     def flush(self, seconds: float = 5.0) -> bool:
         """Wait until all lines written so far are on disk or lost. Return False after a timeout."""
         with self._wake:
-            target = self._queued
-            self._flushing = True
+            target, self._hurried = self._queued, True
             self._wake.notify_all()
             return self._wake.wait_for(
                 lambda: self._written >= target or not self._thread.is_alive(), timeout=seconds
@@ -230,15 +217,14 @@ class JsonlLog:
         the size limit is met. Return the number of deleted files. Blocking; raises nothing.
         """
         now = datetime.fromtimestamp(self._clock.now(), UTC)
-        for day, _, path in day_files(self._folder, self._disk):
+        for day, _, path in self._files.listed():
             if now.date() - day <= self._keep and day < (now - SETTLE_TIME).date() and path.suffix != PACKED:
-                self._try(self._pack, path)
-        files = day_files(self._folder, self._disk)
-        sizes = [self._disk.size(path) for _, _, path in files]
-        left, gone = sum(sizes), 0
-        for (day, _, path), size in zip(files, sizes, strict=True):
-            if now.date() - day > self._keep or (left > self._max_bytes and not self._writer.writes(path)):
-                gone += self._try(self._remove, path)
+                self._try(self._files.pack, path)
+        files = [(day, path, self._files.disk.size(path)) for day, _, path in self._files.listed()]
+        left, gone = sum(size for _, _, size in files), 0
+        for day, path, size in files:
+            if now.date() - day > self._keep or (left > self._max_bytes and path != self._files.current):
+                gone += self._try(self._files.remove, path)
                 left -= size
         return gone
 
@@ -246,91 +232,79 @@ class JsonlLog:
         try:
             work(path)
         except OSError as error:
-            self.write(
-                "log", "an old log file cannot be compressed or deleted", level="warn", cause=str(error)
-            )
+            words = "an old log file cannot be compressed or deleted"
+            self.write("log", words, level="warn", cause=str(error))
             return False
         return True
 
-    def _remove(self, path: Path) -> None:
-        # A crash may have left both forms of the file. The compressed file is deleted first; if it stayed alone, it would be
-        # read again.
-        if path.suffix != PACKED:
-            self._disk.remove(packed(path))
-        self._disk.remove(path)
 
-    def _pack(self, path: Path) -> None:
-        """Compress a file. Readers use the uncompressed file while both files exist."""
-        packer = zlib.compressobj(wbits=zlib.MAX_WBITS + 16)
-        with closing(self._disk.open(path)) as file:
-            pieces = [packer.compress(file.read(at, PIECE)) for at in range(0, file.size, PIECE)]
-        self._disk.replace(packed(path), b"".join([*pieces, packer.flush()]))
-        self._writer.delete_if_unchanged(path, file.size)
-
-
-class _Writer:
-    """Appends lines to the file of the lines' day, in the log's own thread."""
+class _Files:
+    """Files of the log. The log's own thread appends to them, other threads compress and delete them."""
 
     def __init__(self, folder: Path, disk: Disk, part_bytes: int, complain: Callable[[str], object]) -> None:
         self._folder = folder
-        self._disk = disk
+        self.disk = disk
         self._part_bytes = part_bytes
         self._complain = complain
         self._failing = False
-        self._path: Path | None = None
+        self.current: Path | None = None
+        """File that lines are appended to."""
         self._sound = False
         self._lock = threading.Lock()
 
-    def writes(self, path: Path) -> bool:
-        """Return True if this is the file that lines are appended to now."""
-        return path == self._path
-
-    def delete_if_unchanged(self, path: Path, size: int) -> None:
-        """Delete a file whose first `size` bytes have been compressed, unless the file has grown since."""
-        with self._lock:
-            if path != self._path and self._disk.size(path) == size:
-                self._disk.remove(path)
+    def listed(self) -> list[tuple[date, int, Path]]:
+        return day_files(self._folder, self.disk)
 
     def append(self, lines: Sequence[tuple[str, bytes]]) -> int:
         """Write lines given as (day, bytes). Return the number of lost lines."""
+        lost = 0
         with self._lock:
-            days = itertools.groupby(lines, key=lambda line: line[0])
-            return sum(self._append(day, [data for _, data in group]) for day, group in days)
+            for day, group in itertools.groupby(lines, key=lambda line: line[0]):
+                data = [line for _, line in group]
+                try:
+                    self._append(day, b"".join(data))
+                except OSError as error:
+                    if not self._failing:
+                        self._complain(f"shipmate: the log cannot be written: {error.strerror or error}")
+                    self._failing, self._sound = True, False
+                    lost += len(data)
+        return lost
 
-    def _append(self, day: str, group: list[bytes]) -> int:
-        try:
-            path = self._part(day)
-            data = b"".join(group)
-            self._disk.append(path, data if self._whole(path) else b"\n" + data)
-        except OSError as error:
-            self._sound = False
-            if not self._failing:
-                self._failing = True
-                self._complain(f"shipmate: the log cannot be written: {error.strerror or error}")
-            return len(group)
-        self._sound = True
-        self._failing = False
-        return 0
-
-    def _part(self, day: str) -> Path:
-        path = self._path
+    def _append(self, day: str, data: bytes) -> None:
+        path = self.current
         if path is None or not path.name.startswith(day):
-            parts = [path for when, _, path in day_files(self._folder, self._disk) if when.isoformat() == day]
+            parts = [path for when, _, path in self.listed() if when.isoformat() == day]
             path = parts[-1] if parts else self._folder / f"{day}.jsonl"
-        if path.suffix == PACKED or self._disk.size(path) >= self._part_bytes:
+        if path.suffix == PACKED or self.disk.size(path) >= self._part_bytes:
             number = _split_name(path.name)
             path = self._folder / f"{day}.{(number[1] if number else 1) + 1}.jsonl"
-        if path != self._path:
-            self._path = path
-            self._sound = False
-        return path
+        if path != self.current or not self._sound:
+            self.current = path
+            # A killed process or a full disk may have left an incomplete line in the file.
+            with closing(self.disk.open(path)) as file:
+                whole = not file.size or file.read(file.size - 1, 1) == b"\n"
+            data = data if whole else b"\n" + data
+        self.disk.append(path, data)
+        self._sound, self._failing = True, False
 
-    def _whole(self, path: Path) -> bool:
-        # A killed process or a full disk may have left an incomplete line in the file.
-        if self._sound:
-            return True
-        with closing(self._disk.open(path)) as file:
-            return not file.size or file.read(file.size - 1, 1) == b"\n"
+    def remove(self, path: Path) -> None:
+        # A crash may have left both forms of the file. The compressed file is deleted first; if it stayed alone, it would be
+        # read again.
+        if path.suffix != PACKED:
+            self.disk.remove(path.with_name(path.name + PACKED))
+        self.disk.remove(path)
+
+    def pack(self, path: Path) -> None:
+        """Compress a file. Readers use the uncompressed file while both files exist. The uncompressed file
+        stays if it has grown meanwhile.
+        """
+        packer = zlib.compressobj(wbits=zlib.MAX_WBITS + 16)
+        with closing(self.disk.open(path)) as file:
+            pieces = [packer.compress(file.read(at, PIECE)) for at in range(0, file.size, PIECE)]
+        self.disk.replace(path.with_name(path.name + PACKED), b"".join([*pieces, packer.flush()]))
+        with self._lock:
+            if path != self.current and self.disk.size(path) == file.size:
+                self.disk.remove(path)
 
 
 def render(line: Line, redact: LogRedactor) -> bytes:
@@ -368,11 +342,6 @@ def day_files(folder: Path, disk: Disk) -> list[tuple[date, int, Path]]:
     return sorted((*found, path) for found, path in split.items())
 
 
-def packed(path: Path) -> Path:
-    """Return the path of a file's compressed form."""
-    return path.with_name(path.name + PACKED)
-
-
 def _split_name(name: str) -> tuple[date, int] | None:
     stem, dot, suffix = name.removesuffix(PACKED).partition(".")
     part, _, end = suffix.rpartition(".")
@@ -386,3 +355,54 @@ def _split_name(name: str) -> tuple[date, int] | None:
 
 def _complain(words: str) -> None:
     print(words, file=sys.stderr)  # noqa: T201 (the log itself cannot be written)
+
+
+# At level INFO these libraries log addresses that contain a token.
+TALKATIVE = ("httpx", "httpx2", "httpcore", "httpcore2", "slack_sdk", "slack_bolt", "telegram")
+
+
+class LogHandler(logging.Handler):
+    def __init__(self, log: Log, *, messages: bool) -> None:
+        super().__init__(logging.WARNING)
+        self._log = log
+        self._messages = messages
+
+    def emit(self, record: logging.LogRecord) -> None:
+        level: Level = "error" if record.levelno >= logging.ERROR else "warn"
+        extra: dict[str, Any] = {"logger": record.name, "where": f"{record.module}:{record.lineno}"}
+        error = record.exc_info[1] if record.exc_info else None
+        if error is not None:
+            extra["error"] = describe(error) if self._messages else type(error).__name__
+            frames = traceback.extract_tb(error.__traceback__)[-6:]
+            extra["frames"] = [f"{frame.name} ({frame.filename}:{frame.lineno})" for frame in frames]
+        self._log.write("library", self._words(record), level=level, **extra)
+
+    def _words(self, record: logging.LogRecord) -> str:
+        if not self._messages:
+            # A library's warning may contain an event and thereby a person's message.
+            return f"{record.name} reports a {record.levelname.lower()}"
+        try:
+            return record.getMessage()
+        except (TypeError, ValueError, KeyError):
+            return str(record.msg)
+
+
+@contextmanager
+def bridged(log: Log, *, messages: bool = True) -> Iterator[None]:
+    """Write the warnings and errors of libraries as log lines of kind `library`. `messages=False` leaves out
+    the message text.
+    """
+    root = logging.getLogger()
+    handler = LogHandler(log, messages=messages)
+    before = {name: logging.getLogger(name).level for name in TALKATIVE}
+    root.addHandler(handler)
+    for name in TALKATIVE:
+        logging.getLogger(name).setLevel(logging.WARNING)
+    logging.captureWarnings(capture=True)
+    try:
+        yield
+    finally:
+        logging.captureWarnings(capture=False)
+        for name, level in before.items():
+            logging.getLogger(name).setLevel(level)
+        root.removeHandler(handler)

@@ -1,32 +1,39 @@
-"""Reads the operator's log, including compressed days."""
+"""Reads the operator's log, including compressed days, and counts its errors and warnings by cause."""
 
 from __future__ import annotations
 
 import gzip
 import json
 import re
+import threading
 import zlib
-from collections import deque
-from collections.abc import Callable, Iterator
+from collections import defaultdict, deque
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from bot import ulids
+from bot import text, ulids
 from bot.contracts.environment import Disk
 from bot.telemetry.log import PACKED, day_files
+from bot.telemetry.usage import details_of
 
 LEVELS = {"debug": 10, "info": 20, "action": 25, "warn": 30, "error": 40}
 TAIL = 1024 * 1024
 READ = 1024 * 1024
-MARGIN = 60
-"""Seconds by which lines of the log may be out of order."""
-AFTERWARDS = 3_600
-"""Seconds after the end of a turn in which lines about it may follow."""
-_TIMESTAMP = re.compile(rb'"timestamp": ?"([^"]+)"')
-
 Line = dict[str, Any]
+Level = Literal["error", "warn"]
+LAST = 10
+"""Max newest log lines that are kept of a cause."""
+MAX_WORDS = 400
+"""Max characters of a log message that are kept."""
+MAX_COUNTS = 5_000
+"""Max number of counts. There is one count for each cause and hour, and the oldest counts are removed first."""
+FAILURES = 100
+"""Max failed calls of the model in which the cause of a turn's end is looked for."""
+_VARIABLE = re.compile(r"\b[0-9A-HJKMNP-TV-Z]{26}\b|\b[0-9a-f]{8,}\b|\d+(?:[.,]\d+)*")
+"""Ids and numbers, which can differ between log lines with the same cause."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,48 +104,35 @@ class LogReader:
             self._places[files[-1].name] = begin + len(file.readline() if begin else b"")
         return list(deque(self._of(files[-1]), count))
 
-    def of_request(self, request_id: str, *, everywhere: bool = True) -> Iterator[tuple[str, Line]]:
+    def of_request(self, request_id: str) -> Iterator[tuple[str, Line]]:
         """Yield the selected lines of a request, from the day in the request's id until a day after the
-        request's end. With `everywhere` all other days are read if these days have no such line; without it,
-        only what was written from the time in the id until `AFTERWARDS` after the end, which is fast in a long log.
+        request's end. All other days are read if these days have no such line.
         """
-        files, begun = self._files(), day_of(request_id)
-        since = "" if everywhere or begun is None else _stamp(ulids.made_at(request_id.upper()) - MARGIN)
-        until = [""]
-        near = [one for one in files if begun is not None and one[0] >= begun]
-        last, running, found = (begun or date.min) + timedelta(1), False, False
-        for day, path in near:
-            if day > last and not running:
+        files, begun = self._files(), day_of(request_id) or date.max
+        last, running, found = begun, False, False
+        for day, path in (one for one in files if one[0] >= begun):
+            if not running and day - last > timedelta(1):
                 break
-            for text, line in self._of(path, since, lambda: until[0]):
+            for raw, line in self._of(path):
                 found = True
                 if line.get("kind") in {"turn_start", "turn_end"}:
-                    running = line["kind"] == "turn_start"
-                    last = max(last, day + timedelta(1))
-                    until[0] = "" if running or not since else _later(str(line.get("timestamp")))
-                yield text, line
-            if until[0] and until[0] < (day + timedelta(1)).isoformat():
-                break
-        if everywhere and not found:
+                    running, last = line["kind"] == "turn_start", day
+                yield raw, line
+        if not found:
             for _, path in files:
                 yield from self._of(path)
 
     def _files(self) -> list[tuple[date, Path]]:
         return [(day, path) for day, _, path in day_files(self.folder, self.disk)]
 
-    def _of(self, path: Path, since: str = "", until: Callable[[], str] = str) -> Iterator[tuple[str, Line]]:
-        """Yield the selected lines of a file that were not read yet, from about the time `since` to about the
-        time that `until` returns.
-        """
+    def _of(self, path: Path) -> Iterator[tuple[str, Line]]:
+        """Yield the selected lines of a file that were not read yet."""
         name = path.name.removesuffix(PACKED)
         if name in self._whole:
             return
         try:
             with gzip.open(path) if path.suffix == PACKED else path.open("rb") as file:
-                place = self._places.get(name, 0)
-                if since and not place and path.suffix != PACKED:
-                    place = _first_since(file, since)
-                file.seek(place)
+                place = file.seek(self._places.get(name, 0))
                 rest = b""  # the last line may still be written
                 while block := file.read(READ):
                     whole, end, rest = (rest + block).rpartition(b"\n")
@@ -147,8 +141,6 @@ class LogReader:
                             yield line
                     place += len(whole) + len(end)
                     self._places[name] = place
-                    if (last := until()) and _time_in(whole[whole.rfind(b"\n") + 1 :]) > last:
-                        return
         except FileNotFoundError:
             return  # the file was deleted or compressed after it was listed
         except (EOFError, gzip.BadGzipFile, zlib.error):
@@ -160,15 +152,15 @@ class LogReader:
         """Return a parsed line; None if the line is not selected."""
         if not self.wanted.may_hold(raw):
             return None
-        text = raw.decode("utf-8", "replace").strip()
+        words = raw.decode("utf-8", "replace").strip()
         try:
-            line = json.loads(text)
+            line = json.loads(words)
         except ValueError:
             line = None
-        if not isinstance(line, dict):
-            self.unreadable += bool(text)
-            return None
-        return (text, line) if self.wanted(line) else None
+        if isinstance(line, dict):
+            return (words, line) if self.wanted(line) else None
+        self.unreadable += bool(words)
+        return None
 
 
 def day_of(request_id: str) -> date | None:
@@ -181,32 +173,125 @@ def day_of(request_id: str) -> date | None:
         return None
 
 
-def _first_since(file: Any, since: str) -> int:
-    """Return the position of a line that is shortly before the first line with the time `since` or a later one."""
-    low, high = 0, file.seek(0, 2)
-    while high - low > READ:
-        middle = (low + high) // 2
-        file.seek(middle)
-        file.readline()  # the end of a line
-        if "" < _time_in(file.readline()) < since:
-            low = middle
-        else:
-            high = middle
-    file.seek(low)
-    return low + len(file.readline()) if low else 0
+@dataclass(frozen=True, slots=True)
+class CauseFilter:
+    """Selects causes of at least a level, by kind and channel of their lines and by the `words` of the newest
+    line, since the hour of `since`.
+    """
+
+    level: Level = "error"
+    since: float = 0.0
+    kind: str = ""
+    channel: str = ""
+    words: str = ""
 
 
-def _time_in(raw: bytes) -> str:
-    found = _TIMESTAMP.search(raw)
-    return found[1].decode() if found is not None else ""
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """Log lines with the same cause: the number of lines, the number of affected chats, and the newest lines,
+    newest first.
+    """
+
+    count: int
+    chats: int
+    lines: Sequence[Line]
+
+    @property
+    def last(self) -> Line:
+        return self.lines[0]
 
 
-def _stamp(at: float) -> str:
-    return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds")
+@dataclass(frozen=True, slots=True)
+class Causes:
+    """A page of `total` causes, newest first, and the kinds and channels of all counted lines."""
+
+    page: Sequence[Cause]
+    total: int
+    kinds: Sequence[str]
+    channels: Sequence[str]
 
 
-def _later(stamp: str) -> str:
-    try:
-        return _stamp(datetime.fromisoformat(stamp).timestamp() + AFTERWARDS)
-    except ValueError:
-        return ""
+@dataclass(slots=True)
+class _Count:
+    """Number of log lines with one cause in one hour, and the newest of the lines, oldest first."""
+
+    lines: int = 0
+    chats: set[str] = field(default_factory=set)
+    last: deque[Line] = field(default_factory=lambda: deque(maxlen=LAST))
+
+
+class CauseCounts:
+    """Counts the log lines by cause. After the first call, each call reads only the new lines. Thread-safe."""
+
+    def __init__(self, folder: Path, disk: Disk) -> None:
+        self._reader = LogReader(folder, disk, LineFilter(level=LEVELS["warn"]))
+        self._counts: dict[tuple[str, str, str, str, str], _Count] = defaultdict(_Count)
+        """Counts by (hour, level, kind, channel, cause)."""
+        self._failures: deque[tuple[Any, Any]] = deque(maxlen=FAILURES)
+        """Turn and cause of the newest failed calls of the model."""
+        self._lock = threading.Lock()
+
+    def newest(self, wanted: CauseFilter, *, offset: int, limit: int) -> Causes | None:
+        """Return a page of the selected causes, newest first. Return None while another call is counting. Blocking."""
+        if not self._lock.acquire(blocking=False):
+            return None
+        try:
+            for _, line in self._reader.lines():
+                self._count(line)
+            for key in sorted(self._counts)[:-MAX_COUNTS]:
+                del self._counts[key]
+            first = datetime.fromtimestamp(wanted.since, UTC).strftime("%Y-%m-%dT%H")
+            groups: dict[tuple[str, ...], list[_Count]] = defaultdict(list)
+            for (hour, severity, kind, channel, cause), count in self._counts.items():
+                if (
+                    hour >= first
+                    and (severity == "error" or wanted.level == "warn")
+                    and wanted.kind in {"", kind}
+                    and wanted.channel in {"", channel}
+                ):
+                    groups[severity, kind, cause].append(count)
+            found = [one for counts in groups.values() if _has(one := _joined(counts), wanted.words)]
+            kinds, channels = (sorted({key[at] for key in self._counts} - {""}) for at in (2, 3))
+        finally:
+            self._lock.release()
+        found.sort(key=lambda one: str(one.last.get("timestamp")), reverse=True)
+        return Causes(found[offset : offset + limit], len(found), kinds, channels)
+
+    def _count(self, line: Line) -> None:
+        details = details_of(line)
+        failure = (line.get("requestId"), f"{details.get('error')}: {details.get('cause')}")
+        if line.get("kind") == "llm_response":
+            self._failures.append(failure)
+        elif line.get("kind") == "turn_end" and (failure[0], details.get("cause")) in self._failures:
+            return  # the turn failed with the model's call, which is counted
+        words = {"message": line.get("message"), "error": details.get("error"), "cause": details.get("cause")}
+        cause = str(words["error"] or words["cause"] or words["message"])
+        cause = _VARIABLE.sub("#", cause[: 2 * MAX_WORDS])[:MAX_WORDS]
+        hour = str(line.get("timestamp"))[:13]
+        chat = str(line.get("chatKey") or "")
+        channel = chat.partition(":")[0]
+        count = self._counts[hour, str(line.get("level")), str(line.get("kind")), channel, cause]
+        count.lines += 1
+        count.chats.add(chat)
+        kept = ("timestamp", "level", "kind", "requestId", "chatKey")
+        count.last.append(
+            {name: line[name] for name in kept if line.get(name)}
+            | {name: str(said)[: MAX_WORDS + 1] for name, said in words.items() if said}
+        )
+
+
+def _joined(counts: Sequence[_Count]) -> Cause:
+    chats = set[str]().union(*(one.chats for one in counts)) - {""}
+    lines = sorted(
+        (line for one in counts for line in one.last),
+        key=lambda line: str(line.get("timestamp")),
+        reverse=True,
+    )
+    return Cause(sum(one.lines for one in counts), len(chats), lines[:LAST])
+
+
+def _has(cause: Cause, words: str) -> bool:
+    told = text.folded(
+        "\n".join(str(cause.last.get(name, "")) for name in ("kind", "message", "error", "cause"))
+    )
+    return all(word in told for word in text.folded(words).split())

@@ -1,16 +1,32 @@
 """Totals of the model's token usage and cost, computed from lines of the operator's log or from rows of the
-`usage` table.
+`usage` table, and the steps of a turn, computed from lines of the log.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
+Line = Mapping[str, Any]
 TOKENS = ("inputTokens", "cacheReadTokens", "cacheWriteTokens", "outputTokens")
+TOLD = [
+    "purpose",
+    "model",
+    "name",
+    "tool",
+    "reason",
+    "status",
+    "stopReason",
+    "task",
+    "artifact",
+    "error",
+    "cause",
+]
+"""Names of the details of a log line that are shown."""
 
 
 @dataclass
@@ -102,3 +118,71 @@ def two_digits(value: int) -> int:
 
 def _number(value: object) -> int:
     return round(value) if isinstance(value, int | float) else 0
+
+
+@dataclass(frozen=True, slots=True)
+class TraceStep:
+    """One logged event, such as an answer of the model or the result of a tool. `offset` is in seconds since
+    the first line, `duration` in milliseconds.
+    """
+
+    offset: float
+    duration: float | None
+    usage: UsageTotals
+    step: int | None
+    kind: str
+    words: str
+    level: str
+
+    @property
+    def cost(self) -> str:
+        if not self.usage.prompt:
+            return ""
+        return "unknown" if self.usage.unpriced else f"${self.usage.cost:.4f}"
+
+
+def steps_of(lines: Sequence[Line]) -> list[TraceStep]:
+    """Return the steps in the order of the log lines. A request or tool call has no step of its own; only
+    its result has one.
+    """
+    began = min((str(line.get("timestamp")) for line in lines), default="")
+    found = []
+    for line in lines:
+        if line.get("kind") in {"llm_request", "tool_call"} or line.get("level") == "debug":
+            continue
+        usage = UsageTotals()
+        usage.take(line)
+        words = " ".join([str(line.get("message")), *detail_words(details_of(line))])
+        found.append(
+            TraceStep(
+                offset=_seconds(began, line),
+                duration=line.get("duration"),
+                usage=usage,
+                step=line.get("step"),
+                kind=str(line.get("kind")),
+                words=words,
+                level=str(line.get("level")),
+            )
+        )
+    return found
+
+
+def total_of(lines: Sequence[Line]) -> UsageTotals:
+    """Return the usage totals of a turn, without requests that `shipmate replay` sent later."""
+    sums = UsageTotals()
+    for line in lines:
+        if details_of(line).get("purpose") != "replay":
+            sums.take(line)
+    return sums
+
+
+def detail_words(details: Mapping[str, Any]) -> list[str]:
+    return [f"{key}={details[key]}" for key in TOLD if details.get(key) not in {None, ""}]
+
+
+def _seconds(began: str, line: Line) -> float:
+    try:
+        at = datetime.fromisoformat(str(line.get("timestamp")))
+        return (at - datetime.fromisoformat(began)).total_seconds()
+    except (ValueError, TypeError):
+        return 0.0

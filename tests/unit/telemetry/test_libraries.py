@@ -1,14 +1,11 @@
 from __future__ import annotations
 
-import asyncio
-import gc
 import logging
 import warnings
 
 import pytest
 
 from bot import telemetry
-from bot.telemetry import libraries
 from bot.testing.log import MemoryLog
 
 
@@ -44,13 +41,6 @@ def test_an_error_comes_with_its_place() -> None:
     assert "test_an_error_comes_with_its_place" in entry.details["frames"][-1]
 
 
-def test_a_badly_formatted_record_does_no_harm() -> None:
-    log = MemoryLog()
-    record = logging.LogRecord("lib", logging.WARNING, "lib.py", 1, "%d %d", ("x",), None)
-    libraries.LogHandler(log, messages=True).emit(record)
-    assert log.entries[0].message == "%d %d"
-
-
 def test_with_message_logging_off_no_words_of_a_library_are_kept() -> None:
     log = MemoryLog()
     with telemetry.bridged(log, messages=False):
@@ -61,25 +51,6 @@ def test_with_message_logging_off_no_words_of_a_library_are_kept() -> None:
     assert log.of("library")
     assert "hello" not in log.text
     assert "你好" not in log.text
-
-
-def test_a_task_that_nobody_waited_for_is_seen() -> None:
-    log = MemoryLog()
-
-    async def fail() -> None:
-        raise ValueError("unseen")
-
-    async def scenario() -> None:
-        task = asyncio.create_task(fail())
-        await asyncio.wait([task])
-        del task
-        gc.collect()
-
-    with telemetry.bridged(log):
-        asyncio.run(scenario())
-    (entry,) = log.at("error")
-    assert "never retrieved" in entry.message
-    assert entry.details["error"] == "ValueError: unseen"
 
 
 def test_warnings_of_python_are_lines_too() -> None:

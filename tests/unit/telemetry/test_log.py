@@ -134,12 +134,10 @@ def test_a_line_that_cannot_be_written_does_not_end_the_log(make: Make, tmp_path
     assert (found[2]["kind"], found[2]["details"]) == ("log", {"cause": "ValueError"})
 
 
-@pytest.mark.parametrize("bound", ["lines", "bytes"])
 def test_writing_never_waits_for_the_disk_and_what_does_not_fit_is_counted(
-    make: Make, tmp_path: Path, disk: GatedDisk, monkeypatch: pytest.MonkeyPatch, bound: str
+    make: Make, tmp_path: Path, disk: GatedDisk
 ) -> None:
-    monkeypatch.setattr("bot.telemetry.log.MAX_PENDING_BYTES", 16_000 if bound == "bytes" else 10**6)
-    log = make(max_pending=3 if bound == "lines" else 100)
+    log = make(max_pending=16_000)
     disk.gate.clear()
     log.write("a", "held")
     assert disk.reached.wait(90)
