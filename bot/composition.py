@@ -86,7 +86,9 @@ from bot.storage.memories import Memories
 from bot.storage.notes import NoteStore
 from bot.system import read_link
 from bot.telemetry import JsonlLog, Redactor
+from bot.tools.builtin import Search, ToolPorts, builtin_tools
 from bot.tools.command_limits import CommandLimits
+from bot.tools.context import Recalls
 from bot.tools.dispatch import CallWatcher, Dispatcher
 from bot.tools.file_provenance import FileProvenance
 from bot.tools.isolation import Isolation
@@ -95,9 +97,8 @@ from bot.tools.permissions.matching import Paths
 from bot.tools.permissions.protected_code import protected_code
 from bot.tools.permissions.rules import Rules
 from bot.tools.policy import Policy as ToolPolicy
-from bot.tools.ports import Recalls
 from bot.tools.project import Project
-from bot.tools.registry import Registry, Search, ToolPorts, builtin_tools
+from bot.tools.registry import Registry
 from bot.tools.skills import SkillAllowlist, SkillFolder
 from bot.vetting import Vetting
 

@@ -34,10 +34,10 @@ from bot.invocation import command, installed_version
 from bot.sizes import in_words
 from bot.system import SystemClock
 from bot.telemetry import LogRedactor
+from bot.tools.context import Answer, Question
 from bot.tools.isolation import Isolation
 from bot.tools.mcp.server import START_SECONDS
 from bot.tools.mcp.servers import McpServers
-from bot.tools.ports import Answer, Question
 
 MAX_SKEW_SECONDS = 30.0
 """Max difference in seconds between the clocks of this machine and of a platform."""
@@ -305,7 +305,7 @@ async def _describe_model(
 
 
 class _NobodyAsked:
-    """Implements `tools.ports.Questions` when no person can be asked."""
+    """Implements `tools.context.Questions` when no person can be asked."""
 
     async def ask(self, question: Question) -> Answer:
         del question

@@ -33,7 +33,7 @@ from bot.core import transcript as transcripts
 from bot.core.archive_files import people_of
 from bot.invocation import command
 from bot.system import SystemClock
-from bot.tools.ports import RecallQuery
+from bot.tools.context import RecallQuery
 
 if TYPE_CHECKING:
     from bot.features.search import Search

@@ -19,8 +19,7 @@ from bot.contracts.identity import ChatKey
 from bot.core.archive_files import ArchiveFiles
 from bot.core.memory import MemoryInvalid
 from bot.core.memory import read as parse_memory
-from bot.storage.note_origins import Written
-from bot.storage.notes import SESSION, MemoryFile, MemoryOwner, NoteStore
+from bot.storage.notes import SESSION, MemoryFile, MemoryOwner, NoteStore, Written
 from bot.system import SystemClock, SystemDisk
 
 app = typer.Typer(

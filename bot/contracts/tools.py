@@ -149,7 +149,7 @@ def fitting_id(name: str, taken: Collection[str] = ()) -> str:
 
 
 class Tool(Protocol):
-    """A tool that the model may call: a file in `bot/tools/builtin`, or a tool of an MCP server. If it has
+    """A tool that the model may call, of `bot/tools/builtin` or of an MCP server. If it has
     an attribute `eager = True`, its input is streamed while the model writes the input.
     """
 

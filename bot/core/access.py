@@ -34,7 +34,7 @@ SECONDS = 15.0
 
 
 class Memberships:
-    """Implements `tools.ports.Membership` by asking the running channels; resolves links to messages too."""
+    """Implements `tools.context.Membership` by asking the running channels; resolves links to messages too."""
 
     def __init__(self, channels: Mapping[str, Channel], log: Log) -> None:
         self._channels = channels

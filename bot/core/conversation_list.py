@@ -11,7 +11,7 @@ from bot.contracts.identity import ChatKey, UserRef
 from bot.core import events
 from bot.core.chats import Chats, Fact
 from bot.core.event_log import EventLog
-from bot.tools.ports import Recalls
+from bot.tools.context import Recalls
 
 TITLE = "title"
 """Kind of the fact that stores the name that a person gave a conversation. Its key is the chatKey."""

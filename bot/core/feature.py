@@ -37,9 +37,9 @@ from bot.core.tasks.report import TaskEvent
 from bot.periodic_jobs import PeriodicJob
 from bot.storage.artifacts import ArtifactStore
 from bot.storage.notes import NoteStore
+from bot.tools.context import Answer, Questions, Reply
+from bot.tools.context import Question as ToolQuestion
 from bot.tools.dispatch import CallWrapper, ToolWatch
-from bot.tools.ports import Answer, Questions, Reply
-from bot.tools.ports import Question as ToolQuestion
 from bot.tools.registry import Registry
 
 PACKAGE = "bot.features"
@@ -212,7 +212,7 @@ class Feature:
 
 
 class NobodyAnswers:
-    """Implements `tools.ports.Questions` if no feature asks people; answers that nobody replied."""
+    """Implements `tools.context.Questions` if no feature asks people; answers that nobody replied."""
 
     async def ask(self, question: ToolQuestion) -> Answer:
         del question

@@ -33,8 +33,8 @@ from bot.tags import SILENT
 from bot.telemetry import redaction
 from bot.telemetry.context import step_scope
 from bot.tools.builtin.chat_send import promises_more
+from bot.tools.context import Reply
 from bot.tools.permissions import taint
-from bot.tools.ports import Reply
 from bot.words import say
 
 SEND = "chat_send"

@@ -220,7 +220,7 @@ def in_words(plan: Plan) -> str:
 
 
 def said(when: str) -> str:
-    """Return a description of the schedule in a `tools.ports.JobRequest` for people; a single time is shown
+    """Return a description of the schedule in a `tools.context.JobRequest` for people; a single time is shown
     unchanged.
     """
     try:
@@ -254,7 +254,7 @@ def _kind(said: str, found: CronSim) -> str:
 
 
 def read(when: str, *, zone: str, now: float, least: float) -> Plan:
-    """Return the plan for a schedule from a `tools.ports.JobRequest`, in an existing zone. `least` is the
+    """Return the plan for a schedule from a `tools.context.JobRequest`, in an existing zone. `least` is the
     min interval in seconds. Raises `errors.ToolInputInvalid` with the expected form.
     """
     words = " ".join(when.split())

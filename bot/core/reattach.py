@@ -22,7 +22,7 @@ from bot.core import blocks, file_words, found_tools
 from bot.core.agent_deps import AgentDeps
 from bot.core.assembly import Section, assemble
 from bot.tools import excerpt
-from bot.tools.builtin.skills_load import SkillsLoad
+from bot.tools.builtin.skills import SkillsLoad
 from bot.tools.builtin.tool_search import ToolSearch
 from bot.tools.context import NoOlderTurns, ToolExecutionContext, tool_scope
 

@@ -54,7 +54,7 @@ def question(asked: Inbound) -> str:
 
 
 class ChatReply:
-    """Implements `tools.ports.Reply` for one turn. The outbox rows of a step have stable ids, so a step that
+    """Implements `tools.context.Reply` for one turn. The outbox rows of a step have stable ids, so a step that
     is repeated after a crash sends nothing twice.
     """
 
@@ -101,7 +101,7 @@ class ChatReply:
     async def send(
         self, words: str, step_id: str | None = None, files: Sequence[OutgoingFile] = ()
     ) -> list[Sent]:
-        """Queue a message with files and wait for its delivery (see `tools.ports.Reply`)."""
+        """Queue a message with files and wait for its delivery (see `tools.context.Reply`)."""
         step = step_id or "said"
         if not self.queued(step):
             await self._say(words, step, files)

@@ -19,9 +19,8 @@ from bot.core.chats import Chats, Fact
 from bot.core.context import INTERRUPTED
 from bot.core.event_log import EventLog
 from bot.tools.builtin.chat_send import without_files
-from bot.tools.context import Injection, NoOlderTurns, ToolExecutionContext, tool_scope
+from bot.tools.context import Injection, NoOlderTurns, Reply, ToolExecutionContext, tool_scope
 from bot.tools.dispatch import Dispatcher
-from bot.tools.ports import Reply
 
 if TYPE_CHECKING:
     from bot.core.tasks.turn_tasks import TurnTasks

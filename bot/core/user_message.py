@@ -21,8 +21,8 @@ from bot.core.instructions import of_folders
 from bot.core.prompt import TurnRequest
 from bot.core.quotes import SOURCES
 from bot.core.removal import REMOVED
-from bot.storage.notes import MemoryOwner
-from bot.tools.builtin.memory import CHAT, ME, SESSION, origin_of
+from bot.storage.notes import SESSION, MemoryOwner
+from bot.tools.builtin.memory import CHAT, ME, origin_of
 from bot.tools.permissions import taint
 from bot.words import zone
 

@@ -31,7 +31,7 @@ from bot.dashboard.turn_page import turn_page
 from bot.dashboard.waiting import WaitingPage
 from bot.sizes import in_words
 from bot.telemetry.log_reader import CauseCounts, CauseFilter, Causes, Level
-from bot.tools.ports import ChatQuery, RecallQuery, Recalls
+from bot.tools.context import ChatQuery, RecallQuery, Recalls
 from bot.words import DEFAULT, best_language, say, speaking
 
 

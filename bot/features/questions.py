@@ -14,11 +14,11 @@ from bot.core.chats import Fact
 from bot.core.feature import Feature, Hooks, Runtime
 from bot.core.outbox_row import Address
 from bot.core.question import Question as Asked
-from bot.tools.ports import Answer, Question
+from bot.tools.context import Answer, Question
 
 
 class QuestionService:
-    """Implements `tools.ports.Questions` in chats. A question ends when its process ends, like the tool call
+    """Implements `tools.context.Questions` in chats. A question ends when its process ends, like the tool call
     that asked it.
     """
 
@@ -27,7 +27,7 @@ class QuestionService:
         self._alone = WeakValueDictionary[ChatKey, asyncio.Lock]()
 
     async def ask(self, question: Question) -> Answer:
-        """See `tools.ports.Questions.ask`. Each chat has only one open question at a time."""
+        """See `tools.context.Questions.ask`. Each chat has only one open question at a time."""
         async with self._alone.setdefault(question.chat_key, asyncio.Lock()):
             chat = await self._run.chats.get(question.chat_key)
             turn = chat.turn

@@ -16,7 +16,7 @@ from bot.contracts.environment import Disk
 from bot.contracts.identity import ChatKey
 from bot.contracts.provenance import ANYBODYS, ORIGIN, Provenance, unpacked
 from bot.storage import file_names, jsonl
-from bot.storage.note_origins import Written, digest_of, noted, sources
+from bot.storage.notes import Written, digest_of, noted, sources
 
 LARGEST = 256 * 1024  # max bytes: a memory holds notes, not data sets
 MOST_REMOVED = 2_000

@@ -1,1 +1,1 @@
-"""Tools that the model may call: registry, dispatch, permissions, and one file per tool in `builtin`."""
+"""Tools that the model may call: registry, dispatch, permissions, and the tools in `builtin`."""

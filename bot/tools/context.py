@@ -1,29 +1,252 @@
-"""Context variables that give a running tool access to its turn."""
+"""The turn of a running tool, and what tools need from the core and from features: reply, archive index,
+memberships, questions to people, and jobs.
+"""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, Protocol, TypeVar
 
 from bot import errors
 from bot.contracts.approvals import Approvals
-from bot.contracts.archive import ArchiveLine
+from bot.contracts.archive import ArchiveFilter, ArchiveLine
 from bot.contracts.base import Json, Message
+from bot.contracts.channel import MembershipAnswer
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
-from bot.contracts.provenance import Provenance
+from bot.contracts.outbound import OutgoingFile, Sent
+from bot.contracts.provenance import ANYBODYS, NOBODYS, Provenance
 from bot.contracts.tools import ToolCall
-from bot.tools.ports import Reply
 
 TaskMode = Literal["fresh", "fork"]
 
 
 T = TypeVar("T")
+
+
+class Reply(Protocol):
+    """Sends messages to the chat that asked. The destination is fixed; the model cannot choose another chat."""
+
+    @property
+    def written(self) -> Sequence[str]:
+        """Return the outbox ids of all messages passed to `send`, in order, whether or not they were delivered."""
+        ...
+
+    async def send(
+        self, text: str, step_id: str | None = None, files: Sequence[OutgoingFile] = ()
+    ) -> list[Sent]:
+        """Deliver one message, in several parts if it is long, followed by its files. If the call is
+        cancelled, the remaining parts are delivered in the background. `step_id` is the id of the tool
+        call that sends the message, if there is one.
+
+        Raises `errors.DeliveryFailed`. After `errors.FileRefused`, nothing was sent.
+        """
+        ...
+
+    def preview(self, words: Callable[[], str]) -> None:
+        """Show a text while it is being written, until the next `send`. `words` returns the text so far. If
+        the answer breaks off, the last returned text stays visible. A second call replaces the first.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class RecallQuery(ArchiveFilter):
+    """A search in the index, best match first. `queries` are phrasings of one question; a line's score
+    combines its ranks for all phrasings. Times in a query, such as "last Tuesday", are relative to `now`
+    (epoch milliseconds, UTC).
+    """
+
+    queries: tuple[str, ...]
+    now: int
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A matching line, and the lines around the match in the order of the chat."""
+
+    line: ArchiveLine
+    score: float
+    near: tuple[ArchiveLine, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Recalled:
+    """The result of a search: the best `hits` of `total` matches. `complete` is False while the index is
+    still being built, so that some lines were not searched.
+    """
+
+    hits: list[Hit]
+    total: int
+    complete: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class ChatQuery:
+    """Selects conversations for operators. `words` are searched in names of people, chatKeys and titles, and
+    with `said` in all that was said. If `among` is not None, only these chatKeys are listed. `names` are given
+    titles by chatKey. The page begins after `offset` conversations.
+    """
+
+    words: str = ""
+    channel: str = ""
+    among: frozenset[str] | None = None
+    offset: int = 0
+    limit: int = 50
+    said: bool = True
+    names: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ListedChat:
+    """A conversation: the names of the people who wrote last, its given title or the first words said in it,
+    the number of its lines and the time of its newest line (epoch milliseconds). `found` is an excerpt of the
+    newest line with the searched words.
+    """
+
+    chat_key: str
+    people: str
+    title: str
+    lines: int
+    last_ts: int | None
+    found: str = ""
+
+    @property
+    def channel(self) -> str:
+        return self.chat_key.partition(":")[0]
+
+
+@dataclass(frozen=True, slots=True)
+class ListedChats:
+    """A page of `total` conversations, the last active first, and the names of all channels. What was said was
+    searched in `searched` of the `selected` conversations. `complete` is False while the index is still being
+    built.
+    """
+
+    chats: list[ListedChat]
+    total: int
+    channels: list[str]
+    searched: int
+    selected: int
+    complete: bool = True
+
+
+class Recalls(Protocol):
+    """Searches the archive through its index (implemented by `bot.features.search.Search`)."""
+
+    async def recall(self, chat_keys: Sequence[ChatKey], query: RecallQuery) -> Recalled:
+        """Return the best matches in these chats only. `query.skip` is called on another thread. Raises
+        `errors.StorageError`.
+        """
+        ...
+
+    async def listed(self, query: ChatQuery) -> ListedChats:
+        """Return a page of all conversations, for operators. Raises `errors.StorageError`."""
+        ...
+
+    async def kept(self, channel: str) -> list[ChatKey]:
+        """Return the chatKeys of a channel that have archive lines, most recently active first. Raises
+        `errors.StorageError`.
+        """
+        ...
+
+    async def saying(self, chat: ChatKey, words: Sequence[str]) -> frozenset[ChatKey]:
+        """Return the conversations of a chat and its threads with a line that contains all of these
+        case-folded words, literally. Raises `errors.StorageError`.
+        """
+        ...
+
+
+class Membership(Protocol):
+    """Membership of people in chats. Membership is looked up for each search, so a person who has left a
+    chat can no longer search that chat.
+    """
+
+    async def chats_of(
+        self, channel: str, user_id: str, chat_keys: Sequence[ChatKey], *, direct: bool
+    ) -> MembershipAnswer:
+        """Return those of `chat_keys` (in order of priority) whose chats the person is a member of now. The
+        person's direct chats with the bot are included only if `direct` is true. Direct chats of other
+        people are never included. Never raises.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A question to the person of a turn, shown in the chat of that turn."""
+
+    request_id: str
+    chat_key: ChatKey
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The person's next message. `nobody` means that there is no person to ask, or that the person sent a
+    command instead. `expired` means that no answer came in time.
+    """
+
+    ended: Literal["answered", "expired", "nobody"]
+    words: str = ""
+
+
+class Questions(Protocol):
+    """Asks the person of a turn a question while one of the turn's tools waits (implemented by
+    `bot.features.questions`).
+    """
+
+    async def ask(self, question: Question) -> Answer:
+        """Ask the question and wait for the person's next message in that chat. That message is also handled
+        as an ordinary message. Cancelling ends the wait.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class JobRequest:
+    """A job to schedule. `inbound` is the message that asks for the job; it determines the job's chat and
+    rights. `when` is a time (ISO 8601), a cron expression of five fields, or an interval such as `every
+    2h`. `timezone` is the time zone that the person named, or "". `origin` is the provenance of the
+    model's context.
+    """
+
+    inbound: Inbound
+    prompt: str
+    when: str
+    timezone: str = ""
+    origin: Provenance = ANYBODYS
+
+
+@dataclass(frozen=True, slots=True)
+class JobList:
+    """The jobs of a chat as text, and the provenance of that text."""
+
+    words: str
+    origin: Provenance = NOBODYS
+
+
+class Jobs(Protocol):
+    """Scheduled jobs (implemented by `bot.features.jobs`). Results are text for the model."""
+
+    async def create(self, asked: JobRequest) -> str:
+        """Schedule a job. Raises `errors.ToolError`, whose message says what is expected, or `errors.StorageError`."""
+        ...
+
+    async def listed(self, inbound: Inbound) -> JobList:
+        """Return the jobs of the chat that a message belongs to. Raises `errors.StorageError`."""
+        ...
+
+    async def cancel(self, inbound: Inbound, job: str) -> str:
+        """Cancel a job on behalf of the sender of a message. Raises `errors.ToolError` if the sender may not
+        cancel it, or `errors.StorageError`.
+        """
+        ...
 
 
 class Injection(Protocol):

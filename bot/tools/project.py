@@ -9,21 +9,23 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import re
 import secrets
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from bot import errors, text
 from bot.file_access import is_hidden
-from bot.tools import ignore_patterns
 from bot.tools.permissions.protected_code import CLOSED, OURS, ProtectedCode, protected_code
 
 IGNORE_FILE = ".shipmateignore"
 """Name of the file with further ignore patterns for listing and searching, one pattern per line."""
 IGNORE_BYTES = 64 * 1024
+IGNORED = ("*.bak", ".git/", ".ship/")
+"""Ignore patterns that always apply."""
 LONGEST = 4_096
 VISITS = 20_000
 """Max entries returned by one walk."""
@@ -59,6 +61,29 @@ class FolderEntries:
 
     entries: list[Entry]
     cut: bool = False
+
+
+def path_matcher(lines: Iterable[str]) -> Callable[[str], bool]:
+    """Return a function that tests whether a relative path matches one of these patterns (in the syntax of
+    `.gitignore`). The path of a folder ends with `/`. An invalid line is skipped, as Git does.
+
+    RE2 matches in linear time, so no pattern of a project can be slow. Raises `errors.ToolError` if the
+    patterns exceed RE2's memory limit.
+    """
+    import re2  # importing this and pathspec takes 0.3 s
+    from pathspec import GitIgnoreSpec
+    from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern
+
+    patterns = []
+    for line in lines:
+        with contextlib.suppress(ValueError, re.error):
+            patterns.append(GitIgnoreSpecPattern(line))
+    try:
+        return GitIgnoreSpec(patterns, backend="re2").match_file
+    except re2.error:
+        raise errors.ToolError(
+            "There are too many patterns to leave out files by, or too long ones."
+        ) from None
 
 
 class Project:
@@ -107,19 +132,29 @@ class Project:
         finally:
             os.close(handle)
 
+    def is_folder(self, place: ProjectPath) -> bool:
+        """Raises OSError if there is nothing at this path."""
+        try:
+            with self.folder(place):
+                return True
+        except NotADirectoryError:
+            return False
+
     @contextlib.contextmanager
     def parent(self, place: ProjectPath) -> Iterator[tuple[int, str]]:
-        """Return an open descriptor of the folder that contains a file, and the name of the file. Raises OSError."""
+        """Return an open descriptor of the folder that contains a file, and the name of the file. OSErrors
+        raised in the block name the path.
+        """
         if not place.parts:
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(place))
-        with self.folder(ProjectPath(place.parts[:-1])) as folder:
+        with self.folder(ProjectPath(place.parts[:-1])) as folder, _naming_path(str(place)):
             yield folder, place.parts[-1]
 
     def open(self, place: ProjectPath) -> int:
         """Open a regular file for reading; the caller must close it. Raises OSError, and `errors.ToolError`
         for anything but a regular file.
         """
-        with self.parent(place) as (folder, name), _naming_path(str(place)):
+        with self.parent(place) as (folder, name):
             # Opening a device may have effects, so the kind of file is checked before opening, and again afterwards.
             _must_be_file(os.stat(name, dir_fd=folder, follow_symlinks=False), place)
             handle = os.open(name, os.O_RDONLY | _CALM, dir_fd=folder)
@@ -129,16 +164,6 @@ class Project:
                 os.close(handle)
                 raise
             return handle
-
-    def stat(self, place: ProjectPath) -> os.stat_result:
-        """Return the state of a path without following links. Raises OSError."""
-        with self.parent(place) as (folder, name), _naming_path(str(place)):
-            return os.stat(name, dir_fd=folder, follow_symlinks=False)
-
-    def read(self, place: ProjectPath, most: int) -> bytes:
-        """Return the first `most` bytes of a file. Raises the same errors as `open`."""
-        with os.fdopen(self.open(place), "rb") as file:
-            return file.read(most)
 
     def write(self, place: ProjectPath, data: bytes, *, known: Stamp | None = None) -> bool:
         """Write a file atomically. Missing folders are created, and the mode of a replaced file is kept.
@@ -152,8 +177,13 @@ class Project:
             raise errors.ToolError(
                 f"{CLOSED}." if self.code.closed else f"{place} cannot be written: {OURS}."
             )
-        self._make(place)
-        with self.parent(place) as (folder, name), _naming_path(str(place)):
+        for depth in range(1, len(place.parts)):
+            with (
+                self.parent(ProjectPath(place.parts[:depth])) as (folder, name),
+                contextlib.suppress(FileExistsError),
+            ):
+                os.mkdir(name, dir_fd=folder)
+        with self.parent(place) as (folder, name):
             old = _facts(folder, name)
             if old is not None:
                 _must_be_file(old, place)
@@ -179,26 +209,13 @@ class Project:
             os.fsync(folder)
             return old is not None
 
-    def _make(self, place: ProjectPath) -> None:
-        """Create the missing folders above a file."""
-        for depth in range(1, len(place.parts)):
-            here = ProjectPath(place.parts[:depth])
-            with (
-                self.parent(here) as (folder, name),
-                _naming_path(str(here)),
-                contextlib.suppress(FileExistsError),
-            ):
-                os.mkdir(name, dir_fd=folder)
-
-    def ignoring(self) -> Callable[[str], bool]:
-        """Return a function that tests whether listing and searching leave out a path. The path of a folder
-        ends with `/`.
-        """
+    def _ignoring(self) -> Callable[[str], bool]:
         try:
-            words = self.read(ProjectPath((IGNORE_FILE,)), IGNORE_BYTES).decode("utf-8", "replace")
+            with os.fdopen(self.open(ProjectPath((IGNORE_FILE,))), "rb") as file:
+                words = file.read(IGNORE_BYTES).decode("utf-8", "replace")
         except (OSError, errors.ToolError):
             words = ""
-        return ignore_patterns.matcher([*ignore_patterns.DEFAULT, *words.splitlines()])
+        return path_matcher([*IGNORED, *words.splitlines()])
 
     def walk(self, place: ProjectPath, *, depth: int, most: int = VISITS) -> FolderEntries:
         """Return the entries of a folder up to `depth` levels deep, sorted by name, each folder before its
@@ -206,7 +223,7 @@ class Project:
         the folder itself.
         """
         walk = FolderEntries([])
-        ignored = self.ignoring()
+        ignored = self._ignoring()
         left = [(place, 1)]
         while left and not walk.cut:
             here, level = left.pop()
@@ -232,11 +249,11 @@ class Project:
                     walk.cut = True
                     break
                 path = "/".join([*place.parts, entry.name])
-                kind = _kind(entry)
                 if text.clean(path) != path or is_hidden(entry.name):
                     continue
-                if not ignored(f"{path}/" if kind == "folder" else path):
-                    found.append(Entry(path, kind, _size(entry) if kind == "file" else 0))
+                one = Entry(path, *_kind(entry))
+                if not ignored(f"{path}/" if one.kind == "folder" else path):
+                    found.append(one)
         return sorted(found, key=lambda one: one.path)
 
 
@@ -275,19 +292,15 @@ def _must_be_file(found: os.stat_result, place: ProjectPath) -> None:
         raise errors.ToolError(f"{place} is a pipe, a socket or a device, not a file. It cannot be used.")
 
 
-def _kind(entry: os.DirEntry[str]) -> Kind:
+def _kind(entry: os.DirEntry[str]) -> tuple[Kind, int]:
+    """Return the kind of an entry and, for a file, its size in bytes."""
     try:
         if entry.is_symlink():
-            return "link"
+            return "link", 0
         if entry.is_dir(follow_symlinks=False):
-            return "folder"
-        return "file" if entry.is_file(follow_symlinks=False) else "other"
+            return "folder", 0
+        if entry.is_file(follow_symlinks=False):
+            return "file", entry.stat(follow_symlinks=False).st_size
     except OSError:
-        return "other"
-
-
-def _size(entry: os.DirEntry[str]) -> int:
-    try:
-        return entry.stat(follow_symlinks=False).st_size
-    except OSError:
-        return 0  # removed meanwhile
+        pass  # removed meanwhile
+    return "other", 0

@@ -3,65 +3,66 @@
 from __future__ import annotations
 
 import functools
-import importlib
-import pkgutil
-from collections.abc import Awaitable, Callable, Container, Iterable, Sequence
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 from pydantic import BaseModel
 
-from bot.config.ship_file import WebSearch
-from bot.contracts.archive import ArchiveLine, HistoryPage, HistoryQuery
 from bot.contracts.base import Json
-from bot.contracts.environment import Clock
-from bot.contracts.identity import ChatKey
-from bot.contracts.model import ModelReply, ModelRequest
 from bot.contracts.tools import Tool
-from bot.storage.artifacts import ArtifactStore
-from bot.storage.notes import NoteStore
-from bot.tools import builtin
-from bot.tools.catalog import NOTHING, ToolCatalog
-from bot.tools.file_provenance import FileProvenance
-from bot.tools.isolation import Isolation
-from bot.tools.ports import Jobs, Membership, Recalls
-from bot.tools.project import Project
-from bot.tools.skills import SkillFolder
-from bot.tools.web import Web
-from bot.vetting import Vetting
-
-
-class Search(NamedTuple):
-    """The search engine of `web_search`. `auto` is the model provider's own search, used through a request
-    to `model`.
-    """
-
-    engine: WebSearch
-    model: str
-    ask: Callable[[ModelRequest], Awaitable[ModelReply]]
 
 
 @dataclass(frozen=True, slots=True)
-class ToolPorts:
-    """Everything that tools depend on; each tool takes the parts that it needs."""
+class ToolOffer:
+    """A tool that can be found in the catalog: the definition for the model, and the title and description
+    that its source gave. `server` is the MCP server of the tool; `instructions` are that server's notes
+    on its tools.
+    """
 
-    history: Callable[[ChatKey, HistoryQuery], Awaitable[HistoryPage]]
-    """Function that returns a page of a chat's archive."""
-    artifacts: ArtifactStore
-    skills: SkillFolder
-    clock: Clock
-    memory: NoteStore
-    project: Project
-    isolation: Isolation
-    origins: FileProvenance
-    vetting: Vetting
-    web: Web = field(default_factory=Web)
-    recall: Recalls | None = None
-    membership: Membership | None = None
-    catalog: ToolCatalog = NOTHING
-    permalink: Callable[[ArchiveLine], str | None] = lambda _: None
-    jobs: Jobs | None = None
-    search: Search | None = None
+    definition: Json
+    title: str
+    words: str
+    fields: tuple[str, ...] = ()
+    server: str = ""
+    instructions: str = ""
+
+    @property
+    def name(self) -> str:
+        return str(self.definition["name"])
+
+
+class ToolCatalog(Protocol):
+    """The tools that can be found in addition to those that every model request declares. The tools may
+    change at any time.
+    """
+
+    def get(self, name: str) -> Tool | None:
+        """Return the tool whose definition has this name."""
+        ...
+
+    def offers(self) -> Sequence[ToolOffer]:
+        """Return the tools that can be called now."""
+        ...
+
+    def sources(self) -> Mapping[str, str]:
+        """Return the sources of tools, each with its state, as text for the model."""
+        ...
+
+
+class _Nothing:
+    def get(self, name: str) -> Tool | None:
+        del name
+        return None
+
+    def offers(self) -> Sequence[ToolOffer]:
+        return ()
+
+    def sources(self) -> Mapping[str, str]:
+        return {}
+
+
+NOTHING: ToolCatalog = _Nothing()
 
 
 _NULL = {"type": "null"}
@@ -162,12 +163,3 @@ def _without(value: Any, word: str) -> Any:
             if not (key == word and isinstance(item, str))
         }
     return [_without(item, word) for item in value] if isinstance(value, list) else value
-
-
-def builtin_tools(ports: ToolPorts) -> list[Tool]:
-    """Return all tools defined in `bot/tools/builtin`, one per module. A module's `build(ports)` returns
-    None if the tool is switched off.
-    """
-    names = sorted(module.name for module in pkgutil.iter_modules(builtin.__path__))
-    built = (importlib.import_module(f"{builtin.__name__}.{name}").build(ports) for name in names)
-    return [tool for tool in built if tool is not None]

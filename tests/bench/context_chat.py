@@ -56,11 +56,12 @@ from bot.testing.anthropic_compaction import Compactions
 from bot.testing.clock import FakeClock
 from bot.testing.log import MemoryLog
 from bot.testing.model import reply, text, tool_use
+from bot.tools.builtin import ToolPorts, builtin_tools
 from bot.tools.dispatch import Dispatcher
 from bot.tools.file_provenance import FileProvenance
 from bot.tools.isolation import Isolation
 from bot.tools.project import Project
-from bot.tools.registry import Registry, ToolPorts, builtin_tools
+from bot.tools.registry import Registry
 from bot.tools.skills import SkillFolder
 from bot.vetting import Vetting
 from tests.bench import context_bill as bill

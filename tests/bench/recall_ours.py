@@ -14,7 +14,7 @@ from bot.features.search import Finder, index, ranking
 from bot.features.search.ranking import Weights
 from bot.system import SystemClock
 from bot.testing.log import MemoryLog
-from bot.tools.ports import RecallQuery
+from bot.tools.context import RecallQuery
 from tests.bench.recall_form import Conversation, Question
 from tests.talk import indexed
 

@@ -21,7 +21,7 @@ from bot.storage import jsonl
 from bot.storage.file_names import encode
 from bot.system import SystemClock, SystemDisk
 from bot.testing.log import MemoryLog
-from bot.tools.ports import RecallQuery
+from bot.tools.context import RecallQuery
 from tests import talk as chats
 
 KEY = ChatKey.parse("web:chat:1")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import importlib
-import inspect
 import pkgutil
 import re
 from collections.abc import Iterator
@@ -58,9 +57,7 @@ def tools() -> Iterator[Any]:
     """The class of every tool that is built in."""
     for found in pkgutil.iter_modules(builtin.__path__):
         module = importlib.import_module(f"{builtin.__name__}.{found.name}")
-        for one in vars(module).values():
-            if inspect.isclass(one) and one.__module__ == module.__name__ and hasattr(one, "input"):
-                yield one
+        yield from module.TOOLS
 
 
 @pytest.mark.parametrize("tool", list(tools()), ids=lambda tool: tool.name)

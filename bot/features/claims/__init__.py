@@ -27,9 +27,9 @@ from bot.core.feature import Feature, Hooks, Runtime
 from bot.core.phrases import LATIN, Pattern, compiled
 from bot.tools import context
 from bot.tools.builtin.chat_send import ChatSend
+from bot.tools.context import Reply
 from bot.tools.dispatch import CallWrapper
 from bot.tools.permissions.defaults import SCHEDULING
-from bot.tools.ports import Reply
 from bot.tools.registry import Registry
 
 Kind = Literal["sent", "mailed", "saved", "deleted", "ran", "scheduled", "acted"]
@@ -319,7 +319,7 @@ SHOWN = 120
 
 
 class CheckedReply:
-    """Wraps `tools.ports.Reply`. The first reply with an unfounded claim is rejected; a second one is sent
+    """Wraps `tools.context.Reply`. The first reply with an unfounded claim is rejected; a second one is sent
     with a note.
 
     On the first unfounded claim, the sending tool gets `errors.ClaimUnfounded`. `person` returns the text
@@ -354,7 +354,7 @@ class CheckedReply:
     async def send(
         self, words: str, step_id: str | None = None, files: Sequence[OutgoingFile] = ()
     ) -> list[Sent]:
-        """See `tools.ports.Reply.send`. In addition, this method raises `errors.ClaimUnfounded`."""
+        """See `tools.context.Reply.send`. In addition, this method raises `errors.ClaimUnfounded`."""
         person = self._person()
         if len(words) <= SHORT and loaded(words, person) and not claims(words, person):
             return await self._inner.send(words, step_id, files)

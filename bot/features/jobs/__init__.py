@@ -25,7 +25,7 @@ from bot.core.locales import Locales, zone_named
 from bot.core.outbox_row import Address
 from bot.features.jobs.job import ASK_SECONDS, FAILURES, JobBook, JobLimits, ScheduledJob, merged
 from bot.periodic_jobs import PeriodicJob
-from bot.tools.ports import JobList, JobRequest
+from bot.tools.context import JobList, JobRequest
 from bot.words import DEFAULT, UTC, say, speaking, times
 
 MOST_DOUBTS = 5
@@ -216,7 +216,7 @@ IN_A_JOB = "A job is what runs now, and jobs neither make nor change jobs. Say w
 
 
 class JobService:
-    """Implements `tools.ports.Jobs` and the command `/jobs`."""
+    """Implements `tools.context.Jobs` and the command `/jobs`."""
 
     def __init__(
         self,

@@ -36,7 +36,7 @@ from bot.features.search.ranking import (
     Postings,
     Weights,
 )
-from bot.tools.ports import ChatQuery, Hit, ListedChats, Recalled, RecallQuery
+from bot.tools.context import ChatQuery, Hit, ListedChats, Recalled, RecallQuery
 
 WAIT_SECONDS = 20.0
 """Timeout in seconds for a search that waits until the index is up to date."""
@@ -406,7 +406,7 @@ def _is_wanted(line: ArchiveLine | None, query: RecallQuery) -> bool:
 
 
 class Search:
-    """Implements `tools.ports.Recalls` with the index in the file `path`."""
+    """Implements `tools.context.Recalls` with the index in the file `path`."""
 
     def __init__(
         self,

@@ -27,7 +27,7 @@ from bot.core.events import Event
 from bot.core.exports import Export, ExportLost
 from bot.features.search import analysis
 from bot.features.search.ranking import PLACE_BITS, ROW_BITS, SESSION_BITS, IndexedChat, length_class
-from bot.tools.ports import ChatQuery, ListedChat, ListedChats
+from bot.tools.context import ChatQuery, ListedChat, ListedChats
 
 FILE = "index.db"
 VERSION = f"5.{analysis.VERSION}"

@@ -24,7 +24,7 @@ from bot.core.events import FactSet, TurnEndState
 from bot.core.feature import Command, Done, Feature, Hooks, Runtime
 from bot.core.phrases import Pattern, compiled
 from bot.tools.builtin.chat_send import ChatSend
-from bot.tools.builtin.schedule_create import ScheduleCreate
+from bot.tools.builtin.schedule import ScheduleCreate
 from bot.tools.permissions.display import named, quoted
 from bot.words import say, times
 

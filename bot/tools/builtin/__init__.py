@@ -1,3 +1,89 @@
-"""One file per built-in tool. A module in this folder defines `build(ports: ToolPorts) -> Tool`; adding a
-tool needs no other change.
-"""
+"""The built-in tools. Each module of this folder lists its tools in `TOOLS`; adding a tool needs no other change."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from pydantic import BaseModel
+
+from bot.config.ship_file import WebSearch
+from bot.contracts.archive import ArchiveLine, HistoryPage, HistoryQuery
+from bot.contracts.environment import Clock
+from bot.contracts.identity import ChatKey
+from bot.contracts.model import ModelReply, ModelRequest
+from bot.contracts.tools import READS, Effect, FoundTools, Tool, ToolInput
+from bot.storage.artifacts import ArtifactStore
+from bot.storage.notes import NoteStore
+from bot.tools.context import Jobs, Membership, Recalls
+from bot.tools.file_provenance import FileProvenance
+from bot.tools.isolation import Isolation
+from bot.tools.project import Project
+from bot.tools.registry import NOTHING, ToolCatalog
+from bot.tools.skills import SkillFolder
+from bot.tools.web import Web
+from bot.vetting import Vetting
+
+
+class Search(NamedTuple):
+    """The search engine of `web_search`. `auto` is the model provider's own search, used through a request
+    to `model`.
+    """
+
+    engine: WebSearch
+    model: str
+    ask: Callable[[ModelRequest], Awaitable[ModelReply]]
+
+
+@dataclass(frozen=True, slots=True)
+class ToolPorts:
+    """Everything that tools depend on; each tool takes the parts that it needs."""
+
+    history: Callable[[ChatKey, HistoryQuery], Awaitable[HistoryPage]]
+    """Function that returns a page of a chat's archive."""
+    artifacts: ArtifactStore
+    skills: SkillFolder
+    clock: Clock
+    memory: NoteStore
+    project: Project
+    isolation: Isolation
+    origins: FileProvenance
+    vetting: Vetting
+    web: Web = field(default_factory=Web)
+    recall: Recalls | None = None
+    membership: Membership | None = None
+    catalog: ToolCatalog = NOTHING
+    permalink: Callable[[ArchiveLine], str | None] = lambda _: None
+    jobs: Jobs | None = None
+    search: Search | None = None
+
+
+class BuiltinTool:
+    """Base class of the built-in tools, with the defaults of a tool that reads. `eager`: the input is streamed
+    while the model writes it.
+    """
+
+    name: str
+    description: str
+    input: type[BaseModel] = ToolInput
+    effects: frozenset[Effect] = READS
+    timeout_seconds = 30.0
+    ages = True
+    eager = False
+
+    def __init__(self, ports: ToolPorts) -> None:
+        self.ports = ports
+
+    async def run(self, args: Any) -> str | FoundTools:
+        raise NotImplementedError
+
+
+def builtin_tools(ports: ToolPorts) -> list[Tool]:
+    """Return the tools of all modules of this folder."""
+    names = sorted(module.name for module in pkgutil.iter_modules(__path__))
+    modules = [importlib.import_module(f"{__name__}.{name}") for name in names]
+    tools = [tool(ports) for module in modules for tool in module.TOOLS]
+    return [tool for tool in tools if tool.name != "web_search" or ports.search is not None]

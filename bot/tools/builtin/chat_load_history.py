@@ -19,9 +19,8 @@ from bot.contracts.channel import MembershipAnswer
 from bot.contracts.identity import THREAD, ChatKey
 from bot.contracts.tools import READS, WRITES, ToolInput
 from bot.tools import context
-from bot.tools.context import ToolExecutionContext
-from bot.tools.ports import Hit, RecallQuery
-from bot.tools.registry import ToolPorts
+from bot.tools.builtin import BuiltinTool
+from bot.tools.context import Hit, RecallQuery, ToolExecutionContext
 
 BYTES = 75_000
 """Max bytes loaded by one ranked search, about as much as a turn accepts. Low-ranked messages are dropped
@@ -81,7 +80,7 @@ class _FoundLines:
     counted: bool = True
 
 
-class ChatLoadHistory:
+class ChatLoadHistory(BuiltinTool):
     """Finds messages in the archive and inserts them into the turn."""
 
     name = "chat_load_history"
@@ -96,9 +95,6 @@ class ChatLoadHistory:
     timeout_seconds = 60.0
     ages = False
 
-    def __init__(self, ports: ToolPorts) -> None:
-        self._ports = ports
-
     async def run(self, args: LoadHistoryInput) -> str:
         turn = context.current()
         room = min(args.limit, turn.injection.room())
@@ -106,40 +102,34 @@ class ChatLoadHistory:
             raise errors.ToolError(
                 "This turn has loaded as much history as it may. Answer with what you have."
             )
-        belonging = (
-            await self._others(turn)
-            if args.scope == "mine"
-            else MembershipAnswer(await self._sibling_chats(turn))
-        )
-        chats = [turn.chat_key, *belonging.chats[:MOST_CHATS]]
-        left_out = _left_out(belonging)
-        if args.phrasings:
-            found = await self._ranked(args, turn, chats, room)
-        else:
-            found = await self._newest(args, turn, chats, room)
+        others = await (self._others(turn) if args.scope == "mine" else self._sibling_chats(turn))
+        chats = [turn.chat_key, *others.chats[:MOST_CHATS]]
+        find = self._ranked if args.phrasings else self._newest
+        found = await find(args, turn, chats, room)
         if not found.lines:
-            return _nothing(args, found) + left_out
+            return _nothing(args, found) + _left_out(others)
         made = await self._made(found.lines, turn.chat_key)
         marked = [self._marked(line, turn, made.get(place, [])) for place, line in enumerate(found.lines)]
         loaded = await turn.injection.inject(marked)
-        told = _receipt(args, loaded, found, others=turn.chat_key, private=turn.private)
+        told = _receipt(args, loaded, found, turn)
         kept = any((line.meta or {}).get("artifacts") for line in loaded)
         read = " What stands under `artifacts` can be read with `read_artifact`." if kept else ""
-        return told + read + left_out
+        return told + read + _left_out(others)
 
-    async def _sibling_chats(self, turn: ToolExecutionContext) -> list[ChatKey]:
+    async def _sibling_chats(self, turn: ToolExecutionContext) -> MembershipAnswer:
         """Return the other conversations of a direct chat: the chat itself and its threads. Topics are
         separate.
         """
         chat = turn.chat_key.chat
         if not turn.private or turn.chat_key.kind != THREAD:
-            return []
-        kept = await self._ports.recall.kept(chat.channel) if self._ports.recall is not None else []
-        return list(dict.fromkeys(one for one in (chat, *kept) if chat.shows(one) and one != turn.chat_key))
+            return MembershipAnswer([])
+        kept = await self.ports.recall.kept(chat.channel) if self.ports.recall is not None else []
+        found = dict.fromkeys(one for one in (chat, *kept) if chat.shows(one) and one != turn.chat_key)
+        return MembershipAnswer(list(found))
 
     async def _others(self, turn: ToolExecutionContext) -> MembershipAnswer:
         """Return the other chats of the asking person. Direct chats are included only if the current chat is direct."""
-        recall, membership = self._ports.recall, self._ports.membership
+        recall, membership = self.ports.recall, self.ports.membership
         if recall is None or membership is None or turn.channel is None or turn.user_id is None:
             raise errors.ToolError('Only this chat can be searched here. Use scope "chat".')
         kept = [key for key in await recall.kept(turn.channel) if key != turn.chat_key]
@@ -148,13 +138,13 @@ class ChatLoadHistory:
     async def _ranked(
         self, args: LoadHistoryInput, turn: ToolExecutionContext, chats: list[ChatKey], room: int
     ) -> _FoundLines:
-        if self._ports.recall is None:
+        if self.ports.recall is None:
             raise errors.ToolError("There is no ranked search here. Use `keyword`.")
-        recalled = await self._ports.recall.recall(
+        recalled = await self.ports.recall.recall(
             chats,
             RecallQuery(
                 args.phrasings,
-                int(self._ports.clock.now() * 1000),
+                int(self.ports.clock.now() * 1000),
                 limit=room,
                 offset=args.offset,
                 keyword=args.keyword,
@@ -174,11 +164,11 @@ class ChatLoadHistory:
             raise errors.ToolError(
                 f'With scope "mine" an offset goes to {FARTHEST:,}. Use `before` for what is older. Nothing was loaded.'
             )
-        # Requesting one line more than fits shows whether there are more; counting would read all lines. The newest lines of
-        # several chats are merged.
+        # One line more than fits shows whether there are more; counting would read all lines.
+        skipped = args.offset if len(chats) > 1 else 0  # the newest lines of several chats are merged first
         window = HistoryQuery(
-            limit=room + 1 + (0 if len(chats) == 1 else args.offset),
-            offset=args.offset if len(chats) == 1 else 0,
+            limit=room + 1 + skipped,
+            offset=args.offset - skipped,
             keyword=args.keyword,
             role=args.role,
             before=_milliseconds(args.before),
@@ -189,14 +179,10 @@ class ChatLoadHistory:
         lines: list[ArchiveLine] = []
         total, counted = 0, True
         for chat in chats:
-            page = await self._ports.history(chat, window)
+            page = await self.ports.history(chat, window)
             total, counted = total + page.total, counted and page.counted
-            lines += page.lines
-            if len(chats) > 1:
-                lines = sorted(lines, key=lambda line: line.ts)[-window.limit :]
-        if len(chats) > 1:
-            lines = lines[: max(0, len(lines) - args.offset)]
-        lines = lines[-room:]
+            lines = sorted([*lines, *page.lines], key=lambda line: line.ts)[-window.limit :]
+        lines = lines[: max(0, len(lines) - skipped)][-room:]
         return _FoundLines(lines, lines, total, counted=counted)
 
     async def _made(self, lines: Sequence[ArchiveLine], chat_key: ChatKey) -> dict[int, list[Json]]:
@@ -208,7 +194,7 @@ class ChatLoadHistory:
         if not places:
             return {}
         try:
-            made = await self._ports.artifacts.made(chat_key, places)
+            made = await self.ports.artifacts.made(chat_key, places)
         except errors.StorageError:
             return {}  # the messages are loaded without a list of artifacts
         return {
@@ -220,7 +206,7 @@ class ChatLoadHistory:
         """Return the line with chat, link and artifacts added to its metadata."""
         where = {
             "chat": str(line.chat_key) if line.chat_key != turn.chat_key else None,
-            "link": self._ports.permalink(line),
+            "link": self.ports.permalink(line),
             "artifacts": list(made) or None,
         }
         return line.model_copy(update={"meta": {**(line.meta or {}), **where}})
@@ -273,7 +259,7 @@ def _nothing(args: LoadHistoryInput, found: _FoundLines) -> str:
 
 
 def _receipt(
-    args: LoadHistoryInput, lines: list[ArchiveLine], found: _FoundLines, *, others: ChatKey, private: bool
+    args: LoadHistoryInput, lines: list[ArchiveLine], found: _FoundLines, turn: ToolExecutionContext
 ) -> str:
     said = f"Loaded {len(lines)} older messages, {_when(lines[0].ts)} to {_when(lines[-1].ts)}"
     # Possibly only the newest messages fit in the turn.
@@ -287,7 +273,7 @@ def _receipt(
         further = "less good" if args.phrasings else "older"
         more = f"{left} more match" if found.counted else "More match"
         said += f" {more}: call again with offset {args.offset} for the next {further} ones."
-    if not private and any(line.chat_key != others for line in lines):
+    if not turn.private and any(line.chat_key != turn.chat_key for line in lines):
         said += " Others read this chat: repeat of other chats only what the person asks for."
     return said + _so_far(found)
 
@@ -311,5 +297,4 @@ def _left_out(others: MembershipAnswer) -> str:
     return told
 
 
-def build(ports: ToolPorts) -> ChatLoadHistory:
-    return ChatLoadHistory(ports)
+TOOLS = (ChatLoadHistory,)

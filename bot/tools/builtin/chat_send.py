@@ -5,23 +5,22 @@ from __future__ import annotations
 import asyncio
 import mimetypes
 import os
-from collections.abc import Sequence
-from typing import Annotated, ClassVar
+from collections.abc import Mapping, Sequence
+from typing import Annotated
 
 from pydantic import Field, ValidationError, WithJsonSchema
 
 from bot import errors
 from bot.contracts.base import Json
-from bot.contracts.outbound import OutgoingFile, Sent
-from bot.contracts.tools import Effect, ToolInput
+from bot.contracts.outbound import OutgoingFile
+from bot.contracts.tools import ToolInput
 from bot.text import visible
 from bot.tools import context
-from bot.tools.ports import Reply
-from bot.tools.project import Project, stamp
-from bot.tools.registry import ToolPorts
+from bot.tools.builtin import BuiltinTool
+from bot.tools.project import stamp
 
 UNFOUNDED = (
-    "Not delivered: it says “{claim}”, but no tool has done that while you answered this message. Do it now if you can, or "
+    "Not delivered: it says “{error.claim}”, but no tool has done that while you answered this message. Do it now if you can, or "
     "say truly what was done and what was not; then send again."
 )
 
@@ -29,6 +28,7 @@ UNFOUNDED = (
 BYTES = 50_000_000
 """Max bytes of all files of one message together."""
 MOST_FILES = 10
+PARTLY = "Only the first {error.sent} of {error.parts} parts were delivered; people see them. Send only what is missing."
 UNCERTAIN = "The platform did not confirm the message; it may have arrived. Do not send it again."
 
 
@@ -57,7 +57,7 @@ class ChatSendInput(ToolInput):
     )
 
 
-class ChatSend:
+class ChatSend(BuiltinTool):
     """Sends messages to the chat that asked and to no other. The result says whether the message was delivered."""
 
     name = "chat_send"
@@ -66,13 +66,10 @@ class ChatSend:
         "delivered message ends your turn, unless other tools were called beside it or you set `more`."
     )
     input = ChatSendInput
-    effects: ClassVar[frozenset[Effect]] = frozenset({"message"})
+    effects = frozenset({"message"})
     timeout_seconds = 300.0  # seconds; a platform with rate limits may ask us to wait
     ages = False
     eager = True
-
-    def __init__(self, project: Project) -> None:
-        self._project = project
 
     async def run(self, args: ChatSendInput) -> str:
         reply = context.current().reply
@@ -82,40 +79,17 @@ class ChatSend:
             )
         if not visible(args.text):
             raise errors.ToolError("The text is empty, so nothing was sent. Send the message itself.")
+        files = await asyncio.to_thread(self._files, args.attachments) if args.attachments else []
         try:
-            sent = await self._sent(reply, args)
-        except errors.DeliveryThrottled as error:
-            raise errors.ToolError("Not delivered: the platform limits how fast I may send.") from error
-        except errors.DeliveryUncertain as error:
-            raise errors.ToolError(UNCERTAIN) from error
+            sent = await reply.send(args.text, context.call_id() or None, files)
         except errors.DeliveryDeferred as error:
             return (
                 "Not delivered yet: the platform lets me write here again only in about "
                 f"{max(1, round(error.wait / 60))} min. It will then be delivered by itself. Do not send it again."
             )
-        except errors.DeliveryPartial as error:
-            raise errors.ToolError(partly_delivered_words(error.sent, error.parts)) from error
-        except errors.TargetGone as error:
-            raise errors.ToolError("Not delivered: this chat can no longer be written to.") from error
-        except errors.ClaimUnfounded as error:
-            raise errors.ToolError(UNFOUNDED.format(claim=error.claim)) from error
         except errors.DeliveryFailed as error:
-            raise errors.ToolError("Not delivered: the platform refused the message.") from error
+            raise errors.ToolError(_undelivered(error)) from error
         return delivered_words([part.message_id for part in sent])
-
-    async def _sent(self, reply: Reply, args: ChatSendInput) -> list[Sent]:
-        files = await asyncio.to_thread(self._files, args.attachments) if args.attachments else []
-        try:
-            return await reply.send(args.text, context.call_id() or None, files)
-        except errors.FileRefused as error:
-            raise errors.ToolError(
-                f"Not delivered: {error}. Send again without that file, or with another one."
-            ) from error
-        except errors.FilesMissing as error:
-            raise errors.ToolError(
-                f"The text is delivered. The chat did not take {', '.join(error.names)}, and was told so: do not send "
-                "this again."
-            ) from error
 
     def _files(self, named: Sequence[str | NewFile]) -> list[OutgoingFile]:
         """Read the files to send. Raises `errors.ToolError` and OSError."""
@@ -137,8 +111,8 @@ class ChatSend:
         """Return name, path and bytes of a project file. At most `most` + 1 bytes are read, which shows
         whether the file is too large.
         """
-        place = self._project.place(path)
-        with os.fdopen(self._project.open(place), "rb") as file:
+        place = self.ports.project.place(path)
+        with os.fdopen(self.ports.project.open(place), "rb") as file:
             before = stamp(os.fstat(file.fileno()))
             data = file.read(most + 1)
             if stamp(os.fstat(file.fileno())) != before:
@@ -146,6 +120,23 @@ class ChatSend:
                     f"Not delivered: {path} is being changed. Send again once it is whole."
                 )
         return place.parts[-1], str(place), data
+
+
+_REFUSED: Mapping[type[errors.DeliveryFailed], str] = {
+    errors.FileRefused: "Not delivered: {error}. Send again without that file, or with another one.",
+    errors.FilesMissing: "The text is delivered. The chat did not take {names}, and was told so: do not send this again.",
+    errors.DeliveryThrottled: "Not delivered: the platform limits how fast I may send.",
+    errors.DeliveryUncertain: UNCERTAIN,
+    errors.DeliveryPartial: PARTLY,
+    errors.TargetGone: "Not delivered: this chat can no longer be written to.",
+    errors.ClaimUnfounded: UNFOUNDED,
+}
+
+
+def _undelivered(error: errors.DeliveryFailed) -> str:
+    refused = "Not delivered: the platform refused the message."
+    words = next((one for kind, one in _REFUSED.items() if isinstance(error, kind)), refused)
+    return words.format(error=error, names=", ".join(getattr(error, "names", ())))
 
 
 def promises_more(arguments: Json) -> bool:
@@ -161,13 +152,6 @@ def without_files(arguments: Json) -> Json:
     return {name: value for name, value in arguments.items() if name != "attachments"}
 
 
-def partly_delivered_words(sent: int, parts: int) -> str:
-    """Return the tool result for a message of which only the first parts were delivered."""
-    return (
-        f"Only the first {sent} of {parts} parts were delivered; people see them. Send only what is missing."
-    )
-
-
 def delivered_words(ids: Sequence[str]) -> str:
     """Return the tool result for a message that was delivered."""
     if not ids:
@@ -176,5 +160,4 @@ def delivered_words(ids: Sequence[str]) -> str:
     return f"Delivered{parts} (message id {', '.join(ids)})."
 
 
-def build(ports: ToolPorts) -> ChatSend:
-    return ChatSend(ports.project)
+TOOLS = (ChatSend,)

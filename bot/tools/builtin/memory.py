@@ -5,7 +5,6 @@ A person's files are available in direct chats only, so that nothing said in pri
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Literal
 
@@ -15,14 +14,13 @@ from bot import errors, tags, text
 from bot.contracts.base import Json, Message
 from bot.contracts.provenance import ANYBODYS, Provenance, Taint
 from bot.contracts.tools import READS, WRITES, ToolInput
-from bot.storage.note_origins import Written
-from bot.storage.notes import MemoryFile, MemoryOwner
+from bot.storage.notes import SESSION, MemoryFile, MemoryOwner, Written
 from bot.tools import context
-from bot.tools.builtin.edit_file import replaced
-from bot.tools.catalog import PAIRED, words_of
+from bot.tools.builtin import BuiltinTool
+from bot.tools.builtin.files import replaced
+from bot.tools.builtin.tool_search import PAIRED, words_of
 from bot.tools.context import ToolExecutionContext
 from bot.tools.permissions import taint
-from bot.tools.registry import ToolPorts
 
 _LONGEST = 20_000
 """Max characters of a message that are compared with a note."""
@@ -32,13 +30,11 @@ other text.
 """
 _SHORTEST = 3
 """Min letters of a word that is compared. Words that contain a digit may be shorter."""
-_COMMON = frozenset(
-    re.findall(
-        r"\w+",
-        "about and are but can for from had has have her his how its like not note our out please remember save that the "
-        "their them then there they this was were what when where which who why will with would you your",
-    )
-)
+_COMMON_WORDS = """
+    about and are but can for from had has have her his how its like not note our out please remember save that
+    the their them then there they this was were what when where which who why will with would you your
+"""
+_COMMON = frozenset(_COMMON_WORDS.split())
 
 
 class NoteSources:
@@ -74,15 +70,13 @@ def _read(message: Message) -> tuple[Json, str]:
 
 def _words(text: str) -> set[str]:
     """Return the significant words of a text. In scripts without spaces, return pairs of characters."""
-    return {word for word in words_of(text[:_LONGEST]) if word not in _COMMON and _says(word)}
+    return {
+        word
+        for word in set(words_of(text[:_LONGEST])) - _COMMON
+        if len(word) >= _SHORTEST or PAIRED.match(word) is not None or any(map(str.isdigit, word))
+    }
 
 
-def _says(word: str) -> bool:
-    return len(word) >= _SHORTEST or PAIRED.match(word) is not None or any(map(str.isdigit, word))
-
-
-SESSION = "session.md"
-"""Name of the file with the session memory, which Shipmate itself writes."""
 ROOT, CHAT, ME = "/memories", "/memories/chat", "/memories/me"
 _NEEDS = {
     "view": ("path",),
@@ -107,7 +101,7 @@ class MemoryInput(ToolInput):
     new_path: str | None = Field(default=None, max_length=1_000)
 
 
-class MemoryTool:
+class MemoryTool(BuiltinTool):
     """Views and changes memory files. The chat and the asking person determine which files exist; no path
     reaches other files.
     """
@@ -120,12 +114,6 @@ class MemoryTool:
     )
     input = MemoryInput
     effects = READS | WRITES
-    timeout_seconds = 30.0
-    ages = True
-
-    def __init__(self, ports: ToolPorts) -> None:
-        self._files = ports.memory
-        self._clock = ports.clock
 
     async def run(self, args: MemoryInput) -> str:
         missing = [name for name in _NEEDS[args.command] if getattr(args, name) is None]
@@ -146,7 +134,7 @@ class MemoryTool:
         if asked == ROOT:
             return "\n".join([await self._listing(turn, root) for root in _roots(turn)])
         owner, name = _place(turn, asked)
-        file = await self._files.read(owner, name) if name else None
+        file = await self.ports.memory.read(owner, name) if name else None
         if file is not None:
             context.report_provenance(origin_of(file))
             return _shown(asked, file, lines)
@@ -155,11 +143,15 @@ class MemoryTool:
     async def _listing(self, turn: ToolExecutionContext, asked: str) -> str:
         owner, name = _place(turn, asked)
         root, folder = asked[: len(asked) - len(name)].rstrip("/"), f"{name}/" if name else ""
-        sizes = await self._files.sizes(owner)
+        sizes = await self.ports.memory.sizes(owner)
         found = [f"{root}/{path}  {size} B" for path, size in sizes.items() if path.startswith(folder)]
         for path in sizes:
             # People chose the file names, so the names have a provenance too.
-            if path.startswith(folder) and path != SESSION and (file := await self._files.read(owner, path)):
+            if (
+                path.startswith(folder)
+                and path != SESSION
+                and (file := await self.ports.memory.read(owner, path))
+            ):
                 context.report_provenance(origin_of(file))
         if name and not found:
             raise errors.ToolError(
@@ -177,29 +169,28 @@ class MemoryTool:
                 Written(by.ts, request_id, turn.chat_key, user_id) for request_id, user_id in seen.of(line)
             ]
 
-        file = await self._files.change(owner, name, change, by, also)
+        file = await self.ports.memory.change(owner, name, change, by, also)
         return f"{path} is written: {file.text.count(chr(10)) + 1} lines."
 
     def _by(self, turn: ToolExecutionContext) -> Written:
         """Return the current turn as the source of a line, with the untrusted-text level of the turn's context."""
-        ts, taints = int(self._clock.now() * 1000), taint.seen(turn.view()).taint
+        ts, taints = int(self.ports.clock.now() * 1000), taint.seen(turn.view()).taint
         return Written(ts, turn.request_id, turn.chat_key, turn.user_id, taints)
 
     async def _delete(self, turn: ToolExecutionContext, path: str) -> str:
         owner, name = _file(turn, path)
-        count = await self._files.remove(owner, name)
+        count = await self.ports.memory.remove(owner, name)
         if not count:
             raise errors.ToolError(f"There is no {text.preview(path, 120)}. Nothing was deleted.")
         return f"Deleted: {count} file{'' if count == 1 else 's'}."
 
     async def _rename(self, turn: ToolExecutionContext, old: str, new: str) -> str:
-        owner, source = _file(turn, old)
-        other, target = _file(turn, new)
+        (owner, source), (other, target) = _file(turn, old), _file(turn, new)
         if owner != other:
             raise errors.ToolError(
                 f"What is in {CHAT} and what is in {ME} stay apart. Nothing was renamed; write a new file."
             )
-        if not await self._files.move(owner, source, target, self._by(turn)):
+        if not await self.ports.memory.move(owner, source, target, self._by(turn)):
             raise errors.ToolError(f"There is no {text.preview(old, 120)}. Nothing was renamed.")
         return f"{old} is {new} now."
 
@@ -245,18 +236,14 @@ def _change(args: MemoryInput) -> Callable[[str | None], str]:
             return args.file_text or ""
         if old is None:
             raise errors.ToolError("There is no such file. Create it first.")
-        if args.command == "insert":
-            return _inserted(args, old)
-        return replaced(old, args.old_str or "", args.new_str)[0]
+        if args.command == "str_replace":
+            return replaced(old, args.old_str or "", args.new_str)[0]
+        lines, at = old.split("\n"), args.insert_line or 0
+        if at > len(lines):
+            raise errors.ToolError(f"The file has {len(lines)} lines. Nothing was inserted.")
+        return "\n".join([*lines[:at], (args.insert_text or "").removesuffix("\n"), *lines[at:]])
 
     return change
-
-
-def _inserted(args: MemoryInput, old: str) -> str:
-    lines, at = old.split("\n"), args.insert_line or 0
-    if at > len(lines):
-        raise errors.ToolError(f"The file has {len(lines)} lines. Nothing was inserted.")
-    return "\n".join([*lines[:at], (args.insert_text or "").removesuffix("\n"), *lines[at:]])
 
 
 def _shown(path: str, file: MemoryFile, asked: tuple[int, int] | None) -> str:
@@ -281,5 +268,4 @@ def origin_of(file: MemoryFile) -> Provenance:
     return Provenance(frozenset(one for one in people if one is not None), level)
 
 
-def build(ports: ToolPorts) -> MemoryTool:
-    return MemoryTool(ports)
+TOOLS = (MemoryTool,)

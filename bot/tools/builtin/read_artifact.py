@@ -5,10 +5,10 @@ from __future__ import annotations
 from pydantic import Field
 
 from bot import errors
-from bot.contracts.tools import READS, ToolInput
+from bot.contracts.tools import ToolInput
 from bot.storage.artifacts import ArtifactMatches, ArtifactPage
 from bot.tools import context, excerpt
-from bot.tools.registry import ToolPorts
+from bot.tools.builtin import BuiltinTool
 
 PAGE = 8_000
 """Max characters of one page."""
@@ -27,35 +27,29 @@ class ReadArtifactInput(ToolInput):
     )
 
 
-class ReadArtifact:
+class ReadArtifact(BuiltinTool):
     """Reads artifacts of the asking chat. The results are paged, so they are never stored as artifacts."""
 
     name = excerpt.READER
     description = "Read or search a tool result or file that was put away as an artifact."
     input = ReadArtifactInput
-    effects = READS
-    timeout_seconds = 30.0
-    ages = True
-
-    def __init__(self, ports: ToolPorts) -> None:
-        self._artifacts = ports.artifacts
 
     async def run(self, args: ReadArtifactInput) -> str:
         artifact_id, chat_key = args.id.strip().upper(), context.current().chat_key
         if args.grep is not None:
             if "\n" in args.grep:
                 raise errors.ToolError("One line is searched at a time. Give a text without line breaks.")
-            matches = await self._artifacts.grep(
+            matches = await self.ports.artifacts.grep(
                 artifact_id, chat_key, args.grep, offset=args.offset, limit=args.limit
             )
             context.report_provenance(matches.origin)
             return _found(matches)
-        page = await self._artifacts.read(artifact_id, chat_key, offset=args.offset, limit=args.limit)
+        page = await self.ports.artifacts.read(artifact_id, chat_key, offset=args.offset, limit=args.limit)
         context.report_provenance(page.origin)
         if not page.text:
             raise errors.ToolError(f"The artifact ends at character {page.characters}. Use a smaller offset.")
         if (fits := excerpt.fitting(page.text, ROOM)) < len(page.text):
-            page = await self._artifacts.read(artifact_id, chat_key, offset=args.offset, limit=fits)
+            page = await self.ports.artifacts.read(artifact_id, chat_key, offset=args.offset, limit=fits)
         return _shown(page)
 
 
@@ -83,5 +77,4 @@ def _found(matches: ArtifactMatches) -> str:
     return "\n".join([f"[{len(lines)} of {matches.total} lines{rest}]", *lines])
 
 
-def build(ports: ToolPorts) -> ReadArtifact:
-    return ReadArtifact(ports)
+TOOLS = (ReadArtifact,)

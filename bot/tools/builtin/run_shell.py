@@ -10,16 +10,14 @@ from pydantic import Field
 
 from bot import errors
 from bot.contracts.tools import Effect, ToolInput
-from bot.tools import context, processes
-from bot.tools.file_provenance import FileProvenance, provenance_in_view
-from bot.tools.isolation import Isolation
+from bot.tools import context
+from bot.tools.builtin import BuiltinTool, ToolPorts
 from bot.tools.permissions import taint
-from bot.tools.registry import ToolPorts
 
 SECONDS = 60
 LONGEST = 600
-
 NO_OUTPUT = "It ended well and printed nothing."
+_NETWORK: frozenset[Effect] = frozenset({"network"})
 
 
 class RunShellInput(ToolInput):
@@ -27,27 +25,32 @@ class RunShellInput(ToolInput):
     timeoutMs: int = Field(default=SECONDS * 1000, ge=1, le=LONGEST * 1000)  # noqa: N815 - the name is fixed
 
 
-class RunShell:
+class RunShell(BuiltinTool):
     """Runs a command until it ends or times out. The result contains the exit status and the output."""
 
     name = "run_shell"
     input = RunShellInput
+    effects = frozenset({"run", "write"})
     timeout_seconds = LONGEST + 30.0
-    ages = True
 
-    def __init__(self, isolation: Isolation, origins: FileProvenance) -> None:
-        self._isolation = isolation
-        self._origins = origins
-        outside: frozenset[Effect] = frozenset({"network"})
-        self.effects: frozenset[Effect] = frozenset({"run", "write"})
-        if isolation.network or not isolation.required:
-            self.effects |= outside
-        net = "" if isolation.network else ", without network"
+    def __init__(self, ports: ToolPorts) -> None:
+        super().__init__(ports)
+        if ports.isolation.network or not ports.isolation.required:
+            self.effects |= _NETWORK
+        net = "" if ports.isolation.network else ", without network"
         self.description = f"Run a command in the project's folder{net}."
 
     async def run(self, args: RunShellInput) -> str:
-        seconds = args.timeoutMs / 1000
-        ended = await self._run(args.command, seconds)
+        seconds, origins = args.timeoutMs / 1000, self.ports.origins
+        channel, name = context.channel(), secrets.token_hex(6)
+        # A command may print whatever it can read, and write whatever is in the model's context too.
+        printed = taint.usual(self.name, self.effects) | await asyncio.to_thread(origins.whole, channel)
+        context.report_provenance(printed)
+        written = printed | taint.seen(context.view())
+        async with contextlib.AsyncExitStack() as after:
+            await asyncio.to_thread(origins.begin, name, written, channel)
+            after.push_async_callback(asyncio.to_thread, origins.end, name, written, channel)
+            ended = await self.ports.isolation.run(args.command, seconds)
         if ended.late or ended.over or ended.status != 0:
             raise errors.CommandFailed(
                 exit_code=ended.status,
@@ -56,25 +59,9 @@ class RunShell:
                 limit=seconds if ended.late else None,
                 over=ended.over,
             )
-        stderr = f"stderr:\n{ended.stderr.rstrip()}" if ended.stderr.strip() else ""
-        return (
-            "\n".join(filter(None, (ended.stdout.rstrip("\n") if ended.stdout.strip() else "", stderr)))
-            or NO_OUTPUT
-        )
-
-    async def _run(self, command: str, seconds: float) -> processes.CommandResult:
-        """Run a command, and record the provenance of its output and of the files that it may have written.
-        That provenance covers all files that the command could read.
-        """
-        channel, name = context.channel(), secrets.token_hex(6)
-        printed = taint.usual(self.name, self.effects) | await asyncio.to_thread(self._origins.whole, channel)
-        context.report_provenance(printed)
-        written = printed | provenance_in_view()
-        async with contextlib.AsyncExitStack() as after:
-            await asyncio.to_thread(self._origins.begin, name, written, channel)
-            after.push_async_callback(asyncio.to_thread, self._origins.end, name, written, channel)
-            return await self._isolation.run(command, seconds)
+        printed_words = ended.stdout.rstrip("\n") if ended.stdout.strip() else ""
+        warned = f"stderr:\n{ended.stderr.rstrip()}" if ended.stderr.strip() else ""
+        return "\n".join(filter(None, (printed_words, warned))) or NO_OUTPUT
 
 
-def build(ports: ToolPorts) -> RunShell:
-    return RunShell(ports.isolation, ports.origins)
+TOOLS = (RunShell,)

@@ -1,16 +1,14 @@
-"""`task`: runs work in a separate conversation and returns its summary."""
+"""`task`: starts a subagent (`bot.core.tasks`) and returns its summary."""
 
 from __future__ import annotations
-
-from typing import ClassVar
 
 from pydantic import Field
 
 from bot import errors
-from bot.contracts.tools import Effect, ToolInput
+from bot.contracts.tools import ToolInput
 from bot.tools import context
+from bot.tools.builtin import BuiltinTool
 from bot.tools.context import TaskMode
-from bot.tools.registry import ToolPorts
 
 LONGEST = 7 * 86_400.0
 """Timeout in seconds. A task's other limits end the task earlier, except while it waits for a person."""
@@ -22,9 +20,7 @@ class TaskInput(ToolInput):
     mode: TaskMode = "fresh"
 
 
-class Task:
-    """Starts a task (`bot.core.tasks`) for the current turn."""
-
+class Task(BuiltinTool):
     name = "task"
     description = (
         "Have a worker with a fresh context do a piece of work; only its summary comes back. For exploring, searching "
@@ -32,7 +28,7 @@ class Task:
         "command, or what needs this conversation, which only a fork has."
     )
     input = TaskInput
-    effects: ClassVar[frozenset[Effect]] = frozenset({"delegate"})
+    effects = frozenset({"delegate"})
     timeout_seconds = LONGEST
     ages = False
 
@@ -43,5 +39,4 @@ class Task:
         return await tasks.run(args.prompt, args.description, args.mode)
 
 
-def build(_: ToolPorts) -> Task:
-    return Task()
+TOOLS = (Task,)

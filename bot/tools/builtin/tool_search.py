@@ -1,49 +1,70 @@
-"""`tool_search`: finds tools that model requests do not declare from the start."""
+"""`tool_search`: finds tools that model requests do not declare from the start, and ranks them by words in any
+script. Matches in names count before matches in descriptions.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import bisect
 import itertools
+import math
+import unicodedata
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 
+import regex
 from pydantic import Field
 
 from bot.contracts.provenance import ANYBODYS
-from bot.contracts.tools import READS, FoundTools, ToolInput
+from bot.contracts.tools import FoundTools, ToolInput
 from bot.tools import context
-from bot.tools.catalog import ToolOffer, rank_offers
-from bot.tools.registry import ToolPorts
+from bot.tools.builtin import BuiltinTool, ToolPorts
+from bot.tools.registry import ToolOffer
 
 AT_ONCE = 5
 """Max tools in one search result."""
 SHOWN = 40
 """Max tool names listed if nothing matches."""
+NAME, WORDS, FIELD = 3.0, 1.0, 0.5
+"""Weights of a word that matches a tool's name, its description, or the name of an argument."""
+ALIKE = 0.6
+"""Factor for two words that share only their beginning, such as `issue` and `issues`."""
+BEGINS = 4
+"""Min characters of a shared beginning."""
+LONGEST_QUERY = 60
+"""Max words of a search query."""
+
+# Text is compared in pairs of characters if its script has no spaces, or if the endings of its words change.
+_RUNS = regex.compile(
+    r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Hangul}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]+|[\p{L}\p{M}\p{N}]+"
+)
+PAIRED = regex.compile(r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Hangul}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]")
+_HUMP = regex.compile(r"(?<=[\p{Ll}\p{N}])(?=\p{Lu})")
 
 
 class ToolSearchInput(ToolInput):
     query: str = Field(min_length=1, max_length=500, description="What it should do, or its name.")
 
 
-class ToolSearch:
+class ToolSearch(BuiltinTool):
     """Returns the definitions of the best matching tools. After that the model can call these tools."""
 
     name = "tool_search"
     input = ToolSearchInput
-    effects = READS
-    timeout_seconds = 30.0
     ages = False
 
     def __init__(self, ports: ToolPorts) -> None:
-        self._catalog = ports.catalog
-        servers = ", ".join(sorted(self._catalog.sources()))
+        super().__init__(ports)
+        servers = ", ".join(sorted(ports.catalog.sources()))
         # The names come from ship.json, so the description is constant while the process runs.
         self.description = "Find more tools to call" + (
             f", of the MCP servers: {servers}." if servers else "."
         )
 
     async def run(self, args: ToolSearchInput) -> str | FoundTools:
+        catalog = self.ports.catalog
         # Built-in tools that do not fit in a small context window can be found too.
         own = [ToolOffer(one, one["name"], one["description"]) for one in context.undeclared()]
-        offers = self._catalog.offers()
+        offers = catalog.offers()
         if offers:
             # MCP servers wrote the names and descriptions.
             context.report_provenance(ANYBODYS)
@@ -52,13 +73,71 @@ class ToolSearch:
         if best:
             said = {offer.server: offer.instructions for offer in best if offer.instructions}
             return FoundTools(tuple(offer.definition for offer in best), said)
-        state = [f"{name}: {words}" for name, words in sorted(self._catalog.sources().items())]
-        if not offers and not own:
-            return "\n".join(["There are no more tools.", *state])
+        state = [f"{name}: {words}" for name, words in sorted(catalog.sources().items())]
         names = [offer.name for offer in (*own, *offers)]
+        if not names:
+            return "\n".join(["There are no more tools.", *state])
         more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
         return "\n".join([f"Nothing fits. There are: {', '.join(names[:SHOWN])}{more}.", *state])
 
 
-def build(ports: ToolPorts) -> ToolSearch:
-    return ToolSearch(ports)
+def words_of(text: str) -> list[str]:
+    """Return the words of a text in any script, for comparison. `createIssue` has two words; 天気予報 has three
+    pairs of characters.
+    """
+    found: list[str] = []
+    for run in _RUNS.findall(_HUMP.sub(" ", unicodedata.normalize("NFKC", text))):
+        folded = run.casefold()
+        if PAIRED.match(run) and len(run) > 1:
+            found += [folded[at : at + 2] for at in range(len(folded) - 1)]
+        else:
+            found.append(folded)
+    return found
+
+
+def rank_offers(query: str, offers: Iterable[ToolOffer], limit: int) -> list[ToolOffer]:
+    """Return the tools that match a query, best first. A tool whose exact name is in the query comes before
+    all other tools.
+    """
+    known = list(offers)
+    places: dict[str, dict[int, float]] = {}
+    for at, offer in enumerate(known):
+        fields = ((offer.title, NAME), (offer.words, WORDS), *((one, FIELD) for one in offer.fields))
+        for text, weight in fields:
+            for word in words_of(text):
+                # Repeating a word in a description does not raise the rank of a tool.
+                found = places.setdefault(word, {})
+                found[at] = max(found.get(at, 0.0), weight)
+    vocabulary, scores = sorted(places), [0.0] * len(known)
+    for word in list(dict.fromkeys(words_of(query)))[:LONGEST_QUERY]:
+        hits = _hits(word, vocabulary, places)
+        rarity = math.log(1 + (len(known) - len(hits) + 0.5) / (len(hits) + 0.5))
+        for at, hit in hits.items():
+            scores[at] += rarity * hit
+    names = {word.strip("`'\",;()[]") for word in query.split()}
+    exact = [offer.name in names or offer.title in names for offer in known]
+    best = sorted(range(len(known)), key=lambda at: (not exact[at], -scores[at], known[at].name))
+    return [known[at] for at in best if exact[at] or scores[at] > 0][:limit]
+
+
+def _hits(
+    word: str, vocabulary: Sequence[str], places: Mapping[str, Mapping[int, float]]
+) -> dict[int, float]:
+    """Return the score of a query word for each tool that contains the word, or a word with the same beginning."""
+    found: dict[int, float] = {}
+    for other in _alike(word, vocabulary, places):
+        for at, weight in places[other].items():
+            found[at] = max(found.get(at, 0.0), ALIKE * weight)
+    return found | dict(places.get(word, {}))
+
+
+def _alike(word: str, vocabulary: Sequence[str], known: Container[str]) -> Iterator[str]:
+    """Return the words of a sorted vocabulary that begin with this word, or that are the beginning of this word."""
+    if len(word) < BEGINS:
+        return
+    longer = itertools.islice(vocabulary, bisect.bisect_left(vocabulary, word), None)
+    yield from itertools.takewhile(lambda other: other.startswith(word), longer)
+    yield from (word[:end] for end in range(BEGINS, len(word)) if word[:end] in known)
+
+
+TOOLS = (ToolSearch,)

@@ -22,8 +22,8 @@ from pydantic_core import InitErrorDetails, PydanticCustomError
 from bot import text
 from bot.contracts.base import Json
 from bot.contracts.tools import MCP
-from bot.tools.catalog import ToolOffer
 from bot.tools.permissions.display import HIDING
+from bot.tools.registry import ToolOffer
 
 LONGEST_NAME = 128
 WORDS = 1_000

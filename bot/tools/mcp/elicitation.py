@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING, Any
 from bot import errors, text
 from bot.contracts.base import Json
 from bot.contracts.environment import Log
-from bot.tools.context import ToolExecutionContext, current, progress
+from bot.tools.context import Answer, Question, Questions, ToolExecutionContext, current, progress
 from bot.tools.mcp import definitions
 from bot.tools.permissions.display import visible
-from bot.tools.ports import Answer, Question, Questions
 from bot.words import language, say, speaking
 
 if TYPE_CHECKING:

@@ -19,14 +19,13 @@ from bot.config.ship_file import McpServer
 from bot.contracts.base import Json
 from bot.contracts.environment import Clock, Log, Redact
 from bot.contracts.tools import Pictured
-from bot.tools.catalog import ToolOffer
-from bot.tools.context import progress
+from bot.tools.context import Questions, progress
 from bot.tools.mcp import definitions, transports
 from bot.tools.mcp.elicitation import Elicitations
 from bot.tools.mcp.launch_paths import changeable_code, fixed_environment, placed
 from bot.tools.mcp.tool import LEFT_OUT, ServerTool
 from bot.tools.permissions.protected_code import protected_code
-from bot.tools.ports import Questions
+from bot.tools.registry import ToolOffer
 
 if TYPE_CHECKING:
     from mcp import Client

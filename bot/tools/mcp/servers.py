@@ -9,13 +9,13 @@ from pathlib import Path
 from bot.config.ship_file import Mcp
 from bot.contracts.environment import Clock, Log, Redact
 from bot.contracts.tools import Tool
-from bot.tools.catalog import ToolOffer
+from bot.tools.context import Questions
 from bot.tools.mcp.server import Server
-from bot.tools.ports import Questions
+from bot.tools.registry import ToolOffer
 
 
 class McpServers:
-    """The `tools.catalog.ToolCatalog` of the MCP servers in ship.json. The gateway's start does not wait for
+    """The `tools.registry.ToolCatalog` of the MCP servers in ship.json. The gateway's start does not wait for
     servers. Servers ask the person of the turn through `questions`.
     """
 

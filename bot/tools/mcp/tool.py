@@ -12,8 +12,8 @@ import pydantic
 from bot import text
 from bot.contracts.base import Json
 from bot.contracts.tools import Effect, Pictured
-from bot.tools.catalog import ToolOffer
 from bot.tools.mcp import definitions
+from bot.tools.registry import ToolOffer
 
 Run = Callable[[str, Json], Awaitable[Pictured]]
 LAST_RESORT = 2 * 3_600.0

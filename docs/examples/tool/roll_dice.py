@@ -6,8 +6,8 @@ import secrets
 
 from pydantic import Field
 
-from bot.contracts.tools import READS, ToolInput
-from bot.tools.registry import ToolPorts
+from bot.contracts.tools import ToolInput
+from bot.tools.builtin import BuiltinTool
 
 
 class RollDiceInput(ToolInput):
@@ -15,21 +15,17 @@ class RollDiceInput(ToolInput):
     sides: int = Field(default=6, ge=2, le=100, description="Sides of each.")
 
 
-class RollDice:
+class RollDice(BuiltinTool):
     """Rolls dice with the system's source of randomness."""
 
     name = "roll_dice"
     description = "Roll dice and return the number that each shows."
     input = RollDiceInput
-    effects = READS
     timeout_seconds = 5.0
-    ages = True
 
     async def run(self, args: RollDiceInput) -> str:
         shown = [secrets.randbelow(args.sides) + 1 for _ in range(args.count)]
         return f"{', '.join(map(str, shown))}; together {sum(shown)}"
 
 
-def build(ports: ToolPorts) -> RollDice:
-    del ports
-    return RollDice()
+TOOLS = (RollDice,)

@@ -14,7 +14,7 @@ from bot import errors
 from bot.contracts.identity import ChatKey
 from bot.contracts.provenance import Provenance
 from bot.storage.memories import LARGEST, Memories, SavedMemory
-from bot.storage.note_origins import Written
+from bot.storage.notes import Written
 from bot.system import SystemDisk
 
 KEY = ChatKey.parse("telegram:chat:1")

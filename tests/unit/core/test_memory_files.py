@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 from bot import errors
 from bot.contracts.identity import ChatKey
 from bot.storage import notes as memory_files
-from bot.storage.note_origins import Written, carried
-from bot.storage.notes import MemoryOwner, NoteStore
+from bot.storage.notes import MemoryOwner, NoteStore, Written, carried
 from bot.system import SystemDisk
 from bot.testing.disk import Failure, FaultyDisk
 from tests.shares import examples

@@ -16,7 +16,7 @@ from bot.dashboard.metrics import Figures, LogMetrics, MetricsPage
 from bot.dashboard.server import Dashboard
 from bot.system import SystemClock, SystemDisk
 from bot.testing.log import MemoryLog
-from bot.tools.ports import Recalls
+from bot.tools.context import Recalls
 from tests.archives import WrittenArchive
 
 PARTS = {"journal": PartHealth(ok=True), "slack": PartHealth(ok=True, heard=1.5)}

@@ -27,7 +27,7 @@ from bot.features.search.index import SEARCH_SECONDS
 from bot.system import SystemClock, UlidSource
 from bot.testing.clock import FakeClock
 from bot.testing.log import MemoryLog
-from bot.tools.ports import ChatQuery, ListedChats
+from bot.tools.context import ChatQuery, ListedChats
 from bot.words import CATALOGUES, say
 from tests import usage_rows
 from tests.talk import Talk

@@ -18,10 +18,10 @@ from bot.testing.clock import FakeClock
 from bot.testing.disk import FaultyDisk
 from bot.testing.log import MemoryLog
 from bot.testing.model import tool_use
-from bot.tools.builtin import read_artifact
+from bot.tools.builtin import ToolPorts, read_artifact
 from bot.tools.context import ToolExecutionContext, tool_scope
 from bot.tools.dispatch import Dispatcher
-from bot.tools.registry import Registry, ToolPorts
+from bot.tools.registry import Registry
 from tests.tool_calls import run_blocks
 
 from .walls import CANARY, Desk
@@ -62,7 +62,7 @@ class Workbench:
         self.artifacts = ArtifactStore(root, disk=self.disk, ids=UlidSource(clock), clock=clock, log=self.log)
         self._clock = clock
         ports = cast("ToolPorts", type("Ports", (), {"artifacts": self.artifacts}))
-        self._reader = read_artifact.build(ports)
+        self._reader = read_artifact.ReadArtifact(ports)
 
     def dispatcher(self, *tools: Any, **more: Any) -> Dispatcher:
         registry = Registry([self._reader, *tools])

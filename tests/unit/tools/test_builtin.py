@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import pkgutil
 import shutil
 from datetime import UTC
 from pathlib import Path
@@ -29,16 +28,18 @@ from bot.storage.notes import NoteStore
 from bot.system import SystemClock, SystemDisk, UlidSource, read_link
 from bot.testing.log import MemoryLog
 from bot.testing.model import tool_use
-from bot.tools import builtin
+from bot.tools.builtin import Search, ToolPorts, builtin_tools
 from bot.tools.context import ToolExecutionContext, tool_scope
 from bot.tools.dispatch import Dispatcher
 from bot.tools.file_provenance import FileProvenance
 from bot.tools.isolation import Isolation
+from bot.tools.permissions.defaults import CORE
 from bot.tools.permissions.matching import Paths
+from bot.tools.permissions.patterns import ARGUMENTS
 from bot.tools.permissions.rules import Rules
 from bot.tools.policy import Policy
 from bot.tools.project import Project
-from bot.tools.registry import Registry, Search, ToolPorts, builtin_tools, definition
+from bot.tools.registry import Registry, definition
 from bot.tools.skills import SkillFolder
 from bot.vetting import Vetting
 from channels.slack.manifest import MANIFEST
@@ -97,13 +98,14 @@ def test_an_argument_of_several_types_that_may_be_left_out_is_declared_without_n
     assert schema["required"] == ["needed"]
 
 
-def test_every_module_is_a_tool_of_its_name_and_results_that_can_be_looked_up_again_age(
-    tmp_path: Path,
-) -> None:
+def test_rules_may_name_every_tool_that_is_built_in(tmp_path: Path) -> None:
+    assert set(registry(tmp_path).names()) == set(CORE)
+    assert set(ARGUMENTS) <= set(CORE)
+
+
+def test_results_that_can_be_looked_up_again_age(tmp_path: Path) -> None:
     tools = registry(tmp_path)
-    names = {module.name for module in pkgutil.iter_modules(builtin.__path__)}
-    assert set(tools.names()) == names
-    lasting = {name for name in names if (tool := tools.get(name)) is not None and not tool.ages}
+    lasting = {name for name in tools.names() if (tool := tools.get(name)) is not None and not tool.ages}
     assert lasting == {
         "chat_load_history",
         "chat_send",

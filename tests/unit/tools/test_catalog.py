@@ -14,10 +14,10 @@ from bot.contracts.provenance import ANYBODYS
 from bot.contracts.tools import FoundTools, Tool, ToolCall
 from bot.testing.clock import FakeClock
 from bot.testing.log import MemoryLog
-from bot.tools.builtin.tool_search import AT_ONCE, ToolSearch, ToolSearchInput
-from bot.tools.catalog import ToolOffer, rank_offers, words_of
+from bot.tools.builtin import ToolPorts
+from bot.tools.builtin.tool_search import AT_ONCE, ToolSearch, ToolSearchInput, rank_offers, words_of
 from bot.tools.dispatch import Dispatcher
-from bot.tools.registry import Registry, ToolPorts
+from bot.tools.registry import Registry, ToolOffer
 
 
 def offer(server: str, title: str, words: str, *fields: str) -> ToolOffer:

@@ -17,13 +17,13 @@ from bot.testing.clock import FakeClock
 from bot.testing.log import MemoryLog
 from bot.testing.model import tool_use
 from bot.tools import file_provenance
-from bot.tools.builtin import edit_file, list_dir, read_file, run_shell, search_files, write_file
+from bot.tools.builtin import ToolPorts, files, run_shell
 from bot.tools.context import ToolExecutionContext, tool_scope
 from bot.tools.dispatch import Dispatcher
 from bot.tools.file_provenance import FileProvenance
 from bot.tools.isolation import Isolation
 from bot.tools.project import Project
-from bot.tools.registry import Registry, ToolPorts
+from bot.tools.registry import Registry
 from bot.vetting import Vetting
 from tests.tool_calls import run_blocks
 
@@ -52,10 +52,8 @@ class Desk:
             "vetting": Vetting(self.root),
         }
         ports = cast("ToolPorts", type("Ports", (), given))
-        built = (read_file, write_file, edit_file, list_dir, search_files, run_shell)
-        self.dispatcher = Dispatcher(
-            Registry([one.build(ports) for one in built]), clock=clock, log=MemoryLog()
-        )
+        built = (*files.TOOLS, *run_shell.TOOLS)
+        self.dispatcher = Dispatcher(Registry([one(ports) for one in built]), clock=clock, log=MemoryLog())
 
     async def call(
         self, name: str, view: Sequence[Message] = (), channel: str = "slack", **given: Any

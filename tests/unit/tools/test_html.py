@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bot.tools.builtin.web_fetch import markdown_of
+from bot.tools.builtin.web import markdown_of
 from tests.shares import examples
 
 ADDRESS = "https://example.org/d/"

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from bot import errors
-from bot.tools.ignore_patterns import matcher
+from bot.tools.project import path_matcher
 
 PATTERNS = (  # noqa: SIM905 - a list would take a page
     "*.bak|.git/|build|/build|build/|/build/|a/b|/a/b|a/*|a/**|**/b|a/**/b|**/a/b|**/|*|/*|?|"
@@ -25,7 +25,7 @@ PATHS = (  # noqa: SIM905 - a list would take a page
 
 
 def ours(patterns: list[str], path: str) -> bool:
-    ignored, parts = matcher(patterns), path.split("/")
+    ignored, parts = path_matcher(patterns), path.split("/")
     above = ["/".join(parts[:at]) + "/" for at in range(1, len(parts))]
     return any(map(ignored, [*above, path]))
 
@@ -66,7 +66,7 @@ def test_patterns_mean_what_they_mean_to_git(git: Callable[[list[str]], set[str]
 
 def test_no_pattern_takes_long() -> None:
     name = "a" * 250
-    assert not matcher(["*a" * 100 + "b"])(name)
-    assert not matcher(["**/" * 100 + "b"])("/".join(["a"] * 100))
+    assert not path_matcher(["*a" * 100 + "b"])(name)
+    assert not path_matcher(["**/" * 100 + "b"])("/".join(["a"] * 100))
     with pytest.raises(errors.ToolError, match="too many patterns"):
-        matcher([f"{'*a' * 10}{number}" for number in range(2_500)])
+        path_matcher([f"{'*a' * 10}{number}" for number in range(2_500)])

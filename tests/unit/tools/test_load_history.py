@@ -20,10 +20,9 @@ from bot.system import SystemClock, SystemDisk, UlidSource
 from bot.testing.clock import FakeClock
 from bot.testing.disk import FaultyDisk
 from bot.testing.log import MemoryLog
-from bot.tools.builtin import chat_load_history
+from bot.tools.builtin import ToolPorts, chat_load_history
 from bot.tools.builtin.chat_load_history import FARTHEST, ChatLoadHistory, LoadHistoryInput
 from bot.tools.context import ToolExecutionContext, tool_scope
-from bot.tools.registry import ToolPorts
 from tests.archives import WrittenArchive
 from tests.talk import Talk
 
@@ -53,7 +52,7 @@ class Injected:
 
 
 class Members:
-    """`tools.ports.Membership` that says what it is told, and remembers what it was asked."""
+    """`tools.context.Membership` that says what it is told, and remembers what it was asked."""
 
     def __init__(self, *chats: ChatKey) -> None:
         self.chats: tuple[ChatKey, ...] = chats

@@ -17,10 +17,10 @@ from bot.system import SystemDisk
 from bot.testing.clock import FakeClock
 from bot.testing.log import MemoryLog
 from bot.testing.model import tool_use
-from bot.tools.builtin import memory
+from bot.tools.builtin import ToolPorts, memory
 from bot.tools.context import ToolExecutionContext, tool_scope
 from bot.tools.dispatch import Dispatcher
-from bot.tools.registry import Registry, ToolPorts
+from bot.tools.registry import Registry
 from tests.tool_calls import run_blocks
 
 
@@ -30,7 +30,7 @@ class Turn:
     def __init__(self, root: Path, chat_key: ChatKey, user_id: str | None, *, private: bool) -> None:
         clock = FakeClock()
         ports = type("Ports", (), {"memory": NoteStore(root, disk=SystemDisk()), "clock": clock})
-        registry = Registry([memory.build(cast("ToolPorts", ports))])
+        registry = Registry([memory.MemoryTool(cast("ToolPorts", ports))])
         self._dispatcher = Dispatcher(registry, clock=clock, log=MemoryLog())
         self._context = ToolExecutionContext(
             chat_key, "R1", user_id, None, cast("Any", None), "telegram", private

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pkgutil
 import random
 import unicodedata
 from collections.abc import Sequence
@@ -19,12 +18,10 @@ from bot.contracts.identity import ChatKey
 from bot.contracts.provenance import Taint
 from bot.contracts.tools import Effect
 from bot.system import read_link
-from bot.tools import builtin
 from bot.tools.findings import mistakes
-from bot.tools.permissions.defaults import CORE
 from bot.tools.permissions.grammar import Call, PolicyContext, RuleMalformed, Subject
 from bot.tools.permissions.matching import Paths
-from bot.tools.permissions.patterns import ARGUMENTS, literal_words
+from bot.tools.permissions.patterns import literal_words
 from bot.tools.permissions.rules import Rules
 from bot.tools.policy import fingerprint
 from tests.shares import examples
@@ -476,12 +473,6 @@ def test_a_malformed_rule_is_a_finding_that_says_what_to_write(rule: str, said: 
     assert line.startswith("permissions.deny[1]: found ")
     assert said in line
     assert "\n" not in line
-
-
-def test_rules_may_name_every_tool_that_is_built_in() -> None:
-    built = {module.name for module in pkgutil.iter_modules(builtin.__path__)}
-    assert built <= set(CORE)
-    assert set(ARGUMENTS) <= set(CORE)
 
 
 def test_good_rules_are_no_findings() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -15,13 +16,11 @@ from bot.contracts.tools import Tool
 from bot.testing.clock import FakeClock
 from bot.testing.log import MemoryLog
 from bot.testing.model import tool_use
-from bot.tools.builtin.schedule_cancel import ScheduleCancel
-from bot.tools.builtin.schedule_create import UNPLACED, ScheduleCreate
-from bot.tools.builtin.schedule_list import ScheduleList
-from bot.tools.context import ToolExecutionContext, tool_scope
+from bot.tools.builtin import ToolPorts, schedule
+from bot.tools.builtin.schedule import UNPLACED
+from bot.tools.context import JobList, JobRequest, ToolExecutionContext, tool_scope
 from bot.tools.dispatch import Dispatcher
 from bot.tools.permissions import taint
-from bot.tools.ports import JobList, JobRequest
 from bot.tools.registry import Registry
 from tests.tool_calls import run_blocks
 
@@ -39,7 +38,7 @@ ASKS = Inbound(
 
 
 class Kept:
-    """`tools.ports.Jobs` that keeps what it is asked."""
+    """`tools.context.Jobs` that keeps what it is asked."""
 
     def __init__(self) -> None:
         self.asked: list[JobRequest] = []
@@ -61,7 +60,8 @@ class Kept:
 async def run(
     jobs: Kept | None, call: Json, inbound: Inbound | None = ASKS, view: Sequence[Message] = ()
 ) -> Json:
-    tools: list[Tool] = [ScheduleCreate(jobs), ScheduleList(jobs), ScheduleCancel(jobs)]
+    ports = cast("ToolPorts", SimpleNamespace(jobs=jobs))
+    tools: list[Tool] = [tool(ports) for tool in schedule.TOOLS]
     turn = ToolExecutionContext(KEY, "R1", "U1", None, cast("Any", None), view=lambda: view, inbound=inbound)
     with tool_scope(turn):
         (result,) = await run_blocks(Dispatcher(Registry(tools), clock=FakeClock(), log=MemoryLog()), [call])

@@ -7,13 +7,14 @@ import os
 import re
 import tempfile
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
 from bot.tools import isolation, processes
-from bot.tools.builtin import run_shell
+from bot.tools.builtin import ToolPorts, run_shell
 from bot.tools.command_limits import CommandLimits
-from bot.tools.file_provenance import FileProvenance
 from bot.tools.isolation import ENVIRONMENT, Isolation
 from bot.tools.permissions.protected_code import ProtectedCode
 
@@ -183,11 +184,9 @@ async def test_our_own_code_is_not_for_commands_to_change(desk: Desk) -> None:
 def test_network_is_given_only_where_it_is_granted(tmp_path: Path) -> None:
     assert "--share-net" not in isolation.arguments(tmp_path, CommandLimits(), network=False, parts=())
     assert "--share-net" in isolation.arguments(tmp_path, CommandLimits(), network=True, parts=())
-    assert "without network" in run_shell.RunShell(Isolation(tmp_path), FileProvenance(tmp_path)).description
-    assert (
-        "without network"
-        not in run_shell.RunShell(Isolation(tmp_path, network=True), FileProvenance(tmp_path)).description
-    )
+    for network in (False, True):
+        ports = cast("ToolPorts", SimpleNamespace(isolation=Isolation(tmp_path, network=network)))
+        assert ("without network" in run_shell.RunShell(ports).description) is not network
 
 
 def test_a_folder_with_too_many_files_is_not_half_hidden(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,8 +15,8 @@ from aiohttp import web
 from bot import errors
 from bot.testing.model import tool_use
 from bot.tools import web as module
-from bot.tools.builtin import web_fetch
-from bot.tools.registry import ToolPorts
+from bot.tools.builtin import ToolPorts
+from bot.tools.builtin.web import WebFetch
 from bot.tools.web import Page, Web, public, system_resolve
 
 from .conftest import Workbench
@@ -335,7 +335,7 @@ async def test_a_server_that_is_not_there_is_told_without_its_address(site: Site
 
 
 async def test_the_tool_marks_what_comes_as_words_of_others(site: Site, tools: Workbench) -> None:
-    tool = web_fetch.build(cast("ToolPorts", SimpleNamespace(web=site.web)))
+    tool = WebFetch(cast("ToolPorts", SimpleNamespace(web=site.web)))
 
     async def call(path: str) -> dict[str, Any]:
         (result,) = await tools.run([tool_use("web_fetch", url=site.url(path))], tool)

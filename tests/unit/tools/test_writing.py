@@ -15,11 +15,10 @@ from hypothesis import strategies as st
 from bot import errors
 from bot.contracts.base import Json
 from bot.testing.model import tool_use
-from bot.tools.builtin import edit_file, write_file
-from bot.tools.builtin.edit_file import replaced
+from bot.tools.builtin import ToolPorts, files
+from bot.tools.builtin.files import replaced
 from bot.tools.file_provenance import FileProvenance
 from bot.tools.project import Project
-from bot.tools.registry import ToolPorts
 from bot.vetting import Vetting
 from tests.shares import examples
 
@@ -41,7 +40,7 @@ class Desk:
                 },
             ),
         )
-        self._tools = [write_file.build(ports), edit_file.build(ports)]
+        self._tools = [tool(ports) for tool in files.TOOLS]
         self._bench = tools
 
     async def call(self, name: str, **arguments: Any) -> Json:
@@ -181,7 +180,7 @@ async def test_line_ends_and_encoding_stay(desk: Desk, name: str) -> None:
 async def test_what_is_no_text_is_not_edited(desk: Desk) -> None:
     (desk.root / "p.png").write_bytes(b"\x89PNG\r\n\x1a\n\0")
     (desk.root / "old.txt").write_bytes("größe".encode("latin-1"))
-    (desk.root / "big.txt").write_bytes(b"x" * (edit_file.LARGEST + 1))
+    (desk.root / "big.txt").write_bytes(b"x" * (files.EDITED + 1))
     assert "is a PNG image" in await desk.edit("p.png", "PNG", "x")
     assert "not UTF-8" in await desk.edit("old.txt", "gr", "x")
     assert "cannot be edited" in await desk.edit("big.txt", "x", "y")

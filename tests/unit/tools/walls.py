@@ -14,11 +14,10 @@ import pytest
 
 from bot.contracts.base import Json
 from bot.testing.model import tool_use
-from bot.tools.builtin import run_shell
+from bot.tools.builtin import ToolPorts, run_shell
 from bot.tools.file_provenance import FileProvenance
 from bot.tools.isolation import Isolation
 from bot.tools.project import Project
-from bot.tools.registry import ToolPorts
 
 if TYPE_CHECKING:
     from .conftest import Workbench
@@ -43,7 +42,7 @@ class Desk:
         self.isolation = Isolation(root)
 
     async def call(self, command: str, **more: Any) -> Json:
-        tool = run_shell.build(
+        tool = run_shell.RunShell(
             cast(
                 "ToolPorts",
                 SimpleNamespace(

@@ -16,7 +16,7 @@ from bot.contracts.archive import ArchiveLine
 from bot.contracts.identity import ChatKey
 from bot.features.search import analysis
 from bot.features.search.analysis import stem, time_ranges
-from bot.tools.ports import RecallQuery
+from bot.tools.context import RecallQuery
 from tests.shares import examples
 from tests.talk import Found, indexed
 

@@ -22,7 +22,7 @@ from bot.features.search import Search, index
 from bot.features.search.index import SESSION_GAP
 from bot.system import SystemClock, SystemDisk
 from bot.testing.log import MemoryLog as Lines
-from bot.tools.ports import Hit, RecallQuery
+from bot.tools.context import Hit, RecallQuery
 from tests.talk import Talk
 
 NOW = 1_800_000_000_000

@@ -12,7 +12,7 @@ import pytest
 from bot.contracts.archive import ArchiveLine
 from bot.contracts.identity import ChatKey
 from bot.features import search as searching
-from bot.tools.ports import RecallQuery
+from bot.tools.context import RecallQuery
 from tests.talk import Found, indexed
 
 KEY = ChatKey.parse("web:chat:1")

@@ -11,7 +11,7 @@ import pytest
 from bot.contracts.archive import ArchiveLine
 from bot.contracts.identity import ChatKey
 from bot.features import search
-from bot.tools.ports import RecallQuery
+from bot.tools.context import RecallQuery
 from tests.talk import Found, indexed
 
 KEY = ChatKey.parse("slack:chat:C1")

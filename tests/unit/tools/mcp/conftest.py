@@ -15,9 +15,9 @@ from bot.config.ship_file import Mcp
 from bot.contracts.tools import Pictured
 from bot.system import SystemClock
 from bot.testing.log import MemoryLog
+from bot.tools.context import Answer, Question, Questions
 from bot.tools.mcp.server import Server
 from bot.tools.mcp.servers import McpServers
-from bot.tools.ports import Answer, Question, Questions
 
 HERE = Path(__file__).parent
 

@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bot.testing import anthropic_rules as rules
-from bot.tools.catalog import ToolOffer
 from bot.tools.mcp import definitions
+from bot.tools.registry import ToolOffer
 from tests.unit.tools.mcp.conftest import Start, raw
 
 

@@ -9,8 +9,7 @@ import pytest
 
 from bot import errors
 from bot.contracts.identity import ChatKey
-from bot.tools.context import ToolExecutionContext, tool_scope
-from bot.tools.ports import Answer, Question
+from bot.tools.context import Answer, Question, ToolExecutionContext, tool_scope
 from tests.timers import leap, leap_until_done
 from tests.unit.tools.mcp.conftest import Rig, Start, friendly, until
 
@@ -18,7 +17,7 @@ TURN = ToolExecutionContext(ChatKey.parse("slack:chat:C1"), "R1", "U1", None, ca
 
 
 class Person:
-    """`tools.ports.Questions` who says nothing."""
+    """`tools.context.Questions` who says nothing."""
 
     def __init__(self) -> None:
         self.asked: list[Question] = []

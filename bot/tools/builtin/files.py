@@ -1,0 +1,358 @@
+"""`list_dir`, `read_file`, `search_files`, `write_file` and `edit_file`: the text files of the project. Hidden
+and ignored files are left out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Iterable, Iterator
+
+from pydantic import Field
+
+from bot import errors, text
+from bot.contracts.provenance import WORKSPACES
+from bot.contracts.tools import WRITES, ToolInput
+from bot.documents import encoding
+from bot.tools import context, excerpt
+from bot.tools.builtin import BuiltinTool
+from bot.tools.permissions import taint
+from bot.tools.project import Entry, ProjectPath, path_matcher, stamp
+
+ENTRIES = 500
+"""Max entries listed."""
+LINES = 2_000
+"""Max lines of one page."""
+LARGEST = 16 * 1024 * 1024
+"""Max bytes read of a file; the rest of a larger file is out of reach."""
+EDITED = 4 * 1024 * 1024
+"""Max bytes of a file that is searched or edited."""
+SECONDS = 15.0
+"""Timeout in seconds of a search."""
+LINE = 10_000
+"""Max characters searched per line."""
+MATCHES, SHOWN = 200, 200
+"""Max matching lines, and max characters shown of each."""
+LEVELS = 50
+WRITTEN = 1_000_000
+"""Max characters of a written file."""
+ROOM = excerpt.ROOM - 6_000
+"""Max token estimate of the rows of a result (in units of `excerpt.weight`). The rest of `excerpt.ROOM` is
+reserved for the line above the rows.
+"""
+_MARKS = {"folder": "/", "link": " (a link)", "other": " (no file)"}
+
+Find = Callable[[str], int]
+"""Function that returns the position of a match in a line, or -1."""
+
+
+class FileTool(BuiltinTool):
+    def touch(self, place: ProjectPath) -> None:
+        context.touch(self.ports.project.root.joinpath(*place.parts))
+
+    def report(self, *paths: str) -> None:
+        """Report the provenance of the text of these files."""
+        for path in paths:
+            context.report_provenance(WORKSPACES | self.ports.origins.of(path, context.channel()))
+
+    def raw(self, place: ProjectPath, most: int) -> tuple[bytes, os.stat_result]:
+        with os.fdopen(self.ports.project.open(place), "rb") as file:
+            found = os.fstat(file.fileno())
+            return file.read(most), found
+
+    def replace(self, place: ProjectPath, data: bytes, known: tuple[int, int, int] | None = None) -> bool:
+        """Write a file and record the provenance of its text; return True if the file existed before."""
+        real, whole = self.ports.project.root.joinpath(*place.parts), known is None
+        origin = taint.seen(context.view())
+        with (
+            self.ports.vetting.writing(real, whole=whole),
+            self.ports.origins.writing(str(place), origin, context.channel(), whole=whole),
+        ):
+            return self.ports.project.write(place, data, known=known)
+
+
+def _fitting(rows: Iterable[str], most: int) -> tuple[list[str], bool]:
+    """Return the rows that fit in a result, and True if there are more."""
+    room, shown = ROOM, list[str]()
+    for row in rows:
+        room -= excerpt.weight(row) + excerpt.weight("\n")
+        if len(shown) == most or room < 0:
+            return shown, True
+        shown.append(row)
+    return shown, False
+
+
+class ListDirInput(ToolInput):
+    path: str = "."
+    depth: int = Field(default=1, ge=1, le=5, description="Levels.")
+
+
+class ListDir(FileTool):
+    name = "list_dir"
+    description = "List files and folders of the project."
+    input = ListDirInput
+
+    async def run(self, args: ListDirInput) -> str:
+        return await asyncio.to_thread(self._list, args)
+
+    def _list(self, args: ListDirInput) -> str:
+        place = self.ports.project.place(args.path)
+        names = self.ports.origins.under(str(place), context.channel())
+        context.report_provenance(WORKSPACES | names)
+        walk = self.ports.project.walk(place, depth=args.depth)
+        self.touch(place)
+        rows, _ = _fitting(map(_row, walk.entries), ENTRIES)
+        if not rows:
+            return f"{place}/ is empty, or all that is in it is ignored."
+        left = len(walk.entries) - len(rows)
+        more = f"; {left} more are not shown" if left else ""
+        uncounted = "; there are others still, too many to look at" if walk.cut else ""
+        return "\n".join([f"[{place}/: {len(rows)} entries{more}{uncounted}]", *rows])
+
+
+def _row(entry: Entry) -> str:
+    name = entry.path.replace("\n", "\\n")
+    return f"{name}  {entry.size} B" if entry.kind == "file" else f"{name}{_MARKS[entry.kind]}"
+
+
+class ReadFileInput(ToolInput):
+    path: str
+    offset: int = Field(default=1, ge=1, description="First line.")
+    limit: int = Field(default=LINES, ge=1, le=LINES, description="Lines.")
+    encoding: str | None = Field(default=None, max_length=40, description="If not UTF-8.")
+
+
+class ReadFile(FileTool):
+    """Reads one page of a file. The result gives the offset of the next page."""
+
+    name = "read_file"
+    description = "Read lines of a text file of the project."
+    input = ReadFileInput
+
+    async def run(self, args: ReadFileInput) -> str:
+        return await asyncio.to_thread(self._read, args)
+
+    def _read(self, args: ReadFileInput) -> str:
+        place = self.ports.project.place(args.path)
+        raw, found = self.raw(place, LARGEST)
+        self.report(str(place))
+        self.touch(place)
+        head = raw[: encoding.SNIFF]
+        if args.encoding is None and (kind := encoding.binary_kind(head)) is not None:
+            raise errors.ToolError(f"{place} is a {kind} of {found.st_size} bytes. Only text can be read.")
+        name = encoding.bom_encoding(head) or "utf-8"
+        if args.encoding is not None:
+            known = encoding.python_name(args.encoding)
+            if known is None:
+                raise errors.ToolError(f"There is no encoding {text.preview(args.encoding, 40)!r}.")
+            name = known
+        lines = _lines(raw.decode(name, "replace"))
+        if not lines and args.offset == 1:
+            return f"{place} is empty."
+        if args.offset > len(lines):
+            raise errors.ToolError(f"{place} has {len(lines)} lines. Use a smaller offset.")
+        shown, room = list[str](), ROOM
+        for line in lines[args.offset - 1 : args.offset - 1 + args.limit]:
+            load = excerpt.weight(line) + excerpt.weight("\n")
+            if load > room and shown:
+                break
+            kept = text.head(line, excerpt.fitting(line, room)) if load > room else line
+            left = f" [… {len(line) - len(kept)} more characters in this line]" if kept != line else ""
+            shown.append(kept + left)
+            room -= load
+        last = args.offset + len(shown) - 1
+        notes = [f"{place}, lines {args.offset} to {last} of {len(lines)}"]
+        notes += [f"go on with offset {last + 1}"] if last < len(lines) else []
+        notes += [f"only its first {LARGEST:,} bytes can be read"] if found.st_size > LARGEST else []
+        if name == "utf-8" and not encoding.is_utf8(head):
+            notes.append("it is not UTF-8, and what could not be read is shown as �: name its encoding")
+        return "\n".join([f"[{'; '.join(notes)}]", *shown])
+
+
+def _lines(words: str) -> list[str]:
+    lines = words.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    return lines if lines[-1] else lines[:-1]
+
+
+class SearchFilesInput(ToolInput):
+    pattern: str | None = Field(default=None, min_length=1, max_length=500, description="Text, any case.")
+    regex: bool = Field(default=False, description="Pattern is a regular expression (RE2).")
+    path: str = "."
+    glob: str | None = Field(default=None, max_length=500, description="Only such files: *.py, docs/**/*.md")
+
+
+class SearchFiles(FileTool):
+    """Searches text files for lines, within limits of time and size; without a pattern, finds files by name."""
+
+    name = "search_files"
+    description = "Search lines in the project's files; without a pattern, find files by glob."
+    input = SearchFilesInput
+
+    async def run(self, args: SearchFilesInput) -> str:
+        if args.pattern is None and args.glob is None:
+            raise errors.ToolError("Give a pattern, a glob or both.")
+        return await asyncio.to_thread(self._search, args)
+
+    def _search(self, args: SearchFilesInput) -> str:
+        place, project = self.ports.project.place(args.path), self.ports.project
+        walk = project.walk(place, depth=LEVELS) if project.is_folder(place) else None
+        find = _finder(args.pattern, regex=args.regex) if args.pattern is not None else None
+        entries = [Entry(str(place), "file")] if walk is None else walk.entries
+        files = _selected(entries, args.glob, 0 if walk is None else len(place.parts))
+        until, late, skipped, seen = self.ports.clock.monotonic() + SECONDS, False, 0, dict[str, None]()
+
+        def rows() -> Iterator[str]:
+            nonlocal late, skipped
+            for path in files:
+                if self.ports.clock.monotonic() > until:
+                    late = True
+                    return
+                found = [path] if find is None else self._matches(path, find)
+                skipped += found is None
+                for row in found or ():
+                    seen[path] = None
+                    yield row
+
+        shown, more = _fitting(rows(), MATCHES)
+        self.report(*seen)
+        self.touch(place)
+        notes = [f"{len(shown)} {'files' if find is None else 'lines'} found"]
+        notes += ["there are more: search for less"] if more else []
+        if late or (walk is not None and walk.cut):
+            notes.append("the time was over before all was searched: name a path or a glob")
+        notes += [f"{skipped} files are no text or too large"] if skipped else []
+        return "\n".join([f"[{'; '.join(notes)}]", *shown])
+
+    def _matches(self, path: str, find: Find) -> Iterator[str] | None:
+        """Return the matching lines of one file; None if the file cannot be searched."""
+        try:
+            raw, _ = self.raw(ProjectPath(tuple(path.split("/"))), EDITED + 1)
+        except (OSError, errors.ToolError):
+            return None  # removed meanwhile, or unreadable
+        if len(raw) > EDITED or encoding.binary_kind(raw[: encoding.SNIFF]) is not None:
+            return None
+        words = raw.decode(encoding.bom_encoding(raw) or "utf-8", "replace")
+        return (
+            f"{path}:{number}: {_around(line, at)}"
+            for number, line in enumerate(_lines(words), 1)
+            if (at := find(line[:LINE])) >= 0
+        )
+
+
+def _selected(entries: list[Entry], glob: str | None, depth: int) -> Iterator[str]:
+    """Yield the paths of the files that match a glob, relative to a folder at this depth."""
+    wanted = path_matcher([glob.removeprefix("!").lstrip("#")]) if glob is not None else None
+    for entry in entries:
+        parts = entry.path.split("/")[depth:]
+        # A glob without `/` is compared with the file's own name, not with the names of its folders.
+        name = "/".join(parts) if "/" in (glob or "") else parts[-1]
+        if entry.kind == "file" and (wanted is None or wanted(name)):
+            yield entry.path
+
+
+def _finder(pattern: str, *, regex: bool) -> Find:
+    if not regex:
+        wanted = pattern.casefold()
+        return lambda line: min(line.casefold().find(wanted), len(line))
+    import re2  # takes 0.1 s to import
+
+    options = re2.Options()
+    options.log_errors = False
+    try:
+        # RE2 needs linear time, whatever the expression.
+        compiled = re2.compile(pattern, options)
+    except re2.error as error:
+        raise errors.ToolError(f"This is no regular expression of RE2: {text.preview(str(error))}.") from None
+    return lambda line: found.start() if (found := compiled.search(line)) is not None else -1
+
+
+def _around(line: str, at: int) -> str:
+    begin = text.border(line, max(0, at - SHOWN // 3)) if len(line) > SHOWN else 0
+    shown = text.head(line[begin:], SHOWN)
+    before, behind = "…" if begin else "", "…" if begin + len(shown) < len(line) else ""
+    return f"{before}{shown.strip()}{behind}"
+
+
+class WriteFileInput(ToolInput):
+    path: str
+    content: str = Field(max_length=WRITTEN)
+
+
+class WriteFile(FileTool):
+    """Writes a file atomically and creates missing folders."""
+
+    name = "write_file"
+    description = "Write a text file of the project, whole; what was in it is gone."
+    input = WriteFileInput
+    effects = WRITES
+    eager = True
+
+    async def run(self, args: WriteFileInput) -> str:
+        return await asyncio.to_thread(self._write, args)
+
+    def _write(self, args: WriteFileInput) -> str:
+        place, data = self.ports.project.place(args.path), args.content.encode()
+        replaced = self.replace(place, data)
+        self.touch(place)
+        return f"{place} is {'replaced' if replaced else 'written'}: {len(data)} bytes."
+
+
+class EditFileInput(ToolInput):
+    path: str
+    old_str: str = Field(min_length=1, description="Occurs once.")
+    new_str: str
+
+
+class EditFile(FileTool):
+    """Replaces a text that occurs exactly once in a file. The file keeps its encoding, line ends and mode."""
+
+    name = "edit_file"
+    description = "Replace a passage of a text file of the project."
+    input = EditFileInput
+    effects = WRITES
+    eager = True
+
+    async def run(self, args: EditFileInput) -> str:
+        return await asyncio.to_thread(self._edit, args)
+
+    def _edit(self, args: EditFileInput) -> str:
+        place = self.ports.project.place(args.path)
+        raw, found = self.raw(place, EDITED + 1)
+        if len(raw) > EDITED:
+            raise errors.ToolError(f"{place} has more than {EDITED} bytes and cannot be edited.")
+        if (kind := encoding.binary_kind(raw[: encoding.SNIFF])) is not None:
+            raise errors.ToolError(f"{place} is a {kind}. Only text can be edited.")
+        name = encoding.bom_encoding(raw) or "utf-8"
+        try:
+            words = raw.decode(name)
+        except UnicodeDecodeError:
+            raise errors.ToolError(f"{place} is not UTF-8 and cannot be edited without harm.") from None
+        changed, line = replaced(words, args.old_str, args.new_str)
+        self.replace(place, changed.encode(name), stamp(found))
+        self.touch(place)
+        return f"{place} is changed, at line {line}."
+
+
+def replaced(words: str, old: str, new: str) -> tuple[str, int]:
+    """Return the text with one passage replaced, and the line number of the passage. The text keeps its line
+    ends. Raises `errors.ToolError`.
+    """
+    windows = "\r\n" in words and words.count("\n") == words.count("\r\n")
+    if windows:
+        words, old, new = (one.replace("\r\n", "\n") for one in (words, old, new))
+    if old == new:
+        raise errors.ToolError("old_str and new_str are the same. Nothing was changed.")
+    count = words.count(old)
+    if count != 1:
+        first = old.strip("\n").split("\n")[0].strip()
+        lines = [f"{at}" for at, line in enumerate(words.split("\n"), 1) if first and first in line][:10]
+        where = f" Its first line is in the lines {', '.join(lines)}." if lines else ""
+        raise errors.ToolError(
+            f"old_str has to occur exactly once; it occurs {count} times.{where} Nothing was changed."
+        )
+    at = words.index(old)
+    changed = words[:at] + new + words[at + len(old) :]
+    return changed.replace("\n", "\r\n") if windows else changed, words.count("\n", 0, at) + 1
+
+
+TOOLS = (ListDir, ReadFile, SearchFiles, WriteFile, EditFile)
