@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -61,7 +62,7 @@ class ToolPorts:
     search: Search | None = None
 
 
-class BuiltinTool:
+class BuiltinTool(ABC):
     """Base class of the built-in tools, with the defaults of a tool that reads. `eager`: the input is streamed
     while the model writes it.
     """
@@ -77,8 +78,8 @@ class BuiltinTool:
     def __init__(self, ports: ToolPorts) -> None:
         self.ports = ports
 
-    async def run(self, args: Any) -> str | FoundTools:
-        raise NotImplementedError
+    @abstractmethod
+    async def run(self, args: Any) -> str | FoundTools: ...
 
 
 def builtin_tools(ports: ToolPorts) -> list[Tool]:

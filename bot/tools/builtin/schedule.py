@@ -4,15 +4,13 @@ the person who asked for it; operators can cancel any job of the chat.
 
 from __future__ import annotations
 
-from typing import Any
-
 from pydantic import Field
 
 from bot import errors
 from bot.contracts.inbound import Inbound
 from bot.contracts.tools import WRITES, ToolInput
 from bot.tools import context
-from bot.tools.builtin import BuiltinTool
+from bot.tools.builtin import BuiltinTool, ToolPorts
 from bot.tools.context import JobRequest, Jobs
 from bot.tools.permissions import taint
 
@@ -29,18 +27,14 @@ class ScheduleCancelInput(ToolInput):
     job: str
 
 
-class _ScheduleTool(BuiltinTool):
-    async def run(self, args: Any) -> str:
-        inbound = context.current().inbound
-        if self.ports.jobs is None or inbound is None:
-            raise errors.ToolError(UNPLACED)
-        return await self.done(self.ports.jobs, inbound, args)
-
-    async def done(self, jobs: Jobs, inbound: Inbound, args: Any) -> str:
-        raise NotImplementedError
+def _asked(ports: ToolPorts) -> tuple[Jobs, Inbound]:
+    inbound = context.current().inbound
+    if ports.jobs is None or inbound is None:
+        raise errors.ToolError(UNPLACED)
+    return ports.jobs, inbound
 
 
-class ScheduleCreate(_ScheduleTool):
+class ScheduleCreate(BuiltinTool):
     name = "schedule_create"
     description = "Do the prompt later, in this chat."
     input = ScheduleCreateInput
@@ -48,29 +42,32 @@ class ScheduleCreate(_ScheduleTool):
     timeout_seconds = 60.0
     ages = False
 
-    async def done(self, jobs: Jobs, inbound: Inbound, args: ScheduleCreateInput) -> str:
+    async def run(self, args: ScheduleCreateInput) -> str:
+        jobs, inbound = _asked(self.ports)
         origin = taint.seen(context.current().view())
         return await jobs.create(JobRequest(inbound, args.prompt, args.when, args.timezone, origin))
 
 
-class ScheduleList(_ScheduleTool):
+class ScheduleList(BuiltinTool):
     name = "schedule_list"
     description = "The jobs of this chat."
 
-    async def done(self, jobs: Jobs, inbound: Inbound, _: ToolInput) -> str:
+    async def run(self, _: ToolInput) -> str:
+        jobs, inbound = _asked(self.ports)
         found = await jobs.listed(inbound)
         context.report_provenance(found.origin)
         return found.words
 
 
-class ScheduleCancel(_ScheduleTool):
+class ScheduleCancel(BuiltinTool):
     name = "schedule_cancel"
     description = "Cancel a job."
     input = ScheduleCancelInput
     effects = WRITES
     ages = False
 
-    async def done(self, jobs: Jobs, inbound: Inbound, args: ScheduleCancelInput) -> str:
+    async def run(self, args: ScheduleCancelInput) -> str:
+        jobs, inbound = _asked(self.ports)
         return await jobs.cancel(inbound, args.job)
 
 
