@@ -34,7 +34,7 @@ from pathlib import Path
 from bot import cli, config, discovery
 from bot.config import schema
 from bot.contracts.tools import ToolInput
-from bot.core import feature
+from bot.core import events, feature
 from bot.features import claims, waiting
 from bot.tools import builtin, registry
 
@@ -214,8 +214,14 @@ def _serve(address: str) -> Sequence[str]:
 
 def _make_once() -> None:
     """Fill the caches whose content is the same in every process."""
+    from bot.cli import entry
     from channels.telegram import bot_api
 
+    for module, name in ((discovery, "entry_points"), (feature, "entry_points"), (entry, "get_command")):
+        setattr(module, name, functools.cache(getattr(module, name)))
+    entry.get_command(entry.app)
+    for kind in events.KINDS:
+        events.decode(kind, "{}")
     manifests = discovery.manifests()
     feature.found()
     claims.languages("")

@@ -46,9 +46,9 @@ def find(folder: str) -> None:
 
 def prefer(folder: str) -> None:
     """Make Python import `bot` and `channels` from this folder, even if other packages have these names."""
-    for name in list(sys.modules):
-        module = sys.modules[name]
-        if name.partition(".")[0] in PACKAGES and not _stands_in(module, folder):
+    ours = [name for name in sys.modules if name.partition(".")[0] in PACKAGES]
+    for name in ours:
+        if not _stands_in(sys.modules[name], folder):
             del sys.modules[name]
     sys.meta_path.insert(0, Finder(folder))
 

@@ -183,8 +183,10 @@ class World:
         wrong = {found for line in self._raw("logs") if (found := _complaint(line))}
         assert wrong == set()
 
-    async def start(self, **how: Any) -> Process:
-        """Write ship.json and start the process."""
+    async def start(self, *channels: str, **how: Any) -> Process:
+        """Write ship.json and start the process; every other channel is turned off if some are named."""
+        if channels:
+            self.only(*channels)
         (self.root / "ship.json").write_text(json.dumps(self.config), encoding="utf-8")
         return await self.process.start(**how)
 
@@ -198,6 +200,11 @@ class World:
     def texts(self, chat_id: int = PERSON) -> list[str]:
         """What the bot has written in a Telegram chat."""
         return [message.text for message in self.telegram.visible(chat_id)]
+
+    async def ask(self, text: str, count: int, **how: Any) -> None:
+        """Say something on Telegram and wait until the chat has `count` messages of the bot."""
+        self.telegram.say(text, **how)
+        await self.telegram.until(lambda: len(self.texts(how.get("chat_id", PERSON))) == count)
 
     async def heard(self, *texts: str, chat_id: int = PERSON) -> None:
         """Wait until the bot has written these texts, and nothing else, in a Telegram chat."""

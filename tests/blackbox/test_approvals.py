@@ -30,13 +30,12 @@ def results(world: World) -> list[Any]:
 
 async def prepared(world: World, permissions: dict[str, list[str]]) -> None:
     """Start with an operator, and a model that uses a tool."""
-    world.only("telegram")
     world.config["operators"] = [f"telegram:{OPERATOR}"]
     world.config["permissions"] = permissions
     world.config["channels"]["telegram"]["allow"] = [str(PERSON), str(OTHER)]
     world.model.answer(tool_use("skills_list", {}))
     world.model.answer("Here they are.")
-    await world.start()
+    await world.start("telegram")
 
 
 async def begun(world: World, **permissions: list[str]) -> str:
@@ -124,12 +123,11 @@ async def test_an_operator_elsewhere_sees_where_it_was_asked_and_each_copy_how_i
 
 
 async def test_in_slack_an_operator_decides_from_their_direct_messages_after_a_kill(world: World) -> None:
-    world.only("slack")
     world.config["operators"] = [f"slack:{BOB}"]
     world.config["permissions"] = {"ask": ["skills_list"]}
     world.model.answer(tool_use("skills_list", {}))
     world.model.answer("Here they are.")
-    await world.start()
+    await world.start("slack")
     ts = await world.slack.say(f"<@{world.slack.world.bot_user}> which skills?", channel=ROOM, user=ANN)
     direct = f"D{BOB[1:]}"
 
@@ -159,7 +157,6 @@ async def test_in_slack_an_operator_decides_from_their_direct_messages_after_a_k
 
 async def test_a_call_that_is_too_long_for_its_question_comes_as_a_file_above_it(world: World) -> None:
     """On both platforms at once, each with its operator in a direct chat."""
-    world.only("telegram", "slack")
     world.config["operators"] = [f"telegram:{PERSON}", f"slack:{ANN}"]
     hidden = "line 150 of the plan"
     content = "\n".join(f"line {number} of the plan" for number in range(300))
@@ -172,7 +169,7 @@ async def test_a_call_that_is_too_long_for_its_question_comes_as_a_file_above_it
         return reply(tool_use("write_file", {"path": name, "content": content}))
 
     world.model.script(writes)
-    await world.start()
+    await world.start("telegram", "slack")
     world.telegram.say("write it, telegram")
     await world.slack.say("write it, slack", channel="D0ANN", user=ANN)
 
@@ -209,17 +206,15 @@ async def test_a_call_that_is_too_long_for_its_question_comes_as_a_file_above_it
 
 
 async def test_several_that_wait_are_named_with_what_each_of_them_shows(world: World) -> None:
-    world.only("telegram")
     world.config["operators"] = [f"telegram:{OPERATOR}"]
     world.config["channels"]["telegram"]["allow"] = [str(PERSON), str(OTHER)]
     world.telegram.chat(OPERATOR)
-    await world.start()
+    await world.start("telegram")
     for person, command in ((PERSON, "df -h"), (OTHER, "uptime -p")):
         world.model.answer(tool_use("run_shell", {"command": command}))
         world.telegram.say("please", chat_id=person, user_id=person)
         await world.telegram.until(lambda command=command: command in str(world.texts(OPERATOR)[-1:]))  # type: ignore[misc]
-    world.telegram.say("/approve", chat_id=OPERATOR, user_id=OPERATOR)
-    await world.telegram.until(lambda: len(world.texts(OPERATOR)) == 3)
+    await world.ask("/approve", 3, chat_id=OPERATOR, user_id=OPERATOR)
     told = world.texts(OPERATOR)[-1]
     assert told.count("run a command") == 2
     found = re.search(r"(\w{6}) \(run a command[^)]*uptime -p", told)
@@ -232,11 +227,10 @@ async def test_several_that_wait_are_named_with_what_each_of_them_shows(world: W
 
 
 async def test_what_is_denied_reaches_the_model_with_its_rule(world: World) -> None:
-    world.only("telegram")
     world.config["permissions"] = {"deny": ["skills_*"]}
     world.model.answer(tool_use("skills_list", {}))
     world.model.answer("I may not.")
-    await world.start()
+    await world.start("telegram")
     world.telegram.say("which skills?")
     await world.heard("I may not.")
     (result,) = results(world)
@@ -249,12 +243,11 @@ async def test_where_no_operator_can_be_asked_nobody_is_waited_for(
     world: World, operators: list[str]
 ) -> None:
     """In a direct chat the question would stand before somebody who may not answer it, for half an hour."""
-    world.only("telegram")
     world.config["operators"] = operators
     world.telegram.block(OPERATOR)
     world.model.answer(tool_use("run_shell", {"command": "ls"}))
     world.model.answer("Nobody here can allow that.")
-    await world.start()
+    await world.start("telegram")
     world.telegram.say("list it")
     await world.telegram.until(lambda: world.texts()[-1:] == ["Nobody here can allow that."])
     (result,) = results(world)
@@ -285,7 +278,6 @@ async def test_a_stop_ends_the_waiting(world: World) -> None:
 
 
 async def test_rules_that_are_none_or_never_match_are_findings(world: World) -> None:
-    world.only("telegram")
     rules = {
         "run_shell(a | b)": "write the command plainly",
         "read_fil(secret/)": 'did you mean "read_file"?',
@@ -300,7 +292,7 @@ async def test_rules_that_are_none_or_never_match_are_findings(world: World) -> 
     }
     world.config["permissions"] = {"deny": [*rules]}
     world.config["mcp"] = {"servers": {"tracker": {"command": "true"}}}
-    await world.start(wait=False)
+    await world.start("telegram", wait=False)
     assert await world.process.ended() == 78
     told = world.process.stderr.splitlines()
     for number, (rule, mend) in enumerate(rules.items()):

@@ -44,7 +44,6 @@ async def decide(world: World, label: str, *, after: int = 0) -> str:
 
 async def begin(world: World, **permissions: list[str]) -> None:
     """Start with an operator and somebody who asks. A message is the calls of the step that it makes the model take."""
-    world.only("telegram")
     world.config["operators"] = [f"telegram:{OPERATOR}"]
     world.config["permissions"] = permissions
     world.telegram.chat(OPERATOR)
@@ -56,7 +55,7 @@ async def begin(world: World, **permissions: list[str]) -> None:
         return reply(*(tool_use(name, given) for name, given in json.loads(last["text"])))
 
     world.model.script(answer)
-    await world.start()
+    await world.start("telegram")
 
 
 async def ask(world: World, *calls: tuple[str, dict[str, Any]]) -> Callable[[], Any]:

@@ -30,7 +30,6 @@ async def command(root: Path, *words: str | Path) -> None:
 async def test_a_backup_under_traffic_goes_on_elsewhere_with_its_history_and_nothing_twice(
     world: World, tmp_path_factory: Any
 ) -> None:
-    world.only("telegram")
     world.config["channels"]["telegram"]["allow"] = ["*"]
     gate = asyncio.Event()
 
@@ -40,7 +39,7 @@ async def test_a_backup_under_traffic_goes_on_elsewhere_with_its_history_and_not
         return pause(made, gate) if asked == "held question" and not gate.is_set() else made
 
     world.model.script(answer)
-    await world.start()
+    await world.start("telegram")
     for person in TALKERS:
         world.telegram.say(f"question {person}-0", chat_id=person)
     await eventually(lambda: all(world.texts(one) == [f"Answer to question {one}-0."] for one in TALKERS))

@@ -63,17 +63,15 @@ class TestStart:
         assert str(world.model.port) in said
 
     async def test_two_processes_on_one_folder(self, world: World) -> None:
-        world.only("telegram")
-        await world.start()
+        await world.start("telegram")
         second = await Process(world.root, world.process.env).start(wait=False)
         assert await second.ended() == 75
         assert str(world.process.pid) in second.stderr
         assert world.process.running
 
     async def test_a_network_that_is_down_is_waited_for(self, world: World) -> None:
-        world.only("telegram")
         await world.telegram.stop()
-        await world.start(wait=False)
+        await world.start("telegram", wait=False)
         await eventually(lambda: any("cannot be reached" in line for line in world.process.lines))
         await world.telegram.start()
         await eventually(lambda: any(line.startswith("ready ") for line in world.process.lines))
@@ -92,8 +90,7 @@ WEIRD = [
 
 
 async def test_every_kind_of_text_is_answered_and_kept_unchanged(world: World) -> None:
-    world.only("telegram")
-    await world.start()
+    await world.start("telegram")
     for number, text in enumerate(WEIRD):
         world.telegram.say(text)
         await world.model.until(lambda n=number: len(world.model.requests) > n)  # type: ignore[misc]
@@ -104,17 +101,14 @@ async def test_every_kind_of_text_is_answered_and_kept_unchanged(world: World) -
 
 
 async def test_lone_surrogates_are_replaced_and_the_rest_of_the_message_is_kept(world: World) -> None:
-    world.only("telegram")
-    await world.start()
-    world.telegram.say("half \ud83d of a pair")
-    await world.telegram.until(lambda: len(world.texts()) == 1)
+    await world.start("telegram")
+    await world.ask("half \ud83d of a pair", 1)
     assert world.model.bodies[-1]["messages"][-1]["content"][-1]["text"] == "half � of a pair"
 
 
 async def test_a_hundred_thousand_characters_come_back_in_parts(world: World) -> None:
     world.only("web")
-    world.only("telegram")
-    await world.start()
+    await world.start("telegram")
     world.model.answer("字" * 100_000)
     world.telegram.say("long please")
     await world.telegram.until(lambda: len("".join(world.texts())) >= 100_000)
@@ -123,11 +117,9 @@ async def test_a_hundred_thousand_characters_come_back_in_parts(world: World) ->
 
 
 async def test_what_cannot_be_opened_is_named_and_its_caption_answered(world: World) -> None:
-    world.only("telegram")
-    await world.start()
+    await world.start("telegram")
     world.model.answer("A fine caption.")
-    world.telegram.say("what is this?", media="photo")
-    await world.telegram.until(lambda: len(world.texts()) == 1)
+    await world.ask("what is this?", 1, media="photo")
     assert world.texts()[0].startswith("A fine caption.")
     assert "I couldn't look at the photo" in world.texts()[0]
     world.telegram.say(media="voice")
@@ -148,24 +140,20 @@ FAILURES: list[tuple[list[Any], str]] = [
 
 
 async def test_a_model_that_fails_is_told_plainly(world: World) -> None:
-    world.only("telegram")
     world.config["channels"]["telegram"]["allow"] = ["*"]
-    await world.start()
+    await world.start("telegram")
     for chat, (answers, said) in enumerate(FAILURES, 4001):
         world.model.then(*answers)
-        world.telegram.say("hello", chat_id=chat)
-        await world.telegram.until(lambda chat=chat: len(world.texts(chat)) == 1)  # type: ignore[misc]
+        await world.ask("hello", 1, chat_id=chat)
         assert said in world.texts(chat)[0]
         assert "Traceback" not in world.texts(chat)[0]
         world.model.answer("All is well again.")
-        world.telegram.say("and now?", chat_id=chat)
-        await world.telegram.until(lambda chat=chat: len(world.texts(chat)) == 2)  # type: ignore[misc]
+        await world.ask("and now?", 2, chat_id=chat)
         assert world.texts(chat)[1] == "All is well again."
 
 
 async def test_a_broken_stream_is_asked_for_again_and_answered_once(world: World) -> None:
-    world.only("telegram")
-    await world.start()
+    await world.start("telegram")
     for count, fault in enumerate((scripts.cut, scripts.end_early, scripts.garble), 1):
         world.model.then(fault(scripts.reply("Half of an answer")), scripts.reply("The whole answer."))
         world.telegram.say("hello")
@@ -173,8 +161,7 @@ async def test_a_broken_stream_is_asked_for_again_and_answered_once(world: World
 
 
 async def test_a_tool_call_with_wrong_arguments_or_an_unknown_name_is_told_to_the_model(world: World) -> None:
-    world.only("telegram")
-    await world.start()
+    await world.start("telegram")
     world.model.answer(scripts.tool_use("chat_send", {"txt": "hello"}))
     world.model.answer(scripts.tool_use("launch_rocket", {}))
     world.model.answer("Plain text then.")

@@ -10,15 +10,13 @@ from tests.blackbox.conftest import World
 async def said(world: World, words: str) -> str:
     """What is answered to it."""
     count = len(world.texts())
-    world.telegram.say(words)
-    await world.telegram.until(lambda: len(world.texts()) == count + 1)
+    await world.ask(words, count + 1)
     return str(world.texts()[-1])
 
 
 async def test_a_conversation_goes_on_after_another_one_and_from_its_past(world: World) -> None:
-    world.only("telegram")
     world.model.script(lambda _: "Noted.")
-    await world.start()
+    await world.start("telegram")
     await said(world, "the budget of 東京 is 42")
     await said(world, "and of 大阪 17")
     await said(world, "/new")

@@ -33,7 +33,6 @@ async def test_what_was_shown_of_an_unfounded_claim_becomes_the_correction(world
 
 
 async def test_a_claim_that_a_tool_bears_out_is_said(world: World) -> None:
-    world.only("telegram")
     world.config["permissions"] = {"allow": ["write_file(docs/)"]}
     said = "I've saved it to docs/a.md."
     world.model.answer(
@@ -41,7 +40,7 @@ async def test_a_claim_that_a_tool_bears_out_is_said(world: World) -> None:
     )
     world.model.answer(tool_use("chat_send", {"text": "I've also emailed Bob."}))
     world.model.answer("I've emailed Bob.")
-    await world.start()
+    await world.start("telegram")
     world.telegram.say("save it to docs/a.md and email Bob")
     await world.telegram.until(lambda: said in world.texts())
     await world.turns(1)

@@ -47,8 +47,7 @@ async def shipmate(world: World, *words: str) -> tuple[int, str]:
 async def test_a_turn_that_was_killed_goes_on_from_the_database(clustered: World) -> None:
     world, gate = clustered, asyncio.Event()
     await world.start()
-    world.telegram.say("hello")
-    await world.telegram.until(lambda: len(world.texts()) == 1)
+    await world.ask("hello", 1)
     await world.turns(1)
 
     async def slow(_: Any) -> str:
@@ -89,8 +88,7 @@ async def test_the_log_moves_to_the_database_and_back(clustered: World) -> None:
 
     async def answered(number: int) -> None:
         await world.start()
-        world.telegram.say(f"message {number}")
-        await world.telegram.until(lambda: len(world.texts()) == number)
+        await world.ask(f"message {number}", number)
         await world.turns(number)
         assert await world.process.stop() == 0
 

@@ -30,7 +30,6 @@ def _running() -> bool:
 
 @isolated
 async def test_what_a_killed_command_made_is_not_ours_after_the_start(world: World) -> None:
-    world.only("telegram")
     world.config["operators"] = [f"telegram:{PERSON}"]
     world.config["permissions"] = {"allow": ["run_shell"]}
     os.mkfifo(world.root / "begun")
@@ -44,7 +43,7 @@ async def test_what_a_killed_command_made_is_not_ours_after_the_start(world: Wor
         return reply(tool_use("run_shell", {"command": COMMAND, "timeoutMs": 600_000}))
 
     world.model.script(script)
-    await world.start()
+    await world.start("telegram")
     world.telegram.say("run it")
     await asyncio.to_thread((world.root / "begun").read_text)
     assert (world.root / ".env").exists()

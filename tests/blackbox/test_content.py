@@ -46,9 +46,8 @@ CONTENT: dict[str, tuple[dict[str, Any], list[str]]] = {
 
 
 async def test_the_model_is_told_and_the_person_gets_an_answer(world: World) -> None:
-    world.only("telegram")
     world.model.script(lambda _: "I see.")
-    await world.start()
+    await world.start("telegram")
     for count, (fields, words) in enumerate(CONTENT.values(), 1):
         world.telegram.say(fields=fields)
         await world.heard(*["I see."] * count)
@@ -76,9 +75,8 @@ BROUGHT: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("how", BROUGHT)
 async def test_an_address_behind_words_that_are_passed_on_reaches_the_model(world: World, how: str) -> None:
-    world.only("telegram")
     world.model.script(lambda _: "I see.")
-    await world.start()
+    await world.start("telegram")
     answered = None
     if "external_reply" not in BROUGHT[how]:
         answered = world.telegram.say("read this")["message"]["message_id"]
@@ -93,9 +91,8 @@ async def test_an_address_behind_words_that_are_passed_on_reaches_the_model(worl
 
 
 async def test_the_built_in_model_answers_them_too(world: World) -> None:
-    world.only("telegram")
     world.config["llm"] = {"provider": "demo"}
-    await world.start()
+    await world.start("telegram")
     world.telegram.say(fields={"location": PLACE})
     await world.telegram.until(lambda: bool(world.texts()))
     assert world.texts()[0].strip()

@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from typing import Any
 
 import aiohttp
 import pytest
 
 from bot.testing import anthropic_script as scripts
-from bot.testing.anthropic_script import tool_use
+from bot.testing.anthropic_script import reply, tool_use
 from bot.testing.telegram import refusal
 from tests import quick
 from tests.blackbox.conftest import ANN, BOB, PERSON, ROOM, World, eventually
@@ -26,11 +25,9 @@ async def shipmate(world: World, *command: str) -> str:
 
 
 async def test_a_stranger_is_let_in_while_it_runs_and_nothing_they_wrote_before_is_kept(world: World) -> None:
-    world.only("telegram")
-    await world.start()
+    await world.start("telegram")
     world.telegram.say("canary-before", chat_id=2002)
-    world.telegram.say("canary-again", chat_id=2002)
-    await world.telegram.until(lambda: len(world.texts(2002)) == 1)
+    await world.ask("canary-again", 1, chat_id=2002)
     assert world.texts(2002) == [
         "Hi! I can't talk with you yet: the people who run me have to let you in first. Tell them your id: telegram:2002."
     ]
@@ -40,34 +37,28 @@ async def test_a_stranger_is_let_in_while_it_runs_and_nothing_they_wrote_before_
     await shipmate(world, "allow", "telegram", "2002")
     await world.telegram.until(lambda: len(world.texts(2002)) == 2)
     assert world.texts(2002)[1].startswith("You can talk to me now.")
-    world.telegram.say("hello", chat_id=2002)
-    await world.telegram.until(lambda: len(world.texts(2002)) == 3)
+    await world.ask("hello", 3, chat_id=2002)
     assert "canary" not in json.dumps(world.model.bodies)
     assert b"canary" not in world.everything_on_disk()
 
 
 async def test_in_groups_it_answers_those_who_address_it_and_stores_nothing_else(world: World) -> None:
-    world.only("telegram")
     world.config["channels"]["telegram"]["allow"].append(str(GROUP))
-    await world.start()
+    await world.start("telegram")
     name = world.telegram.me["username"]
     world.telegram.say("/help@otherbot canary", chat_id=GROUP, user_id=PERSON)
-    world.telegram.say(f"@{name} what is new?", chat_id=GROUP, user_id=PERSON)
-    await world.telegram.until(lambda: len(world.texts(GROUP)) == 1)
+    await world.ask(f"@{name} what is new?", 1, chat_id=GROUP, user_id=PERSON)
     (answer,) = world.telegram.visible(GROUP)
     world.telegram.say("just chatting, canary", chat_id=GROUP, user_id=PERSON)
-    world.telegram.say("go on", chat_id=GROUP, user_id=PERSON, reply_to=answer.message_id)
-    await world.telegram.until(lambda: len(world.texts(GROUP)) == 2)
-    world.telegram.say(f"/whoami@{name}", chat_id=GROUP, user_id=PERSON)
-    await world.telegram.until(lambda: len(world.texts(GROUP)) == 3)
+    await world.ask("go on", 2, chat_id=GROUP, user_id=PERSON, reply_to=answer.message_id)
+    await world.ask(f"/whoami@{name}", 3, chat_id=GROUP, user_id=PERSON)
     assert f"telegram:chat:{GROUP}" in world.texts(GROUP)[2]
     assert b"canary" not in world.everything_on_disk()
 
 
 async def test_topics_are_conversations_of_their_own(world: World) -> None:
-    world.only("telegram")
     world.config["channels"]["telegram"]["allow"].append(str(GROUP))
-    await world.start()
+    await world.start("telegram")
     name = world.telegram.me["username"]
     for topic in (5, 6):
         world.telegram.topic(GROUP, topic)
@@ -81,16 +72,10 @@ async def test_topics_are_conversations_of_their_own(world: World) -> None:
 
 
 async def test_a_topic_that_is_closed_costs_the_other_topics_nothing(world: World) -> None:
-    world.only("telegram")
     world.config["channels"]["telegram"]["allow"].append(str(GROUP))
-    await world.start()
+    await world.start("telegram")
     gate = asyncio.Event()
-
-    async def slow(_: Any) -> str:
-        await gate.wait()
-        return "here"
-
-    world.model.script(slow)
+    world.model.script(lambda _: reply("here", hold=gate))
     name = world.telegram.me["username"]
     for topic in (5, 6):
         world.telegram.topic(GROUP, topic)
@@ -108,9 +93,8 @@ async def test_a_topic_that_is_closed_costs_the_other_topics_nothing(world: Worl
 async def test_mentioned_in_an_old_thread_it_reads_what_members_said_and_not_what_strangers_did(
     world: World,
 ) -> None:
-    world.only("slack")
     world.config["channels"]["slack"]["allow"] = [ANN]
-    await world.start()
+    await world.start("slack")
     root = await world.slack.say("the build is red", channel=ROOM, user=ANN)
     await world.slack.say("canary of a stranger", channel=ROOM, user=BOB, thread_ts=root)
     await world.slack.say("<@U0SHIP> why?", channel=ROOM, user=ANN, thread_ts=root)
@@ -123,8 +107,7 @@ async def test_mentioned_in_an_old_thread_it_reads_what_members_said_and_not_wha
 
 
 async def test_everyone_mentions_of_the_model_are_inert_in_slack(world: World) -> None:
-    world.only("slack")
-    await world.start()
+    await world.start("slack")
     world.model.answer("Look <!channel> @here <@U0BOB>")
     ts = await world.slack.say("shout", channel="D0ANN", user=ANN)
     await world.slack.until(lambda: len(world.slack.replies("D0ANN", ts)) == 1)
@@ -134,19 +117,16 @@ async def test_everyone_mentions_of_the_model_are_inert_in_slack(world: World) -
 
 
 async def test_commands_work_on_telegram(world: World) -> None:
-    world.only("telegram")
     world.config["channels"]["telegram"]["allow"] = ["*"]
-    await world.start()
+    await world.start("telegram")
     for chat, command in enumerate(("start", "help", "whoami", "status", "new", "stop"), 4001):
-        world.telegram.say(f"/{command}", chat_id=chat)
-        await world.telegram.until(lambda chat=chat: len(world.texts(chat)) == 1)  # type: ignore[misc]
+        await world.ask(f"/{command}", 1, chat_id=chat)
         assert world.texts(chat)[0]
     assert world.model.requests == []
 
 
 async def test_commands_work_on_slack_by_mark_and_by_slash(world: World) -> None:
-    world.only("slack")
-    await world.start()
+    await world.start("slack")
     ts = await world.slack.say("!whoami", channel="D0ANN", user=ANN)
     await world.slack.until(lambda: len(world.slack.replies("D0ANN", ts)) == 1)
     assert ANN in world.slack.replies("D0ANN", ts)[0].text
@@ -158,15 +138,9 @@ async def test_commands_work_on_slack_by_mark_and_by_slash(world: World) -> None
 
 @pytest.mark.parametrize("words", ["/stop", "Stop!", "停下来"])
 async def test_a_stop_ends_the_turn_within_a_second(world: World, words: str) -> None:
-    world.only("telegram")
-    await world.start()
+    await world.start("telegram")
     gate = asyncio.Event()
-
-    async def slow(_: Any) -> str:
-        await gate.wait()
-        return "never"
-
-    world.model.script(slow)
+    world.model.script(lambda _: reply("never", hold=gate))
     loop, took = asyncio.get_running_loop(), [60.0]
     while min(took) >= 1:  # others work on the machine too
         assert len(took) <= 5, took
@@ -178,23 +152,18 @@ async def test_a_stop_ends_the_turn_within_a_second(world: World, words: str) ->
         took.append(loop.time() - began)
     gate.set()
     world.model.script(None)
-    world.telegram.say("and now?")
-    await world.telegram.until(lambda: len(world.texts()) == len(took))
+    await world.ask("and now?", len(took))
     await world.turns(len(took))
     assert "never" not in world.texts()[-1]
 
 
 async def test_a_new_conversation_leaves_the_old_one_on_file_where_it_can_be_loaded(world: World) -> None:
-    world.only("telegram")
-    await world.start()
-    world.telegram.say("the word is Rosebud")
-    await world.telegram.until(lambda: len(world.texts()) == 1)
-    world.telegram.say("/new")
-    await world.telegram.until(lambda: len(world.texts()) == 2)
+    await world.start("telegram")
+    await world.ask("the word is Rosebud", 1)
+    await world.ask("/new", 2)
     world.model.answer(tool_use("chat_load_history", {"keyword": "rosebud", "role": "user"}))
     world.model.answer("It was Rosebud.")
-    world.telegram.say("what was the word?")
-    await world.telegram.until(lambda: len(world.texts()) == 3)
+    await world.ask("what was the word?", 3)
     without, loaded = world.model.bodies[-2:]
     assert "Rosebud" not in json.dumps(without)
     texts = [block.get("text") for message in loaded["messages"] for block in message["content"]]
@@ -205,19 +174,15 @@ async def test_a_new_conversation_leaves_the_old_one_on_file_where_it_can_be_loa
 
 
 async def test_a_question_in_other_words_finds_what_was_said_with_its_answer(world: World) -> None:
-    world.only("telegram")
-    await world.start()
+    await world.start("telegram")
     world.model.answer("Noted: two tickets.")
-    world.telegram.say("we bought tickets for Oslo")
-    await world.telegram.until(lambda: len(world.texts()) == 1)
-    world.telegram.say("/new")
-    await world.telegram.until(lambda: len(world.texts()) == 2)
+    await world.ask("we bought tickets for Oslo", 1)
+    await world.ask("/new", 2)
     world.model.answer(
         tool_use("chat_load_history", {"query": "which ticket did I buy today?", "scope": "mine"})
     )
     world.model.answer("Oslo.")
-    world.telegram.say("where to?")
-    await world.telegram.until(lambda: len(world.texts()) == 3)
+    await world.ask("where to?", 3)
     texts = [
         block.get("text") for message in world.model.bodies[-1]["messages"] for block in message["content"]
     ]
@@ -228,8 +193,7 @@ async def test_a_question_in_other_words_finds_what_was_said_with_its_answer(wor
 
 
 async def test_a_history_that_outgrew_the_window_is_halved_and_the_message_answered(world: World) -> None:
-    world.only("telegram")
-    await world.start()
+    await world.start("telegram")
     for number in range(6):
         world.model.answer(f"answer {number} " + "a" * 3_000)
         world.telegram.say(f"question {number} " + "q" * 3_000)
@@ -237,8 +201,7 @@ async def test_a_history_that_outgrew_the_window_is_halved_and_the_message_answe
     size = world.model.requests[-1]
     assert size.status == 200
     world.model.window = 6_000
-    world.telegram.say("and now?")
-    await world.telegram.until(lambda: len(world.texts()) == 7)
+    await world.ask("and now?", 7)
     await world.turns(7)
     assert "question 0" not in json.dumps(world.model.bodies[-1])
     assert "question 5" in json.dumps(world.model.bodies[-1])
@@ -246,35 +209,29 @@ async def test_a_history_that_outgrew_the_window_is_halved_and_the_message_answe
 
 
 async def test_after_three_halvings_the_person_is_told_and_the_next_message_is_answered(world: World) -> None:
-    world.only("telegram")
-    await world.start()
+    await world.start("telegram")
     for number in range(16):
-        world.telegram.say(f"question {number}")
-        await world.telegram.until(lambda n=number: len(world.texts()) == n + 1)  # type: ignore[misc]
+        await world.ask(f"question {number}", number + 1)
     asked = len(world.model.requests)
     world.model.then(
         *[scripts.error(400, "invalid_request_error", "input is too long for the context window")] * 9
     )
-    world.telegram.say("now")
-    await world.telegram.until(lambda: len(world.texts()) == 17)
+    await world.ask("now", 17)
     assert "started over" in world.texts()[-1]
     assert len(world.model.requests) - asked == 4
     world.model.queue.clear()
-    world.telegram.say("fresh")
-    await world.telegram.until(lambda: len(world.texts()) == 18)
+    await world.ask("fresh", 18)
     assert "question" not in json.dumps(world.model.bodies[-1])
 
 
 async def test_a_send_that_fails_is_told_to_the_model_and_to_operators(world: World) -> None:
-    world.only("telegram")
     world.config["operators"] = [f"telegram:{PERSON}"]
-    await world.start()
+    await world.start("telegram")
     world.model.answer(tool_use("chat_send", {"text": "lost"}))
     world.model.answer("Here in plain text.")
     body = {"ok": False, "error_code": 400, "description": "Bad Request: something"}
     world.telegram.fail("sendMessage", status=400, body=body)
-    world.telegram.say("hello")
-    await world.telegram.until(lambda: len(world.texts()) == 2)
+    await world.ask("hello", 2)
     answer, alert = sorted(world.texts())
     assert (alert.partition(":")[0], answer) == (
         "⚠️ I couldn't deliver an answer on telegram",
@@ -284,8 +241,7 @@ async def test_a_send_that_fails_is_told_to_the_model_and_to_operators(world: Wo
 
 
 async def test_a_platform_that_asks_to_wait_gets_its_time_and_the_message_arrives_once(world: World) -> None:
-    world.only("telegram")
-    await world.start()
+    await world.start("telegram")
     wait = {
         "ok": False,
         "error_code": 429,
@@ -293,24 +249,20 @@ async def test_a_platform_that_asks_to_wait_gets_its_time_and_the_message_arrive
         "parameters": {"retry_after": 1},
     }
     world.telegram.fail("sendMessage", status=429, body=wait)
-    world.telegram.say("hello")
-    await world.telegram.until(lambda: len(world.texts()) == 1)
+    await world.ask("hello", 1)
     await world.turns(1)
     assert len(world.telegram.called("sendMessage")) == 2
 
 
 async def test_an_archive_that_cannot_be_written_costs_neither_the_answer_nor_the_lines(world: World) -> None:
-    world.only("telegram")
     chats = world.root / ".ship" / "chats"
     chats.parent.mkdir()
     chats.write_text("not a folder", encoding="ascii")
-    await world.start()
-    world.telegram.say("is there room?")
-    await world.telegram.until(lambda: len(world.texts()) == 1)
+    await world.start("telegram")
+    await world.ask("is there room?", 1)
     await world.turns(1)
     chats.unlink()
-    world.telegram.say("now there is")
-    await world.telegram.until(lambda: len(world.texts()) == 2)
+    await world.ask("now there is", 2)
     await eventually(lambda: len(world.archive()) == 4)
     said = [line["text"] for line in world.archive() if line["role"] == "user"]
     assert said == ["is there room?", "now there is"]
@@ -318,23 +270,20 @@ async def test_an_archive_that_cannot_be_written_costs_neither_the_answer_nor_th
 
 
 async def test_no_text_is_in_the_log_where_message_logging_is_off(world: World) -> None:
-    world.only("telegram")
     world.process.env["SMA_LOG_LLM_MESSAGES"] = "0"
     world.process.env["SMA_LOG_LLM_PAYLOAD"] = "1"
-    await world.start()
+    await world.start("telegram")
     world.model.answer(tool_use("chat_send", {"text": "canary out"}))
     world.model.answer("canary after")
-    world.telegram.say("canary in")
-    await world.telegram.until(lambda: len(world.texts()) == 1)
+    await world.ask("canary in", 1)
     await world.turns(1)
     await world.process.stop()
     assert "canary" not in json.dumps(world.log())
 
 
 async def test_the_dashboard_says_what_is_ready(world: World) -> None:
-    world.only("telegram")
     world.config["dashboard"] = {"port": 0}
-    process = await world.start()
+    process = await world.start("telegram")
     address = process.ready_line.split()[-1]
     async with aiohttp.ClientSession() as session:
         async with session.get(f"{address}/healthz") as answer:
@@ -370,8 +319,7 @@ async def test_the_dashboard_says_what_is_ready(world: World) -> None:
 
 
 async def test_the_web_chat_works_over_http(world: World) -> None:
-    world.only("web")
-    process = await world.start()
+    process = await world.start("web")
     address = process.ready_line.split()[-1]
     async with aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True)) as session:
         async with session.get(address) as page:

@@ -60,10 +60,9 @@ async def crowd(address: str) -> AsyncIterator[Crowd]:
 
 async def start(world: World, files: int) -> tuple[str, str]:
     """The addresses of page and dashboard of a Shipmate that may have so many files open."""
-    world.only("telegram", "web")
     world.config["dashboard"] = {"port": 0}
     world.process.module = ["tests.limited", f"{files}", f"{files}", "bot"]
-    await world.start()
+    await world.start("telegram", "web")
     page, dashboard = world.process.ready_line.split()[-2:]
     return page, dashboard
 
@@ -78,8 +77,7 @@ async def test_half_open_requests_and_streams_without_end_leave_room_for_everybo
         await first.come(BODY, SLOW_BODIES)
         await second.come(HEAD, HALF_OPEN // 10)
         for number in range(3):
-            world.telegram.say(f"message {number}")
-            await world.telegram.until(lambda n=number: len(world.texts()) == n + 1)  # type: ignore[misc]
+            await world.ask(f"message {number}", number + 1)
         async with aiohttp.ClientSession() as session:
             for address in (f"{page}/api/info", f"{dashboard}/readyz"):
                 await _answered(session, address)
@@ -126,10 +124,9 @@ async def _ending(reader: asyncio.StreamReader) -> bytes:
 
 
 async def test_the_soft_limit_is_raised_to_the_hard_one(world: World) -> None:
-    world.only("telegram")
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     world.process.module = ["tests.limited", "300", f"{hard}", "bot"]
-    await world.start()
+    await world.start("telegram")
     limits = f"/proc/{world.process.pid}/limits"
     await eventually(lambda: bool(_open_files(limits)))
     soft = _open_files(limits)

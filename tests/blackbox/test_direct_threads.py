@@ -6,7 +6,7 @@ import asyncio
 import json
 from typing import Any
 
-from bot.testing.anthropic_script import tool_use
+from bot.testing.anthropic_script import reply, tool_use
 from tests.blackbox.conftest import ANN, World, eventually
 
 DIRECT = "D0ANN"
@@ -31,9 +31,8 @@ def shown(body: dict[str, Any]) -> str:
 
 
 async def test_each_message_is_answered_below_itself_and_its_thread_goes_on_with_it(world: World) -> None:
-    world.only("slack")
     world.model.script(lambda body: f"re: {said_to_model(body)[-1]}")
-    await world.start()
+    await world.start("slack")
     roots = [await answered(world, words) for words in ("one", "两个")]
     assert [[one.text for one in world.slack.replies(DIRECT, root)] for root in roots] == [
         ["re: one"],
@@ -48,9 +47,8 @@ async def test_each_message_is_answered_below_itself_and_its_thread_goes_on_with
 
 
 async def test_a_new_one_knows_the_last_exchange_also_after_a_kill(world: World) -> None:
-    world.only("slack")
     world.model.script(lambda body: f"re: {said_to_model(body)[-1]}")
-    await world.start()
+    await world.start("slack")
     await answered(world, "the ship is called Ada")
     await world.turns(1)
     await world.process.kill()
@@ -74,9 +72,8 @@ async def test_a_new_one_knows_the_last_exchange_also_after_a_kill(world: World)
 
 
 async def test_what_is_deleted_is_hidden_in_the_conversation_that_began_with_it(world: World) -> None:
-    world.only("slack")
     world.model.script(lambda _: "Noted.")
-    await world.start()
+    await world.start("slack")
     secret = await answered(world, "the code is 7731")
     await world.turns(1)
     root = await answered(world, "and now?")
@@ -91,10 +88,9 @@ async def test_what_is_deleted_is_hidden_in_the_conversation_that_began_with_it(
 async def test_as_one_the_whole_chat_is_a_conversation_threads_included_and_is_found_later(
     world: World,
 ) -> None:
-    world.only("slack")
     world.config["channels"]["slack"]["direct"] = "one"
     world.model.script(lambda body: f"re: {said_to_model(body)[-1]}")
-    await world.start()
+    await world.start("slack")
     root = await answered(world, "the harbour is Hamburg")
     await answered(world, "in its thread", root)
     await answered(world, "outside of it")
@@ -116,15 +112,9 @@ async def test_as_one_the_whole_chat_is_a_conversation_threads_included_and_is_f
 
 
 async def test_stop_alone_ends_what_runs_below(world: World) -> None:
-    world.only("slack")
     gate = asyncio.Event()
-
-    async def held(_: Any) -> str:
-        await gate.wait()
-        return "never"
-
-    world.model.script(held)
-    await world.start()
+    world.model.script(lambda _: reply("never", hold=gate))
+    await world.start("slack")
     asked = await world.slack.say("long work", channel=DIRECT, user=ANN)
     await world.model.until(lambda: world.model.active == 1)
     stop = await answered(world, "stop")

@@ -105,13 +105,12 @@ async def test_a_message_waits_for_the_disk_twice_before_it_is_answered(
 
 
 async def test_a_log_that_cannot_be_written_stops_nothing_else_and_loses_no_answer(world: World) -> None:
-    world.only("telegram")
     world.config["channels"]["telegram"]["allow"] = ["*"]
     world.config["dashboard"] = {"port": 0, "token": "${DASHBOARD_TOKEN}"}
     world.process.env["DASHBOARD_TOKEN"] = DASHBOARD
     gate = asyncio.Event()
     world.model.script(lambda _: pause(reply("The answer."), gate))
-    await world.start()
+    await world.start("telegram")
     page = world.process.ready_line.split()[-1] + "/healthz"
     world.telegram.say("asked before")
     await world.model.until(lambda: len(world.model.requests) == 1, START_SECONDS)

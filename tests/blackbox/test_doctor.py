@@ -48,8 +48,7 @@ async def test_beside_a_running_gateway_it_looks_at_journal_and_index_and_distur
     world: World,
 ) -> None:
     await world.start()
-    world.telegram.say("hello")
-    await world.telegram.until(lambda: len(world.texts()) == 1)
+    await world.ask("hello", 1)
     running, world.process = world.process, type(world.process)(world.root, world.process.env)
     try:
         found = await doctor(world, 0)
@@ -57,8 +56,7 @@ async def test_beside_a_running_gateway_it_looks_at_journal_and_index_and_distur
         assert found["journal"]["found"].startswith("intact, ")
     finally:
         world.process = running
-    world.telegram.say("still there?")
-    await world.telegram.until(lambda: len(world.texts()) == 2)
+    await world.ask("still there?", 2)
 
 
 @pytest.mark.parametrize(
@@ -118,8 +116,7 @@ async def test_a_webhook_and_a_model_that_the_provider_lacks_are_named(world: Wo
 
 async def test_damage_on_disk_and_open_files_are_found(world: World) -> None:
     await world.start()
-    world.telegram.say("hello")
-    await world.telegram.until(lambda: len(world.texts()) == 1)
+    await world.ask("hello", 1)
     await world.turns(1)
     await world.process.stop()
     home = world.root / ".ship"

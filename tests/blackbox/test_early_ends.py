@@ -57,15 +57,13 @@ CASES: dict[str, tuple[Sequence[Answer], Sequence[str]]] = {
 
 
 async def test_each_answer_comes_to_an_end_and_no_line_of_ours_is_kept(world: World) -> None:
-    world.only("telegram")
     world.model.script(lambda _: "Nobody has asked for this.")
-    await world.start()
+    await world.start("telegram")
     for number, (name, (answers, shown)) in enumerate(CASES.items()):
         before, asked = len(world.texts()), len(world.model.requests)
         count = before + len(shown)
         world.model.then(*answers)
-        world.telegram.say(name)
-        await world.telegram.until(lambda count=count: len(world.texts()) >= count)  # type: ignore[misc]
+        await world.ask(name, count)
         await world.turns(number + 1)
         assert world.texts()[before:] == list(shown), name
         assert len(world.model.requests) - asked <= len(answers), name

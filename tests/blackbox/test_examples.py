@@ -71,8 +71,7 @@ async def test_a_channel_in_a_package_is_configured_and_talks(world: World) -> N
 
 async def test_a_feature_in_a_package_adds_a_command(world: World) -> None:
     installed("feature", world)
-    world.only("telegram")
-    await world.start()
+    await world.start("telegram")
     world.telegram.say("/oncall")
     await world.heard("Nobody is on call: oncall.txt has no names.")
     (world.root / "oncall.txt").write_text("Ann\n", encoding="utf-8")
@@ -82,7 +81,6 @@ async def test_a_feature_in_a_package_adds_a_command(world: World) -> None:
 
 
 async def test_a_tool_of_an_mcp_server_is_found_and_called(world: World) -> None:
-    world.only("telegram")
     world.config |= settings("tool")
     world.config["mcp"]["servers"]["orders"] = {
         "command": sys.executable,
@@ -95,7 +93,7 @@ async def test_a_tool_of_an_mcp_server_is_found_and_called(world: World) -> None
     ):
         world.model.answer(said)
     world.config["dashboard"] = {"port": 0}
-    await world.start()
+    await world.start("telegram")
     await eventually(lambda: any("orders has 1 tool" in line["message"] for line in world.log()))
     world.telegram.say("where is A-17?")
     await world.heard("It was shipped.")
@@ -109,10 +107,9 @@ async def test_a_tool_in_a_file_is_declared_and_called(world: World, tmp_path: P
     shutil.copy(EXAMPLES / "tool" / "roll_dice.py", code / "bot" / "tools" / "builtin")
     world.process.env |= {"PYTHONPATH": str(code), "PYTHONSAFEPATH": "1"}
     world.process.fresh = True
-    world.only("telegram")
     world.model.answer(tool_use("roll_dice", {"count": 3, "sides": 2}))
     world.model.answer("Rolled.")
-    await world.start()
+    await world.start("telegram")
     world.telegram.say("roll three coins")
     await world.heard("Rolled.")
     assert "roll_dice" in [one["name"] for one in world.model.bodies[0]["tools"]]
@@ -122,7 +119,6 @@ async def test_a_tool_in_a_file_is_declared_and_called(world: World, tmp_path: P
 
 async def test_a_skill_is_listed_loaded_and_narrows_the_tools(world: World) -> None:
     shutil.copytree(EXAMPLES / "skill", world.root / ".claude" / "skills")
-    world.only("telegram")
     world.config["permissions"] = {"allow": ["run_shell(date)"]}
     for said in (
         tool_use("skills_load", {"name": "release-notes"}),
@@ -130,7 +126,7 @@ async def test_a_skill_is_listed_loaded_and_narrows_the_tools(world: World) -> N
         "Here are the notes.",
     ):
         world.model.answer(said)
-    await world.start()
+    await world.start("telegram")
     world.telegram.say("write the release notes")
     await world.heard("Here are the notes.")
     assert "Writes the notes of a release" in json.dumps(world.model.bodies[0])
@@ -141,7 +137,6 @@ async def test_a_skill_is_listed_loaded_and_narrows_the_tools(world: World) -> N
 
 
 async def test_permission_rules_allow_ask_and_deny(world: World) -> None:
-    world.only("telegram")
     world.config |= settings("permission")
     world.config["operators"] = [f"telegram:{PERSON}"]
     (world.root / "docs").mkdir()
@@ -152,7 +147,7 @@ async def test_permission_rules_allow_ask_and_deny(world: World) -> None:
         reply("The plan is written; the key is not for me."),
         reply(tool_use("write_file", plan | {"path": "plan.md"})),
     )
-    await world.start()
+    await world.start("telegram")
     world.telegram.say("write the plan")
     await world.heard("The plan is written; the key is not for me.")
     assert (world.root / "docs" / "plan.md").read_text("utf-8") == "The plan."

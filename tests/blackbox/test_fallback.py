@@ -151,10 +151,9 @@ async def test_a_refusal_is_answered_by_the_second_in_that_chat_alone(
 
 
 async def test_the_providers_own_second_answers_where_that_is_wanted(world: World) -> None:
-    world.only("telegram")
     world.model.script(lambda _: refusal())
     world.model.fallback = (OPUS, reply("Second."))
-    await world.start()
+    await world.start("telegram")
     assert "declined to answer this" in await said(world, "the secret")
     assert "fallbacks" not in world.model.bodies[-1]
     assert await world.process.stop() == 0

@@ -33,11 +33,10 @@ def without(name: str, code: Path) -> None:
 async def test_a_message_is_answered_without_a_feature(world: World, tmp_path: Path, name: str) -> None:
     code = tmp_path / "code"
     without(name, code)
-    world.only("telegram")
     world.model.answer("你好，你好。")
     world.process.env |= {"PYTHONPATH": str(code), "PYTHONSAFEPATH": "1"}
     world.process.fresh = True
-    await world.start()
+    await world.start("telegram")
     world.telegram.say("hello")
     await world.heard("你好，你好。")
     assert await world.process.stop() == 0

@@ -197,12 +197,7 @@ async def test_killed_while_it_waits_for_the_model_nothing_is_fetched_twice(
 ) -> None:
     await world.start()
     gate = asyncio.Event()
-
-    async def slow(_: Any) -> str:
-        await gate.wait()
-        return "too late"
-
-    world.model.script(slow)
+    world.model.script(lambda _: reply("too late", hold=gate))
     await sender.send("look", LOG)
     await world.model.until(lambda: len(world.model.requests) == 1)
     await eventually(lambda: world.recorded("attached_files"))
@@ -275,9 +270,8 @@ def _two_steps(gate: asyncio.Event) -> Callable[[Any], Any]:
 
 
 async def test_a_deleted_message_takes_what_was_read_along(world: World) -> None:
-    world.only("slack")
     sender = Sender(world, "slack")
-    await world.start()
+    await world.start("slack")
     root = await sender.send("look", LOG)
     await sender.heard(1)
     assert len(artifacts(world)) == 1
@@ -291,11 +285,10 @@ async def test_a_deleted_message_takes_what_was_read_along(world: World) -> None
 async def test_without_the_right_to_read_files_people_hear_it_each_time_and_operators_once(
     world: World,
 ) -> None:
-    world.only("slack", "telegram")
     world.config["operators"] = ["telegram:1001"]
     world.telegram.chat(1001)
     world.slack.api.scopes -= {"files:read"}
-    await world.start()
+    await world.start("slack", "telegram")
     sender = Sender(world, "slack")
     await sender.send("what does it say?", b"hello\n", "a.txt")
     await sender.heard(1)
@@ -373,16 +366,10 @@ async def test_pictures_of_phones_are_read_and_made_smaller(world: World, sender
 
 
 async def test_a_picture_outlives_a_kill_and_goes_with_its_message(world: World) -> None:
-    world.only("slack")
     sender = Sender(world, "slack")
-    await world.start()
+    await world.start("slack")
     gate = asyncio.Event()
-
-    async def slow(_: Any) -> str:
-        await gate.wait()
-        return "too late"
-
-    world.model.script(slow)
+    world.model.script(lambda _: reply("too late", hold=gate))
     root = await sender.show("look", png(64, 48))
     await world.model.until(lambda: len(world.model.requests) == 1)
     await eventually(lambda: world.recorded('"attached"'))
@@ -446,11 +433,10 @@ async def test_where_nobody_hears_voice_notes_the_person_is_told_to_write(
 
 async def test_a_file_that_the_provider_refuses_is_left_out_alone_and_its_sender_told(world: World) -> None:
     """The server refuses the cut one by its place in the request, as the service does; the odd one is refused without it."""
-    world.only("slack", "telegram")
     ann, other = Sender(world, "slack"), Sender(world, "telegram")
     cut, odd, good = png(64, 48)[:-30], png(20, 20), png(64, 48)
     refusal = error(400, "invalid_request_error", "Could not process image")
-    await world.start()
+    await world.start("slack", "telegram")
     world.model.script(lambda body: refusal if odd in pictures(body) else f"{len(pictures(body))} seen")
     told = "0 seen\n\nI couldn't read “照片.png” (it wasn't accepted, perhaps because it is damaged)."
     root = await ann.show("what is this?", cut)

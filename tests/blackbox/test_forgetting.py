@@ -19,16 +19,14 @@ def removals(world: World) -> int:
 
 
 async def test_forget_as_a_reply_in_telegram(world: World) -> None:
-    world.only("telegram")
-    await world.start()
+    await world.start("telegram")
     note = {"command": "create", "path": "/memories/me/a.md", "file_text": "secret 鯨"}
     world.model.answer(tool_use("memory", note))
     world.model.answer("noted")
     sent = world.telegram.say("my secret is 鯨")
     await world.heard("noted")
     assert "鯨".encode() in b"".join(p.read_bytes() for p in (world.root / ".ship" / "memory").rglob("*.md"))
-    world.telegram.say("/forget", reply_to=sent["message"]["message_id"])
-    await world.telegram.until(lambda: len(world.texts()) == 2)
+    await world.ask("/forget", 2, reply_to=sent["message"]["message_id"])
     assert world.texts()[1].startswith("Forgotten. ")
     assert not list((world.root / ".ship" / "memory").rglob("*.md"))
     for count, again in ((2, True), (3, False)):
@@ -42,15 +40,13 @@ async def test_forget_as_a_reply_in_telegram(world: World) -> None:
 
 
 async def test_a_note_that_a_conversation_began_with_is_forgotten_there_too(world: World) -> None:
-    world.only("telegram")
-    await world.start()
+    await world.start("telegram")
     note = {"command": "create", "path": "/memories/me/a.md", "file_text": "their secret is 鯨"}
     world.model.answer(tool_use("memory", note))
     world.model.answer("noted")
     sent = world.telegram.say("my secret is 鯨")
     await world.turns(1)
-    world.telegram.say("/new")
-    await world.telegram.until(lambda: len(world.texts()) == 2)
+    await world.ask("/new", 2)
     world.telegram.say("hello")
     await world.turns(2)
     assert "鯨" in asked(world)
@@ -73,8 +69,7 @@ async def deleted(world: World, root: str) -> None:
 
 
 async def test_a_deletion_in_slack(world: World) -> None:
-    world.only("slack")
-    await world.start()
+    await world.start("slack")
     world.model.answer("noted")
     root = await world.slack.say("<@U0SHIP> my secret is 鯨", channel=ROOM, user=ANN)
     await world.slack.until(lambda: len(world.slack.replies(ROOM, root)) == 1)
@@ -82,8 +77,7 @@ async def test_a_deletion_in_slack(world: World) -> None:
 
 
 async def test_a_message_that_was_only_read_along_is_deleted_in_slack(world: World) -> None:
-    world.only("slack")
-    await world.start()
+    await world.start("slack")
     root = await world.slack.say("my secret is 鯨", channel=ROOM, user=ANN)
     world.model.answer("well")
     await world.slack.say("<@U0SHIP> what do you say?", channel=ROOM, user=ANN, thread_ts=root)
@@ -93,8 +87,7 @@ async def test_a_message_that_was_only_read_along_is_deleted_in_slack(world: Wor
 
 
 async def test_a_note_that_a_later_turn_made_of_it_goes_too(world: World) -> None:
-    world.only("telegram")
-    await world.start()
+    await world.start("telegram")
     world.model.answer("I see")
     sent = world.telegram.say("I love the colour 青緑")
     await world.heard("I see")
@@ -105,18 +98,16 @@ async def test_a_note_that_a_later_turn_made_of_it_goes_too(world: World) -> Non
     world.model.answer("noted")
     world.telegram.say("my birthday is 4 May; keep that, and my favourite colour")
     await world.heard("I see", "noted")
-    world.telegram.say("/forget", reply_to=sent["message"]["message_id"])
-    await world.telegram.until(lambda: len(world.texts()) == 3)
+    await world.ask("/forget", 3, reply_to=sent["message"]["message_id"])
     (file,) = (world.root / ".ship" / "memory" / "people").rglob("*.md")
     assert file.read_text("utf-8") == "- Birthday: 4 May"
 
 
 async def test_a_job_goes_with_the_message_that_made_it(world: World) -> None:
-    world.only("telegram")
     plan = {"prompt": "tell me my secret 鯨鯨", "when": "30 8 * * 1-5", "timezone": "UTC"}
     world.model.answer(tool_use("schedule_create", plan))
     world.model.answer("scheduled")
-    await world.start()
+    await world.start("telegram")
     sent = world.telegram.say("each morning tell me my secret 鯨鯨")
     await world.turns(1)
     await world.sent()
@@ -124,8 +115,7 @@ async def test_a_job_goes_with_the_message_that_made_it(world: World) -> None:
     await world.telegram.until(lambda: "鯨鯨" in world.texts()[-1])
     world.telegram.say("/forget", reply_to=sent["message"]["message_id"])
     await world.telegram.until(lambda: world.texts()[-1].startswith("Forgotten. "))
-    world.telegram.say("/jobs")
-    await world.telegram.until(lambda: len(world.texts()) == 4)
+    await world.ask("/jobs", 4)
     assert "鯨鯨" not in world.texts()[-1]
     with contextlib.closing(sqlite3.connect(world.root / ".ship" / "shipmate.db", timeout=5)) as file:
         facts = file.execute("SELECT count(*) FROM facts WHERE instr(value, '鯨鯨')").fetchone()
@@ -136,8 +126,7 @@ async def test_a_job_goes_with_the_message_that_made_it(world: World) -> None:
 
 
 async def test_a_message_that_is_deleted_before_it_comes_leaves_no_words(world: World) -> None:
-    world.only("slack")
-    await world.start()
+    await world.start("slack")
     ts = await world.slack.say("my secret is 鯨鯨", channel="D0ANN", user=ANN, told=())
     place = {"type": "message", "channel": "D0ANN", "channel_type": "im"}
     post = {**place, "user": ANN, "text": "my secret is 鯨鯨", "ts": ts}

@@ -20,11 +20,9 @@ def fill(path: Path) -> None:
 async def test_a_full_disk_raises_one_alarm_with_the_right_cause(tmp_path: Path) -> None:
     with small_disk(tmp_path / ".ship", "64m"):
         async with World(tmp_path) as world:
-            world.only("telegram")
             world.config["operators"] = [f"telegram:{OPERATOR}"]
-            await world.start()
-            world.telegram.say("/whoami", chat_id=OPERATOR)
-            await world.telegram.until(lambda: len(world.texts(OPERATOR)) == 1)
+            await world.start("telegram")
+            await world.ask("/whoami", 1, chat_id=OPERATOR)
             fill(tmp_path / ".ship" / "ballast")
             world.telegram.say("hello", chat_id=PERSON)
             await world.telegram.until(lambda: len(world.texts(OPERATOR)) >= 2)

@@ -27,7 +27,6 @@ async def hung_up(world: World, words: str) -> dict[str, Any]:
 
 
 async def test_sighup_gives_a_changed_configuration_to_new_turns(world: World) -> None:
-    world.only("telegram")
     world.config["operators"] = [f"telegram:{PERSON}"]
     world.config["permissions"] = {"allow": ["write_file"]}
     gate = asyncio.Event()
@@ -40,7 +39,7 @@ async def test_sighup_gives_a_changed_configuration_to_new_turns(world: World) -
         reply("Still."),
     ]
     world.model.script(lambda _: answers[len(world.model.requests) - 1])
-    await world.start()
+    await world.start("telegram")
     world.telegram.say("one")
     await world.model.until(lambda: len(world.model.requests) == 1)
     world.config["llm"]["model"] = "claude-opus-5-5"
@@ -114,8 +113,7 @@ async def test_a_terminal_that_closes_takes_nothing_with_it(tmp_path: Path) -> N
 
 async def test_a_bare_start_writes_the_schemas(world: World) -> None:
     """`shipmate run` without `shipmate init`: editors and readers of the files find them all the same."""
-    world.only("telegram")
-    await world.start()
+    await world.start("telegram")
     names = {"ship.schema.json", "log-line.schema.json", "archive-line.schema.json"}
     folder = world.root / ".ship" / "schema"
     assert {path.name for path in folder.iterdir()} == names

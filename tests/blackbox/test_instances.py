@@ -8,10 +8,10 @@ import os
 import signal
 import socket
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from bot.testing.anthropic_script import reply
 from tests.blackbox.conftest import Process, World, eventually
 
 
@@ -27,8 +27,7 @@ async def in_another_folder(world: World, folder: Path) -> Process:
 async def test_a_second_gateway_with_the_same_token_is_refused_with_the_pid_even_if_the_first_is_frozen(
     world: World, tmp_path: Path
 ) -> None:
-    world.only("telegram")
-    await world.start()
+    await world.start("telegram")
     os.kill(world.process.pid, signal.SIGSTOP)
     try:
         second = await in_another_folder(world, tmp_path / "elsewhere")
@@ -42,14 +41,12 @@ async def test_a_second_gateway_with_the_same_token_is_refused_with_the_pid_even
         assert f"held by process {world.process.pid};" in here.stderr
     finally:
         os.kill(world.process.pid, signal.SIGCONT)
-    world.telegram.say("are you still there?")
-    await world.telegram.until(lambda: len(world.texts()) == 1)
+    await world.ask("are you still there?", 1)
     assert await world.process.stop() == 0
 
 
 async def test_after_a_kill_token_and_folder_are_free_at_once(world: World, tmp_path: Path) -> None:
-    world.only("telegram")
-    await world.start()
+    await world.start("telegram")
     await world.process.kill()
     second = await in_another_folder(world, tmp_path / "elsewhere")
     await eventually(lambda: any(line.startswith("ready ") for line in second.lines))
@@ -59,15 +56,9 @@ async def test_after_a_kill_token_and_folder_are_free_at_once(world: World, tmp_
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 async def test_a_second_stop_while_it_drains_changes_nothing(world: World, number: int) -> None:
-    world.only("telegram")
-    await world.start()
+    await world.start("telegram")
     gate = asyncio.Event()
-
-    async def slow(_: Any) -> str:
-        await gate.wait()
-        return "Just in time."
-
-    world.model.script(slow)
+    world.model.script(lambda _: reply("Just in time.", hold=gate))
     world.telegram.say("你好")
     await world.model.until(lambda: len(world.model.requests) == 1)
     os.kill(world.process.pid, number)
@@ -79,20 +70,18 @@ async def test_a_second_stop_while_it_drains_changes_nothing(world: World, numbe
 
 
 async def test_a_stop_before_anything_can_be_reached_ends_at_once(world: World) -> None:
-    world.only("telegram")
     await world.telegram.stop()
     with socket.socket() as taken:  # else somebody else may listen there
         taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         taken.bind(("127.0.0.1", world.telegram.port))
-        await world.start(wait=False)
+        await world.start("telegram", wait=False)
         await eventually(lambda: any("cannot be reached" in line for line in world.process.lines))
         assert await world.process.stop() == 0
 
 
 async def test_a_stop_while_libraries_are_imported_exits_with_0(world: World) -> None:
-    world.only("telegram", "slack")
     world.process.fresh = True
-    await world.start(wait=False)
+    await world.start("telegram", "slack", wait=False)
     await eventually((world.root / ".ship" / "pid").exists)
     assert await world.process.stop() == 0
     world.process.fresh = False

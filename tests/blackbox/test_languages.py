@@ -24,8 +24,7 @@ with speaking("zh"):
 async def test_on_telegram_the_app_decides_until_somebody_chooses_and_that_outlives_a_kill(
     world: World,
 ) -> None:
-    world.only("telegram")
-    await world.start()
+    await world.start("telegram")
     menu = {one["command"]: one["description"] for one in world.telegram.commands["default", "zh"]}
     assert menu["stop"] == MENU
     await said(world, "/stop", NOTHING, language="zh-hans")
@@ -42,8 +41,7 @@ async def test_on_telegram_the_app_decides_until_somebody_chooses_and_that_outli
 
 
 async def test_notices_are_in_the_language_of_the_last_message(world: World) -> None:
-    world.only("telegram")
-    await world.start()
+    await world.start("telegram")
     await said(world, "/stop", "Nothing's running here.", language="en")
     for words, notice, failed in (
         ("帮我看看 README.md 里有什么 bug", NOTHING, FAILED),
@@ -67,9 +65,8 @@ async def said(world: World, words: str, answer: str, language: str) -> None:
 async def test_on_slack_the_locale_decides_until_somebody_chooses_and_that_outlives_a_kill(
     world: World,
 ) -> None:
-    world.only("slack")
     world.slack.world.users[ANN]["locale"] = "zh-CN"
-    await world.start()
+    await world.start("slack")
     await written(world, " ", "turn.empty", "zh")
     assert (await command(world, "stop"))[-1] == NOTHING
     with speaking("en"):
@@ -97,8 +94,7 @@ async def command(world: World, words: str) -> list[str]:
 
 
 async def test_on_telegram_a_person_names_their_time_zone_and_that_outlives_a_kill(world: World) -> None:
-    world.only("telegram")
-    await world.start()
+    await world.start("telegram")
     await asked(world, "/timezone", say("timezone.unknown", zone="UTC", time="{}").partition("{}")[0])
     await asked(
         world,
@@ -119,8 +115,7 @@ async def test_on_telegram_a_person_names_their_time_zone_and_that_outlives_a_ki
 async def test_a_zone_is_found_by_its_offset_a_place_or_a_short_name_and_never_the_inverse(
     world: World,
 ) -> None:
-    world.only("telegram")
-    await world.start()
+    await world.start("telegram")
     for words, hours, zone in (
         ("GMT+2", 2, "Etc/GMT-2"),
         ("utc -3", -3, "Etc/GMT+3"),
@@ -164,9 +159,8 @@ async def asked(world: World, words: str, begins: str) -> None:
 
 
 async def test_on_slack_the_zone_of_the_profile_counts_until_somebody_chooses(world: World) -> None:
-    world.only("slack")
     world.slack.world.users[ANN]["tz"] = "Asia/Kolkata"
-    await world.start()
+    await world.start("slack")
     await world.slack.say("what time is it?", channel=DIRECT, user=ANN)
     await world.model.until(lambda: bool(world.model.bodies))
     assert re.search(LOCAL, facts(world))
@@ -180,10 +174,9 @@ async def test_on_slack_the_zone_of_the_profile_counts_until_somebody_chooses(wo
 
 
 async def test_an_example_below_the_greeting_is_tapped_and_is_a_message_of_the_person(world: World) -> None:
-    world.only("telegram")
     world.config["operators"] = [f"telegram:{PERSON}"]
     world.telegram.chat(PERSON)
-    await world.start()
+    await world.start("telegram")
     await asked(world, "/start", "Hi, I'm ")
     hello = max(world.telegram.chats[PERSON].messages)
     world.telegram.tap(hello, say("start.what"), chat_id=PERSON)
@@ -197,9 +190,8 @@ async def test_an_example_below_the_greeting_is_tapped_and_is_a_message_of_the_p
 async def test_the_home_in_slack_is_the_persons_own_and_a_stranger_reads_that_they_have_to_be_let_in(
     world: World,
 ) -> None:
-    world.only("slack")
     world.slack.world.users[ANN] |= {"tz": "Asia/Kolkata", "locale": "zh-CN"}
-    await world.start()
+    await world.start("slack")
     await world.slack.open_home(ANN)
     await world.slack.until(lambda: bool(world.slack.home_of(ANN)))
     with speaking("zh"):

@@ -25,10 +25,9 @@ def answers(body: dict[str, Any]) -> str:
 
 
 async def test_in_slack_a_thread_goes_on_without_a_mention_but_not_for_others(world: World) -> None:
-    world.only("slack")
     world.config["operators"] = [f"slack:{ANN}"]
     world.model.script(answers)
-    await world.start()
+    await world.start("slack")
     root = await world.slack.say(f"{ME} who is the ship?", channel=ROOM, user=ANN)
     await world.slack.until(lambda: len(world.slack.replies(ROOM, root)) == 1)
     await world.slack.say("<@U0BOB> and you, ship?", channel=ROOM, user=BOB, thread_ts=root)
@@ -56,10 +55,9 @@ async def listen(world: World, mode: str) -> None:
 
 
 async def test_in_slack_it_listens_to_what_an_operator_chose_also_after_a_kill(world: World) -> None:
-    world.only("slack")
     world.config["operators"] = [f"slack:{ANN}"]
     world.model.script(answers)
-    await world.start()
+    await world.start("slack")
     await listen(world, "always")
     await world.process.kill()
     await world.start()
@@ -76,11 +74,10 @@ async def test_in_slack_it_listens_to_what_an_operator_chose_also_after_a_kill(w
 
 
 async def test_in_telegram_it_listens_to_what_an_operator_chose_also_after_a_kill(world: World) -> None:
-    world.only("telegram")
     world.config["operators"] = [f"telegram:{PERSON}"]
     world.config["channels"]["telegram"]["allow"] = [str(GROUP)]
     world.model.script(answers)
-    await world.start()
+    await world.start("telegram")
     world.telegram.say("nobody asked the ship", chat_id=GROUP, user_id=7)
     world.telegram.say("/listen always", chat_id=GROUP, user_id=PERSON)
     await world.heard("I read everything said here, and answer where I can help.", chat_id=GROUP)
@@ -118,10 +115,9 @@ def context(world: World) -> str:
 async def test_in_slack_a_mention_brings_what_was_said_before_it_and_forgets_what_is_deleted(
     world: World,
 ) -> None:
-    world.only("slack")
     world.config["operators"] = [f"slack:{ANN}"]
     world.model.script(lambda body: "Noted.")
-    await world.start()
+    await world.start("slack")
     secret = await world.slack.say("the code is 7731", channel=ROOM, user=BOB)
     await world.slack.say("鯨 ahoy", channel=ROOM, user=ANN)
     root = await world.slack.say(f"{ME} what did they say?", channel=ROOM, user=ANN)
@@ -157,10 +153,9 @@ async def test_in_slack_a_mention_brings_what_was_said_before_it_and_forgets_wha
 async def test_in_telegram_a_mention_brings_what_was_heard_before_it_and_the_archive_has_nothing_of_that(
     world: World,
 ) -> None:
-    world.only("telegram")
     world.config["channels"]["telegram"]["allow"] = [str(GROUP)]
     world.model.script(lambda body: "Noted.")
-    await world.start()
+    await world.start("telegram")
     number = world.telegram.say("the code is 7713", chat_id=GROUP, user_id=7, name="Grete")["message"][
         "message_id"
     ]

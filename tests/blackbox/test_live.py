@@ -67,7 +67,6 @@ OUTAGES: dict[str, Callable[[], Answer]] = {
 
 
 async def test_an_outage_of_25_seconds_is_bridged_and_people_are_told(world: World) -> None:
-    world.only("telegram", "slack")
     time = Time(world)
     world.config["channels"]["telegram"]["allow"] = ["*"]
     away, kinds = True, list(OUTAGES)
@@ -77,7 +76,7 @@ async def test_an_outage_of_25_seconds_is_bridged_and_people_are_told(world: Wor
 
     del world.config["llm"]["retrySeconds"]
     world.model.script(answer)
-    await world.start(command=())
+    await world.start("telegram", "slack", command=())
     chats = {kind: 2001 + at for at, kind in enumerate(kinds)}
     for kind, chat in chats.items():
         world.telegram.say(kind, chat_id=chat, language="zh" if kind == "failing" else None)
@@ -109,7 +108,6 @@ def held(gate: asyncio.Event, part: float = 0.5) -> Callable[[list[Frame]], list
 
 
 async def test_plain_text_is_shown_as_it_comes_and_what_follows_takes_its_place(world: World) -> None:
-    world.only("telegram", "slack")
     time, gate = Time(world), asyncio.Event()
     world.config["channels"]["telegram"]["allow"] = ["*"]
     world.config["operators"], world.config["permissions"] = ["telegram:2006"], {"ask": ["skills_list"]}
@@ -137,7 +135,7 @@ async def test_plain_text_is_shown_as_it_comes_and_what_follows_takes_its_place(
     world.model.chunk = 4
     world.model.script(answer)
     gate.set()
-    await world.start(command=())
+    await world.start("telegram", "slack", command=())
     roots = [await world.slack.say(f"{ME} plain", channel=ROOM, user=ANN) for _ in range(2)]
     await world.slack.until(lambda: all(shows(root) == [TEXT.strip()] for root in roots))
     gate.clear()
@@ -176,7 +174,6 @@ async def test_plain_text_is_shown_as_it_comes_and_what_follows_takes_its_place(
 
 
 async def test_in_a_group_of_telegram_words_come_every_few_seconds_without_typing(world: World) -> None:
-    world.only("telegram")
     time, gates = Time(world), [asyncio.Event() for _ in range(81)]
     world.config["channels"]["telegram"]["allow"] = ["*"]
     world.config["delivery"]["limits"] = True
@@ -187,7 +184,7 @@ async def test_in_a_group_of_telegram_words_come_every_few_seconds_without_typin
 
     world.model.chunk = 12
     world.model.then(reply(tool_use("chat_send", {"text": TEXT * 6}), edit=slowly))
-    await world.start(command=())
+    await world.start("telegram", command=())
     world.telegram.say("@shipmate_bot and?", chat_id=GROUP, user_id=7)
     await world.model.until(lambda: world.model.active == 1)
     await time.until(lambda: bool(world.texts(GROUP)))
@@ -214,14 +211,13 @@ def eyed(world: World, channel: str) -> list[str]:
 
 
 async def test_quick_messages_are_one_conversation_and_an_edit_stops_the_old_answer(world: World) -> None:
-    world.only("slack", "telegram")
     world.config["channels"]["telegram"]["allow"] = [str(GROUP)]
     for name in ("slack", "telegram"):
         world.config["channels"][name]["streaming"] = {"afterMs": 0}
     begin, gate = asyncio.Event(), asyncio.Event()
     world.model.chunk = 4
     world.model.script(lambda body: reply(f"{said(body)[-1]}? {TEXT}", hold=begin, edit=held(gate)))
-    await world.start()
+    await world.start("slack", "telegram")
     lines = ["first line", "第二行", "and the third"]
     roots = []
     for line in lines:
@@ -249,7 +245,6 @@ async def test_quick_messages_are_one_conversation_and_an_edit_stops_the_old_ans
 
 
 async def test_a_stop_ends_what_its_person_may_end_and_says_whose_turn_goes_on(world: World) -> None:
-    world.only("slack", "telegram")
     world.slack.add_user("U0CARL", name="Carl")
     world.slack.world.rooms[ROOM].members.add("U0CARL")
     world.config["operators"] = ["slack:U0CARL"]
@@ -260,7 +255,7 @@ async def test_a_stop_ends_what_its_person_may_end_and_says_whose_turn_goes_on(w
         return f"re: {said(body)[-1]}"
 
     world.model.script(answer)
-    await world.start()
+    await world.start("slack", "telegram")
 
     async def runs(words: str, root: str | None = None) -> str:
         ts = await world.slack.say(f"{ME} {words}", channel=ROOM, user=ANN, thread_ts=root)
@@ -299,7 +294,6 @@ async def test_a_stop_ends_what_its_person_may_end_and_says_whose_turn_goes_on(w
 async def test_progress_says_what_runs_and_goes_with_the_answer_and_what_was_stopped_says_so(
     world: World,
 ) -> None:
-    world.only("telegram", "slack")
     time = Time(world)
     world.config["channels"]["telegram"]["allow"] = ["*"]
     world.config["shell"] = {"isolation": "off"}
@@ -317,7 +311,7 @@ async def test_progress_says_what_runs_and_goes_with_the_answer_and_what_was_sto
         return reply("Never.", hold=asyncio.Event())
 
     world.model.script(answer)
-    await world.start(command=())
+    await world.start("telegram", "slack", command=())
     world.telegram.say("run", chat_id=2001)
     world.telegram.say("run", chat_id=2002, language="zh")
     asked = await world.slack.say("run", channel="D0ANN", user=ANN)

@@ -18,9 +18,8 @@ def answered(world: World, count: int) -> bool:
 
 @pytest.mark.parametrize("turns", [75, pytest.param(300, marks=pytest.mark.torture)])
 async def test_short_turns_take_six_kilobytes_of_log_each(world: World, turns: int) -> None:
-    world.only("telegram")
     world.model.script(lambda body: f"你好, that is answer {len(body['messages'])}.")
-    await world.start()
+    await world.start("telegram")
     for number in range(1, turns + 1):
         world.telegram.say(f"question {number} 问题", name="Ann")
         await world.telegram.until(functools.partial(answered, world, number), START_SECONDS)

@@ -82,8 +82,7 @@ async def test_a_table_that_does_not_fit_is_its_first_rows_and_a_file_for_progra
 
 async def test_a_long_answer_breaks_before_a_heading(world: World) -> None:
     """A comment in code is none, also where the code is cut itself."""
-    world.only("telegram")
-    await world.start()
+    await world.start("telegram")
     code = "# a comment\nx = 1\n" * 25
     parts = [f"## Part {n}\n\n{'Words of it. ' * 100}\n\n{'More. ' * 190}\n\n```\n{code}```" for n in "abc"]
     world.model.then(told("\n\n".join(parts)))
@@ -93,9 +92,8 @@ async def test_a_long_answer_breaks_before_a_heading(world: World) -> None:
 
 
 async def test_turned_off_it_is_all_text(world: World) -> None:
-    world.only("slack")
     world.config["delivery"] = world.config.get("delivery", {}) | {"longAsFiles": False}
-    await world.start()
+    await world.start("slack")
     reader = Reader(world, "slack")
     world.model.then(told(ANSWER))
     await reader.ask("write me a script")
@@ -105,10 +103,9 @@ async def test_turned_off_it_is_all_text(world: World) -> None:
 
 
 async def test_without_the_right_to_send_files_the_code_comes_as_text(world: World) -> None:
-    world.only("slack")
     reader = Reader(world, "slack")
     reader.server.api.scopes.discard("files:write")
-    await world.start()
+    await world.start("slack")
     world.model.then(told(ANSWER))
     await reader.ask("write me a script")
     await reader.server.until(lambda: len(texts(reader)) == 2)
@@ -116,12 +113,11 @@ async def test_without_the_right_to_send_files_the_code_comes_as_text(world: Wor
 
 
 async def test_where_a_platform_takes_no_file_the_text_comes_and_holds_up_nothing(world: World) -> None:
-    world.only("slack", "telegram")
     internal = {"ok": False, "error": "internal_error"}
     world.slack.fail(UPLOAD["slack"], action="lose")
     world.slack.fail(UPLOAD["slack"], body=internal, times=1_000)
     world.telegram.fail(UPLOAD["telegram"], status=502, times=1_000)
-    await world.start()
+    await world.start("slack", "telegram")
     slack, telegram = Reader(world, "slack"), Reader(world, "telegram")
     script = iter([ANSWER] * 3)
     world.model.script(lambda body: next(script) if "script" in str(body["messages"][-1]) else "Well.")
@@ -218,8 +214,7 @@ async def test_a_stop_in_the_middle_of_long_code_marks_the_words(world: World) -
 
 
 async def test_answered_again_the_words_take_their_place_and_the_new_file_comes_below(world: World) -> None:
-    world.only("telegram")
-    await world.start()
+    await world.start("telegram")
     world.model.then(told(ANSWER))
     number = world.telegram.say("write me a script")["message"]["message_id"]
     await world.telegram.until(lambda: len(world.telegram.documents()) == 1)
@@ -239,8 +234,7 @@ async def test_answered_again_the_words_take_their_place_and_the_new_file_comes_
 
 
 async def test_the_page_shows_it_whole(world: World) -> None:
-    world.only("web")
-    await world.start()
+    await world.start("web")
     world.model.then(answered(text(ANSWER)))
     page = re.findall(r"http://127\.0\.0\.1:\d+", world.process.ready_line)[0]
     async with Tabs() as tabs:
@@ -254,8 +248,7 @@ async def test_the_page_shows_it_whole(world: World) -> None:
 
 
 async def test_the_terminal_shows_it_whole(world: World) -> None:
-    world.only("console")
-    await world.start()
+    await world.start("console")
     world.model.then(answered(text(ANSWER)))
     code, out, err = await quick.run(
         "chat", "--dir", str(world.root), given=b"write me a script\n", env=world.process.env

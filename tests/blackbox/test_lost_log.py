@@ -46,12 +46,11 @@ def said(world: World) -> int:
 async def test_the_archive_stays_people_are_answered_and_operators_are_told_once(
     world: World, damage: Callable[[Path], None]
 ) -> None:
-    world.only("telegram")
     world.config["channels"]["telegram"]["allow"] = ["*"]
     world.config["operators"] = [f"telegram:{OPERATOR}"]
     world.telegram.chat(OPERATOR)
     world.model.script(lambda _: "The answer.")
-    await world.start()
+    await world.start("telegram")
     for words in ("one " * 500, "two " * 500):
         world.telegram.say(words, chat_id=3001)
         await eventually(

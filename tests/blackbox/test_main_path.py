@@ -12,9 +12,8 @@ from tests.blackbox.conftest import ANN, PERSON, ROOM, World, eventually
 
 
 async def test_a_telegram_message_gets_its_answer_and_the_conversation_goes_on(world: World) -> None:
-    world.only("telegram")
     world.process.fresh = True
-    await world.start()
+    await world.start("telegram")
     world.model.answer(tool_use("chat_send", {"text": "**Hello** Ann, 你好 👩‍👩‍👧"}))
     world.telegram.say("hi there")
     await world.heard("Hello Ann, 你好 👩‍👩‍👧")
@@ -33,8 +32,7 @@ async def test_a_telegram_message_gets_its_answer_and_the_conversation_goes_on(w
 
 
 async def test_slack_answers_in_threads_and_knows_who_addressed_it(world: World) -> None:
-    world.only("slack")
-    await world.start()
+    await world.start("slack")
     root = await world.slack.say("<@U0SHIP> what is up?", channel=ROOM, user=ANN)
     await world.slack.until(lambda: len(world.slack.replies(ROOM, root)) == 1)
     top = await world.slack.say("hello from the side", channel=ROOM, user=ANN)
@@ -53,10 +51,9 @@ async def test_slack_answers_in_threads_and_knows_who_addressed_it(world: World)
 
 
 async def test_the_log_links_one_request_id_from_inbound_to_delivery(world: World) -> None:
-    world.only("telegram")
     price = {"input": 1_000, "output": 2_000, "cacheRead": 0, "cacheWrite": 3_000}
     world.config["llm"]["prices"] = {"claude-sonnet-5-5": price}
-    await world.start()
+    await world.start("telegram")
     world.model.answer(tool_use("chat_send", {"text": "Hello."}))
     world.model.answer()
     world.telegram.say("hi there")
@@ -94,8 +91,7 @@ async def test_the_log_links_one_request_id_from_inbound_to_delivery(world: Worl
 async def test_a_message_takes_at_most_twelve_lines_and_six_kilobytes_of_the_log(
     world: World, channel: str
 ) -> None:
-    world.only(channel)
-    await world.start()
+    await world.start(channel)
     words = "Is the number that we spoke about 42, as ever? " * 4
     for number in range(2):
         world.model.answer("Certainly. **Here it is**: 42, and nothing else.\n" * 3)

@@ -35,7 +35,6 @@ async def told(world: World, words: str) -> None:
 
 
 async def begin(world: World, **permissions: list[str]) -> None:
-    world.only("telegram")
     world.config["operators"] = [f"telegram:{PERSON}"]
     world.config["permissions"] = permissions
     world.config["dashboard"] = {"port": 0}
@@ -46,7 +45,7 @@ async def begin(world: World, **permissions: list[str]) -> None:
         }
     }
     world.process.env["T"] = "secret-secret-secret"
-    await world.start()
+    await world.start("telegram")
     await eventually(lambda: any("friends has 8 tools" in line["message"] for line in world.log()))
 
 
@@ -107,11 +106,10 @@ async def test_after_a_kill_what_was_found_is_still_declared(world: World) -> No
 
 
 async def test_a_server_without_its_variable_is_a_finding(world: World) -> None:
-    world.only("telegram")
     world.config["mcp"] = {
         "servers": {"one": {"url": "http://localhost/", "headers": {"Authorization": "${NONE}"}}}
     }
-    await world.start(wait=False)
+    await world.start("telegram", wait=False)
     assert await world.process.ended() == 78
     assert "mcp.servers.one.headers.Authorization: found ${NONE}" in world.process.stderr
 

@@ -15,11 +15,10 @@ HELD = "the harbour code is 7731"
 
 
 async def begun(world: World) -> None:
-    world.only("slack")
     world.model.script(
         lambda body: f"answer {len([one for one in body['messages'] if one['role'] == 'user'])}"
     )
-    await world.start()
+    await world.start("slack")
 
 
 def shown(world: World) -> str:
@@ -198,10 +197,9 @@ async def test_the_model_knows_who_writes_from_the_first_message_on(world: World
 
 
 async def test_what_a_slash_command_asks_in_a_channel_is_seen_there_with_who_asked(world: World) -> None:
-    world.only("slack")
     world.slack.add_user(ANN, name="Ann *x*")
     world.model.answer("At noon.")
-    await world.start()
+    await world.start("slack")
     await world.slack.command("when do\n<!here> we eat?", channel=ROOM, user=ANN)
     await world.slack.until(lambda: len(world.slack.replies(ROOM)) == 1)
     (shown,) = world.slack.replies(ROOM)

@@ -30,9 +30,8 @@ async def test_first_words_are_seen_everywhere_while_the_model_writes(world: Wor
     def held(frames: list[Frame]) -> list[Frame]:
         return [*frames[:100], gate, *frames[100:]]
 
-    world.only("telegram", "slack", "web")
     world.model.script(lambda _: reply(tool_use("chat_send", {"text": ANSWER}), edit=held))
-    await world.start()
+    await world.start("telegram", "slack", "web")
     page = link(world).partition("/open/")[0]
     async with Tabs() as tabs:
         async with tabs.browser.get(link(world)) as answer:
@@ -76,7 +75,6 @@ def manner(body: Any) -> tuple[Any, ...]:
 
 
 async def test_effort_and_thinking_are_sent_as_the_model_takes_them_and_pinned(world: World) -> None:
-    world.only("telegram")
     world.config["operators"] = [f"telegram:{PERSON}"]
     world.config["llm"] |= {
         "thinking": "off",
@@ -84,7 +82,7 @@ async def test_effort_and_thinking_are_sent_as_the_model_takes_them_and_pinned(w
     }
     world.model.windows[OTHER] = 1_000_000
     world.model.script(lambda _: reply(thinking(), text("Noted.")))
-    await world.start()
+    await world.start("telegram")
     await said(world, "one")
     for model, effort in ((OPUS, "low"), (HAIKU, "high"), (OTHER, "default")):
         assert model in (answered := await said(world, f"/model {model}")), answered
@@ -119,9 +117,8 @@ async def test_effort_and_thinking_are_sent_as_the_model_takes_them_and_pinned(w
 async def test_a_reply_that_is_all_thinking_gets_twice_the_room_once_and_then_it_is_told(
     world: World,
 ) -> None:
-    world.only("telegram")
     world.model.script(lambda _: reply(thinking(), stop_reason="max_tokens"))
-    await world.start()
+    await world.start("telegram")
     assert "too long" in await said(world, "think")
     room = 8_192 + 8_192
     assert [body["max_tokens"] for body in world.model.bodies] == [room, 2 * room]
@@ -130,7 +127,6 @@ async def test_a_reply_that_is_all_thinking_gets_twice_the_room_once_and_then_it
 async def test_what_is_noted_between_tools_is_shown_as_progress_and_sent_back_unchanged(
     world: World,
 ) -> None:
-    world.only("telegram")
     time = Time(world)
     world.config["shell"] = {"isolation": "off"}
     world.config["permissions"] = {"allow": ["run_shell"]}
@@ -144,7 +140,7 @@ async def test_what_is_noted_between_tools_is_shown_as_progress_and_sent_back_un
         return reply(note, tool_use("run_shell", {"command": "cat pipe"}))
 
     world.model.script(answer)
-    await world.start(command=())
+    await world.start("telegram", command=())
     world.telegram.say("run")
     form = r"Running cat pipe · \d+ s · 先看一下日志 <b>"
     await time.until(lambda: re.fullmatch(form, (*world.texts(), "")[0]) is not None)
@@ -175,12 +171,11 @@ async def test_a_bad_value_ends_the_start_with_the_line_that_mends_it(world: Wor
 
 
 async def test_what_all_chats_share_is_kept_for_an_hour_where_it_pays_and_billed_so(world: World) -> None:
-    world.only("telegram")
     world.config["operators"] = [f"telegram:{PERSON}"]
     world.config["channels"]["telegram"]["allow"] = ["*"]
     world.model.windows[OTHER] = 1_000_000
     world.model.script(lambda _: reply("Noted.", usage={"output_tokens": 10}))
-    await world.start()
+    await world.start("telegram")
     await said(world, "one")
     await said(world, "two", chat_id=2001)
     await said(world, f"/model {OTHER}")
@@ -217,7 +212,6 @@ def system_of(body: Any) -> list[tuple[int, list[str]]]:
 
 
 async def test_what_the_gateway_says_is_said_as_the_system_where_the_model_takes_it(world: World) -> None:
-    world.only("telegram")
     world.config |= {
         "operators": [f"telegram:{PERSON}"],
         "shell": {"isolation": "off"},
@@ -239,7 +233,7 @@ async def test_what_the_gateway_says_is_said_as_the_system_where_the_model_takes
         await world.turns(count)
 
     world.model.script(answer)
-    await world.start()
+    await world.start("telegram")
     await say("one", 1)
     world.telegram.say("run", name=OBEY)
     await eventually(lambda: len(world.model.requests) == 2)
@@ -293,10 +287,9 @@ async def test_what_the_gateway_says_is_said_as_the_system_where_the_model_takes
 
 
 async def test_a_provider_that_refuses_messages_of_the_system_is_asked_once(world: World) -> None:
-    world.only("telegram")
     world.model.system_role = False
     world.model.script(lambda _: reply("Noted."))
-    await world.start()
+    await world.start("telegram")
     await said(world, "one")
     await world.turns(1)
     assert await world.process.stop() == 0

@@ -16,8 +16,7 @@ SONNET = "claude-sonnet-5-5"
 async def said(world: World, words: str, chat_id: int = PERSON) -> str:
     """What is answered to it in a direct chat."""
     count = len(world.texts(chat_id))
-    world.telegram.say(words, chat_id=chat_id, user_id=chat_id)
-    await world.telegram.until(lambda: len(world.texts(chat_id)) == count + 1)
+    await world.ask(words, count + 1, chat_id=chat_id, user_id=chat_id)
     return str(world.texts(chat_id)[-1])
 
 
@@ -31,11 +30,10 @@ def asked(world: World) -> list[str]:
 
 
 async def test_an_operator_chooses_the_model_of_a_chat_and_it_outlives_a_kill(world: World) -> None:
-    world.only("telegram")
     team(world)
     world.model.bind_thinking = True
     world.model.script(lambda _: reply(thinking(), "Noted."))
-    await world.start()
+    await world.start("telegram")
     assert SONNET in await said(world, "/model")
     assert await said(world, "remember 東京") == "Noted."
     chosen = await said(world, f"/model {OPUS}")
@@ -65,9 +63,8 @@ async def test_an_operator_chooses_the_model_of_a_chat_and_it_outlives_a_kill(wo
 
 
 async def test_who_is_no_operator_chooses_none_and_a_forwarded_command_is_none(world: World) -> None:
-    world.only("telegram")
     team(world)
-    await world.start()
+    await world.start("telegram")
     assert await said(world, f"/model {OPUS}", chat_id=MEMBER) == "Only operators choose the model of a chat."
     assert SONNET in await said(world, "/model", chat_id=MEMBER)
     count = len(world.texts())
@@ -85,10 +82,9 @@ async def test_who_is_no_operator_chooses_none_and_a_forwarded_command_is_none(w
 
 
 async def test_a_model_that_the_provider_does_not_have_is_refused_or_given_up(world: World) -> None:
-    world.only("telegram")
     team(world)
     world.model.script(lambda _: "Noted.")
-    await world.start()
+    await world.start("telegram")
     assert await said(world, "/model gpt-none") == (
         "The provider has no model “gpt-none”. Nothing has changed."
     )
@@ -113,9 +109,8 @@ async def test_a_model_that_the_provider_does_not_have_is_refused_or_given_up(wo
 
 
 async def test_in_slack_an_operator_chooses_it_by_mark_and_by_slash(world: World) -> None:
-    world.only("slack")
     world.config["operators"] = [f"slack:{ANN}"]
-    await world.start()
+    await world.start("slack")
     hello = await world.slack.say("hello", channel="D0ANN", user=ANN)
     await world.slack.until(lambda: len(world.slack.replies("D0ANN", hello)) == 1)
     ts = await world.slack.say(f"!model {OPUS}", channel="D0ANN", user=ANN)
@@ -138,10 +133,9 @@ async def test_in_slack_an_operator_chooses_it_by_mark_and_by_slash(world: World
 
 
 async def test_the_demo_says_that_it_is_the_only_one(world: World) -> None:
-    world.only("telegram")
     team(world)
     world.config["llm"] = {"provider": "demo"}
-    await world.start()
+    await world.start("telegram")
     assert (await said(world, "/model")).startswith("This chat uses demo (the default).")
     assert "only the built-in demo model" in await said(world, f"/model {OPUS}")
     assert (await said(world, "/model")).startswith("This chat uses demo ")

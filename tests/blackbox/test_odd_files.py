@@ -46,9 +46,8 @@ async def test_as_instructions_or_a_skill_it_is_left_out_and_people_are_answered
         else:
             words = "---\nname: two\ndescription: The second.\n---\nDo it.\n"
             (folder / "SKILL.md").write_text(words, encoding="utf-8")
-    world.only("telegram")
     world.model.answer("Here.")
-    await world.start()
+    await world.start("telegram")
     world.telegram.say("are you there?")
     await world.heard("Here.")
     assert "The second." in str(world.model.bodies[0])

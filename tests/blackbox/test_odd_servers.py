@@ -21,14 +21,13 @@ SERVER = Path(__file__).with_name("odd_server.py")
 
 
 async def begin(world: World) -> None:
-    world.only("telegram")
     world.config["operators"] = [f"telegram:{PERSON}"]
     world.config["permissions"] = {"allow": ["@trusted:mcp__odd__*"]}
     world.config["dashboard"] = {"port": 0}
     server = {"command": sys.executable, "args": [str(SERVER), str(world.root)]}
     world.config["mcp"] = {"servers": {"odd": server}}
     world.model.script(obedient)
-    await world.start()
+    await world.start("telegram")
     await eventually(lambda: any("the server odd has" in line["message"] for line in world.log()))
 
 
@@ -157,12 +156,11 @@ async def test_an_answer_of_very_many_values_holds_nobody_up(world: World) -> No
 
 
 async def test_ids_of_tool_calls_are_such_as_any_provider_takes(world: World) -> None:
-    world.only("telegram")
     odd = "functions.read:0"
     for _ in range(2):
         world.model.answer(*(tool_use("chat_load_history", {"limit": limit}, id=odd) for limit in (1, 2)))
     world.model.answer("Read twice.")
-    await world.start()
+    await world.start("telegram")
     world.telegram.say("read")
     await world.heard("Read twice.")
     ids = [block["tool_use_id"] for block in blocks(world.model.bodies[-1], "tool_result")]

@@ -11,14 +11,12 @@ GROUP = -100500
 
 
 async def test_an_event_that_cannot_be_read_is_told_to_operators_on_every_channel_once(world: World) -> None:
-    world.only("telegram", "slack")
     world.config["operators"] = [f"telegram:{PERSON}", f"slack:{ANN}", "telegram:999999"]
     world.config["dashboard"] = {"port": 0}
-    await world.start()
+    await world.start("telegram", "slack")
     first = world.telegram.push_raw({"message": {"message_id": "secret words"}})
     world.telegram.push_raw({"message": {"message_id": "secret words"}})
-    world.telegram.say("what stands behind it goes on")
-    await world.telegram.until(lambda: len(world.texts()) >= 2)
+    await world.ask("what stands behind it goes on", 2)
     await world.slack.until(lambda: bool(world.slack.called("chat.postMessage")))
     told = [text for text in world.texts() if "dead letters" in text]
     assert len(told) == 1
@@ -48,11 +46,10 @@ def asked(world: World, chat_id: int = PERSON) -> list[tuple[int, str, str]]:
 
 
 async def test_an_operator_lets_a_stranger_in_by_a_button_that_a_kill_leaves_whole(world: World) -> None:
-    world.only("telegram")
     world.config["operators"] = [f"telegram:{PERSON}"]
     world.config["channels"]["telegram"]["allow"] = []
     world.telegram.chat(PERSON)
-    await world.start()
+    await world.start("telegram")
     world.telegram.say("hello? canary", chat_id=2002)
     await world.telegram.until(lambda: bool(asked(world)), START_SECONDS)
     ((number, text, button),) = asked(world)
@@ -80,11 +77,10 @@ async def test_an_operator_lets_a_stranger_in_by_a_button_that_a_kill_leaves_who
 
 
 async def test_in_slack_too_every_operator_sees_how_it_ended(world: World) -> None:
-    world.only("slack")
     world.config["operators"] = [f"slack:{ANN}", f"slack:{CARL}"]
     world.config["channels"]["slack"]["allow"] = []
     world.slack.add_user(CARL, name="Carl")
-    await world.start()
+    await world.start("slack")
     await world.slack.say("hello?", channel=world.slack.add_im(BOB), user=BOB)
     places = [f"D{who[1:]}" for who in (ANN, CARL)]
 
@@ -125,11 +121,10 @@ async def test_in_slack_too_every_operator_sees_how_it_ended(world: World) -> No
 async def test_in_a_channel_a_stranger_alone_learns_that_they_have_to_be_let_in_and_once(
     world: World,
 ) -> None:
-    world.only("slack", "telegram")
     world.config["operators"] = [f"slack:{ANN}"]
     world.config["channels"]["slack"]["allow"] = []
     world.config["channels"]["telegram"]["allow"] = []
-    await world.start()
+    await world.start("slack", "telegram")
     for words in ("hello?", "anybody?"):
         await world.slack.say(f"<@{world.slack.world.bot_user}> {words}", channel=ROOM, user=BOB)
         world.telegram.say(f"@{world.telegram.me['username']} {words}", chat_id=GROUP, user_id=2002)
@@ -147,48 +142,41 @@ async def test_in_a_channel_a_stranger_alone_learns_that_they_have_to_be_let_in_
 
 
 async def test_an_operator_lets_a_stranger_in_from_the_chat(world: World) -> None:
-    world.only("telegram")
     world.config["operators"] = [f"telegram:{PERSON}"]
     world.config["channels"]["telegram"]["allow"] = []
     world.telegram.chat(PERSON)
-    await world.start()
-    world.telegram.say("hello?", chat_id=2002)
-    await world.telegram.until(lambda: len(world.texts(2002)) == 1 and len(world.texts()) == 1)
-    world.telegram.say("/allow")
-    await world.telegram.until(lambda: len(world.texts()) == 2)
+    await world.start("telegram")
+    await world.ask("hello?", 1, chat_id=2002)
+    await world.telegram.until(lambda: len(world.texts()) == 1)
+    await world.ask("/allow", 2)
     assert "Person 2002: /allow telegram:2002" in world.texts()[1]
-    world.telegram.say("/allow 2002")
-    await world.telegram.until(lambda: len(world.texts()) == 3 and not asked(world))
+    await world.ask("/allow 2002", 3)
+    await world.telegram.until(lambda: not asked(world))
     assert world.texts()[2] == "telegram:2002 may talk to me from now on."
     assert "✅ Let in by Person 1001" in world.texts()[0]
     await world.telegram.until(lambda: len(world.texts(2002)) == 2)
-    world.telegram.say("and now?", chat_id=2002)
-    await world.telegram.until(lambda: len(world.texts(2002)) == 3)
+    await world.ask("and now?", 3, chat_id=2002)
     assert len(world.model.requests) == 1
-    world.telegram.say("/block 2002")
-    await world.telegram.until(lambda: len(world.texts()) == 4)
+    await world.ask("/block 2002", 4)
     world.telegram.say("and again?", chat_id=2002)
-    world.telegram.say("I am here")
-    await world.telegram.until(lambda: len(world.texts()) == 5)
+    await world.ask("I am here", 5)
     assert len(world.texts(2002)) == 3
     assert len(world.model.requests) == 2
 
 
 async def test_a_stranger_reads_that_operators_were_asked_only_where_one_was(world: World) -> None:
-    world.only("telegram")
     world.config["operators"] = ["telegram:999999"]
     world.config["channels"]["telegram"]["allow"] = []
-    await world.start()
+    await world.start("telegram")
     world.telegram.say("hello?", chat_id=2002)
     await world.telegram.until(lambda: bool(world.texts(2002)))
     assert world.texts(2002) == [f"{say('strangers.hello')} Tell them your id: telegram:2002."]
 
 
 async def test_added_to_a_chat_it_says_once_how_it_is_spoken_to_over_a_kill_too(world: World) -> None:
-    world.only("slack", "telegram")
     world.config["operators"] = [f"slack:{ANN}"]
     world.slack.api.scopes -= {"groups:history"}
-    await world.start()
+    await world.start("slack", "telegram")
     await world.slack.invite(ROOM, by=ANN)
     added = world.telegram.add_bot(GROUP, by=PERSON)
     await world.telegram.until(lambda: len(world.texts(GROUP)) == 1, START_SECONDS)
@@ -222,10 +210,9 @@ async def test_added_to_a_chat_it_says_once_how_it_is_spoken_to_over_a_kill_too(
 
 
 async def test_a_stranger_who_adds_it_asks_to_be_let_in_and_the_group_hears_nothing(world: World) -> None:
-    world.only("telegram")
     world.config["operators"] = [f"telegram:{PERSON}"]
     world.telegram.chat(PERSON)
-    await world.start()
+    await world.start("telegram")
     world.telegram.add_bot(GROUP, by=2002)
     await world.telegram.until(lambda: bool(asked(world)), START_SECONDS)
     ((_, text, _),) = asked(world)

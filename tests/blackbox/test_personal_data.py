@@ -44,10 +44,9 @@ def holds(root: Path, words: str) -> list[str]:
 @pytest.fixture
 async def told(world: World) -> World:
     """Ann has spoken alone with the bot and in a group with Bob; the gateway has stopped."""
-    world.only("telegram")
     world.config["channels"]["telegram"]["allow"] = ["*"]
     world.process.env["SMA_LOG_LLM_PAYLOAD"] = "1"
-    await world.start()
+    await world.start("telegram")
     note = {"command": "create", "path": "/memories/me/a.md", "file_text": f"likes {SECRET}"}
 
     def answer(body: Any) -> Any:
@@ -147,9 +146,8 @@ async def test_a_person_is_given_out_beside_a_running_gateway_which_is_not_erase
 
 
 async def test_a_person_of_the_web_chat_is_given_out_and_erased_as_any_other(world: World) -> None:
-    world.only("web")
     world.model.script(lambda body: SECRET if SECRET in str(body["messages"][-1]) else "well")
-    await world.start()
+    await world.start("web")
     page = world.process.ready_line.split()[2]
     said = {SECRET: "", OF_BOB: ""}
     for words in said:

@@ -31,11 +31,10 @@ def slack_room(world: World, channel: str) -> str:
 async def test_an_update_that_comes_twice_at_once_is_one_and_a_paste_in_parts_is_one_question(
     world: World,
 ) -> None:
-    world.only("telegram")
     world.config["channels"]["telegram"]["allow"] = ["*"]
     world.model.script(lambda body: f"answer {sum('part' in one for one in said(body))}")
     world.telegram.repeat(world.telegram.say("part twice"))
-    await world.start()
+    await world.start("telegram")
     await world.heard("answer 1")
     assert json.dumps(world.model.bodies).count("part twice") == 1
     loop = asyncio.get_running_loop()
@@ -63,9 +62,8 @@ async def test_an_update_that_comes_twice_at_once_is_one_and_a_paste_in_parts_is
 
 
 async def test_what_is_said_in_a_thread_before_its_mention_is_heard_of_is_answered(world: World) -> None:
-    world.only("slack")
     slack, other = world.slack, slack_room(world, "C0OTHER")
-    await world.start()
+    await world.start("slack")
     begun = await slack.say("not for the bot", channel=ROOM, user=BOB)
     await slack.say("nor is this", channel=ROOM, user=BOB, thread_ts=begun)
     root = await slack.say("<@U0SHIP> open this", channel=other, user=ANN, told=())
@@ -84,8 +82,7 @@ async def test_what_is_said_in_a_thread_before_its_mention_is_heard_of_is_answer
 
 
 async def test_a_channel_that_is_to_wait_holds_no_other(world: World) -> None:
-    world.only("slack")
-    await world.start()
+    await world.start("slack")
     slack = world.slack
     slack.limit("chat.postMessage", "20")
     held = await slack.say("<@U0SHIP> here", channel=ROOM, user=ANN)
@@ -99,11 +96,10 @@ async def test_a_channel_that_is_to_wait_holds_no_other(world: World) -> None:
 async def test_a_chat_that_refused_an_answer_hears_of_it_next_time_and_operators_at_once(
     world: World,
 ) -> None:
-    world.only("telegram")
     world.config["operators"] = [f"telegram:{PERSON}"]
     world.config["channels"]["telegram"]["allow"] = ["*"]
     world.telegram.chat(PERSON)
-    await world.start()
+    await world.start("telegram")
     world.telegram.fail("sendMessage", **refusal(403, "Forbidden: chat not found"))
     world.telegram.say("first", chat_id=2001)
     await world.telegram.until(lambda: bool(world.texts()))
@@ -119,9 +115,8 @@ async def test_a_chat_that_refused_an_answer_hears_of_it_next_time_and_operators
 
 
 async def test_an_answer_for_a_topic_that_is_gone_comes_in_its_chat(world: World) -> None:
-    world.only("telegram")
     world.config["channels"]["telegram"]["allow"] = [str(GROUP), str(PERSON)]
-    await world.start()
+    await world.start("telegram")
     chat = world.telegram.chat(GROUP)
     for count, why in enumerate(("", "TOPIC_DELETED", "TOPIC_CLOSED"), 1):
         world.telegram.topic(GROUP, TOPIC + count)

@@ -58,7 +58,6 @@ async def test_where_the_project_is_the_code_nothing_is_written_and_no_command_r
     root = code.parent.parent / "to" if where == "to" else code / where
     prefix = "code/" if where == ".." else ""
     async with World(Path(os.path.normpath(root))) as world:
-        world.only("telegram")
         world.config["operators"] = ["telegram:1001"]
         world.config["shell"] = {"isolation": "off"}
         tools = ["write_file", "edit_file", "run_shell", "list_dir"]
@@ -76,7 +75,7 @@ async def test_where_the_project_is_the_code_nothing_is_written_and_no_command_r
         world.process.fresh = True
         (world.root / "ship.json").write_text("{}", encoding="utf-8")
         before = state(tmp_path)
-        await world.start()
+        await world.start("telegram")
         assert any("tools that write and commands are refused here" in line for line in world.process.lines)
         world.telegram.say("plant it")
         await world.heard("It cannot be done.")
@@ -98,14 +97,13 @@ async def test_where_the_project_is_the_code_nothing_is_written_and_no_command_r
 async def test_in_a_folder_of_its_own_files_are_written(tmp_path: Path) -> None:
     """And what is called like a module that a library would import, if it were there, is one that nothing imports."""
     async with World(tmp_path) as world:
-        world.only("telegram")
         world.config["permissions"] = {"allow": ["write_file"]}
         world.model.answer(
             tool_use("write_file", {"path": "brotli.py", "content": "raise SystemExit('planted')\n"})
         )
         world.model.answer("Written.")
         world.model.answer("Still here.")
-        await world.start()
+        await world.start("telegram")
         world.telegram.say("write it")
         await world.heard("Written.")
         assert (tmp_path / "brotli.py").is_file()

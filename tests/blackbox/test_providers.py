@@ -22,11 +22,10 @@ def whole(*blocks: Any, **more: Any) -> Failure:
 
 
 async def test_what_can_be_read_is_answered_and_what_cannot_is_told_to_operators(world: World) -> None:
-    world.only("telegram")
     world.config["operators"] = [f"telegram:{OPERATOR}"]
     world.config["dashboard"] = {"port": 0}
     world.telegram.chat(OPERATOR)
-    await world.start()
+    await world.start("telegram")
     call = tool_use("chat_send", {"text": "By a call. 你好"}, id="call_1")
     openai = {"object": "chat.completion", "choices": [{"message": {"content": "Hi"}}]}
     setup, refused = say("errors.model_setup"), say("errors.request_invalid")

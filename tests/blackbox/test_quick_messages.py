@@ -153,8 +153,7 @@ async def test_after_a_tool_with_effects_the_call_that_runs_is_left_alone(world:
 
 async def test_an_edit_while_nothing_is_seen_leaves_one_answer(world: World) -> None:
     held = Held(world)
-    world.only("slack")
-    await world.start()
+    await world.start("slack")
     root = await world.slack.say("tell me of Bonn", channel="D0ANN", user=ANN)
     await world.model.until(lambda: len(world.model.bodies) == 1)
     await world.slack.edit("D0ANN", root, "tell me of Berlin")

@@ -29,11 +29,10 @@ async def said(world: World, words: str, *, channel: str, user: str) -> str:
 
 
 async def test_other_chats_are_searched_for_who_is_in_them_now(world: World) -> None:
-    world.only("slack")
     world.slack.add_channel(CLUB, members=[ANN, BOB])
     world.config["channels"]["slack"]["allow"] = [ANN, BOB]
     world.model.script(answer)
-    await world.start()
+    await world.start("slack")
     ann, bob = world.slack.add_im(ANN), world.slack.add_im(BOB)
     await said(world, "<@U0SHIP> the club's 鯨 is blue", channel=CLUB, user=ANN)
     await said(world, "my own 鯨 is red", channel=ann, user=ANN)
@@ -52,7 +51,6 @@ async def test_other_chats_are_searched_for_who_is_in_them_now(world: World) -> 
 
 
 async def test_older_messages_stand_before_the_newest_and_go_with_its_turn(world: World) -> None:
-    world.only("telegram")
     key = f"telegram:chat:{PERSON}"
     line = {
         "v": 1,
@@ -66,7 +64,7 @@ async def test_older_messages_stand_before_the_newest_and_go_with_its_turn(world
     folder.mkdir(parents=True)
     rows = [line | {"ts": 1_700_000_000_000 + n, "text": f"heron {n:03} 鷺"} for n in range(300)]
     (folder / f"{key.replace(':', '%3A')}.jsonl").write_text("".join(f"{json.dumps(one)}\n" for one in rows))
-    await world.start()
+    await world.start("telegram")
     world.model.then(reply("Hello."))
     world.telegram.say("hello")
     await world.heard("Hello.")
@@ -85,6 +83,5 @@ async def test_older_messages_stand_before_the_newest_and_go_with_its_turn(world
     await world.start()
     await world.heard("Hello.", "All of them.")
     assert blocks(world.model.bodies[-1]) == asked, "a new process shows them as the one before"
-    world.telegram.say("thanks")
-    await world.telegram.until(lambda: len(world.texts()) == 3)
+    await world.ask("thanks", 3)
     assert "heron 180" not in json.dumps(world.model.bodies[-1])

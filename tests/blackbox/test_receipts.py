@@ -13,16 +13,14 @@ OTHER = 1002
 async def said(world: World, words: str, chat_id: int = PERSON, reply_to: int | None = None) -> str:
     """What is answered to it."""
     count = len(world.texts(chat_id))
-    world.telegram.say(words, chat_id=chat_id, user_id=chat_id, reply_to=reply_to)
-    await world.telegram.until(lambda: len(world.texts(chat_id)) == count + 1)
+    await world.ask(words, count + 1, chat_id=chat_id, user_id=chat_id, reply_to=reply_to)
     return str(world.texts(chat_id)[-1])
 
 
 async def test_a_turn_is_accounted_for_in_its_chat_alone_and_what_it_used_is_counted(world: World) -> None:
-    world.only("telegram")
     world.config["operators"] = [f"telegram:{PERSON}"]
     world.config["channels"]["telegram"]["allow"] = [str(PERSON), str(OTHER)]
-    await world.start()
+    await world.start("telegram")
     assert await said(world, "/receipt") == "I haven't answered anything here yet."
     world.model.then(reply(tool_use("list_files", {"path": "."})), reply("Done."))
     assert await said(world, "look 東京") == "Done."

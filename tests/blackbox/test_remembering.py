@@ -85,11 +85,10 @@ async def test_what_was_told_first_is_known_behind_the_cap_of_messages(world: Wo
 async def test_where_the_memory_fails_the_view_grows_to_twice_the_cap_and_operators_hear_of_the_cut(
     world: World,
 ) -> None:
-    world.only("telegram")
     world.config["operators"] = [f"telegram:{PERSON}"]
     world.config["context"] = {"maxMessages": 12}
     world.model.script(sends(lambda _: "no memory"))
-    await world.start()
+    await world.start("telegram")
     await say(world, FACT, *(f"and {number}?" for number in range(9)))
     await world.telegram.until(
         lambda: any("oldest messages" in text for text in world.texts()), START_SECONDS
@@ -102,7 +101,6 @@ async def test_where_the_memory_fails_the_view_grows_to_twice_the_cap_and_operat
 async def test_what_the_model_worked_with_comes_back_after_the_fifth_compaction_too(
     world: World, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    world.only("telegram")
     world.config["context"] = {"maxMessages": 16}
     texts = tmp_path_factory.mktemp("box") / "texts.json"
     texts.write_text('["a harp"]', encoding="utf-8")
@@ -126,7 +124,7 @@ async def test_what_the_model_worked_with_comes_back_after_the_fifth_compaction_
         return "<memory>\n## Facts\n- y\n</memory>" if tasks(body) else f"answer {len(world.model.bodies)}"
 
     world.model.script(answer)
-    await world.start()
+    await world.start("telegram")
     await eventually(lambda: any("box has 2 tools" in line["message"] for line in world.log()))
     await say(world, "look around")
     world.telegram.say("here", media="document", data=b"line\n" * 20, file_name="long.txt", mime="text/plain")
@@ -160,10 +158,9 @@ def note(path: str, said: str) -> Any:
 
 
 async def test_a_new_conversation_begins_with_the_notes(world: World) -> None:
-    world.only("telegram")
     world.config["operators"] = [f"telegram:{PERSON}"]
     world.config["permissions"] = {"allow": ["@trusted:memory", "write_file(out/*)"]}
-    await world.start()
+    await world.start("telegram")
     for used in (
         note("me/tea.md", "Tea: 玉露. " + "x" * 3_000),
         note("chat/plan.md", "the plan 計画"),
@@ -210,11 +207,10 @@ async def test_a_new_conversation_begins_with_the_notes(world: World) -> None:
 async def test_instructions_that_are_too_large_are_used_up_to_the_limit_and_everybody_hears_of_it(
     world: World,
 ) -> None:
-    world.only("telegram")
     world.config["operators"] = [f"telegram:{PERSON}"]
     lines = [f"Rule {number}: be kind, 规则." for number in range(20_000)]
     (world.root / "Agent.md").write_text("\n".join(lines), encoding="utf-8")
-    await world.start()
+    await world.start("telegram")
     assert any("Agent.md" in line and "262,144 are used" in line for line in world.process.lines)
     await say(world, "hello")
     system = json.dumps(world.model.bodies[0]["system"], ensure_ascii=False)
@@ -227,10 +223,9 @@ async def test_instructions_that_are_too_large_are_used_up_to_the_limit_and_ever
 
 
 async def test_people_hear_that_the_prompt_fills_a_small_window(world: World) -> None:
-    world.only("telegram")
     world.model.window = world.config["llm"]["contextWindow"] = 3_000
     (world.root / "Agent.md").write_text("Be kind to everybody here.\n" * 1_000, encoding="utf-8")
-    await world.start()
+    await world.start("telegram")
     world.telegram.say("hello")
     await world.telegram.until(lambda: bool(world.texts()), START_SECONDS)
     assert "instructions" in world.texts()[0]

@@ -71,9 +71,8 @@ def script(body: Json) -> Reply:
 
 
 async def test_everything_that_was_sent_is_shown(world: World) -> None:
-    world.only("telegram")
     world.model.script(script)
-    await world.start()
+    await world.start("telegram")
 
     async def say(words: str, turns: int) -> None:
         world.telegram.say(words)
@@ -117,14 +116,13 @@ async def recorded(world: World, name: str) -> None:
 
 
 async def test_a_request_that_was_never_answered_is_shown_after_a_kill(world: World) -> None:
-    world.only("telegram")
     never = asyncio.Event()
     world.model.script(
         lambda body: (
             Reply(hold=never) if worker(body) else reply(tool_use("task", {"prompt": "x", "mode": "fork"}))
         )
     )
-    await world.start()
+    await world.start("telegram")
     world.telegram.say("Hello")
     await eventually(lambda: any(map(worker, world.model.bodies)) and bool(named(world)))
     (name,) = named(world)
@@ -143,8 +141,6 @@ SUMMARY = MEMORY.replace("<memory>", "<analysis>x</analysis>\n<summary>\n## What
 
 async def test_a_memory_and_a_summary_are_shown_too(world: World) -> None:
     """The memory by the turn after which it was written, the summary by the command that asked for it."""
-    world.only("telegram")
-
     (world.root / "long.txt").write_text("ten words of a line that is rather long\n" * 300, encoding="utf-8")
 
     def respond(body: Json) -> Reply:
@@ -154,7 +150,7 @@ async def test_a_memory_and_a_summary_are_shown_too(world: World) -> None:
         return reply(SUMMARY if "summary>" in last else MEMORY if "memory>" in last else "I see.")
 
     world.model.script(respond)
-    await world.start()
+    await world.start("telegram")
     world.telegram.say("Read it")
     await world.turns(1)
     await eventually(lambda: "memory" in purposes(world))
@@ -187,8 +183,7 @@ def purposes(world: World) -> set[str]:
 
 
 async def test_what_was_forgotten_is_erased_and_said(world: World) -> None:
-    world.only("telegram")
-    await world.start()
+    await world.start("telegram")
     world.telegram.say("Hello")
     await world.turns(1)
     world.telegram.say("The word is plum")
@@ -210,8 +205,7 @@ async def test_what_was_forgotten_is_erased_and_said(world: World) -> None:
 
 
 async def test_of_what_no_request_is_recorded_that_is_said(world: World) -> None:
-    world.only("telegram")
-    await world.start()
+    await world.start("telegram")
     world.telegram.say("Hello")
     await world.turns(1)
     assert await world.process.stop() == 0
@@ -224,9 +218,8 @@ async def test_of_what_no_request_is_recorded_that_is_said(world: World) -> None
 
 
 async def test_another_model_is_asked_and_nothing_runs(world: World) -> None:
-    world.only("telegram")
     world.model.script(script)
-    await world.start()
+    await world.start("telegram")
     world.telegram.say("Hello")
     await world.turns(1)
     assert await world.process.stop() == 0

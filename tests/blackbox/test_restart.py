@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from bot.testing.anthropic_script import tool_use
+from bot.testing.anthropic_script import reply, tool_use
 from tests.blackbox.conftest import ANN, PERSON, ROOM, START_SECONDS, World, eventually
 
 
@@ -24,36 +24,26 @@ def blocks(body: Any) -> list[Any]:
 
 
 async def test_after_a_kill_the_next_request_begins_with_the_same_bytes(world: World) -> None:
-    world.only("telegram")
-    await world.start()
+    await world.start("telegram")
     for number in range(3):
-        world.telegram.say(f"message {number} 你好")
-        await world.telegram.until(lambda n=number: len(world.texts()) == n + 1)  # type: ignore[misc]
+        await world.ask(f"message {number} 你好", number + 1)
     await world.model.until(lambda: world.model.active == 0)
-    world.telegram.say("before")
-    await world.telegram.until(lambda: len(world.texts()) == 4)
+    await world.ask("before", 4)
     await world.turns(4)
     before = blocks(world.model.bodies[-1])
     system = world.model.bodies[-1]["system"]
     await world.process.kill()
     await world.start()
-    world.telegram.say("after")
-    await world.telegram.until(lambda: len(world.texts()) == 5)
+    await world.ask("after", 5)
     after = blocks(world.model.bodies[-1])
     assert json.dumps(after[: len(before)], ensure_ascii=False) == json.dumps(before, ensure_ascii=False)
     assert world.model.bodies[-1]["system"] == system
 
 
 async def test_a_message_whose_turn_was_killed_is_answered_once_after_the_restart(world: World) -> None:
-    world.only("telegram")
-    await world.start()
+    await world.start("telegram")
     gate = asyncio.Event()
-
-    async def slow(_: Any) -> str:
-        await gate.wait()
-        return "too late"
-
-    world.model.script(slow)
+    world.model.script(lambda _: reply("too late", hold=gate))
     world.telegram.say("do not lose me")
     await world.model.until(lambda: len(world.model.requests) == 1)
     await world.process.kill()
@@ -80,15 +70,9 @@ async def test_what_was_sent_while_it_was_down_is_answered_and_each_thing_once(w
 
 
 async def test_a_stop_in_the_middle_of_a_turn_lets_it_end_and_exits_with_0(world: World) -> None:
-    world.only("telegram")
-    await world.start()
+    await world.start("telegram")
     gate = asyncio.Event()
-
-    async def slow(_: Any) -> str:
-        await gate.wait()
-        return "Just in time."
-
-    world.model.script(slow)
+    world.model.script(lambda _: reply("Just in time.", hold=gate))
     world.telegram.say("hello")
     await world.model.until(lambda: len(world.model.requests) == 1)
     stopping = asyncio.create_task(world.process.stop(signal.SIGINT))
@@ -99,8 +83,7 @@ async def test_a_stop_in_the_middle_of_a_turn_lets_it_end_and_exits_with_0(world
 
 
 async def test_a_message_is_on_disk_before_slack_is_told_that_it_arrived(world: World) -> None:
-    world.only("slack")
-    await world.start()
+    await world.start("slack")
     await world.slack.say("written first?", channel="D0ANN", user=ANN)
     await world.slack.until(lambda: bool(world.slack.deliveries) and not world.slack.unacked())
     await world.process.kill()
@@ -110,12 +93,7 @@ async def test_a_message_is_on_disk_before_slack_is_told_that_it_arrived(world: 
 async def killed_in_call(world: World, number: int, kept: Callable[[], bool] = lambda: True) -> None:
     """Kill the process while the model works on its nth call, and what came before is `kept`."""
     gate = asyncio.Event()
-
-    async def slow(_: Any) -> str:
-        await gate.wait()
-        return "never"
-
-    world.model.script(slow)
+    world.model.script(lambda _: reply("never", hold=gate))
     await world.model.until(lambda: len(world.model.requests) == number and world.model.active == 1)
     await eventually(kept)
     await world.process.kill()
@@ -124,8 +102,7 @@ async def killed_in_call(world: World, number: int, kept: Callable[[], bool] = l
 
 
 async def test_a_turn_goes_on_from_its_last_step_and_its_reply_is_not_given_again(world: World) -> None:
-    world.only("telegram")
-    await world.start()
+    await world.start("telegram")
     world.model.answer(
         tool_use("chat_send", {"text": "The code is 4711."}), tool_use("list_dir", {"path": "."})
     )
@@ -148,8 +125,7 @@ async def test_a_turn_goes_on_from_its_last_step_and_its_reply_is_not_given_agai
 
 
 async def test_a_slack_post_whose_answer_was_lost_is_found_again_and_not_repeated(world: World) -> None:
-    world.only("slack")
-    await world.start()
+    await world.start("slack")
     world.slack.fail("chat.postMessage", action="lose")
     ts = await world.slack.say("hello", channel="D0ANN", user=ANN)
     await world.turns(1)
@@ -160,8 +136,7 @@ async def test_a_slack_post_whose_answer_was_lost_is_found_again_and_not_repeate
 
 
 async def test_a_telegram_send_whose_answer_was_lost_is_repeated_and_says_so(world: World) -> None:
-    world.only("telegram")
-    await world.start()
+    await world.start("telegram")
     world.model.answer("The answer.")
     world.telegram.fail("sendMessage", action="lose")
     world.telegram.say("hello")
@@ -173,9 +148,8 @@ async def test_a_telegram_send_whose_answer_was_lost_is_repeated_and_says_so(wor
 
 
 async def test_a_telegram_that_loses_each_answer_gets_ever_rarer_repeats(world: World) -> None:
-    world.only("telegram")
     world.model.answer("The answer.")
-    await world.start()
+    await world.start("telegram")
     for _ in range(60):
         world.telegram.fail("sendMessage", action="lose")
     world.telegram.say("hello")
@@ -188,10 +162,9 @@ async def test_a_telegram_that_loses_each_answer_gets_ever_rarer_repeats(world: 
 
 
 async def test_rows_that_somebody_else_has_written_name_no_file_elsewhere(world: World) -> None:
-    world.only("telegram")
     kept = world.root / "kept"
     kept.write_text("mine", encoding="utf-8")
-    await world.start()
+    await world.start("telegram")
     world.telegram.say("hello")
     await world.turns(1)
     await world.sent()

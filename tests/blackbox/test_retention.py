@@ -28,11 +28,10 @@ def write_archive(world: World, chat: int, words: str) -> None:
 
 
 async def test_what_is_beyond_its_days_goes_and_what_is_not_stays(world: World) -> None:
-    world.only("telegram")
     write_archive(world, PERSON, "the old heron")
     write_archive(world, 2002, "the old otter")
     world.config["history"] = {"keepDays": {KEY: 30}}
-    await world.start()
+    await world.start("telegram")
     await eventually(lambda: any(line["kind"] == "retention" for line in world.log()))
     world.model.answer("Hello.")
     world.telegram.say("the new heron")
@@ -124,9 +123,8 @@ async def test_a_chat_that_never_begins_anew_forgets_turns_beyond_its_days(world
 
 
 async def test_without_days_everything_stays(world: World) -> None:
-    world.only("telegram")
     write_archive(world, 2002, "the old otter")
-    await world.start()
+    await world.start("telegram")
     world.model.answer("Hello.")
     world.telegram.say("hello")
     await world.heard("Hello.")
@@ -134,9 +132,8 @@ async def test_without_days_everything_stays(world: World) -> None:
 
 
 async def test_days_that_are_none_are_refused(world: World) -> None:
-    world.only("telegram")
     world.config["history"] = {"keepDays": {"telegram": 30}}
-    await world.start(wait=False)
+    await world.start("telegram", wait=False)
     assert await world.process.ended() == 78
     assert "history.keepDays" in world.process.stderr
 

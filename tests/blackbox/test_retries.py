@@ -16,8 +16,7 @@ def with_buttons(world: World) -> list[Json]:
 
 
 async def test_in_telegram_a_press_tries_it_again_and_takes_the_button_away(world: World) -> None:
-    world.only("telegram")
-    await world.start()
+    await world.start("telegram")
     world.model.then(*[told("One two three four.", (0.5, Halt.CUT))] * TRIES)
     world.telegram.say("and?")
     await world.telegram.until(lambda: bool(with_buttons(world)))
@@ -39,8 +38,7 @@ async def test_in_telegram_a_press_tries_it_again_and_takes_the_button_away(worl
 
 
 async def test_in_slack_too(world: World) -> None:
-    world.only("slack")
-    await world.start()
+    await world.start("slack")
     world.model.then(*[told("One two three four.", (0.5, Halt.CUT))] * TRIES)
     asked = await world.slack.say("and?", channel="D0ANN", user=ANN)
     await world.slack.until(lambda: any(seen.buttons for seen in world.slack.replies("D0ANN", asked)))
@@ -60,9 +58,8 @@ def echo(body: Json) -> str:
 
 
 async def test_in_telegram_an_edit_after_the_answer_offers_one_in_its_place_over_a_kill(world: World) -> None:
-    world.only("telegram")
     world.model.script(echo)
-    await world.start()
+    await world.start("telegram")
     number = world.telegram.say("what is new?")["message"]["message_id"]
     await world.heard("re: what is new?")
     await world.turns(1)
@@ -87,9 +84,8 @@ async def test_in_telegram_an_edit_after_the_answer_offers_one_in_its_place_over
 
 
 async def test_in_slack_too_it_is_offered_and_answered_in_its_place(world: World) -> None:
-    world.only("slack")
     world.model.script(echo)
-    await world.start()
+    await world.start("slack")
     asked = await world.slack.say("what is new?", channel="D0ANN", user=ANN)
     await world.turns(1)
     await world.sent()

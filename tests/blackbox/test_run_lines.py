@@ -9,12 +9,11 @@ from tests.blackbox.conftest import World, eventually
 
 
 async def test_a_run_says_how_it_began_and_how_the_one_before_ended(world: World) -> None:
-    world.only("telegram")
 
     def of(kind: str) -> list[dict[str, Any]]:
         return [line["details"] for line in world.log() if line["kind"] == kind and line["level"] == "info"]
 
-    await world.start()
+    await world.start("telegram")
     await eventually(lambda: len(of("ready")) == 1)
     (first,) = of("start")
     assert first["lastRun"] == "none"
@@ -35,9 +34,8 @@ async def test_a_run_says_how_it_began_and_how_the_one_before_ended(world: World
 
 
 async def test_a_run_that_cannot_begin_says_so_at_its_end(world: World) -> None:
-    world.only("telegram")
     world.process.env["TELEGRAM_BOT_TOKEN"] = "123456:no-such-token-no-such-token-no-such"
-    await world.start(wait=False)
+    await world.start("telegram", wait=False)
     assert await world.process.ended() == 78
     assert [(line["kind"], line["details"].get("ended")) for line in world.log()[-2:]] == [
         ("error", None),

@@ -60,9 +60,8 @@ async def jump(world: World, seconds: float = 3_610.0) -> None:
 
 async def planned(world: World) -> None:
     """A job that is due in an hour, and a process that was killed before."""
-    world.only("telegram")
     world.model.script(planning(in_an_hour))
-    await world.start()
+    await world.start("telegram")
     world.telegram.say("remind me")
     await world.heard("I will.")
     await world.turns(1)
@@ -130,11 +129,10 @@ async def test_killed_while_the_model_works_on_it_it_is_answered_once(world: Wor
 
 
 async def test_a_clock_set_forward_by_years_is_no_work(world: World) -> None:
-    world.only("telegram")
     world.config["schedule"] = {"timezone": "Europe/Berlin"}
     world.model.script(planning(lambda: "*/15 * * * *"))
     world.process.module = ["bot.testing.run", "--clock", str(world.root / "clock")]
-    await world.start(command=())
+    await world.start("telegram", command=())
     world.telegram.say("remind me")
     await world.heard("I will.")
     await world.turns(1)
@@ -155,7 +153,6 @@ def worked(world: World) -> float:
 
 
 async def test_in_slack_it_comes_in_its_thread_and_at_the_time_of_the_persons_clock(world: World) -> None:
-    world.only("slack")
     world.slack.world.users[ANN]["tz"] = "Asia/Kolkata"
     told: list[str] = []
 
@@ -164,7 +161,7 @@ async def test_in_slack_it_comes_in_its_thread_and_at_the_time_of_the_persons_cl
         return told[-1]
 
     world.model.script(planning(local))
-    await world.start()
+    await world.start("slack")
     root = await world.slack.say("<@U0SHIP> remind me", channel=ROOM, user=ANN)
     await world.slack.until(
         lambda: [one.text for one in world.slack.replies(ROOM, root)] == ["I will.", ANSWER]
@@ -181,9 +178,8 @@ async def test_in_slack_it_comes_in_its_thread_and_at_the_time_of_the_persons_cl
 
 
 async def test_a_time_of_a_clock_waits_until_the_persons_zone_is_known(world: World) -> None:
-    world.only("telegram")
     world.model.script(planning(lambda: "0 9 * * 1-5"))
-    await world.start()
+    await world.start("telegram")
     world.telegram.say("remind me")
     await world.telegram.until(lambda: bool(world.texts()))
     assert world.texts()[0].startswith("No: ")
@@ -191,32 +187,26 @@ async def test_a_time_of_a_clock_waits_until_the_persons_zone_is_known(world: Wo
     world.model.script(planning(lambda: "every 2h"))
     world.telegram.say("remind me")
     await world.telegram.until(lambda: world.texts()[1:] == ["I will."])
-    world.telegram.say("/timezone Beijing")
-    await world.telegram.until(lambda: len(world.texts()) == 3)
+    await world.ask("/timezone Beijing", 3)
     world.model.script(planning(lambda: "0 9 * * 1-5"))
-    world.telegram.say("remind me")
-    await world.telegram.until(lambda: len(world.texts()) == 4)
+    await world.ask("remind me", 4)
     assert world.texts()[-1] == "I will."
     world.telegram.say("/jobs")
     await world.telegram.until(lambda: "Mon–Fri at 09:00 (Asia/Shanghai), next" in world.texts()[-1])
 
 
 async def test_people_look_at_jobs_and_take_them_back(world: World) -> None:
-    world.only("telegram")
     world.config["schedule"] = {"timezone": "Europe/Berlin"}
     world.model.script(planning(lambda: "0 9 * * 1-5"))
-    await world.start()
+    await world.start("telegram")
     world.telegram.say("remind me")
     await world.heard("I will.")
-    world.telegram.say("/jobs")
-    await world.telegram.until(lambda: len(world.texts()) == 2)
+    await world.ask("/jobs", 2)
     line = world.texts()[1]
     assert "Mon–Fri at 09:00 (Europe/Berlin), next" in line
     assert line.endswith(WORDS)
-    world.telegram.say(f"/jobs cancel {line[:6]}")
-    await world.telegram.until(lambda: len(world.texts()) == 3)
-    world.telegram.say("/jobs")
-    await world.telegram.until(lambda: len(world.texts()) == 4)
+    await world.ask(f"/jobs cancel {line[:6]}", 3)
+    await world.ask("/jobs", 4)
     assert world.texts()[3] == "There are no jobs here."
     await eventually(
         lambda: any(one["kind"] == "schedule" and "cancelled" in one["message"] for one in world.log())

@@ -40,9 +40,8 @@ def index_files(world: World) -> list[Path]:
 
 
 async def test_deleted_it_comes_back_whole_and_what_is_forgotten_or_edited_is_gone(world: World) -> None:
-    world.only("telegram")
     world.model.script(answer)
-    await world.start()
+    await world.start("telegram")
     await ask(world, "the swordfishes swim in the harbour 剑鱼")
     edited = world.telegram.say("the walrus sleeps on the pier")
     await world.telegram.until(lambda: len(world.texts()) == 2, START_SECONDS)

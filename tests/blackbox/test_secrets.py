@@ -130,7 +130,6 @@ async def test_known_secrets_are_nowhere_plain_or_encoded(
             await world.slack.say(words, channel=DIRECT, user=ANN)
 
     # The tokens of both are known in either case.
-    world.only(channel, "web")
     world.config["channels"]["web"] |= {"port": 0, "token": "${WEB_TOKEN}"}
     world.config["dashboard"] = {"port": 0, "token": "${DASHBOARD_TOKEN}"}
     server = {"command": sys.executable, "args": ["-c", ""], "env": {"PASSWORD": "${SERVER_PASSWORD}"}}
@@ -146,7 +145,7 @@ async def test_known_secrets_are_nowhere_plain_or_encoded(
         value for name, value in world.process.env.items() if name not in {"NO_PROXY", "SMA_LOG_LLM_PAYLOAD"}
     ]
     assert len(secrets) == 7
-    await world.start()
+    await world.start(channel, "web")
     address = world.process.ready_line.split()[-1]
     for turns, secret in enumerate(secrets, 1):
         words = "\n".join(f"- it is: {form} ({codecs.encode(form, 'rot13')})" for form in said(secret))
@@ -187,9 +186,8 @@ async def test_known_secrets_are_nowhere_plain_or_encoded(
 @pytest.mark.skipif(sys.platform != "linux", reason="/proc")
 async def test_a_crash_leaves_no_memory_on_the_disk(world: World) -> None:
     """Whatever the user's limit is, for the process and what it starts; the unit says so too."""
-    world.only("telegram")
     world.process.before = ["bash", "-c", 'ulimit -c unlimited; exec "$0" "$@"']
-    await world.start()
+    await world.start("telegram")
     limits = Path(f"/proc/{world.process.pid}/limits").read_text(encoding="utf-8")
     (core,) = [line.split()[4:6] for line in limits.splitlines() if line.startswith("Max core file size")]
     assert core == ["0", "0"]

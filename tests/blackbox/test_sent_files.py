@@ -116,7 +116,6 @@ REFUSED = {
 
 
 async def test_what_may_be_read_is_sent_and_what_is_new_and_nobody_is_asked(world: World) -> None:
-    world.only("telegram")
     world.config["permissions"] = {"deny": ["read_file(private/**)"]}
     for name, data in {
         "report.md": b"all is well\n",
@@ -128,7 +127,7 @@ async def test_what_may_be_read_is_sent_and_what_is_new_and_nobody_is_asked(worl
         (world.root / name).write_bytes(data)
     (world.root / "link.md").symlink_to("/etc/hostname")
     reader = Reader(world, "telegram")
-    await world.start()
+    await world.start("telegram")
 
     def script(body: Any) -> Any:
         last = body["messages"][-1]["content"][-1]
@@ -233,11 +232,10 @@ async def test_without_the_right_the_person_hears_it_once_and_so_do_operators(
 
 
 async def test_an_address_that_has_expired_is_asked_for_anew(world: World) -> None:
-    world.only("slack")
     world.config["permissions"] = {"allow": ["write_file"]}
     reader = Reader(world, "slack")
     reader.server.fail("upload", status=410)
-    await world.start()
+    await world.start("slack")
     world.model.script(making())
     await reader.ask("make me a table")
     assert await reader.gets() == [(NAME, WORDS.encode())]

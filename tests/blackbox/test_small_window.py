@@ -12,14 +12,12 @@ from tests.blackbox.conftest import World
 
 @pytest.mark.parametrize("told", [True, False], ids=["ship.json says so", "only the provider knows"])
 async def test_a_window_of_3000_tokens_answers_hello_and_finds_its_tools(world: World, told: bool) -> None:
-    world.only("telegram")
     world.model.window = 3_000
     if told:
         world.config["llm"]["contextWindow"] = 3_000
     (world.root / "notes.txt").write_text("お茶")
-    await world.start()
-    world.telegram.say("hello")
-    await world.telegram.until(lambda: len(world.texts()) == 1)
+    await world.start("telegram")
+    await world.ask("hello", 1)
     await world.turns(1)
     if told:
         assert all(one.status == 200 for one in world.model.requests), "what is surely too large is not asked"
@@ -29,8 +27,7 @@ async def test_a_window_of_3000_tokens_answers_hello_and_finds_its_tools(world: 
     # What has no room is found and can be called like any other.
     world.model.answer(tool_use("tool_search", {"query": "list_dir"}))
     world.model.answer(tool_use("list_dir", {"path": "."}))
-    world.telegram.say("look")
-    await world.telegram.until(lambda: len(world.texts()) == 2)
+    await world.ask("look", 2)
     await world.turns(2)
     sent = json.dumps(world.model.bodies[-1], ensure_ascii=False)
     assert '"tool_reference"' in sent
@@ -38,8 +35,6 @@ async def test_a_window_of_3000_tokens_answers_hello_and_finds_its_tools(world: 
 
 
 async def test_the_demo_answers_in_a_window_of_3000_tokens(world: World) -> None:
-    world.only("telegram")
     world.config["llm"] = {"provider": "demo", "contextWindow": 3_000}
-    await world.start()
-    world.telegram.say("hello")
-    await world.telegram.until(lambda: len(world.texts()) == 1)
+    await world.start("telegram")
+    await world.ask("hello", 1)

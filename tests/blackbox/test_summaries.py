@@ -21,18 +21,16 @@ async def said(world: World, *words: str) -> None:
     """Each is answered before the next one is said."""
     for one in words:
         before = len(world.texts())
-        world.telegram.say(one)
-        await world.telegram.until(lambda count=before: len(world.texts()) == count + 1)  # type: ignore[misc]
+        await world.ask(one, before + 1)
     await world.model.until(lambda: world.model.active == 0)
 
 
 async def test_a_summary_by_the_provider_goes_through_a_kill_and_becomes_words_when_it_is_forgotten(
     world: World,
 ) -> None:
-    world.only("telegram")
     world.model.compacts = True
     world.model.script(lambda body: SUMMARY if "compaction" in body else f"answer {len(body['messages'])}")
-    await world.start()
+    await world.start("telegram")
     await said(world, *(f"message {number} 你好" for number in range(6)), "/compact")
     assert sum("compaction" in body for body in world.model.bodies) == 1
     await said(world, "and now?")
@@ -51,10 +49,9 @@ async def test_a_summary_by_the_provider_goes_through_a_kill_and_becomes_words_w
 
 
 async def test_operators_hear_of_a_compaction_that_fails_three_times_in_a_row(world: World) -> None:
-    world.only("telegram")
     world.config["operators"] = [f"telegram:{PERSON}"]
     world.model.script(lambda body: f"no summary {len(body['messages'])}")
-    await world.start()
+    await world.start("telegram")
     await said(world, *(f"message {number} 你好" for number in range(6)))
     for number in range(3):
         world.telegram.say(f"/compact {number}")

@@ -17,10 +17,9 @@ OTHER = 3003
 
 async def begun(world: World, *, admitted: int = OLD) -> None:
     """A conversation in a group, in which everybody may talk to the bot."""
-    world.only("telegram")
     world.config["channels"]["telegram"]["allow"] = [str(admitted)]
     world.model.script(lambda body: f"answer {sum(one['role'] == 'user' for one in body['messages'])}")
-    await world.start()
+    await world.start("telegram")
     world.telegram.chat(OLD, "group")
     world.telegram.say("@shipmate_bot the code is 7731", chat_id=OLD, user_id=PERSON)
     await world.heard("answer 1", chat_id=OLD)
@@ -58,10 +57,9 @@ async def test_history_and_admission_stay(world: World, told: Told, *, kill: boo
 
 
 async def test_a_job_of_the_group_is_answered_in_the_supergroup(world: World) -> None:
-    world.only("telegram")
     world.config["channels"]["telegram"]["allow"] = [str(OLD)]
     world.model.script(planning(in_an_hour))
-    await world.start()
+    await world.start("telegram")
     world.telegram.chat(OLD, "group").members[PERSON] = "member"
     world.telegram.say("@shipmate_bot remind me", chat_id=OLD, user_id=PERSON)
     await world.heard("I will.", chat_id=OLD)
@@ -75,13 +73,12 @@ async def test_a_job_of_the_group_is_answered_in_the_supergroup(world: World) ->
 
 
 async def test_an_approval_that_waits_is_given_in_the_supergroup(world: World) -> None:
-    world.only("telegram")
     world.config["operators"] = [f"telegram:{PERSON}"]
     world.config["channels"]["telegram"]["allow"] = [str(OLD)]
     world.config["permissions"] = {"ask": ["skills_list"]}
     world.model.answer(tool_use("skills_list", {}))
     world.model.answer("Here they are.")
-    await world.start()
+    await world.start("telegram")
     world.telegram.chat(OLD, "group")
     world.telegram.say("@shipmate_bot which skills?", chat_id=OLD, user_id=PERSON)
     await world.telegram.until(

@@ -77,14 +77,13 @@ async def noisy(world: World, met: asyncio.Event, body: Json) -> Reply:
 
 async def test_several_tasks_work_side_by_side_ask_and_come_back_as_one(world: World) -> None:
     """Three read, one of them wants to write and a person is asked; the person gets one answer."""
-    world.only("telegram")
     world.config["operators"] = [f"telegram:{PERSON}"]
     world.config["llm"]["fastModel"] = "claude-opus-5-5"
     for name in "abc":
         (world.root / f"{name}.txt").write_text(f"NOISE of {name} 雑音\n" * 20, encoding="utf-8")
 
     world.model.script(partial(noisy, world, asyncio.Event()))
-    await world.start()
+    await world.start("telegram")
     world.telegram.say("How noisy are they?")
     chats = world.telegram.chats
 
@@ -172,7 +171,6 @@ async def test_a_stop_ends_tasks(world: World) -> None:
 
 async def test_a_task_goes_on_where_a_kill_has_cut_it_off(world: World) -> None:
     """One waits for an operator, one has reported: no step of them is asked for or done again, and there is one question."""
-    world.only("telegram")
     world.config["operators"] = [f"telegram:{PERSON}"]
     (world.root / "a.txt").write_text("NOISE", encoding="utf-8")
 
@@ -195,7 +193,7 @@ async def test_a_task_goes_on_where_a_kill_has_cut_it_off(world: World) -> None:
         return [number for number, one in messages.items() if "reply_markup" in one]
 
     world.model.script(script)
-    await world.start()
+    await world.start("telegram")
     world.telegram.say("Write it down")
     await world.telegram.until(lambda: len(questions()) == 1)
     await eventually(lambda: any(one["message"] == "the task has ended" for one in world.log()))
@@ -220,7 +218,6 @@ async def test_a_task_goes_on_where_a_kill_has_cut_it_off(world: World) -> None:
 
 
 async def test_a_question_of_a_task_outlives_a_kill(world: World) -> None:
-    world.only("telegram")
     world.config["operators"] = [f"telegram:{PERSON}"]
 
     def script(body: Json) -> Reply:
@@ -235,7 +232,7 @@ async def test_a_question_of_a_task_outlives_a_kill(world: World) -> None:
         return next((number for number, one in messages.items() if "reply_markup" in one), 0)
 
     world.model.script(script)
-    await world.start()
+    await world.start("telegram")
     world.telegram.say("Write it down")
     await world.telegram.until(lambda: question() > 0)
     asked = question()

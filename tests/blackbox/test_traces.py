@@ -26,13 +26,11 @@ def script(body: Json) -> Reply:
 
 
 async def test_a_turn_and_its_chat_are_told_from_the_log(world: World) -> None:
-    world.only("telegram")
     world.model.script(script)
-    await world.start()
+    await world.start("telegram")
     world.telegram.say("Look around 猫")
     await world.turns(1)
-    world.telegram.say("/new")
-    await world.telegram.until(lambda: len(world.texts()) == 2)
+    await world.ask("/new", 2)
     world.telegram.say("And now?")
     await world.turns(2)
     assert await world.process.stop() == 0

@@ -55,7 +55,6 @@ async def test_an_ordinary_morning_asks_for_three_presses(world: World) -> None:
     with a message from elsewhere; what no rule allows.
     """
     slack = world.slack
-    world.only("slack")
     world.config |= {"operators": [f"slack:{ANN}"]}
     world.config["permissions"] = {
         "allow": ["run_shell(uptime)", "schedule_create", "write_file(docs/, role operator)"]
@@ -65,7 +64,7 @@ async def test_an_ordinary_morning_asks_for_three_presses(world: World) -> None:
     slack.add_im(ANN)
     (world.root / "notes.md").write_text("Milk.", encoding="utf-8")
     world.model.script(obeys)
-    await world.start()
+    await world.start("slack")
     asked = 0
 
     async def ask(who: str, words: str, thread: str | None = None, **more: Any) -> str:
@@ -141,12 +140,11 @@ async def said(world: World, words: str, chat: int = PERSON, reply_to: int | Non
 async def test_foreign_text_fades(world: World) -> None:
     """The question names it and offers to begin without it; a cut and a compaction end it, and it is nowhere then."""
     telegram = world.telegram
-    world.only("telegram")
     world.config["operators"] = [f"telegram:{PERSON}", f"telegram:{OTHER}"]
     world.config["permissions"] = {"allow": ["run_shell(uptime)"]}
     world.config["channels"]["telegram"]["allow"] = ["3003"]
     world.model.script(obeys)
-    await world.start()
+    await world.start("telegram")
     forwarded = {
         "message_id": 7,
         "date": 1_700_000_000,
@@ -197,11 +195,10 @@ async def test_foreign_text_fades(world: World) -> None:
 
 async def test_what_was_allowed_for_longer_is_listed_and_taken_back(world: World) -> None:
     """Over a restart too; what is allowed for today is asked about tomorrow."""
-    world.only("telegram")
     world.config |= {"operators": [f"telegram:{PERSON}"], "permissions": {"ask": ["run_shell(uptime)"]}}
     world.config["channels"]["telegram"]["allow"] = [str(OTHER)]
     world.model.script(obeys)
-    await world.start()
+    await world.start("telegram")
 
     async def pressed(label: str) -> None:
         assert "May I run a command?" in (await said(world, "uptime?"))[0]
@@ -242,7 +239,6 @@ async def test_what_was_allowed_for_longer_is_listed_and_taken_back(world: World
 async def test_a_name_is_no_word_of_who_mentions_it(world: World) -> None:
     """Names of people, groups and channels stand apart, short; an answer shows them to nobody's notice, and a search finds by them."""
     slack, eve = world.slack, "U0EVE"
-    world.only("slack")
     world.config |= {"operators": [f"slack:{ANN}"], "permissions": {"allow": ["run_shell(uptime)"]}}
     slack.add_user(
         eve,
@@ -258,7 +254,7 @@ async def test_a_name_is_no_word_of_who_mentions_it(world: World) -> None:
         return obeys(body) if "hello" not in own(body) else f"Tell <@{eve}>, ‹@{eve}> and <@U0NOBODY>."
 
     world.model.script(answers)
-    await world.start()
+    await world.start("slack")
     said = f"hello to <@{eve}>, <!subteam^S0DEV|@{long}> and <#C0ELSE|{long}>"
     await slack.say(said, channel="D0ANN", user=ANN)
     await slack.until(lambda: len(slack.replies("D0ANN")) == 1, START_SECONDS)

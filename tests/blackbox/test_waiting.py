@@ -34,12 +34,11 @@ async def tell(world: World, person: int, words: str, *answers: Reply) -> None:
 
 
 async def test_the_board_shows_what_waits_to_whom_it_concerns_until_it_is_closed(world: World) -> None:
-    world.only("telegram")
     world.config["operators"] = [f"telegram:{PERSON}"]
     world.config["channels"]["telegram"]["allow"] = [str(PERSON), str(BOB)]
     world.config["permissions"] = {"ask": ["skills_list"]}
     world.process.module = ["bot.testing.run", "--clock", str(world.root / "clock")]
-    await world.start(command=())
+    await world.start("telegram", command=())
     await tell(world, PERSON, "is it up?", reply("The server does not answer. I'll look again tomorrow."))
     quoted = "He wrote:\n\n> I'll look tomorrow.\n\n`I'll look later today.` \"I'll look on Monday.\""
     await tell(world, PERSON, "what did he say?", reply(quoted))
@@ -90,8 +89,7 @@ async def test_the_board_shows_what_waits_to_whom_it_concerns_until_it_is_closed
 
 
 async def test_the_page_gets_what_waits_for_its_person_and_nothing_of_others(world: World) -> None:
-    world.only("web", "telegram")
-    await world.start()
+    await world.start("web", "telegram")
     page = link(world).partition("/open/")[0]
     await tell(world, PERSON, "is it up?", reply("No. I'll look again tomorrow."))
     async with Tabs() as mine, Tabs() as theirs:
@@ -139,8 +137,7 @@ async def eventually_left(browser: aiohttp.ClientSession, page: str, words: list
 
 
 async def test_a_promise_goes_with_the_answer_that_another_one_replaces(world: World) -> None:
-    world.only("telegram")
-    await world.start()
+    await world.start("telegram")
     world.model.answer("It is down. I'll look again tomorrow.")
     number = world.telegram.say("is it up?")["message"]["message_id"]
     await world.heard("It is down. I'll look again tomorrow.")

@@ -68,9 +68,8 @@ def link(world: World) -> str:
 async def test_an_operator_decides_in_any_tab_over_a_reload_or_a_kill_and_all_see_it(
     world: World, killed: bool
 ) -> None:
-    world.only("web")
     world.config["permissions"] = {"ask": ["skills_list"]}
-    await world.start()
+    await world.start("web")
     page = world.process.ready_line.split()[2]
     async with Tabs() as tabs:
         session = tabs.browser
@@ -111,13 +110,11 @@ async def test_an_operator_decides_in_any_tab_over_a_reload_or_a_kill_and_all_se
 
 
 async def test_who_may_not_decide_sees_no_buttons_until_the_link_is_opened(world: World) -> None:
-    world.only("web", "telegram")
     world.config["operators"] = ["telegram:2002"]
     world.config["permissions"] = {"ask": ["skills_list"]}
-    await world.start()
+    await world.start("web", "telegram")
     page = world.process.ready_line.split()[3]
-    world.telegram.say("/whoami", chat_id=2002)
-    await world.telegram.until(lambda: len(world.texts(2002)) == 1)
+    await world.ask("/whoami", 1, chat_id=2002)
     async with Tabs() as tabs:
         session = tabs.browser
         world.model.answer(tool_use("skills_list", {}))
@@ -152,12 +149,10 @@ async def test_who_may_not_decide_sees_no_buttons_until_the_link_is_opened(world
 async def test_who_becomes_an_operator_sees_all_of_a_long_call_and_may_allow_it_for_longer(
     world: World,
 ) -> None:
-    world.only("web", "telegram")
     world.config["operators"] = ["telegram:2002"]
-    await world.start()
+    await world.start("web", "telegram")
     page = world.process.ready_line.split()[3]
-    world.telegram.say("/whoami", chat_id=2002)
-    await world.telegram.until(lambda: len(world.texts(2002)) == 1)
+    await world.ask("/whoami", 1, chat_id=2002)
     content = "\n".join(f"line {number} of the plan" for number in range(200))
     async with Tabs() as tabs:
         session = tabs.browser

@@ -96,9 +96,8 @@ async def person(world: World) -> AsyncIterator[Person]:
 
 
 async def test_conversations_are_apart_listed_searched_and_renamed_over_a_kill(world: World) -> None:
-    world.only("web")
     world.model.script(lambda body: "Zürich, in spring." if "garden" in str(body["messages"][-1]) else "well")
-    await world.start()
+    await world.start("web")
     async with person(world) as one, person(world) as other:
         assert await one.listed() == []
         await one.say("Where is the best garden?", answer="Zürich")
@@ -152,12 +151,11 @@ def working(body: Any) -> Answer | str:
 
 
 async def test_stops_jobs_history_and_erasure_know_the_conversations_of_a_person(world: World) -> None:
-    world.only("web")
     world.config["permissions"] = {"ask": ["skills_list"]}
     world.model.script(working)
     clock = world.root / "clock"
     world.process.module = ["bot.testing.run", "--clock", str(clock)]
-    await world.start(command=())
+    await world.start("web", command=())
     await eventually(clock.exists)
     async with person(world) as one, person(world) as other:
         await one.say(f"I like {SECRET}", answer="well")
@@ -195,11 +193,10 @@ async def test_stops_jobs_history_and_erasure_know_the_conversations_of_a_person
 
 
 async def test_a_name_goes_with_the_last_message_of_its_conversation(world: World) -> None:
-    world.only("web")
     world.config["history"] = {"keepDays": {"*": 1}}
     world.process.module = ["bot.testing.run", "--clock", str(world.root / "clock")]
     world.model.script(lambda _: "well")
-    await world.start(command=())
+    await world.start("web", command=())
     await eventually((world.root / "clock").exists)
     async with person(world) as one:
         await one.say("hello", "b", answer="well")

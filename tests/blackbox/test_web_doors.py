@@ -52,8 +52,7 @@ async def as_other(address: str) -> tuple[int, str | None, str]:
 @pytest.fixture
 async def page(world: World) -> str:
     """The address of the web chat of a Shipmate that runs."""
-    world.only("web")
-    await world.start()
+    await world.start("web")
     return world.process.ready_line.split()[2]
 
 
@@ -261,8 +260,7 @@ async def test_whoever_has_opened_the_link_is_an_operator_to_the_rules_at_once(
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can be somebody else")
 async def test_another_user_cannot_talk_through_the_terminals_socket(world: World) -> None:
-    world.only("console")
-    await world.start()
+    await world.start("console")
     (world.root / ".ship").chmod(0o711)  # as a careless administrator would
     (world.root / ".ship" / "console.sock").chmod(0o666)
     # It is in the folder before it becomes somebody else: the folders above are not everybody's, and stay as they are.

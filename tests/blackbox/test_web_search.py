@@ -77,9 +77,8 @@ async def engine() -> AsyncIterator[Engine]:
 async def test_the_providers_search_gets_the_query_alone_and_the_asker_presses_once_words_of_others_are_there(
     world: World,
 ) -> None:
-    world.only("telegram")
     world.model.script(searching)
-    await world.start()
+    await world.start("telegram")
     world.telegram.say("My PIN is 9876, is it raining?")
     await world.heard(f"It rains, says {PAGE}")
     await world.turns(1)
@@ -114,14 +113,13 @@ async def test_the_providers_search_gets_the_query_alone_and_the_asker_presses_o
 
 @pytest.mark.parametrize("kind", ["searxng", "brave"])
 async def test_an_engine_of_ones_own_gets_the_query_alone(world: World, engine: Engine, kind: str) -> None:
-    world.only("telegram")
     world.model.script(searching)
     settings = {"kind": kind, "baseUrl": f"{engine.url}/"} | (
         {"apiKey": "${BRAVE_KEY}"} if kind == "brave" else {}
     )
     world.config["tools"] = {"webSearch": settings}
     world.process.env["BRAVE_KEY"] = KEY
-    await world.start()
+    await world.start("telegram")
     world.telegram.say("My PIN is 9876, is it raining?")
     await world.heard(f"It rains, says {PAGE}")
     (call,) = engine.calls

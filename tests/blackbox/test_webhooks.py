@@ -7,6 +7,7 @@ import json
 from typing import Any
 
 from bot.testing._slack_requests import SIGNING_SECRET
+from bot.testing.anthropic_script import reply
 from tests.blackbox.conftest import ANN, World, eventually
 
 PUBLIC = "https://bot.example.org"
@@ -64,12 +65,7 @@ async def test_without_socket_and_poll_both_platforms_are_answered_and_forgeries
 async def test_a_kill_loses_nothing_of_what_was_posted_or_came_meanwhile(world: World) -> None:
     await start(world)
     gate = asyncio.Event()
-
-    async def slow(_: Any) -> str:
-        await gate.wait()
-        return "too late"
-
-    world.model.script(slow)
+    world.model.script(lambda _: reply("too late", hold=gate))
     first = await world.slack.say("before", channel="D0ANN", user=ANN)
     world.telegram.say("before")
     await world.model.until(lambda: len(world.model.requests) == 2)

@@ -104,11 +104,10 @@ async def test_killed_at_random_moments_every_record_is_a_request_that_was_sent(
     """A kill costs the records that waited, nothing that was written before, and may leave one of what was about to be sent."""
     seed = scene.seed()
     rng = random.Random(seed)
-    world.only("telegram")
     world.model.script(answer)
     before = 0
     for number in range(KILLS):
-        await world.start()
+        await world.start("telegram")
         world.telegram.say(f"message {number}")
         await asyncio.sleep(rng.random() * 0.2)  # the moment of death is what is varied here
         await world.process.kill()
