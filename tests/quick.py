@@ -29,7 +29,10 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
+from importlib.metadata import entry_points
 from pathlib import Path
+
+from typer.main import get_command
 
 from bot import cli, config, discovery
 from bot.config import schema
@@ -214,12 +217,12 @@ def _serve(address: str) -> Sequence[str]:
 
 def _make_once() -> None:
     """Fill the caches whose content is the same in every process."""
-    from bot.cli import entry
+    from bot.cli import commands, entry
     from channels.telegram import bot_api
 
-    for module, name in ((discovery, "entry_points"), (feature, "entry_points"), (entry, "get_command")):
-        setattr(module, name, functools.cache(getattr(module, name)))
-    entry.get_command(entry.app)
+    vars(discovery)["entry_points"] = vars(feature)["entry_points"] = functools.cache(entry_points)
+    vars(entry)["get_command"] = functools.cache(get_command)
+    vars(entry)["get_command"](commands.app)
     for kind in events.KINDS:
         events.decode(kind, "{}")
     manifests = discovery.manifests()

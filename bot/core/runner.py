@@ -143,14 +143,14 @@ class Runner:
         return len(self._loops)
 
     async def close(self, seconds: float) -> bool:
-        """Start no new turns and let running turns finish. After `seconds` seconds the running turns are
-        cancelled; the next start continues them.
+        """Start no new turns and let running turns finish. Turns that wait for a decision, and after
+        `seconds` seconds all turns, are cancelled; the next start continues them.
         """
         self._closing = True
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                while self._tasks:
-                    await asyncio.wait(self._tasks.values(), return_when=asyncio.FIRST_COMPLETED)
+                while busy := [task for key, task in self._tasks.items() if not self._suspended(*key[:2])]:
+                    await asyncio.wait(busy, return_when=asyncio.FIRST_COMPLETED)
         self._open = False
         left = {key: task for key, task in self._tasks.items() if not task.done()}
         for alarm in self._alarms.values():
@@ -166,6 +166,11 @@ class Runner:
             if what == "turn" and chat is not None and chat.turn is not None:
                 self._append(chat, events.TurnLeft(), chat.turn.id)
         return not left
+
+    def _suspended(self, key: ChatKey, what: str) -> bool:
+        chat = self._chats.loaded(key)
+        turn = None if chat is None or what != "turn" else chat.turn
+        return turn is not None and turn.phase is life.Phase.SUSPENDED
 
     # ------------------------------------------------------------ checks for due effects
 

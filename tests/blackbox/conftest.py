@@ -17,10 +17,13 @@ from typing import Any, Self
 import aiohttp
 import pytest
 
+from bot.contracts.environment import Clock
 from bot.features.live import GOES_ON
+from bot.system import SystemClock
 from bot.testing import telegram_service
 from bot.testing.anthropic import KEY, AnthropicServer
-from bot.testing.slack import APP_TOKEN, BOT_TOKEN, SlackServer
+from bot.testing.clock import FastClock
+from bot.testing.slack import APP_TOKEN, BOT_TOKEN, PING_SECONDS, SlackServer
 from bot.testing.telegram import TelegramServer
 from tests import quick
 from tests.log_lines import complaint
@@ -45,6 +48,8 @@ class Process:
         self.env = env
         self.fresh = fresh
         self.module = ["bot"]
+        self.speed: tuple[str, ...] = ()
+        """Options of a clock that runs fast."""
         self.before: list[str] = []
         """What the process is started through."""
         self.lines: list[str] = []
@@ -53,10 +58,15 @@ class Process:
         self._ready = asyncio.Event()
         self._readers: list[asyncio.Task[None]] = []
 
+    def faked(self, *options: str) -> None:
+        """Let `bot.testing.run` run the gateway, with these options."""
+        self.module = ["bot.testing.run", *self.speed, *options]
+
     async def start(self, *, wait: bool = True, command: tuple[str, ...] = ("run",)) -> Process:
         """Start it; unless `wait` is False, return once it is ready."""
         self._ready = asyncio.Event()
         self.lines, self.stderr = [], ""
+        command = () if self.module[0] == "bot.testing.run" else command
         argv = [*self.module, *command[:1], "--dir", str(self.root), *command[1:]]
         env = {**os.environ, **self.env}
         if self.fresh or self.before:
@@ -137,13 +147,19 @@ def _complaint(line: bytes) -> str:
 class World:
     """Slack, Telegram, the model and one Shipmate among them."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, speed: float = 1.0) -> None:
         self.root = root
-        self.telegram = TelegramServer()
-        self.slack = SlackServer()
-        self.model = AnthropicServer()
-        self.config: dict[str, Any] = {}
         self.process = Process(root, {})
+        clock: Clock | None = None
+        if speed != 1.0:
+            since = SystemClock().now()
+            clock = FastClock(SystemClock(), speed, since)
+            self.process.speed = ("--speed", str(speed), "--since", str(since))
+            self.process.faked()
+        self.telegram = TelegramServer(clock=clock)
+        self.slack = SlackServer(clock=clock, ping_every=PING_SECONDS)
+        self.model = AnthropicServer(clock=clock)
+        self.config: dict[str, Any] = {}
         self.session: aiohttp.ClientSession
 
     async def __aenter__(self) -> Self:
@@ -283,9 +299,13 @@ async def eventually(condition: Callable[[], bool], seconds: float = START_SECON
 
 
 @pytest.fixture
-async def world(tmp_path: Path) -> AsyncIterator[World]:
-    async with World(tmp_path) as made:
+async def world(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[World]:
+    async with World(tmp_path, getattr(request, "param", 1.0)) as made:
         yield made
+
+
+fast = pytest.mark.parametrize("world", [10.0], ids=["fast"], indirect=True)
+"""Ten seconds pass in each real second, for the gateway and for all servers."""
 
 
 def pytest_configure(config: pytest.Config) -> None:

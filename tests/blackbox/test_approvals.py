@@ -11,7 +11,7 @@ import pytest
 
 from bot.testing.anthropic_script import reply, tool_use
 from bot.testing.slack import Seen
-from tests.blackbox.conftest import ANN, BOB, PERSON, ROOM, START_SECONDS, World, eventually
+from tests.blackbox.conftest import ANN, BOB, PERSON, ROOM, START_SECONDS, World, eventually, fast
 
 OPERATOR, OTHER = 2002, 3003
 GROUP = -100500
@@ -48,6 +48,7 @@ async def begun(world: World, **permissions: list[str]) -> str:
     return str(asked["reply_markup"]["inline_keyboard"][0][0]["callback_data"])
 
 
+@fast
 async def test_it_outlives_any_number_of_clean_restarts(world: World) -> None:
     button = await begun(world, ask=["skills_list"])
     await world.sent()

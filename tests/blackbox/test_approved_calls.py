@@ -9,7 +9,7 @@ from typing import Any
 
 from bot.testing.anthropic_script import pause, reply, tool_use
 from tests import quick
-from tests.blackbox.conftest import PERSON, START_SECONDS, World
+from tests.blackbox.conftest import PERSON, START_SECONDS, World, fast
 
 OPERATOR = 2002
 
@@ -178,6 +178,7 @@ async def test_the_calls_of_a_step_are_one_question(world: World) -> None:
     assert await world.process.stop() == 0
 
 
+@fast
 async def test_what_a_blocked_person_has_running_ends(world: World) -> None:
     """A question that waits, and an answer that is being written; the command line blocks as the chat does."""
     await begin(world)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from bot.testing import anthropic_script as scripts
-from tests.blackbox.conftest import Process, World, eventually
+from tests.blackbox.conftest import Process, World, eventually, fast
 
 
 class TestStart:
@@ -139,6 +139,7 @@ FAILURES: list[tuple[list[Any], str]] = [
 ]
 
 
+@fast
 async def test_a_model_that_fails_is_told_plainly(world: World) -> None:
     world.config["channels"]["telegram"]["allow"] = ["*"]
     await world.start("telegram")

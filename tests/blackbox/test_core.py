@@ -17,7 +17,7 @@ import pytest
 from bot.testing.anthropic_script import reply, tool_use
 from bot.testing.faults import VARIABLE, Fault
 from bot.words import say
-from tests.blackbox.conftest import PERSON, START_SECONDS, World, eventually
+from tests.blackbox.conftest import PERSON, START_SECONDS, World, eventually, fast
 from tests.blackbox.test_fallback import five_minutes
 from tests.shares import one_in
 
@@ -45,9 +45,9 @@ def answer(body: dict[str, Any]) -> Any:
 
 
 async def begin(world: World, *faults: Fault) -> None:
-    world.process.module = ["bot.testing.run", "--trace", str(trace_of(world))]
+    world.process.faked("--trace", str(trace_of(world)))
     world.process.env |= {VARIABLE: json.dumps([vars_of(one) for one in faults])}
-    await world.start(command=())
+    await world.start()
 
 
 def trace_of(world: World) -> Path:
@@ -99,8 +99,8 @@ async def test_a_prompt_stays_over_a_kill_while_the_provider_may_have_it(core: W
     instructions = core.root / "Agent.md"
     for turns, words in enumerate(("Be kind 親切に.", "Be brief."), start=1):
         instructions.write_text(words, encoding="utf-8")
-        core.process.module = ["bot.testing.run", "--clock", str(core.root / "clock")]
-        await core.start(command=())
+        core.process.faked("--clock", str(core.root / "clock"))
+        await core.start()
         core.telegram.say("say it")
         await core.turns(turns)
         await core.sent()
@@ -108,7 +108,7 @@ async def test_a_prompt_stays_over_a_kill_while_the_provider_may_have_it(core: W
     first, second = core.model.bodies
     assert first["system"] == second["system"]
     assert "親切に" in str(second["system"])
-    await core.start(command=())
+    await core.start()
     await five_minutes(core)
     core.telegram.say("say it")
     await core.turns(3)
@@ -200,6 +200,7 @@ def ended_or_answered(world: World, ended: asyncio.Future[int], chat: int) -> bo
     return ended.done() or any(one["kind"] == "turn_end" and one.get("chatKey") == key for one in world.log())
 
 
+@fast
 async def test_progress_that_a_kill_leaves_goes_with_the_answer(core: World) -> None:
     core.config |= {"shell": {"isolation": "off"}, "permissions": {"allow": ["run_shell"]}}
     os.mkfifo(core.root / "pipe")

@@ -91,10 +91,10 @@ async def test_who_answers_is_told_and_the_first_is_asked_again_after_five_minut
     world: World, second: AnthropicServer
 ) -> None:
     listed(world, second)
-    world.process.module = ["bot.testing.run", "--clock", str(world.root / "clock")]
+    world.process.faked("--clock", str(world.root / "clock"))
     first: list[Answer] = [well()]
     world.model.script(lambda _: first[0])
-    await world.start(command=())
+    await world.start()
     assert await said(world, "hello") == "First."
     for name, failure in FAILURES.items():
         first[0] = failure()

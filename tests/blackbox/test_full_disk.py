@@ -19,7 +19,7 @@ def fill(path: Path) -> None:
 
 async def test_a_full_disk_raises_one_alarm_with_the_right_cause(tmp_path: Path) -> None:
     with small_disk(tmp_path / ".ship", "64m"):
-        async with World(tmp_path) as world:
+        async with World(tmp_path, speed=10.0) as world:
             world.config["operators"] = [f"telegram:{OPERATOR}"]
             await world.start("telegram")
             await world.ask("/whoami", 1, chat_id=OPERATOR)

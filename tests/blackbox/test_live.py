@@ -38,7 +38,7 @@ class Time:
     def __init__(self, world: World) -> None:
         self._path = world.root / "clock"
         self.now = 0.0
-        world.process.module = ["bot.testing.run", "--clock", str(self._path)]
+        world.process.faked("--clock", str(self._path))
 
     async def passes(self, seconds: float, look: Callable[[], object] = lambda: None) -> None:
         """Let so much time go by, and look after each quarter of a second."""
@@ -76,7 +76,7 @@ async def test_an_outage_of_25_seconds_is_bridged_and_people_are_told(world: Wor
 
     del world.config["llm"]["retrySeconds"]
     world.model.script(answer)
-    await world.start("telegram", "slack", command=())
+    await world.start("telegram", "slack")
     chats = {kind: 2001 + at for at, kind in enumerate(kinds)}
     for kind, chat in chats.items():
         world.telegram.say(kind, chat_id=chat, language="zh" if kind == "failing" else None)
@@ -135,7 +135,7 @@ async def test_plain_text_is_shown_as_it_comes_and_what_follows_takes_its_place(
     world.model.chunk = 4
     world.model.script(answer)
     gate.set()
-    await world.start("telegram", "slack", command=())
+    await world.start("telegram", "slack")
     roots = [await world.slack.say(f"{ME} plain", channel=ROOM, user=ANN) for _ in range(2)]
     await world.slack.until(lambda: all(shows(root) == [TEXT.strip()] for root in roots))
     gate.clear()
@@ -184,7 +184,7 @@ async def test_in_a_group_of_telegram_words_come_every_few_seconds_without_typin
 
     world.model.chunk = 12
     world.model.then(reply(tool_use("chat_send", {"text": TEXT * 6}), edit=slowly))
-    await world.start("telegram", command=())
+    await world.start("telegram")
     world.telegram.say("@shipmate_bot and?", chat_id=GROUP, user_id=7)
     await world.model.until(lambda: world.model.active == 1)
     await time.until(lambda: bool(world.texts(GROUP)))
@@ -311,7 +311,7 @@ async def test_progress_says_what_runs_and_goes_with_the_answer_and_what_was_sto
         return reply("Never.", hold=asyncio.Event())
 
     world.model.script(answer)
-    await world.start("telegram", "slack", command=())
+    await world.start("telegram", "slack")
     world.telegram.say("run", chat_id=2001)
     world.telegram.say("run", chat_id=2002, language="zh")
     asked = await world.slack.say("run", channel="D0ANN", user=ANN)

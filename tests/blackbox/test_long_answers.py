@@ -11,7 +11,7 @@ from bot.testing.anthropic_script import Halt, text
 from bot.testing.anthropic_script import reply as answered
 from bot.words import say
 from tests import quick
-from tests.blackbox.conftest import ANN, PERSON, ROOM, World
+from tests.blackbox.conftest import ANN, PERSON, ROOM, World, fast
 from tests.blackbox.test_sent_files import BEFORE, REPEATED, UPLOAD, Reader, archived, settled
 from tests.blackbox.test_streaming import in_slack, streaming, told
 from tests.blackbox.test_web_approvals import Tabs
@@ -112,6 +112,7 @@ async def test_without_the_right_to_send_files_the_code_comes_as_text(world: Wor
     assert texts(reader) == [SHORT, f"{say('delivery.file_forbidden', name='code.py')}\n\n{CODE}"]
 
 
+@fast
 async def test_where_a_platform_takes_no_file_the_text_comes_and_holds_up_nothing(world: World) -> None:
     internal = {"ok": False, "error": "internal_error"}
     world.slack.fail(UPLOAD["slack"], action="lose")

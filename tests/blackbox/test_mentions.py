@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from bot.testing.slack import Telling
-from tests.blackbox.conftest import ANN, BOB, ROOM, World, eventually
+from tests.blackbox.conftest import ANN, BOB, ROOM, World, eventually, fast
 
 SAID = "<@U0SHIP> what is in it?"
 HELD = "the harbour code is 7731"
@@ -83,6 +83,7 @@ async def test_what_the_mention_lacked_is_read_after_a_restart_too(world: World,
     assert len(world.slack.replies(ROOM)) == 2
 
 
+@fast
 async def test_a_kill_before_the_second_event_loses_and_doubles_nothing(world: World) -> None:
     await begun(world)
     ts = await world.slack.say(SAID, channel=ROOM, user=ANN, told=("bare_mention",))

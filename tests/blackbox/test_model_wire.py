@@ -140,7 +140,7 @@ async def test_what_is_noted_between_tools_is_shown_as_progress_and_sent_back_un
         return reply(note, tool_use("run_shell", {"command": "cat pipe"}))
 
     world.model.script(answer)
-    await world.start("telegram", command=())
+    await world.start("telegram")
     world.telegram.say("run")
     form = r"Running cat pipe · \d+ s · 先看一下日志 <b>"
     await time.until(lambda: re.fullmatch(form, (*world.texts(), "")[0]) is not None)

@@ -13,7 +13,7 @@ import pytest
 
 from bot.contracts.base import Json
 from bot.testing.anthropic_script import Reply, reply, tool_use
-from tests.blackbox.conftest import PERSON, World, eventually
+from tests.blackbox.conftest import PERSON, World, eventually, fast
 from tests.blackbox.odd_server import LINK, PNG
 from tests.blackbox.test_doctor import doctor
 
@@ -127,6 +127,7 @@ async def test_forms_are_asked_field_by_field_with_their_defaults(world: World) 
     assert any("got no answer" in line["message"] for line in world.log())
 
 
+@fast
 async def test_people_see_how_far_a_call_has_come(world: World) -> None:
     await begin(world)
     world.telegram.say("use slow")

@@ -7,7 +7,7 @@ import json
 
 from bot.contracts.base import Json
 from bot.testing.anthropic_script import Reply, reply, tool_use
-from tests.blackbox.conftest import ANN, PERSON, World, eventually
+from tests.blackbox.conftest import ANN, PERSON, World, eventually, fast
 
 COUNT = 4
 
@@ -40,6 +40,7 @@ def working(world: World, channel: str) -> Tasks:
     return tasks
 
 
+@fast
 async def test_telegram_shows_tasks_side_by_side_in_one_message(world: World) -> None:
     tasks = working(world, "telegram")
     await world.start()

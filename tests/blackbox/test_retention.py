@@ -85,10 +85,10 @@ def requests(world: World) -> int:
 async def test_a_chat_that_never_begins_anew_forgets_turns_beyond_its_days(world: World) -> None:
     world.only("telegram")
     world.config["history"] = {"keepDays": {KEY: 1}}
-    world.process.module = ["bot.testing.run", "--clock", str(world.root / "clock")]
+    world.process.faked("--clock", str(world.root / "clock"))
     world.model.script(lambda body: f"re: {body['messages'][-1]['content'][-1]['text']}")
     (world.root / "ship.json").write_text(json.dumps(world.config), encoding="utf-8")
-    await world.process.start(command=())
+    await world.process.start()
 
     def ran(times: int) -> bool:
         told = (line for line in world.log() if line["kind"] == "retention")
@@ -114,7 +114,7 @@ async def test_a_chat_that_never_begins_anew_forgets_turns_beyond_its_days(world
     assert world.recorded(said[-1])
     assert await world.process.stop() == 0
     # Nothing rests on what is gone.
-    await world.process.start(command=())
+    await world.process.start()
     world.telegram.say("a gull")
     await world.heard(*(f"re: {one}" for one in [*said, "a gull"]))
     asked = json.dumps(world.model.bodies[-1]["messages"])
@@ -141,9 +141,9 @@ async def test_days_that_are_none_are_refused(world: World) -> None:
 async def test_a_day_later_what_the_docs_say_is_gone_from_the_disk(world: World) -> None:
     world.only("telegram")
     world.config["history"] = {"keepDays": {"*": 1}}
-    world.process.module = ["bot.testing.run", "--clock", str(world.root / "clock")]
+    world.process.faked("--clock", str(world.root / "clock"))
     (world.root / "ship.json").write_text(json.dumps(world.config), encoding="utf-8")
-    await world.process.start(command=())
+    await world.process.start()
 
     def holding(words: str) -> set[str]:
         """The files and folders with these words, but for the operator's log, which has days of its own."""
@@ -169,7 +169,7 @@ async def test_a_day_later_what_the_docs_say_is_gone_from_the_disk(world: World)
     await world.heard("A heron it is.", "Hello.")
     assert "the old heron" not in json.dumps(world.model.bodies[-1])
     assert await world.process.stop() == 0
-    await world.process.start(command=())
+    await world.process.start()
     world.model.answer("Welcome back.")
     world.telegram.say("here again")
     left = ["the new heron", "Hello.", "here again", "Welcome back."]

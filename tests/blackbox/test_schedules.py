@@ -67,12 +67,12 @@ async def planned(world: World) -> None:
     await world.turns(1)
     await world.sent()
     await world.process.kill()
-    world.process.module = ["bot.testing.run", "--clock", str(world.root / "clock")]
+    world.process.faked("--clock", str(world.root / "clock"))
 
 
 async def an_hour_later(world: World, *, wait: bool = True) -> None:
     (world.root / "clock").unlink(missing_ok=True)
-    await world.process.start(wait=wait, command=())
+    await world.process.start(wait=wait)
     await eventually((world.root / "clock").exists)
     await jump(world)
 
@@ -131,8 +131,8 @@ async def test_killed_while_the_model_works_on_it_it_is_answered_once(world: Wor
 async def test_a_clock_set_forward_by_years_is_no_work(world: World) -> None:
     world.config["schedule"] = {"timezone": "Europe/Berlin"}
     world.model.script(planning(lambda: "*/15 * * * *"))
-    world.process.module = ["bot.testing.run", "--clock", str(world.root / "clock")]
-    await world.start("telegram", command=())
+    world.process.faked("--clock", str(world.root / "clock"))
+    await world.start("telegram")
     world.telegram.say("remind me")
     await world.heard("I will.")
     await world.turns(1)

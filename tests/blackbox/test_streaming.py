@@ -8,7 +8,7 @@ from typing import Any
 
 from bot.testing.anthropic import KEY
 from bot.testing.anthropic_script import Frame, Halt, reply, tool_use
-from tests.blackbox.conftest import ANN, PERSON, ROOM, World, eventually
+from tests.blackbox.conftest import ANN, PERSON, ROOM, World, eventually, fast
 
 WORDS = "Die Antwort ist zweiundvierzig, 你好, und mehr braucht niemand zu wissen. " * 3
 ANSWER = WORDS.strip()
@@ -50,6 +50,7 @@ async def goes_on(world: World, length: int = 20) -> str:
     return world.texts()[-1]
 
 
+@fast
 async def test_telegram_shows_an_answer_as_it_is_written_in_one_message(world: World) -> None:
     streaming(world, "telegram")
     await world.start()
@@ -126,6 +127,7 @@ async def test_in_a_channel_of_slack_it_edits(world: World) -> None:
     assert not world.slack.called("chat.startStream")
 
 
+@fast
 async def test_killed_in_the_middle_of_a_stream_the_answer_is_whole_and_one(world: World) -> None:
     streaming(world, "slack")
     await world.start()
@@ -166,6 +168,7 @@ async def in_slack(world: World, asked: str, seen: Callable[[str], bool], channe
     await world.slack.until(lambda: [seen(one.text) for one in world.slack.replies(channel, asked)] == [True])
 
 
+@fast
 async def test_after_a_restart_the_answer_goes_on_in_the_same_message(world: World) -> None:
     streaming(world, "telegram")
     await world.start()
@@ -230,6 +233,7 @@ async def test_a_model_that_breaks_off_for_good_leaves_a_mark(world: World) -> N
     await world.turns(1)
 
 
+@fast
 async def test_no_part_of_a_secret_is_ever_shown(world: World) -> None:
     streaming(world, "telegram")
     await world.start()

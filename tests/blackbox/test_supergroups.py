@@ -66,7 +66,7 @@ async def test_a_job_of_the_group_is_answered_in_the_supergroup(world: World) ->
     await world.turns(1)
     await world.sent()
     await world.process.kill()
-    world.process.module = ["bot.testing.run", "--clock", str(world.root / "clock")]
+    world.process.faked("--clock", str(world.root / "clock"))
     world.telegram.upgrade(OLD, NEW, told=("from",))
     await an_hour_later(world)
     await world.heard(ANSWER, chat_id=NEW)

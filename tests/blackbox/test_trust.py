@@ -10,7 +10,7 @@ from typing import Any
 from bot.testing import telegram_world
 from bot.testing.anthropic_script import reply, tool_use
 from bot.testing.slack import Seen
-from tests.blackbox.conftest import ANN, BOB, PERSON, ROOM, START_SECONDS, World, whole
+from tests.blackbox.conftest import ANN, BOB, PERSON, ROOM, START_SECONDS, World, fast, whole
 
 CAROL = "U0CAROL"
 UPTIME = ("run_shell", {"command": "uptime"})
@@ -137,6 +137,7 @@ async def said(world: World, words: str, chat: int = PERSON, reply_to: int | Non
     return world.texts(chat)[before:]
 
 
+@fast
 async def test_foreign_text_fades(world: World) -> None:
     """The question names it and offers to begin without it; a cut and a compaction end it, and it is nowhere then."""
     telegram = world.telegram
@@ -193,6 +194,7 @@ async def test_foreign_text_fades(world: World) -> None:
     assert ORDER not in last
 
 
+@fast
 async def test_what_was_allowed_for_longer_is_listed_and_taken_back(world: World) -> None:
     """Over a restart too; what is allowed for today is asked about tomorrow."""
     world.config |= {"operators": [f"telegram:{PERSON}"], "permissions": {"ask": ["run_shell(uptime)"]}}

@@ -37,8 +37,8 @@ async def test_the_board_shows_what_waits_to_whom_it_concerns_until_it_is_closed
     world.config["operators"] = [f"telegram:{PERSON}"]
     world.config["channels"]["telegram"]["allow"] = [str(PERSON), str(BOB)]
     world.config["permissions"] = {"ask": ["skills_list"]}
-    world.process.module = ["bot.testing.run", "--clock", str(world.root / "clock")]
-    await world.start("telegram", command=())
+    world.process.faked("--clock", str(world.root / "clock"))
+    await world.start("telegram")
     await tell(world, PERSON, "is it up?", reply("The server does not answer. I'll look again tomorrow."))
     quoted = "He wrote:\n\n> I'll look tomorrow.\n\n`I'll look later today.` \"I'll look on Monday.\""
     await tell(world, PERSON, "what did he say?", reply(quoted))
@@ -79,7 +79,7 @@ async def test_the_board_shows_what_waits_to_whom_it_concerns_until_it_is_closed
     await world.sent()
     await world.process.kill()
     (world.root / "clock").unlink()
-    await world.process.start(command=())
+    await world.process.start()
     left = await board(world, PERSON)
     assert "我明天看一下" in left
     assert not any(word in left for word in ("look again", job, question, "approve"))

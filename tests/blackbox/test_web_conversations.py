@@ -154,8 +154,8 @@ async def test_stops_jobs_history_and_erasure_know_the_conversations_of_a_person
     world.config["permissions"] = {"ask": ["skills_list"]}
     world.model.script(working)
     clock = world.root / "clock"
-    world.process.module = ["bot.testing.run", "--clock", str(clock)]
-    await world.start("web", command=())
+    world.process.faked("--clock", str(clock))
+    await world.start("web")
     await eventually(clock.exists)
     async with person(world) as one, person(world) as other:
         await one.say(f"I like {SECRET}", answer="well")
@@ -187,16 +187,16 @@ async def test_stops_jobs_history_and_erasure_know_the_conversations_of_a_person
         assert code == 0, out
         assert holds(world.root, SECRET) == []
         clock.unlink(missing_ok=True)
-        await world.start(command=())
+        await world.start()
         assert await one.listed() == []
         assert await other.titles() == ["my history?"]
 
 
 async def test_a_name_goes_with_the_last_message_of_its_conversation(world: World) -> None:
     world.config["history"] = {"keepDays": {"*": 1}}
-    world.process.module = ["bot.testing.run", "--clock", str(world.root / "clock")]
+    world.process.faked("--clock", str(world.root / "clock"))
     world.model.script(lambda _: "well")
-    await world.start("web", command=())
+    await world.start("web")
     await eventually((world.root / "clock").exists)
     async with person(world) as one:
         await one.say("hello", "b", answer="well")

@@ -27,14 +27,14 @@ class Alone:
         env = {**world.process.env, VARIABLE: json.dumps([asdict(fault) for fault in faults])}
         self.process = world.process = Process(world.root, env)
         self._trace = world.root / "trace.jsonl"
-        self.process.module = ["bot.testing.run", "--trace", str(self._trace), *options]
+        self.process.faked("--trace", str(self._trace), *options)
         self.process.before = list(before)
         self._ends = {0, -signal.SIGKILL} if faults or before else {0}
 
     async def start(self) -> Alone:
         """Return once it is ready, or dead."""
         (self.world.root / "ship.json").write_text(json.dumps(self.world.config), encoding="utf-8")
-        await self.process.start(wait=False, command=())
+        await self.process.start(wait=False)
         await eventually(lambda: self.dead or any(line.startswith("ready ") for line in self.process.lines))
         return self
 
