@@ -29,7 +29,6 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
-from importlib.metadata import entry_points
 from pathlib import Path
 
 from typer.main import get_command
@@ -217,12 +216,11 @@ def _serve(address: str) -> Sequence[str]:
 
 def _make_once() -> None:
     """Fill the caches whose content is the same in every process."""
-    from bot.cli import commands, entry
+    from bot.cli import commands
     from channels.telegram import bot_api
 
-    vars(discovery)["entry_points"] = vars(feature)["entry_points"] = functools.cache(entry_points)
-    vars(entry)["get_command"] = functools.cache(get_command)
-    vars(entry)["get_command"](commands.app)
+    vars(commands)["get_command"] = functools.cache(get_command)
+    vars(commands)["get_command"](commands.app)
     for kind in events.KINDS:
         events.decode(kind, "{}")
     manifests = discovery.manifests()
