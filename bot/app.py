@@ -19,10 +19,10 @@ from typing import Any
 from bot import (
     config,
     configuration,
-    descriptors,
     discovery,
     errors,
     file_access,
+    http_server,
     instance,
     shutdown_signals,
     text,
@@ -31,10 +31,10 @@ from bot.composition import Gateway, assemble, load_spending, standing_by
 from bot.contracts.channel import Invites, Manifest
 from bot.dashboard.metrics import LogMetrics
 from bot.discovery import import_without
+from bot.health import Say
 from bot.invocation import command, version_of
 from bot.lifecycle import serving
 from bot.llm.budgets import Spending
-from bot.readiness import Say
 from bot.services import Environment
 from bot.telemetry import JsonlLog, LogRedactor, bridged
 from bot.words import DEFAULT, language_of, speaking
@@ -75,7 +75,7 @@ async def started(
     load = functools.partial(configuration.load, root, defaults=defaults)
     settings, environment, manifests = load(), environment or Environment(), discovery.manifests()
     names = [name for name in settings.enabled if only is None or name in only]
-    descriptors.raise_limit()
+    http_server.raise_file_limit()
     instance.prepare_home(settings.home)
     config.write_schema(settings.home / "schema", manifests, environment.disk)
     with contextlib.ExitStack() as around:
@@ -121,7 +121,7 @@ async def started(
                     await asyncio.to_thread(load_spending, spending, settings, own, log)
                     figures = counted if only is None else None
                     gateway = assemble(settings, own, log, names, counted=figures, spending=spending)
-                    settle_memory()
+                    gc.freeze()  # each scan of the imported modules would stop the whole process for 80 ms
                     async with (
                         _exporting_spans(settings, log, redact),
                         serving(gateway, say, stop),
@@ -231,19 +231,12 @@ async def _running(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
         await asyncio.gather(task, return_exceptions=True)
 
 
-def settle_memory() -> None:
-    """Exclude imported modules from garbage collection. Each scan of these modules would stop the whole
-    process for 80 ms.
-    """
-    gc.freeze()
-
-
 async def run(root: Path, environment: Environment | None = None, *, defaults: bool = False) -> int:
     """Run the gateway in the foreground until SIGTERM or SIGINT (`shipmate run`). With `defaults`, ship.json
     may be missing. Raises `errors.ShipmateError`.
     """
     stop = asyncio.Event()
-    with shutdown_signals.at_once(), contextlib.suppress(_StoppedAsStandby):
+    with contextlib.suppress(_StoppedAsStandby):
         async with started(
             root, _print, stop, environment=environment, defaults=defaults, signals=shutdown_signals.draining
         ) as gateway:

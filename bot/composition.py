@@ -16,12 +16,10 @@ from typing import Any
 from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo
 
-from bot import config, configuration, descriptors, discovery, errors, ports
+from bot import config, configuration, discovery, errors, http_server
 from bot.access_list import FILE as ACCESS_FILE
 from bot.access_list import AccessList, Operators
-from bot.channel_watchdog import ChannelWatchdog
 from bot.config.schema import descriptions
-from bot.connections import Connections
 from bot.contracts.channel import Channel, ChannelDeps
 from bot.contracts.environment import Clock, Log
 from bot.contracts.identity import UserRef
@@ -70,13 +68,14 @@ from bot.dashboard.console import Console, ConsoleSources, PartHealth
 from bot.dashboard.metrics import Figures, LogMetrics, MetricsPage
 from bot.dashboard.server import Dashboard
 from bot.disk_reserve import DiskReserve
+from bot.health import ChannelWatchdog, GatewayHealth
+from bot.http_server import Connections
 from bot.importing.ship import import_ship
 from bot.llm import wrapper
 from bot.llm.budgets import BudgetedModel, Spending, day_of
 from bot.llm.transcription import Endpoint, HttpTranscriber
 from bot.llm.windows import ContextWindows, LearnedFile
 from bot.llm.wrapper import SystemRoleModel, WatchedModel, reply_of, usage_of
-from bot.readiness import GatewayFigures, Readiness
 from bot.reload import ConfigurationReload
 from bot.rss_monitor import RssMonitor
 from bot.services import Environment, Services
@@ -125,7 +124,7 @@ class Gateway:
     mcp: McpServers
     memory: RssMonitor
     watch: ChannelWatchdog
-    readiness: Readiness
+    health: GatewayHealth
     reload: ConfigurationReload
     maintenance: Maintenance
     import_ship: Callable[[], object | None]
@@ -314,15 +313,7 @@ def assemble(
         log=log,
     )
     watch = ChannelWatchdog(channels, services.manifests, alerts, clock=clock, log=log)
-    readiness = Readiness(
-        services,
-        channels,
-        memory=memory,
-        mcp=mcp,
-        storage=lambda: event_log.trouble,
-        silent=watch.silent,
-    )
-    figures = GatewayFigures(runner, chats, readiness)
+    health = GatewayHealth(services, channels, event_log, memory, mcp, watch, runner, chats)
     reload = ConfigurationReload(
         settings,
         turns.use,
@@ -334,8 +325,8 @@ def assemble(
         build_dashboard(
             services,
             archive,
-            figures,
-            MetricsPage(counted, figures.read),
+            health,
+            MetricsPage(counted, health.figures),
             reload,
             recalls=door.ports.get("recall"),
             decisions=decisions,
@@ -359,7 +350,7 @@ def assemble(
         mcp,
         memory,
         watch,
-        readiness,
+        health,
         reload,
         Maintenance(
             event_log,
@@ -422,7 +413,7 @@ def build_services(settings: config.Settings, environment: Environment, log: Jso
         lists,
         Operators(settings.operators | starters, lists),
         DiskReserve(home / "reserve", log),
-        Connections(descriptors.connections(descriptors.limit()), clock=clock, log=log),
+        Connections(http_server.max_connections(), clock=clock, log=log),
         vetting,
         SkillFolder(settings.root, settings.skills.paths, log, vetting),
         fallbacks,
@@ -497,8 +488,8 @@ def build_channels(services: Services, names: Iterable[str]) -> dict[str, Channe
         environment.disk,
         services.operators,
         settings.name,
-        ports.port_owner,
-        ports.user_of,
+        http_server.port_owner,
+        http_server.user_of,
         appoint,
         services.connections.server,
         environment.pace,
@@ -751,7 +742,7 @@ def view_limits(settings: config.Settings) -> Limits:
 def build_dashboard(
     services: Services,
     archive: ChatStore,
-    figures: GatewayFigures,
+    health: GatewayHealth,
     metrics: MetricsPage,
     reload: ConfigurationReload,
     *,
@@ -762,13 +753,13 @@ def build_dashboard(
     home, clock = services.settings.home, services.environment.clock
     console = Console(
         ConsoleSources(
-            parts=figures.readiness.parts,
-            figures=figures.read,
-            active=figures.active,
+            parts=health.parts,
+            figures=health.figures,
+            active=health.active,
             settings=lambda: config.shown_leaves(reload.settings),
             about=functools.partial(descriptions, services.manifests),
-            channels=lambda: sorted(figures.readiness.channels),
-            titles=lambda: given_names(figures.chats),
+            channels=lambda: sorted(health.channels),
+            titles=lambda: given_names(health.chats),
             recalls=recalls,
             waiting=decisions.waiting,
             decide=decisions.decide,
@@ -779,8 +770,9 @@ def build_dashboard(
             clock=clock,
         )
     )
-    parts = figures.readiness.parts
-    return _dashboard(services.settings, services.connections, parts, metrics, clock=clock, console=console)
+    return _dashboard(
+        services.settings, services.connections, health.parts, metrics, clock=clock, console=console
+    )
 
 
 def _dashboard(
@@ -803,8 +795,8 @@ def _dashboard(
         console=console,
         clock=clock,
         server=connections.server(),
-        holder=ports.port_owner,
-        user_of=ports.user_of,
+        holder=http_server.port_owner,
+        user_of=http_server.user_of,
     )
 
 
@@ -825,7 +817,7 @@ async def standing_by(
         return {"shipmate_part_ok": {name: part.ok for name, part in parts().items()}}
 
     clock = environment.clock
-    connections = Connections(descriptors.connections(descriptors.limit()), clock=clock, log=log)
+    connections = Connections(http_server.max_connections(), clock=clock, log=log)
     page = _dashboard(settings, connections, parts, MetricsPage(counted, figures), clock=clock)
     if settings.dashboard.enabled:
         await page.start()

@@ -15,9 +15,9 @@ from bot import errors
 from bot.composition import Gateway
 from bot.contracts.channel import Channel
 from bot.contracts.environment import Log, cancel_all
+from bot.health import PartLines, Say
 from bot.importing.ship import end_cleanly, remove_backup
 from bot.periodic_jobs import PeriodicJob, PeriodicJobs
-from bot.readiness import PartLines, Say
 
 PAUSE_SECONDS = 1.0
 """Timeout in seconds for channels to stop accepting messages."""
@@ -45,7 +45,7 @@ async def serving(gateway: Gateway, say: Say, stop: asyncio.Event) -> AsyncItera
     """
     services, door = gateway.services, gateway.door
     environment, log, event_log = services.environment, services.log, gateway.event_log
-    lines = PartLines(gateway.readiness, say)
+    lines = PartLines(gateway.health, say)
 
     periodic = PeriodicJobs(
         [

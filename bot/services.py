@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 
 from bot import config
 from bot.access_list import AccessList, Operators
-from bot.connections import Connections
 from bot.contracts.channel import Channel, Manifest
 from bot.contracts.environment import Clock, Disk, Ids
 from bot.core.event_log import EventLog
 from bot.core.fallback import Fallback
 from bot.core.leadership import Leadership, SoleLeader
 from bot.disk_reserve import DiskReserve
+from bot.http_server import Connections
 from bot.llm.windows import ContextWindows, LearnedFile
 from bot.llm.wrapper import WatchedModel
 from bot.storage.artifacts import ArtifactStore

@@ -29,22 +29,6 @@ def no_hangup(*_: object) -> None:
 
 
 @contextlib.contextmanager
-def at_once() -> Iterator[None]:
-    """End the process at once if it is stopped while the context is open. Before `draining` there are no
-    running turns to wait for.
-    """
-    before = {number: signal.signal(number, _leave) for number in STOPS}
-    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
-        before[signal.SIGHUP] = signal.signal(signal.SIGHUP, no_hangup)
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            if signal.getsignal(number) in {_leave, no_hangup}:
-                signal.signal(number, handler)
-
-
-@contextlib.contextmanager
 def draining(
     stop: asyncio.Event,
     hung_up: Callable[[], object] = no_hangup,

@@ -19,7 +19,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     if arguments is None and len(sys.argv) == 1:
         sys.argv += _first_look()
-    gateway = arguments is None and sys.argv[1:2] == ["run"]
+    gateway = arguments is None and sys.argv[1:2] in (["run"], ["start"])
     if gateway:
         # Before the gateway installs its own handlers no turns are running, so a signal ends the process at once.
         for number in _STOPS:

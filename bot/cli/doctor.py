@@ -19,7 +19,7 @@ from typing import Annotated, Any
 
 import typer
 
-from bot import configuration, discovery, errors, instance, ports
+from bot import configuration, discovery, errors, http_server, instance
 from bot.cli import project
 from bot.cli.common import HOME, AsJson, Defaults, Dir, Here, StderrLog, counted, say, say_json
 from bot.cli.gateway import PYTHON, dependencies
@@ -251,7 +251,7 @@ def _port_in_use(key: str, host: str, port: int) -> Iterator[Finding]:
         try:
             trial.bind((host, port))
         except OSError as error:
-            pid = ports.port_owner(port)
+            pid = http_server.port_owner(port)
             by = f" by process {pid}" if pid else ""
             words = f"{port} on {host} is taken{by} ({error.strerror})"
             yield Finding(key, "later", words, "stop it, or set another port")

@@ -20,13 +20,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bot import errors, ports, text
-from bot.connections import Connections
+from bot import errors, http_server, text
 from bot.contracts.channel import Channel, ChannelDeps, Files, Manifest
 from bot.contracts.environment import Clock
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
 from bot.contracts.outbound import Outbound
+from bot.http_server import Connections
 from bot.system import SystemClock, SystemDisk
 from bot.testing.intake import RecordingIntake
 from bot.testing.log import MemoryLog
@@ -117,7 +117,7 @@ def surroundings(folder: Path, clock: Clock | None = None) -> ChannelDeps:
         home=home,
         root=folder,
         disk=SystemDisk(),
-        user_of=ports.user_of,
+        user_of=http_server.user_of,
         serve=Connections(1000, clock=SystemClock(), log=MemoryLog()).server,
     )
 

@@ -6,13 +6,12 @@ import asyncio
 import json
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from bot import config, discovery, errors, readiness, shutdown_signals
+from bot import config, discovery, errors, health, shutdown_signals
 from bot import lifecycle as serving_module
 from bot.composition import Gateway, assemble
 from bot.contracts.channel import Channel, Health, Intake
@@ -97,14 +96,15 @@ def logged(gateway: Gateway) -> list[str]:
 
 async def test_each_part_says_how_it_is(house: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
     async with serving(house, lambda _: None, asyncio.Event()):
-        parts = house.readiness.parts()
+        parts = house.health.parts()
         assert set(parts) == {"journal", "disk", "model", "memory", "web"}
         assert all(part.ok for part in parts.values())
         await house.memory.look()
-        assert "of 1024 MB" in house.readiness.parts()["memory"].detail
+        assert "of 1024 MB" in house.health.parts()["memory"].detail
         house.services.model.trouble = ModelTrouble("no route to host", of_account=False)
         house.memory.full = True
-        parts = replace(house.readiness, silent=lambda _: 95.0).parts()
+        monkeypatch.setattr(house.watch, "silent", lambda _: 95.0)
+        parts = house.health.parts()
         assert {name for name, part in parts.items() if not part.ok} == {"model", "memory", "web"}
         assert parts["model"].detail == "no route to host"
         assert parts["web"].detail == "silent for 95 s"
@@ -237,7 +237,7 @@ async def test_a_part_that_fails_and_one_that_works_again_are_one_line_each(
     house: Gateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said: list[str] = []
-    lines = readiness.PartLines(house.readiness, said.append)
+    lines = health.PartLines(house.health, said.append)
     await lines.look()
     house.services.reserve.trouble = "the disk is full: 12 kB are free"
     monkeypatch.setattr(house.mcp, "troubles", lambda: {"files": "there is no program 'fils'"})

@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from bot import ports
-from bot.connections import Connections, HttpServer
+from bot import http_server
 from bot.contracts.environment import Clock
 from bot.contracts.waiting import Act, OpenLoop
 from bot.core.usage import UsageSums
 from bot.dashboard.console import ActiveChat, Console, ConsoleSources, PartHealth
 from bot.dashboard.metrics import Figures, LogMetrics, MetricsPage
 from bot.dashboard.server import Dashboard
+from bot.http_server import Connections, HttpServer
 from bot.system import SystemClock, SystemDisk
 from bot.testing.log import MemoryLog
 from bot.tools.context import Recalls
@@ -93,7 +93,7 @@ def dashboard(
     """A dashboard that shows these parts and `NOW`."""
     page = MetricsPage(LogMetrics(), lambda: NOW)
     pages = pages or console(Path("none"))
-    how: dict[str, Any] = {"server": server(), "user_of": ports.user_of} | more
+    how: dict[str, Any] = {"server": server(), "user_of": http_server.user_of} | more
     return Dashboard(
         host, port, token, lambda: parts, metrics=page, console=pages, clock=SystemClock(), **how
     )

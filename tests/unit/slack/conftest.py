@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from bot import errors
-from bot.connections import Connections
 from bot.contracts.channel import ChannelDeps
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
 from bot.contracts.outbound import Outbound
+from bot.http_server import Connections
 from bot.system import SystemClock, SystemDisk
 from bot.testing.clock import FakeClock
 from bot.testing.intake import RecordingIntake

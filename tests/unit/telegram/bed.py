@@ -8,11 +8,11 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
-from bot.connections import Connections
 from bot.contracts.channel import ChannelDeps
 from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.inbound import Inbound
 from bot.contracts.outbound import Outbound
+from bot.http_server import Connections
 from bot.system import SystemClock, SystemDisk
 from bot.testing.clock import FakeClock
 from bot.testing.intake import RecordingIntake

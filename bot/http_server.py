@@ -1,13 +1,18 @@
-"""HTTP servers of the process. They share a limit of open connections, and limit the time for the head and
-the body of a request.
+"""HTTP servers of the process. They share a limit of open connections, and limit the time for the head and the body
+of a request. Also finds the owners of ports and connections on Linux.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
+import ipaddress
 import logging
-from collections.abc import Awaitable, Callable
+import resource
+import sys
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
 
 from aiohttp import web
 from aiohttp.http import HttpProcessingError
@@ -19,10 +24,37 @@ HEAD_SECONDS = 10.0
 BODY_SECONDS = 15.0
 """Timeout in seconds for a request's body."""
 LAST_PORT = 65_535
+MOST_FILES = 65_536
+"""Max limit of open files that is set. Some programs that the process starts loop over all possible
+descriptors, which takes long if the limit is high.
+"""
+_RESERVED_FILES = 256
+"""Number of descriptors reserved for channels, tools and files."""
+_MOST_CONNECTIONS = 2_048
 _LOG_SECONDS = 60.0
 """Min interval in seconds between two warnings about refused connections. Anybody can cause such a warning."""
+_LISTEN = "0A"  # TCP_LISTEN in /proc/net/tcp
+PROC = Path("/proc")
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+Address = tuple[str, int]
+"""Host and port of one end of a connection."""
+
+
+def raise_file_limit() -> None:
+    """Raise the soft limit of open files to the hard limit, as far as the system permits."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, MOST_FILES)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        with contextlib.suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+def max_connections() -> int:
+    """Return the max number of connections: half of the descriptors that are not reserved."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    files = MOST_FILES if soft == resource.RLIM_INFINITY else soft
+    return max(8, min(_MOST_CONNECTIONS, (files - _RESERVED_FILES) // 2))
 
 
 class Connections:
@@ -36,33 +68,23 @@ class Connections:
         self.servers: list[web.Server] = []
         self._clock = clock
         self._log = log
-        self._logged_at: float | None = None
+        self._silent_until = 0.0
 
     def server(self) -> HttpServer:
         """Return a new server that is not started yet."""
         return HttpServer(self)
 
-    @property
-    def count(self) -> int:
-        """Return the number of open connections."""
-        return sum(len(server.connections) for server in self.servers)
-
     def accept(self, server: web.Server) -> asyncio.Protocol:
         """Return the protocol for a new connection. If there are too many connections, the protocol closes
         the connection at once.
         """
-        if (count := self.count) < self.most:
+        count = sum(len(one.connections) for one in self.servers)
+        if count < self.most:
             return server()
-        now = self._clock.monotonic()
-        if self._logged_at is None or now - self._logged_at >= _LOG_SECONDS:
-            self._log.write(
-                "connections",
-                "there are too many connections to the pages: new ones are refused",
-                level="warn",
-                open=count,
-                most=self.most,
-            )
-            self._logged_at = now
+        if (now := self._clock.monotonic()) >= self._silent_until:
+            self._silent_until = now + _LOG_SECONDS
+            words = "there are too many connections to the pages: new ones are refused"
+            self._log.write("connections", words, level="warn", open=count, most=self.most)
         return _Refused()
 
 
@@ -76,13 +98,9 @@ class HttpServer:
 
     def __init__(self, connections: Connections) -> None:
         self._connections = connections
+        self.streams = connections.streams
         self._runner: web.AppRunner | None = None
         self._server: asyncio.Server | None = None
-
-    @property
-    def streams(self) -> int:
-        """Return the max number of simultaneous long-lived answers, over all servers."""
-        return self._connections.streams
 
     async def start(
         self, app: web.Application, host: str, port: int, *, grace: float, nearby: bool = False
@@ -149,3 +167,62 @@ def _worth_a_line(record: logging.LogRecord) -> bool:
     """
     error = record.exc_info[1] if record.exc_info else None
     return not isinstance(error, (HttpProcessingError, web.RequestPayloadError))
+
+
+def port_owner(port: int) -> int | None:
+    """Return the pid of the process that listens on a TCP port; None if the pid cannot be read."""
+    sockets = {
+        f"socket:[{inode}]"
+        for near, _, state, _, inode in _tcp_table()
+        if state == _LISTEN and near.endswith(f":{port:04X}")
+    }
+    with contextlib.suppress(OSError):
+        for process in PROC.iterdir() if sockets else ():
+            # Files of other users and of processes that have just ended are unreadable.
+            with contextlib.suppress(OSError):
+                if process.name.isdecimal() and any(
+                    _target(one) in sockets for one in (process / "fd").iterdir()
+                ):
+                    return int(process.name)
+    return None
+
+
+def _target(link: Path) -> str:
+    try:
+        return str(link.readlink())
+    except OSError:
+        return ""
+
+
+def user_of(near: Address, far: Address) -> int | None:
+    """Return the uid of the program at the far end of a local TCP connection. Return None if the kernel does
+    not report the uid: for a program on another machine or in another network namespace, or on a system
+    other than Linux.
+    """
+    ends = {(_hex(far, mapped=mapped), _hex(near, mapped=mapped)) for mapped in (False, True)}
+    found = (
+        int(uid)
+        for one, other, state, uid, inode in _tcp_table()
+        if (one, other) in ends and state != _LISTEN and inode != "0"  # 0: the program has closed the socket
+    )
+    return next(found, None)
+
+
+def _tcp_table() -> Iterator[tuple[str, str, str, str, str]]:
+    """Yield local address, remote address, state, uid and inode of each TCP socket (proc_net_tcp)."""
+    for table in ("tcp", "tcp6"):
+        with contextlib.suppress(OSError):
+            for row in (PROC / "net" / table).read_text(encoding="ascii").splitlines()[1:]:
+                columns = row.split()
+                yield columns[1], columns[2], columns[3], columns[7], columns[9]
+
+
+def _hex(address: Address, *, mapped: bool) -> str:
+    """Return an address in the notation of /proc/net/tcp: words of four bytes in the machine's byte order."""
+    host = ipaddress.ip_address(address[0].partition("%")[0])
+    if isinstance(host, ipaddress.IPv6Address):
+        host = host.ipv4_mapped or host
+    if mapped and isinstance(host, ipaddress.IPv4Address):
+        host = ipaddress.IPv6Address(f"::ffff:{host}")
+    words = (int.from_bytes(host.packed[at : at + 4], sys.byteorder) for at in range(0, len(host.packed), 4))
+    return f"{''.join(f'{word:08X}' for word in words)}:{address[1]:04X}"

@@ -1,17 +1,20 @@
-"""Limits of connections to the HTTP servers."""
+"""Limits of connections to the HTTP servers, and who uses a port or a connection."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import errno
+import os
 import socket
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 from aiohttp import web
 
-from bot.connections import Connections
+from bot import http_server
+from bot.http_server import Connections
 from bot.system import SystemClock
 from bot.testing.clock import FakeClock
 from bot.testing.log import MemoryLog
@@ -75,8 +78,8 @@ async def read_it(request: web.Request) -> web.Response:
 async def test_a_request_that_does_not_arrive_in_time_is_cut(
     clock: FakeClock, log: MemoryLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bot.connections.HEAD_SECONDS", 0.1)
-    monkeypatch.setattr("bot.connections.BODY_SECONDS", 0.01)
+    monkeypatch.setattr("bot.http_server.HEAD_SECONDS", 0.1)
+    monkeypatch.setattr("bot.http_server.BODY_SECONDS", 0.01)
     server = Connections(8, clock=clock, log=log).server()
     app = web.Application()
     app.router.add_post("/", read_it)
@@ -141,3 +144,38 @@ async def test_a_malformed_request_is_refused_without_a_line(
         await server.stop()
     assert not caplog.records
     assert not log.entries
+
+
+@pytest.mark.parametrize(("files", "most"), [(1024, 384), (256, 8), (64, 8), (65_536, 2_048)])
+def test_connections_get_half_of_the_free_descriptors(
+    monkeypatch: pytest.MonkeyPatch, files: int, most: int
+) -> None:
+    monkeypatch.setattr("resource.getrlimit", lambda _: (files, files))
+    assert http_server.max_connections() == most
+
+
+@pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="this system does not report sockets")
+def test_the_owner_of_a_port_is_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        assert http_server.port_owner(port) == os.getpid()
+    assert http_server.port_owner(port) is None
+    monkeypatch.setattr(http_server, "PROC", tmp_path)
+    assert http_server.port_owner(port) is None
+
+
+@pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="this system does not report sockets")
+@pytest.mark.parametrize(
+    ("listen", "connect"),
+    [("127.0.0.1", "127.0.0.1"), ("::1", "::1"), ("::", "127.0.0.1"), ("127.0.0.1", "::ffff:127.0.0.1")],
+)
+def test_the_user_at_the_other_end_of_a_connection_is_known(listen: str, connect: str) -> None:
+    family = socket.AF_INET6 if ":" in listen else socket.AF_INET
+    with (
+        socket.create_server((listen, 0), family=family, dualstack_ipv6=listen == "::") as server,
+        socket.create_connection((connect, server.getsockname()[1])),
+    ):
+        near, far = server.accept()
+        with near:
+            assert http_server.user_of(near.getsockname()[:2], far[:2]) == os.getuid()
+            assert http_server.user_of(far[:2], far[:2]) is None

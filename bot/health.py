@@ -1,0 +1,261 @@
+"""Health of the gateway: the parts of `/readyz`, the figures of `/metrics`, a line for each change, and the watchdog
+that reconnects channels whose platform has fallen silent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from bot.contracts.channel import Channel, Health, Manifest
+from bot.contracts.environment import Clock, Log
+from bot.core.chat import Phase
+from bot.core.chats import Chats
+from bot.core.event_log import EventLog
+from bot.core.operators import OperatorAlerts
+from bot.core.runner import Runner
+from bot.dashboard.console import ActiveChat, PartHealth
+from bot.dashboard.metrics import Figures
+from bot.rss_monitor import RssMonitor
+from bot.services import Services
+from bot.tools.mcp.servers import McpServers
+from bot.words import Sentence, sentence
+
+LOOK_EVERY = 3.0
+"""Interval in seconds between two checks of the channels."""
+PATIENCE = 30.0
+"""Seconds for which a channel may try to reconnect by itself. Most interruptions are short."""
+FIRST_PAUSE = 30.0
+LONGEST_PAUSE = 300.0
+"""Max interval in seconds between two reconnects. The interval doubles after each reconnect."""
+HEAL_SECONDS = 60.0
+"""Timeout in seconds of one reconnect."""
+
+Say = Callable[[str], None]
+
+
+@dataclass(slots=True)
+class _Seen:
+    """State of one channel. Times are monotonic, so that changing the system clock has no effect."""
+
+    heard: float
+    sign: float | None = None
+    open: bool = False
+    since: float | None = None
+    reported: bool = False
+    pause: float = FIRST_PAUSE
+    heal_at: float = 0.0
+    healing: asyncio.Task[None] | None = None
+
+
+class ChannelWatchdog:
+    """Checks the `health` of each channel every few seconds while `run` is running, reconnects silent channels
+    and alerts operators.
+    """
+
+    def __init__(
+        self,
+        channels: Mapping[str, Channel],
+        manifests: Mapping[str, Manifest],
+        alerts: OperatorAlerts,
+        *,
+        clock: Clock,
+        log: Log,
+    ) -> None:
+        self._channels = channels
+        self._manifests = manifests
+        self._alerts = alerts
+        self._clock = clock
+        self._log = log
+        self._looked = clock.monotonic()
+        self.seen = {name: _Seen(self._looked) for name in channels}
+
+    def opened(self, channel: str) -> None:
+        """Record that the channel has connected for the first time. Only then may the watchdog reconnect it."""
+        seen = self.seen[channel]
+        seen.open, seen.heard = True, self._clock.monotonic()
+
+    def silent(self, channel: str) -> float | None:
+        """Return how many seconds the platform has been silent, if that is longer than `Manifest.silence`;
+        None otherwise.
+        """
+        seen, longest = self.seen[channel], self._manifests[channel].silence
+        silence = self._clock.monotonic() - seen.heard
+        return silence if seen.open and longest is not None and silence > longest else None
+
+    async def run(self) -> None:
+        """Check the channels until cancelled."""
+        try:
+            while True:
+                self.look()
+                await self._clock.sleep(LOOK_EVERY)
+        finally:
+            healing = [seen.healing for seen in self.seen.values() if seen.healing is not None]
+            for task in healing:
+                task.cancel()
+            await asyncio.gather(*healing, return_exceptions=True)
+
+    def look(self) -> None:
+        """Check every channel once."""
+        now = self._clock.monotonic()
+        missed, self._looked = now - self._looked - LOOK_EVERY, now
+        for name, channel in self._channels.items():
+            if missed > LOOK_EVERY:
+                # The process was frozen or the machine was suspended, so no message could arrive.
+                self.seen[name].heard += missed
+            self._look(name, self.seen[name], channel.health(), now)
+
+    def _look(self, name: str, seen: _Seen, health: Health, now: float) -> None:
+        if health.last_heard is None or health.last_heard != seen.sign:
+            seen.sign, seen.heard = health.last_heard, now
+        silence = self.silent(name)
+        trouble = _trouble(health, silence)
+        if trouble is None:
+            if seen.reported and seen.since is not None:
+                self._log.write("channel", f"{name} is well again", channel=name)
+                minutes = round((now - seen.since) / 60)
+                self._alerts.end(name, sentence("operators.channel_again", channel=name, count=minutes))
+            seen.since, seen.reported, seen.pause, seen.heal_at = None, False, FIRST_PAUSE, 0.0
+            return
+        seen.since = now if seen.since is None else seen.since
+        if silence is None and now - seen.since < PATIENCE:
+            return
+        if not seen.reported:
+            seen.reported = True
+            self._log.write("channel", f"{name} is in trouble: {trouble}", level="error", channel=name)
+            self._alerts.begin(name, sentence("operators.channel", channel=name, cause=trouble))
+        if seen.open and seen.healing is None and now >= seen.heal_at:
+            seen.heal_at, seen.pause = now + seen.pause, min(seen.pause * 2, LONGEST_PAUSE)
+            self._log.write("channel", f"{name} gets a new connection", level="warn", channel=name)
+            seen.healing = asyncio.create_task(self._heal(name, seen), name=f"heal {name}")
+
+    async def _heal(self, name: str, seen: _Seen) -> None:
+        healing = asyncio.create_task(self._channels[name].heal())
+        try:
+            await asyncio.wait([healing], timeout=HEAL_SECONDS)
+            error = healing.exception() if healing.done() and not healing.cancelled() else None
+            if error is not None or not healing.done():
+                cause = (
+                    f"not done after {HEAL_SECONDS:g} s"
+                    if error is None
+                    else f"{type(error).__name__}: {error}"
+                )
+                words = f"{name} could not be healed: {cause}"
+                self._log.write("channel", words, level="error", channel=name)
+        finally:
+            healing.cancel()
+            seen.healing = None
+
+
+def _trouble(health: Health, silence: float | None) -> Sentence | None:
+    """Return a description of the channel's trouble, for operators."""
+    why = f" ({health.detail})" if health.detail else ""
+    if not health.connected:
+        return sentence("operators.disconnected", why=why)
+    if silence is not None:
+        return sentence("operators.silent", seconds=round(silence), why=why)
+    return sentence("operators.hindered", detail=health.detail) if health.detail else None
+
+
+@dataclass(frozen=True, slots=True)
+class GatewayHealth:
+    """Reads the present state of the process, for `/readyz`, `/metrics` and the console."""
+
+    services: Services
+    channels: Mapping[str, Channel]
+    event_log: EventLog
+    memory: RssMonitor
+    mcp: McpServers
+    watch: ChannelWatchdog
+    runner: Runner
+    chats: Chats
+
+    def parts(self) -> dict[str, PartHealth]:
+        """Return the health of each part."""
+        services, memory = self.services, self.memory
+        now = services.environment.clock.now()
+
+        def ago(then: float | None) -> float | None:
+            return None if then is None else max(0.0, round(now - then, 1))
+
+        storage, reserve, model = self.event_log.trouble, services.reserve, services.model
+        used = "not known"
+        if memory.used is not None:
+            used = f"{memory.used / 2**20:.0f} of {memory.limit / 2**20:.0f} MB"
+        found = {
+            "journal": PartHealth(ok=not storage, detail=storage),
+            "disk": PartHealth(ok=not reserve.trouble, detail=reserve.trouble or str(reserve.space or "")),
+            "model": PartHealth(
+                ok=model.trouble is None,
+                detail=model.trouble.cause if model.trouble else "" if model.asked else "not asked yet",
+                heard=ago(model.asked),
+                needed=model.alone,
+            ),
+            "memory": PartHealth(ok=not memory.full, detail=used),
+        }
+        if problem := services.lists.problem:
+            # The last valid list stays in force.
+            found["access"] = PartHealth(ok=False, detail=problem, needed=False)
+        if role := services.environment.leadership.role():
+            found["cluster"] = PartHealth(ok=True, detail=role)
+        for name, trouble in self.mcp.troubles().items():
+            found[f"mcp {name}"] = PartHealth(ok=not trouble, detail=trouble, needed=False)
+        for name, channel in self.channels.items():
+            health, silence = channel.health(), self.watch.silent(name)
+            detail = health.detail
+            if silence is not None:
+                detail = f"silent for {silence:.0f} s; {detail}".rstrip("; ")
+            ok = health.connected and silence is None
+            found[name] = PartHealth(ok=ok, detail=detail, heard=ago(health.last_heard))
+        return found
+
+    def active(self) -> list[ActiveChat]:
+        """Return the chats in which a turn runs or messages wait."""
+        found = []
+        for chat in self.chats:
+            turn, key, waiting = chat.turn, str(chat.key), len(chat.waiting)
+            if turn is not None:
+                state = "suspended" if turn.phase is Phase.SUSPENDED else "running"
+                found.append(ActiveChat(key, state, waiting, turn.id, turn.first.ts / 1000))
+            elif waiting:
+                found.append(ActiveChat(key, "queued", waiting, "", None))
+        return found
+
+    def figures(self) -> Figures:
+        space = self.services.reserve.space
+        return {
+            "shipmate_turns_running": self.runner.running,
+            "shipmate_queue_messages": sum(len(chat.waiting) for chat in self.chats),
+            "shipmate_conversations": len(self.chats),
+            "shipmate_memory_bytes": self.memory.used,
+            "shipmate_memory_limit_bytes": self.memory.limit,
+            "shipmate_disk_free_bytes": None if space is None else space.free,
+            "shipmate_disk_bytes": None if space is None else space.total,
+            "shipmate_part_ok": {name: part.ok for name, part in self.parts().items()},
+            "shipmate_log_dropped_lines_total": self.services.log.lost,
+        }
+
+
+class PartLines:
+    """Prints a line when a part fails and when the part works again. Channels print their own lines."""
+
+    def __init__(self, health: GatewayHealth, say: Say) -> None:
+        self._health = health
+        self._say = say
+        self._printed = set[str]()
+
+    def tell(self, name: str, words: str) -> None:
+        """Print the trouble of a part once."""
+        if name not in self._printed:
+            self._printed.add(name)
+            self._say(f"{name}: {words}")
+
+    async def look(self) -> None:
+        parts, channels = self._health.parts(), self._health.channels
+        broken = {name: part for name, part in parts.items() if not part.ok and name not in channels}
+        for name, part in broken.items():
+            self.tell(name, part.detail)
+        for name in sorted(self._printed - set(broken)):
+            self._printed.remove(name)
+            self._say(f"{name}: works again")
