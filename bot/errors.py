@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator, Sequence
-from typing import Any, ClassVar, Literal, TypedDict, Unpack
+from typing import Any, ClassVar, Literal
 
 from bot.words import DEFAULT, say, speaking, times
 
@@ -58,8 +58,10 @@ class ShipmateError(Exception):
     """Key of the sentence for people, in the section `errors` of `bot/words`."""
     exit_code = 1
 
-    def __init__(self, message: str | None = None) -> None:
+    def __init__(self, message: str | None = None, **facts: Any) -> None:
+        """`facts` are the attributes that the class declares."""
         super().__init__(message or (self.__doc__ or "").strip().splitlines()[0])
+        self.__dict__.update(facts)
 
     @property
     def person(self) -> str:
@@ -170,11 +172,8 @@ class DeliveryThrottled(DeliveryFailed):
     """
 
     code = "throttled"
-
-    def __init__(self, message: str | None = None, *, retry_after: float, everywhere: bool = False) -> None:
-        super().__init__(message)
-        self.retry_after = retry_after
-        self.everywhere = everywhere
+    retry_after: float
+    everywhere: bool = False
 
 
 class DeliveryUncertain(DeliveryFailed):
@@ -195,20 +194,14 @@ class FileRefused(DeliveryFailed):
     """
 
     code = "file refused"
-
-    def __init__(self, message: str | None = None, *, forbidden: bool = False) -> None:
-        super().__init__(message)
-        self.forbidden = forbidden
+    forbidden: bool = False
 
 
 class FilesMissing(DeliveryFailed):
     """A message was delivered without the files in `names`. The chat has been notified."""
 
     code = "file refused"
-
-    def __init__(self, message: str | None = None, *, names: Sequence[str]) -> None:
-        super().__init__(message)
-        self.names = names
+    names: Sequence[str]
 
 
 class DeliveryPartial(DeliveryFailed):
@@ -216,11 +209,8 @@ class DeliveryPartial(DeliveryFailed):
 
     sentence = "partial"
     code = "partial"
-
-    def __init__(self, message: str | None = None, *, sent: int, parts: int) -> None:
-        super().__init__(message)
-        self.sent = sent
-        self.parts = parts
+    sent: int
+    parts: int
 
 
 class DeliveryDeferred(DeliveryFailed):
@@ -228,10 +218,7 @@ class DeliveryDeferred(DeliveryFailed):
 
     sentence = "deferred"
     code = "deferred"
-
-    def __init__(self, message: str | None = None, *, wait: float) -> None:
-        super().__init__(message)
-        self.wait = wait
+    wait: float
 
 
 class TargetGone(DeliveryFailed):
@@ -250,16 +237,6 @@ class ClaimUnfounded(DeliveryFailed):
         self.claim = claim
 
 
-class _Where(TypedDict, total=False):
-    status: int | None
-    request_id: str | None
-
-
-class _Prompt(_Where, total=False):
-    tokens: int | None
-    window: int | None
-
-
 class ModelError(ShipmateError):
     """A model call failed. `status` is the HTTP status, `request_id` is the provider's id. If an answer had
     begun and the provider reported them, `stop_reason`, `usage` (keys as in the log) and `cost_usd` are
@@ -268,16 +245,11 @@ class ModelError(ShipmateError):
 
     sentence = "model"
     retryable = False
-
-    def __init__(
-        self, message: str | None = None, *, status: int | None = None, request_id: str | None = None
-    ) -> None:
-        super().__init__(message)
-        self.status = status
-        self.request_id = request_id
-        self.stop_reason: str | None = None
-        self.usage: dict[str, int] | None = None
-        self.cost_usd: float | None = None
+    status: int | None = None
+    request_id: str | None = None
+    stop_reason: str | None = None
+    usage: dict[str, int] | None = None
+    cost_usd: float | None = None
 
     def add_bill(self, stop_reason: str | None, usage: dict[str, int], cost_usd: float | None) -> None:
         """Store the usage and cost that the provider bills for an answer that had begun."""
@@ -320,18 +292,8 @@ class ContextOverflow(ModelError):
     """
 
     sentence = "overflow"
-
-    def __init__(
-        self,
-        message: str | None = None,
-        *,
-        tokens: int | None = None,
-        window: int | None = None,
-        **where: Unpack[_Where],
-    ) -> None:
-        super().__init__(message, **where)
-        self.tokens = tokens
-        self.window = window
+    tokens: int | None = None
+    window: int | None = None
 
 
 class OutputOverflow(ContextOverflow):
@@ -339,11 +301,7 @@ class OutputOverflow(ContextOverflow):
     output `limit` (if the provider reported it). Retry with a smaller `max_tokens`.
     """
 
-    def __init__(
-        self, message: str | None = None, *, limit: int | None = None, **prompt: Unpack[_Prompt]
-    ) -> None:
-        super().__init__(message, **prompt)
-        self.limit = limit
+    limit: int | None = None
 
 
 class RequestTooLarge(ContextOverflow):
@@ -357,20 +315,9 @@ class RequestInvalid(ModelError):
     """
 
     sentence = "request_invalid"
-
-    def __init__(
-        self,
-        message: str | None = None,
-        *,
-        about_files: bool = False,
-        blind: bool = False,
-        place: tuple[int, int] | None = None,
-        **where: Unpack[_Where],
-    ) -> None:
-        super().__init__(message, **where)
-        self.about_files = about_files
-        self.blind = blind
-        self.place = place
+    about_files: bool = False
+    blind: bool = False
+    place: tuple[int, int] | None = None
 
 
 class SystemRefused(RequestInvalid):
@@ -391,12 +338,7 @@ class ProviderBusy(ModelError):
     """The provider cannot answer now. Retry after `retry_after` seconds, if the provider named a time."""
 
     retryable = True
-
-    def __init__(
-        self, message: str | None = None, *, retry_after: float | None = None, **where: Unpack[_Where]
-    ) -> None:
-        super().__init__(message, **where)
-        self.retry_after = retry_after
+    retry_after: float | None = None
 
 
 class RateLimited(ProviderBusy):
@@ -428,14 +370,12 @@ class SpendLimit(ModelError):
 
 
 class BudgetSpent(ModelError):
-    """The daily budget of a chat or person is spent, and no operator allowed more."""
+    """The daily budget of a chat or person is spent, and no operator allowed more. The next day begins at
+    `until`, in epoch seconds.
+    """
 
     sentence = "budget_spent"
-
-    def __init__(self, message: str, until: float) -> None:
-        """`until` is the time at which the next day begins, in epoch seconds."""
-        super().__init__(message)
-        self.until = until
+    until: float
 
     @property
     def person(self) -> str:
@@ -471,23 +411,11 @@ class CommandFailed(ToolError):
     """
 
     sentence = "command"
-
-    def __init__(
-        self,
-        message: str | None = None,
-        *,
-        exit_code: int,
-        stdout: str,
-        stderr: str,
-        limit: float | None = None,
-        over: str | None = None,
-    ) -> None:
-        super().__init__(message)
-        self.status = exit_code
-        self.limit = limit
-        self.over = over
-        self.stdout = stdout
-        self.stderr = stderr
+    status: int
+    stdout: str
+    stderr: str
+    limit: float | None = None
+    over: str | None = None
 
 
 class NoReadableText(ShipmateError):

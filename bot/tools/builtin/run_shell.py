@@ -53,7 +53,7 @@ class RunShell(BuiltinTool):
             ended = await self.ports.isolation.run(args.command, seconds)
         if ended.late or ended.over or ended.status != 0:
             raise errors.CommandFailed(
-                exit_code=ended.status,
+                status=ended.status,
                 stdout=ended.stdout,
                 stderr=ended.stderr,
                 limit=seconds if ended.late else None,

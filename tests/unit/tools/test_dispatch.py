@@ -282,7 +282,7 @@ async def test_what_is_long_is_searched_for_secrets_beside_all_else() -> None:
         return "secret " * 50_000
 
     async def fails(_: Any) -> str:
-        raise errors.CommandFailed(exit_code=1, stdout="secret " * 50_000, stderr="secret " * 50_000)
+        raise errors.CommandFailed(status=1, stdout="secret " * 50_000, stderr="secret " * 50_000)
 
     registry = Registry([Fake("prints", prints), Fake("fails", fails)])
     runner = Dispatcher(registry, clock=FakeClock(), log=MemoryLog(), redact=redact)

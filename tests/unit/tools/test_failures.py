@@ -149,13 +149,13 @@ def test_the_two_readers_are_told_different_things() -> None:
     slow = timed_out("t", 2.5)
     assert "longer than 2.5 s" in slow.model
     assert slow.operator == "timeout"
-    command = failure(errors.CommandFailed("make it", exit_code=2, stdout="", stderr="broken"), "run_shell")
+    command = failure(errors.CommandFailed("make it", status=2, stdout="", stderr="broken"), "run_shell")
     assert command.operator == "CommandFailed: make it (exit code 2)"
 
 
 def command(status: int, stdout: str = "", stderr: str = "") -> str:
     return failure(
-        errors.CommandFailed(exit_code=status, stdout=stdout, stderr=stderr), "run_shell", hide
+        errors.CommandFailed(status=status, stdout=stdout, stderr=stderr), "run_shell", hide
     ).model
 
 
@@ -163,7 +163,7 @@ def test_a_command_shows_how_it_ended_and_both_outputs() -> None:
     assert command(3, "out\n", "err\n") == (
         "run_shell: the command ended with exit code 3.\nstdout:\n```\nout\n```\nstderr:\n```\nerr\n```"
     )
-    late = errors.CommandFailed(exit_code=-9, stdout="so far", stderr="", limit=1.5)
+    late = errors.CommandFailed(status=-9, stdout="so far", stderr="", limit=1.5)
     assert failure(late, "run_shell").model.startswith(
         "run_shell: the command took longer than 1.5 s and was stopped"
     )
@@ -174,7 +174,7 @@ def test_a_command_shows_how_it_ended_and_both_outputs() -> None:
 
 async def test_of_long_outputs_head_and_tail_are_shown_and_the_whole_is_kept(tools: Workbench) -> None:
     lines = "\n".join(f"line {number} 字" for number in range(5_000))
-    failed = errors.CommandFailed(exit_code=1, stdout=lines, stderr=f"first\n{lines}\nthe error")
+    failed = errors.CommandFailed(status=1, stdout=lines, stderr=f"first\n{lines}\nthe error")
     (result,) = await tools.run([tool_use("look")], Says("look", failed))
     shown = result["content"]
     assert result["is_error"] is True
