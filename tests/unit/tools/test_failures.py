@@ -154,9 +154,7 @@ def test_the_two_readers_are_told_different_things() -> None:
 
 
 def command(status: int, stdout: str = "", stderr: str = "") -> str:
-    return failure(
-        errors.CommandFailed(status=status, stdout=stdout, stderr=stderr), "run_shell", hide
-    ).model
+    return failure(errors.CommandFailed(status=status, stdout=stdout, stderr=stderr), "run_shell", hide).model
 
 
 def test_a_command_shows_how_it_ended_and_both_outputs() -> None:
