@@ -4,6 +4,7 @@ Features search these sentences for phrases. Phrases are data, one file per lang
 
 from __future__ import annotations
 
+import functools
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
@@ -72,15 +73,11 @@ def compiled(phrase: str) -> Pattern:
     return regex.compile(phrase, regex.IGNORECASE)
 
 
-_DRAFTS: dict[str, tuple[Pattern, Pattern]] = {}
-
-
-def _drafts(words: str) -> Iterator[tuple[Pattern, Pattern]]:
-    """Yield, for each possible language of a text, the pattern that introduces a draft and that of a request to write one."""
-    if not _DRAFTS:
-        for name, one in load(Path(__file__).parent, "phrases").items():
-            _DRAFTS[name] = (compiled(one["draft"]), compiled(one["composing"]))
-    return (_DRAFTS[name] for name in languages(words))
+@functools.cache
+def _drafts() -> dict[str, tuple[Pattern, Pattern]]:
+    """Return, by language, the pattern that introduces a draft and that of a request to write one."""
+    raw = load(Path(__file__).parent, "phrases")
+    return {name: (compiled(one["draft"]), compiled(one["composing"])) for name, one in raw.items()}
 
 
 def languages(words: str) -> tuple[str, ...]:
@@ -104,7 +101,7 @@ def asks(sentence: str) -> bool:
 
 def composing(person: str) -> bool:
     """Return True if a person asks for a text by or for somebody else."""
-    return any(request.search(person) for _, request in _drafts(person))
+    return any(_drafts()[name][1].search(person) for name in languages(person))
 
 
 def sentences(words: str) -> Iterator[tuple[str, str]]:
@@ -115,7 +112,7 @@ def sentences(words: str) -> Iterator[tuple[str, str]]:
             continue
         bare = _ITEM.sub("", line)
         read = _MARKS.sub("", _QUOTED.sub("□", _LINK.sub("□", _CODE.sub(_named, bare)))).strip()
-        if any(draft.search(read) for draft, _ in _drafts(read)):
+        if any(_drafts()[name][0].search(read) for name in languages(read)):
             return  # a quoted text follows
         for sentence in filter(None, map(str.strip, _SENTENCES.split(read))):
             yield sentence[:SENTENCE], sentence

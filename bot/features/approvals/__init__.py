@@ -1,10 +1,10 @@
-"""Approvals: a tool call waits until an authorised person decides."""
+"""Asks people for approval before a tool call if a rule requires it, and records the decisions."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from weakref import WeakValueDictionary
 
@@ -16,7 +16,7 @@ from bot.contracts.channel import HasReadingLimits, HomeSection
 from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.inbound import Command as CallOf
 from bot.contracts.inbound import Inbound
-from bot.contracts.waiting import Act, OpenLoop, Viewer
+from bot.contracts.waiting import OpenLoop, Viewer
 from bot.core import events
 from bot.core.chat import Chat
 from bot.core.chats import Fact
@@ -25,27 +25,8 @@ from bot.core.locales import ReaderLocale
 from bot.core.operators import who_decided
 from bot.core.outbox_row import Address
 from bot.core.question import ApprovalRecord, Question, is_shown_in
-from bot.features.approvals.wording import (
-    SHOWN,
-    QuestionWords,
-    act,
-    answer_to_decider,
-    buttons_of,
-    call_in_words,
-    decides_each,
-    file_of,
-    is_called,
-    lasting,
-    outcome,
-    question,
-    reasons,
-    runs,
-    short_name,
-    that_hold,
-    together,
-    waiting_notice,
-    wish,
-)
+from bot.features.approvals import wording
+from bot.features.approvals.wording import SHORT, act, call_in_words, runs, that_hold
 from bot.tools.permissions.display import changed_lines, in_words, named
 from bot.words import language, own_zone, say, speaking, times, zone
 
@@ -76,38 +57,32 @@ class ApprovalService:
         """See `contracts.approvals.Approvals.decide`. Each chat has only one open question at a time."""
         async with self._alone.setdefault(asked.chat_key, asyncio.Lock()):
             chat = await self._run.chats.get(asked.chat_key)
-            if others:
-                await self._decide_together(chat, [asked, *others])
+            calls = [asked, *others] if others else []
+            left = [one for one in calls if _about(chat, one) is None and self._given(one) is None]
+            for may in dict.fromkeys((one.granted, one.own) for one in left):
+                await self._decide_together(chat, [one for one in left if (one.granted, one.own) == may])
             return await self._decided(chat, asked)
 
     async def _decide_together(self, chat: Chat, calls: Sequence[Approval]) -> None:
-        """Ask one question about all undecided calls of a step; its verdict applies to each."""
-        left = [one for one in calls if _about(chat, one) is None and self._given(one) is None]
-        for may in dict.fromkeys((one.granted, one.own) for one in left):
-            some = [one for one in left if (one.granted, one.own) == may]
-            verdict = await self._decided(chat, together(some)) if len(some) > 1 else Verdict("nobody")
-            if verdict.ended in {"nobody", "unattended"} or decides_each(verdict):
-                continue
-            for one in some:
-                name = self._run.ids.ulid()
-                self._append(
-                    chat,
-                    one,
-                    events.QuestionAsked(name, one),
-                    events.Decided(name, verdict),
-                    *_granted(name, one, verdict, self._run.clock.now()),
-                )
+        """Ask one question about several calls that the same people may decide; its verdict applies to each."""
+        verdict = await self._decided(chat, wording.together(calls)) if len(calls) > 1 else Verdict("nobody")
+        if verdict.ended in {"nobody", "unattended"} or wording.decides_each(verdict):
+            return
+        for one in calls:
+            name = self._run.ids.ulid()
+            decided = (events.QuestionAsked(name, one), events.Decided(name, verdict))
+            self._append(chat, one, *decided, *self._granted(name, one, verdict))
 
     async def _decided(self, chat: Chat, asked: Approval) -> Verdict:
         if (given := self._given(asked)) is not None and given.verdict is not None:
-            if runs(given.asked.fingerprint) == runs(asked.fingerprint):
+            if runs(given.asked) == runs(asked):
                 self._append(chat, asked, _fact(replace(given, used=given.used + 1)))
                 return given.verdict
             before, now = given.asked.script, asked.script
             lines = await asyncio.to_thread(changed_lines, before, now, 2) if before else ""
             asked = replace(asked, why="changed", shown=f"{asked.shown}\n{lines}".strip())
         turn = chat.turn
-        if turn is None or asked.user_id is None or not self._anybody(asked, turn.first):
+        if turn is None or asked.user_id is None or not (asked.granted or self._has_operator(turn.first)):
             return Verdict("nobody")
         if turn.first.due is not None:
             return Verdict("unattended")
@@ -127,52 +102,57 @@ class ApprovalService:
 
     def _given(self, asked: Approval) -> ApprovalRecord | None:
         """Return the lasting approval that covers a call, or None. A lasting approval given by a non-
-        operator covers only calls that the asking person could approve alone.
+        operator covers only calls that the asking person could approve alone. An approval of the same programs is
+        preferred, then the newest approval for all chats, then the newest for this chat.
         """
-        if not asked.lasting:
-            return None
-        same = [one for one in self._lasting() if _call(one.asked) == _call(asked)]
-        theirs = [
-            one
-            for one in same
+        covering = [
+            ((runs(one.asked) == runs(asked), one.verdict.scope == "always"), one)
+            for one in (self._lasting() if asked.lasting else ())
             if one.verdict is not None
+            and one.asked.fingerprint.partition(":")[0] == asked.fingerprint.partition(":")[0]
             and (asked.granted or one.verdict.scope == "always" or one.verdict.by in self._run.operators)
+            and one.verdict.covers(asked.chat_key, asked_in=one.asked.chat_key)
         ]
-        return lasting(theirs, asked.chat_key, asked.fingerprint)
+        return max(reversed(covering), key=lambda one: one[0], default=(None, None))[1]
 
     def _lasting(self) -> list[ApprovalRecord]:
         """Return the valid lasting approvals, oldest first. An approval for one day is invalid after that day."""
         today = times.local(self._run.clock.now()).date()
         records = map(_RECORDS.validate_python, self._run.chats.facts.all(GRANTED).values())
-        return sorted(
-            (
-                one
-                for one in records
-                if one.verdict is not None
-                and (one.verdict.scope != "today" or times.local(one.decided_at or 0.0).date() == today)
-            ),
-            key=lambda one: one.decided_at or 0.0,
+        valid = (
+            one
+            for one in records
+            if one.verdict is not None
+            and (one.verdict.scope != "today" or times.local(one.decided_at or 0.0).date() == today)
         )
+        return sorted(valid, key=lambda one: one.decided_at or 0.0)
+
+    def _granted(self, name: str, asked: Approval, verdict: Verdict) -> list[events.FactSet]:
+        """Return the fact that stores a lasting verdict."""
+        at = self._run.clock.now()
+        return [_fact(ApprovalRecord(name, asked, at, verdict, at))] if verdict.lasts else []
 
     # ------------------------------------------------------------ showing the question
 
     async def _show(self, chat: Chat, found: Question, first: Inbound) -> None:
-        """Show the question wherever somebody may decide, and wait for the verdict. Copies that were queued
-        before a restart are not queued again.
+        """Show the question wherever somebody may decide, and wait for the verdict. Operators get copies in their
+        direct chats, unless an operator asked or the call concerns only the person who asked.
         """
-        asked, here = found.record.asked, Address.of(first)
+        asked = found.record.asked
         all_choices = that_hold(asked, CHOICES)
+        alone = first.person in self._run.operators or asked.own
+        elsewhere = [] if alone else self._run.operator_chats.people(asked.request_id)
         theirs = await asyncio.gather(
             *(
-                self._ask(chat, found, first, to, spoken, choices=all_choices)
-                for spoken, to in self._elsewhere(first, asked)
+                self._ask(chat, found, first, to, self._run.locales.of_person(operator), choices=all_choices)
+                for operator, to in elsewhere
             )
         )
         choices = self._choices(asked, first.person)
         if not choices and first.chat_type == "group" and not await self._reached(chat, found, theirs):
             choices = all_choices
         spoken = ReaderLocale(language(), zone(), own_zone())
-        own = await self._ask(chat, found, first, here, spoken, choices=choices)
+        own = await self._ask(chat, found, first, Address.of(first), spoken, choices=choices)
         blind = first.chat_type == "direct" and not choices
 
         def settled() -> bool | None:
@@ -222,24 +202,23 @@ class ApprovalService:
         queued = [one for one in found.rows if one == name or one.startswith(f"{name}/")]
         if queued:
             return queued[-1]
-        cut = bool(choices) and self._cut(record, to.channel)
-        if cut and not await self._whole_above(chat, found, to, f"{name} file"):
+        limited = isinstance(self._run.channels[to.channel], HasReadingLimits)
+        cut = bool(choices) and limited and len(record.asked.shown) > wording.SHOWN
+        if cut and not await self._sent_whole(chat, found, to, f"{name} file"):
             choices = tuple(one for one in choices if one not in LASTING)
         with speaking(*spoken):
-            words = (
-                self._words(record, first, to.chat_key, choices, cut=cut)
-                if choices
-                else waiting_notice(record)
-            )
+            if choices:
+                words, while_open = self._words(record, first, to.chat_key, choices, cut=cut)
+            else:
+                words, while_open = wording.waiting_notice(record)
             if to.chat_key != first.chat_key:
-                words = words.with_place(say("approval.asked_in", place=self._place(first, to)))
+                place = self._run.memberships.place(first)
+                if first.channel != to.channel:
+                    place = say("place.elsewhere", place=place, channel=first.channel.title())
+                words += f"\n\n{say('approval.asked_in', place=place)}"
+            buttons = wording.buttons_of(record, choices)
             rows = self._run.saying.rows(
-                name,
-                to,
-                words.words,
-                buttons=buttons_of(record, choices),
-                question=record.id,
-                while_open=words.while_open,
+                name, to, words, buttons=buttons, question=record.id, while_open=(while_open,)
             )
         self._append(chat, record.asked, *rows)
         return rows[-1].row
@@ -252,21 +231,17 @@ class ApprovalService:
         choices: tuple[Choice, ...],
         *,
         cut: bool,
-    ) -> QuestionWords:
+    ) -> tuple[str, str]:
         asks = first.person in self._run.operators
-        return question(
+        return wording.question(
             record, first, chat_key, choices, manifests=self._run.manifests, cut=cut, asker_decides=asks
         )
 
-    def _cut(self, record: ApprovalRecord, channel: str) -> bool:
-        """Return True if the question shows only part of the call on this channel."""
-        return len(record.asked.shown) > SHOWN and isinstance(self._run.channels[channel], HasReadingLimits)
-
-    async def _whole_above(self, chat: Chat, found: Question, to: Address, name: str) -> bool:
+    async def _sent_whole(self, chat: Chat, found: Question, to: Address, name: str) -> bool:
         """Send the complete call as a file. Returns True once the file is delivered, or if the question was
         decided meanwhile.
         """
-        file = file_of(found.record.asked)
+        file = wording.file_of(found.record.asked)
         if name not in found.rows:
             try:
                 await self._run.files.check(to.channel, file)
@@ -285,43 +260,26 @@ class ApprovalService:
                     )
                     self._append(chat, found.record.asked, row)
             except errors.FileRefused as error:
+                cause = str(error)
                 self._run.log.write(
-                    "approval", "a call is no file", level="warn", approval=found.id, cause=str(error)
+                    "approval", "a call is no file", level="warn", approval=found.id, cause=cause
                 )
                 return False
 
         def known() -> bool | None:
             arrived = found.arrived(name)
             # If the platform rejects the file, its content follows as text.
-            over = arrived is False and bool(file.markdown)
-            return True if over or found.verdict is not None else arrived
+            return True if (arrived is False and file.markdown) or found.verdict is not None else arrived
 
         return await self._run.chats.until(chat.key, known)
 
-    def _place(self, first: Inbound, to: Address) -> str:
-        """Return a description of the chat in which the question was asked, for readers in other chats."""
-        place = self._run.memberships.place(first)
-        if first.channel == to.channel:
-            return place
-        return say("place.elsewhere", place=place, channel=first.channel.title())
-
-    def _elsewhere(self, first: Inbound, asked: Approval) -> Iterator[tuple[ReaderLocale, Address]]:
-        """Return the operators' direct chats. Returns none if an operator asked, or if the call concerns
-        only the person who asked.
-        """
-        if first.person in self._run.operators or asked.own:
-            return
-        for operator, to in self._run.operator_chats.people(asked.request_id):
-            yield self._run.locales.of_person(operator), to
-
-    def _anybody(self, asked: Approval, first: Inbound) -> bool:
-        """Return True if somebody who can see the question may decide it. On the web page and in the
-        terminal, people see only their own chat.
-        """
-        return asked.granted or any(
-            operator == first.person or self._run.manifests[operator.channel].access != "local"
+    def _has_operator(self, first: Inbound) -> bool:
+        """Return True if an operator can see the question. On the web page and in the terminal, people see only their own chat."""
+        manifests = self._run.manifests
+        return any(
+            operator == first.person or manifests[operator.channel].access != "local"
             for operator in self._run.operators
-            if operator.channel in self._run.manifests
+            if operator.channel in manifests
         )
 
     def _choices(self, asked: Approval, person: UserRef) -> tuple[Choice, ...]:
@@ -332,18 +290,20 @@ class ApprovalService:
             return ()
         return that_hold(asked, ("once", "chat", "deny") if asked.granted else ("once", "deny"))
 
-    def ended(self, found: Question) -> str:
-        """Return the text shown below a decided question."""
-        record = found.record
-        return (
-            "" if record.verdict is None else outcome(record.asked, record.verdict, record.decided_at or 0.0)
-        )
+    # ------------------------------------------------------------ lists of questions
+
+    def _open(self) -> list[tuple[Chat, ApprovalRecord]]:
+        """Return the open questions about calls."""
+        return [
+            (chat, one.record)
+            for chat in self._run.chats
+            for one in chat.questions.values()
+            if one.verdict is None and not one.of_tool and not one.record.asked.admits
+        ]
 
     async def home(self, opened: Inbound) -> HomeSection:
         """Return the calls in a person's turns that wait for an approval, for the person's home page."""
-        questions = (one for chat in self._run.chats for one in chat.questions.values())
-        asked = [one.record.asked for one in questions if one.verdict is None and not one.of_tool]
-        waits = [one for one in asked if one.person == opened.person and not one.admits]
+        waits = [record.asked for _, record in self._open() if record.asked.person == opened.person]
         lines = [say("home.waits", act=act(one, names_tool=False)) for one in waits[:MOST_SHOWN]]
         more = len(waits) - MOST_SHOWN
         lines += [say("home.more_jobs", count=more)] if more > 0 else []
@@ -351,50 +311,40 @@ class ApprovalService:
 
     async def waiting(self, viewer: Viewer) -> list[OpenLoop]:
         """Return the open questions that a person sees on the board; at the console, the lasting approvals as well."""
-        open_ones = (
-            (chat, one.record)
-            for chat in self._run.chats
-            for one in chat.questions.values()
-            if one.verdict is None and not one.of_tool and not one.record.asked.admits
-        )
-        seen = [
-            self._loop(chat.turn.first.user_name or "" if chat.turn is not None else "", record, viewer)
-            for chat, record in open_ones
-            if viewer.sees(record.asked.person, record.asked.chat_key)
-        ]
-        return [*seen, *(map(self._lasting_loop, self._lasting()) if viewer.at_console else ())]
-
-    def _loop(self, name: str, record: ApprovalRecord, viewer: Viewer) -> OpenLoop:
-        asked = record.asked
-        choices = self._choices(asked, viewer.person)
-        acts: tuple[Act, ...] = ("once", "deny") if choices else ()
-        return OpenLoop(
-            "approval",
-            short_name(record),
-            asked.chat_key,
-            wish(asked, "") if choices else say("home.waits", act=act(asked, names_tool=False)),
-            record.asked_at,
-            asked.person,
-            name,
-            why=reasons(asked) if choices else "",
-            detail=call_in_words(asked) if choices else "",
-            due=record.expires_at,
-            acts=acts,
-        )
-
-    def _lasting_loop(self, record: ApprovalRecord) -> OpenLoop:
-        verdict, asked = record.verdict or Verdict("approved"), record.asked
-        return OpenLoop(
-            "lasting",
-            short_name(record),
-            asked.chat_key,
-            say(f"waiting.lasting_{verdict.scope}", act=act(asked), count=record.used),
-            record.decided_at or record.asked_at,
-            asked.person,
-            detail=call_in_words(asked),
-            acts=("revoke",),
-            by=who_decided(verdict, "approval.an_operator"),
-        )
+        found = list[OpenLoop]()
+        for chat, record in self._open():
+            asked = record.asked
+            may = bool(self._choices(asked, viewer.person))
+            if viewer.sees(asked.person, asked.chat_key):
+                loop = OpenLoop(
+                    "approval",
+                    record.id[-SHORT:],
+                    asked.chat_key,
+                    wording.wish(asked, "") if may else say("home.waits", act=act(asked, names_tool=False)),
+                    record.asked_at,
+                    asked.person,
+                    chat.turn.first.user_name or "" if chat.turn is not None else "",
+                    why=wording.reasons(asked) if may else "",
+                    detail=call_in_words(asked) if may else "",
+                    due=record.expires_at,
+                    acts=("once", "deny") if may else (),
+                )
+                found.append(loop)
+        for record in self._lasting() if viewer.at_console else ():
+            verdict, asked = record.verdict or Verdict("approved"), record.asked
+            loop = OpenLoop(
+                "lasting",
+                record.id[-SHORT:],
+                asked.chat_key,
+                say(f"waiting.lasting_{verdict.scope}", act=act(asked), count=record.used),
+                record.decided_at or record.asked_at,
+                asked.person,
+                detail=call_in_words(asked),
+                acts=("revoke",),
+                by=who_decided(verdict, "approval.an_operator"),
+            )
+            found.append(loop)
+        return found
 
     def open_in(self, chat_key: ChatKey, person: UserRef) -> list[ShownQuestion]:
         """Return the open questions of a chat, as shown to a person who opens the chat now."""
@@ -411,8 +361,8 @@ class ApprovalService:
                 if not offered and choices and chat.turn is not None:
                     # The person may decide now, but could not when the question was shown.
                     with speaking(row.language, row.zone, row.own_zone):
-                        words = self._words(one.record, chat.turn.first, chat_key, choices, cut=False).words
-                buttons = buttons_of(one.record, choices if row is copy[-1] else ())
+                        words, _ = self._words(one.record, chat.turn.first, chat_key, choices, cut=False)
+                buttons = wording.buttons_of(one.record, choices if row is copy[-1] else ())
                 found.append(ShownQuestion(row.id, words, int(one.record.asked_at * 1000), buttons))
         return found
 
@@ -433,25 +383,14 @@ class ApprovalService:
         """Handle the button [Start over without it]: end the asking turn, and ask the person's own text
         again in a new conversation, without the untrusted text.
         """
-        open_ones = [chat for chat in self._run.chats if _waits(chat.questions.get(press.args))]
-        turn = open_ones[0].turn if open_ones else None
+        open_ones = [chat.turn for chat, record in self._open() if record.id == press.args]
+        turn = open_ones[0] if open_ones else None
         if turn is None:
             return Done(say("approval.unknown"))
         if press.person != turn.first.person and press.person not in self._run.operators:
             return Done(say("approval.not_yours"))
-        bare = turn.first.model_copy(
-            update={
-                "message_id": None,
-                "answers": None,
-                "renews": None,
-                "quoted": (),
-                "attachments": (),
-                "command": None,
-                "text": "",
-                "addressed": "command",
-                "ts": press.ts,
-            }
-        )
+        none = dict.fromkeys(("message_id", "answers", "renews", "command"))
+        bare = {**none, "quoted": (), "attachments": (), "text": "", "addressed": "command", "ts": press.ts}
         words = "\n".join(filter(None, (one.text for one in turn.left)))
         said: list[dict[str, object]] = [{"kind": "stop"}, {"command": CallOf(name="new")}]
         said += [{"text": words}] if words else []
@@ -459,7 +398,7 @@ class ApprovalService:
         for number, change in enumerate(said):
             name = self._run.ids.ulid()
             keys = (f"{press.channel}:afresh:{press.args}:{number}",)
-            one = bare.model_copy(update={**change, "request_id": name, "keys": keys})
+            one = turn.first.model_copy(update={**bare, **change, "request_id": name, "keys": keys})
             data = events.Received(one) if number else events.Stop(one)
             facts.append(Fact(one.chat_key, data, person=one.user_id, id=name))
         return Done(say("retry.trying"), facts)
@@ -473,55 +412,53 @@ class ApprovalService:
         found = self._lasting()
         if not inbound.args:
             how = say("approvals.how", prefix=self._run.manifests[inbound.channel].command_prefix)
-            lines = [self._line(one) for one in found]
-            return Done("\n".join([*lines, how]) if lines else say("approvals.none"))
+            return Done("\n".join([*map(self._line, found), how]) if found else say("approvals.none"))
         for record in found:
-            if is_called(record, inbound.args.upper()):
+            if _is_called(record, inbound.args.upper()):
                 self._note(record, inbound, "taken back")
                 gone = events.FactSet(GRANTED, record.id, None)
-                return Done(say("approvals.gone", name=short_name(record)), (Fact(inbound.chat_key, gone),))
+                return Done(say("approvals.gone", name=record.id[-SHORT:]), (Fact(inbound.chat_key, gone),))
         return Done(say("approval.no_such", name=text.preview(inbound.args, 40)))
 
     def _line(self, record: ApprovalRecord) -> str:
         verdict, asked, now = record.verdict or Verdict("approved"), record.asked, self._run.clock.now()
-        what = {
-            "name": short_name(record),
-            "act": act(asked),
-            "call": named(asked.shown),
-            "chat": asked.chat_key,
-            "by": who_decided(verdict, "approval.an_operator"),
-            "time": times.recent(record.decided_at or now, now),
-            "count": record.used,
-        }
-        return say(f"approvals.line_{verdict.scope}", **what)
+        return say(
+            f"approvals.line_{verdict.scope}",
+            name=record.id[-SHORT:],
+            act=act(asked),
+            call=named(asked.shown),
+            chat=asked.chat_key,
+            by=who_decided(verdict, "approval.an_operator"),
+            time=times.recent(record.decided_at or now, now),
+            count=record.used,
+        )
 
     async def _decide(self, inbound: Inbound, name: str, ended: Ended, scope: Scope) -> Done:
         found = self._named(inbound, name)
         if isinstance(found, str):
             return Done(found)
-        record = found.record
-        refusal = self._refusal(record, inbound, scope)
-        if refusal or (ended == "steered" and not record.asked.step):
-            self._note(record, inbound, "refused")
+        asked = found.record.asked
+        refusal = self._refusal(asked, inbound, scope)
+        if refusal or (ended == "steered" and not asked.step):
+            self._note(found.record, inbound, "refused")
             return Done(refusal or say("approval.nothing"))
         verdict = Verdict(ended, inbound.person, scope, inbound.user_name or "", inbound.request_id)
         facts = await self._run.settle(found, verdict)
         if facts is None:
             return Done(say("approval.unknown"))
-        if record.asked.admits:
+        if asked.admits:
             return Done(say("strangers.admits" if ended == "approved" else "strangers.stays_out"), facts)
-        self._note(record, inbound, ended, scope=scope)
-        granted = _granted(record.id, record.asked, verdict, self._run.clock.now())
-        return Done(
-            answer_to_decider(verdict), (*facts, *(Fact(record.asked.chat_key, one) for one in granted))
-        )
+        self._note(found.record, inbound, ended, scope=scope)
+        key = ended if ended != "approved" else "approved" if scope == "once" else f"approved_{scope}"
+        granted = (Fact(asked.chat_key, one) for one in self._granted(found.id, asked, verdict))
+        return Done(say(f"approval.{key}"), (*facts, *granted))
 
-    def _refusal(self, record: ApprovalRecord, inbound: Inbound, scope: Scope) -> str:
+    def _refusal(self, asked: Approval, inbound: Inbound, scope: Scope) -> str:
         """Return the reason why this person may not decide; "" if they may."""
-        asker = record.asked.granted and inbound.person == record.asked.person
+        asker = asked.granted and inbound.person == asked.person
         if inbound.person not in self._run.operators and (not asker or scope == "always"):
             return say("approval.not_always" if asker else "approval.not_yours")
-        return say("approval.once_only") if scope in LASTING and not record.asked.lasting else ""
+        return say("approval.once_only") if scope in LASTING and not asked.lasting else ""
 
     def _named(self, inbound: Inbound, name: str) -> Question | str:
         """Return the question with this name; without a name, the only open question of this chat and its
@@ -530,28 +467,28 @@ class ApprovalService:
         waiting = [one for chat in self._run.chats for one in chat.questions.values()]
         open_ones = [one for one in waiting if one.verdict is None and not one.of_tool]
         if wanted := name.upper():
-            found = [one for one in open_ones if is_called(one.record, wanted)]
-            return found[0] if len(found) == 1 else self._unknown(name, waiting)
-        stands = {one.id: self._stands_in(one, inbound) for one in open_ones if not one.record.asked.admits}
-        here = [one for one in open_ones if inbound.chat_key in stands.get(one.id, ())]
-        near = [one for one in open_ones if stands.get(one.id)]
+            found = [one for one in open_ones if _is_called(one.record, wanted)]
+            if len(found) == 1:
+                return found[0]
+            # Buttons contain the full name, so an old button may name a question that is closed.
+            closed = len(wanted) == len(self._run.ids.ulid())
+            return say("approval.unknown") if closed else say("approval.no_such", name=text.preview(name, 40))
+        seen = {one.id: self._seen_in(one, inbound) for one in open_ones if not one.record.asked.admits}
+        here = [one for one in open_ones if inbound.chat_key in seen.get(one.id, ())]
+        near = [one for one in open_ones if seen.get(one.id)]
         if len(here) == 1 or len(near) == 1:
             return (here or near)[0]
         if not near:
             return say("approval.nothing")
-        names = ", ".join(
-            say(
-                "approval.one",
-                name=short_name(one.record),
-                act=act(one.record.asked),
-                shown=named(in_words(one.record.asked.shown)),
-            )
+        names = [
+            say("approval.one", name=one.id[-SHORT:], act=act(asked), shown=named(in_words(asked.shown)))
             for one in near
-        )
+            for asked in (one.record.asked,)
+        ]
         prefix = self._run.manifests[inbound.channel].command_prefix
-        return say("approval.which", name=short_name(near[0].record), names=names, prefix=prefix)
+        return say("approval.which", name=near[0].id[-SHORT:], names=", ".join(names), prefix=prefix)
 
-    def _stands_in(self, one: Question, inbound: Inbound) -> set[ChatKey]:
+    def _seen_in(self, one: Question, inbound: Inbound) -> set[ChatKey]:
         """Return the chats in which this person sees a question: the chat that asked, and an operator's
         direct chat if it has a copy.
         """
@@ -563,29 +500,21 @@ class ApprovalService:
             found |= {key for key in shown if here.shows(key) or (direct and key.shows(here))}
         return found
 
-    def _unknown(self, name: str, known: Iterable[Question]) -> str:
-        """Return the sentence about an unknown name. Buttons contain the full name, so an old button may
-        name a question that is closed.
-        """
-        wanted = name.upper()
-        if len(wanted) == len(self._run.ids.ulid()) or any(is_called(one.record, wanted) for one in known):
-            return say("approval.unknown")
-        return say("approval.no_such", name=text.preview(name, 40))
-
     def _note(
         self, record: ApprovalRecord, inbound: Inbound, decision: str, *, scope: Scope = "once"
     ) -> None:
+        asked = record.asked
         self._run.log.write(
             "approval",
-            f"{record.asked.tool}: {decision}",
-            chat_key=record.asked.chat_key,
-            request_id=record.asked.request_id,
+            f"{asked.tool}: {decision}",
+            chat_key=asked.chat_key,
+            request_id=asked.request_id,
             approval=record.id,
             decision=decision,
             scope=scope,
             by=str(inbound.person),
-            rule=record.asked.rule or None,
-            fingerprint=record.asked.fingerprint,
+            rule=asked.rule or None,
+            fingerprint=asked.fingerprint,
         )
 
 
@@ -594,22 +523,12 @@ def _about(chat: Chat, asked: Approval) -> Question | None:
     return next((one for one in chat.questions.values() if one.record.asked.key == asked.key), None)
 
 
-def _waits(question: Question | None) -> bool:
-    return question is not None and question.verdict is None
-
-
-def _call(asked: Approval) -> str:
-    """Return the part of a fingerprint that identifies the tool, the arguments and the folder."""
-    return asked.fingerprint.partition(":")[0]
+def _is_called(record: ApprovalRecord, wanted: str) -> bool:
+    return record.id == wanted or (len(wanted) >= SHORT and record.id.endswith(wanted))
 
 
 def _fact(record: ApprovalRecord) -> events.FactSet:
     return events.FactSet(GRANTED, record.id, _RECORDS.dump_python(record, mode="json"))
-
-
-def _granted(name: str, asked: Approval, verdict: Verdict, at: float) -> tuple[events.FactSet, ...]:
-    """Yield the facts that store a lasting verdict."""
-    return (_fact(ApprovalRecord(name, asked, at, verdict, at)),) if verdict.lasts else ()
 
 
 def _build(runtime: Runtime) -> Hooks:
@@ -625,7 +544,7 @@ def _build(runtime: Runtime) -> Hooks:
         questions=service.open_in,
         home={1: service.home},
         waiting=service.waiting,
-        outcomes=dict.fromkeys(("call", "task", "budget"), service.ended),
+        outcomes=dict.fromkeys(("call", "task", "budget"), wording.outcome),
     )
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from bot import text
 from bot.contracts.approvals import LASTING, Approval, Choice, QuestionButtons, Verdict
@@ -15,7 +15,7 @@ from bot.contracts.outbound import OutgoingFile
 from bot.contracts.tools import MCP
 from bot.core import plans
 from bot.core.operators import who_decided
-from bot.core.question import SECONDS, ApprovalRecord
+from bot.core.question import SECONDS, ApprovalRecord, Question
 from bot.tools.permissions.display import in_words, named, quoted, shortened
 from bot.words import paragraph, say, times
 
@@ -42,18 +42,6 @@ _ACTS: Mapping[str, str] = {
 """Sentence key of each built-in tool's action (`approval.act_…`)."""
 
 
-@dataclass(frozen=True, slots=True)
-class QuestionWords:
-    """The text of a question. `while_open` lists the lines that are shown only until the question is decided."""
-
-    words: str
-    while_open: tuple[str, ...]
-
-    def with_place(self, place: str) -> QuestionWords:
-        """Return the text with an added paragraph that says where the question was asked."""
-        return replace(self, words=f"{self.words}\n\n{place}")
-
-
 def that_hold(asked: Approval, choices: tuple[Choice, ...]) -> tuple[Choice, ...]:
     """Return the answers that can take effect. If untrusted text is in the model's context, starting over
     without it is one of the answers.
@@ -70,9 +58,8 @@ def buttons_of(record: ApprovalRecord, choices: tuple[Choice, ...]) -> QuestionB
 
 
 def decides_each(verdict: Verdict) -> bool:
-    return (
-        verdict.ended == "steered" and verdict.by is not None
-    )  # somebody chose to decide about each call separately
+    """Return True if somebody chose to decide about each call separately."""
+    return verdict.ended == "steered" and verdict.by is not None
 
 
 def call_in_words(asked: Approval) -> str:
@@ -98,17 +85,11 @@ def plain(words: str) -> str:
     return words.replace("```", "\\u0060" * 3)
 
 
-def is_called(record: ApprovalRecord, wanted: str) -> bool:
-    return record.id == wanted or (len(wanted) >= SHORT and record.id.endswith(wanted))
-
-
-def short_name(record: ApprovalRecord) -> str:
-    return record.id[-SHORT:]
-
-
-def outcome(asked: Approval, verdict: Verdict, now: float) -> str:
-    """Return the line with the decision, shown below the question."""
-    at = times.hour(now)
+def outcome(found: Question) -> str:
+    """Return the line with the decision, shown below the question; "" if the question is open."""
+    asked, verdict, at = found.record.asked, found.verdict, times.hour(found.record.decided_at or 0.0)
+    if verdict is None:
+        return ""
     if verdict.ended in {"approved", "denied"}:
         how = verdict.scope if verdict.ended == "approved" else verdict.ended
         own = verdict.by is not None and verdict.by == asked.person
@@ -118,11 +99,6 @@ def outcome(asked: Approval, verdict: Verdict, now: float) -> str:
         return say("approval.steered")
     why = verdict.ended if verdict.ended in {"expired", "stopped"} else "other"
     return say(f"approval.ended_{why}", time=at)
-
-
-def typed(name: str, manifest: Manifest) -> str:
-    """Return the commands that a person can type to answer a question."""
-    return say("approval.typed", id=name[-SHORT:], prefix=manifest.command_prefix)
 
 
 def act(asked: Approval, *, names_tool: bool = True) -> str:
@@ -146,13 +122,13 @@ def act(asked: Approval, *, names_tool: bool = True) -> str:
     )
 
 
-def waiting_notice(record: ApprovalRecord) -> QuestionWords:
-    """Return the text shown to people who may not decide."""
+def waiting_notice(record: ApprovalRecord) -> tuple[str, str]:
+    """Return the text shown to people who may not decide, and its line that is shown only while the question is open."""
     task, wish = record.asked.task, act(record.asked, names_tool=False)
     words = say("approval.waits_task", task=task, act=wish) if task else say("approval.waits", act=wish)
     until = say("approval.asked", count=int(SECONDS // 60))
     what = quoted(text.preview(call_in_words(record.asked), GLIMPSE))
-    return QuestionWords("\n".join(filter(None, [words, what and f"\n`{what}`", until])), (until,))
+    return "\n".join(filter(None, [words, what and f"\n`{what}`", until])), until
 
 
 def wish(asked: Approval, who: str) -> str:
@@ -200,11 +176,11 @@ def question(
     manifests: Mapping[str, Manifest],
     cut: bool,
     asker_decides: bool,
-) -> QuestionWords:
-    """Return the text of a question for one chat: who asked, exactly what would run, why approval is needed,
-    who decides and how. On channels without buttons the text names the commands. On a local channel, a
-    person without a name is not identified by id. `cut` means that the complete call is in a file above;
-    `asker_decides` means that an operator asked.
+) -> tuple[str, str]:
+    """Return the text of a question for one chat, and its line that is shown only while the question is open. The
+    text says who asked, exactly what would run, why approval is needed, who decides and how. On channels without
+    buttons the text names the commands. On a local channel, a person without a name is not identified by id. `cut`
+    means that the complete call is in a file above; `asker_decides` means that an operator asked.
     """
     asked, manifest = record.asked, manifests[chat_key.channel]
     here = first.chat_type == "direct" and first.chat_key == chat_key
@@ -212,30 +188,21 @@ def question(
     if first.user_name and not here:
         # People choose their names freely, so the id is shown too, and no formatting, link or id in a name is rendered.
         who = f"`{named(first.user_name)}` ({asked.user_id})"
-    # The text must not close the code block around it.
     words = call_in_words(asked)
     shown = plain(in_words(shortened(words, SHOWN)) if cut else words)
     decides = "operators" if not asked.granted else "asker" if who else "you"
     if here and (asked.own or asker_decides):
         decides = "you_alone"
     until = [say(f"approval.who_{decides}", count=int(SECONDS // 60), who=who)]
-    until += [] if manifest.buttons else [typed(record.id, manifest)]
+    if not manifest.buttons:
+        until.append(say("approval.typed", id=record.id[-SHORT:], prefix=manifest.command_prefix))
     while_open = paragraph(*until)
-    because = reasons(asked)
-    below = [because] if because else []
+    below = [because] if (because := reasons(asked)) else []
     if cut:
         lasts = any(one in LASTING for one in choices)
         below.insert(0, say("approval.whole_above") if lasts else say("approval.part_hidden"))
-    told = "\n".join([*below, while_open])
     block = [f"```\n{shown}\n```"] if shown else []
-    return QuestionWords("\n\n".join([wish(asked, who), *block, told]), (while_open,))
-
-
-def answer_to_decider(verdict: Verdict) -> str:
-    """Return the answer to the person who decided."""
-    if verdict.ended in {"denied", "steered"}:
-        return say(f"approval.{verdict.ended}")
-    return say("approval.approved" if verdict.scope == "once" else f"approval.approved_{verdict.scope}")
+    return "\n\n".join([wish(asked, who), *block, "\n".join([*below, while_open])]), while_open
 
 
 def together(calls: Sequence[Approval]) -> Approval:
@@ -254,20 +221,6 @@ def together(calls: Sequence[Approval]) -> Approval:
     )
 
 
-def runs(fingerprint: str) -> str:
-    """Return the part of a fingerprint that identifies which programs run; "" if that is unknown."""
-    return fingerprint.partition(":")[2].partition(":")[0]
-
-
-def lasting(records: Iterable[ApprovalRecord], chat_key: ChatKey, now: str = "") -> ApprovalRecord | None:
-    """Return the lasting approval that covers a call in a chat, or None. `records` are the approvals of the
-    same call, oldest first. An approval given for the programs that run `now` (a fingerprint) is
-    preferred. Next preferred is the newest approval for all chats, then the newest approval for this
-    chat.
-    """
-    covering = [
-        ((runs(one.asked.fingerprint) == runs(now), one.verdict.scope == "always"), one)
-        for one in records
-        if one.verdict is not None and one.verdict.covers(chat_key, asked_in=one.asked.chat_key)
-    ]
-    return max(reversed(covering), key=lambda one: one[0], default=(None, None))[1]
+def runs(asked: Approval) -> str:
+    """Return the part of a call's fingerprint that identifies which programs run; "" if that is unknown."""
+    return asked.fingerprint.partition(":")[2].partition(":")[0]
