@@ -241,11 +241,7 @@ class Section(BaseModel):
     """Base class for a section of a channel's settings."""
 
     model_config = ConfigDict(
-        extra="forbid",
-        alias_generator=to_camel,
-        populate_by_name=True,
-        frozen=True,
-        strict=True,
+        extra="forbid", alias_generator=to_camel, populate_by_name=True, frozen=True, strict=True
     )
 
 

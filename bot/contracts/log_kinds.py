@@ -65,10 +65,7 @@ def line_schema(schema: Json) -> Json:
         }
         details = {"properties": properties, "additionalProperties": False}
         rules.append(
-            {
-                "if": {"properties": {"kind": {"const": name}}},
-                "then": {"properties": {"details": details}},
-            }
+            {"if": {"properties": {"kind": {"const": name}}}, "then": {"properties": {"details": details}}}
         )
     schema["properties"]["kind"]["enum"] = list(KINDS)
     return schema | {"allOf": rules}

@@ -470,11 +470,7 @@ class SlackChannel:
         """Show a text only to the person of a slash command or button press; return True if this succeeded."""
         if (url := self._response_urls.get(trigger or "")) is None:
             return False
-        message = {
-            "response_type": "ephemeral",
-            "replace_original": False,
-            "text": content.escape(markdown),
-        }
+        message = {"response_type": "ephemeral", "replace_original": False, "text": content.escape(markdown)}
         try:
             async with self._workspace.session.post(url, json=message) as answer:
                 return answer.status == 200
@@ -593,7 +589,4 @@ def _place(message: Outbound, message_id: str) -> tuple[str, str]:
 
 def _metadata(message: Outbound) -> Json:
     """Return the metadata by which `find` recognises a message."""
-    return {
-        "event_type": METADATA,
-        "event_payload": {"id": message.id, "request_id": message.request_id},
-    }
+    return {"event_type": METADATA, "event_payload": {"id": message.id, "request_id": message.request_id}}

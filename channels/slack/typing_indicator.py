@@ -32,9 +32,7 @@ class TypingIndicator:
         self._unsupported: set[str] = set()
 
     async def show(
-        self,
-        target: Mapping[str, str],
-        status: Literal["active", "processing", "suspended"],
+        self, target: Mapping[str, str], status: Literal["active", "processing", "suspended"]
     ) -> None:
         """Set the status of an agent session. Outside threads Slack has no session, so nothing is set."""
         if "thread_ts" not in target:

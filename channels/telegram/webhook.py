@@ -85,11 +85,7 @@ class UpdateWebhook:
 
     async def _register(self) -> None:
         self._secret = secrets.token_hex(32)
-        fields = {
-            "url": self._url,
-            "secret_token": self._secret,
-            "allowed_updates": list(inbound.HANDLED),
-        }
+        fields = {"url": self._url, "secret_token": self._secret, "allowed_updates": list(inbound.HANDLED)}
         await self._bot.call("setWebhook", fields)
 
     async def _watch(self) -> None:

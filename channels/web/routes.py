@@ -57,12 +57,7 @@ _KEY = re.compile(r"`([^`]+)`")
 """Keys and typed words in a sentence of the page."""
 _BELOW = ("afresh", "again", "renew", "good", "good_label", "bad", "bad_label")
 """Further words on buttons."""
-_TYPES = {
-    ".html": "text/html",
-    ".js": "text/javascript",
-    ".css": "text/css",
-    ".svg": "image/svg+xml",
-}
+_TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
 _CSP = "Content-Security-Policy"
 _HEADERS = {
     _CSP: "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
