@@ -298,12 +298,12 @@ def link(root: Path) -> str:
     """Return a new link with which an operator opens this folder's web chat (`shipmate link`). Raises
     `errors.ShipmateError`.
     """
-    state = importlib.import_module(f"{discovery.PACKAGE}.web.state")
+    guard = importlib.import_module(f"{discovery.PACKAGE}.web.guard")
     home = root / config.HOME
     if not instance.is_held(home):
         raise errors.Unavailable(f"Shipmate is not running here. Start it with: {command('run', root)}")
     try:
-        return str(state.create_link(home))
+        return str(guard.create_link(home))
     except (OSError, LookupError):
         raise errors.ConfigError(
             "channels.web: the web chat is not running; expected channels.web.enabled true"

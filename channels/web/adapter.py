@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import re
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
 from bot import errors, text
 from bot.contracts.channel import ChannelDeps, Health, HttpServer, Intake, MembershipAnswer, is_loopback
+from bot.contracts.environment import cancel_all
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Attachment, Inbound, Quoted
-from bot.contracts.outbound import Outbound, OutgoingFile, Sent
+from bot.contracts.outbound import Outbound, Sent
 from channels.http_server import port_error
 from channels.local import CHAT_ID
-from channels.web import guard, routes, state
-from channels.web.chat_files import OF_CHAT, RECEIVED, SENT, ChatFile, ChatFiles
-from channels.web.live_chats import HEARTBEAT, LiveChats, WebMessage
+from channels.web import guard, routes
+from channels.web.files import SENT, ChatFiles, Uploads
+from channels.web.live_chats import HEARTBEAT, LiveChats, WebMessage, event
+from channels.web.manifest import KEYS, NAME, WebSettings
 from channels.web.markdown import nodes
-from channels.web.presses import PRESS
-from channels.web.settings import KEYS, NAME, WebSettings
-from channels.web.uploads import Uploads
 
 PART = 32_000
 """Max characters of one message, so that people can read it; the page has no limit."""
@@ -46,28 +45,19 @@ class WebChannel:
                 "channels.web.token, which people give once to use the page, or use 127.0.0.1"
             )
         self.addresses: tuple[str, ...] = ()
-        self._host, self._port = settings.host, settings.port
-        self._nearby = "port" not in settings.model_fields_set
+        self._settings = settings
         self._around = around
-        self._token = settings.token
         self._chats = LiveChats()
         self._sent_files = ChatFiles(around.home, around.disk, SENT)
-        self._received = ChatFiles(around.home, around.disk, RECEIVED, of_chat=OF_CHAT)
-        self._uploads = Uploads(self._received, around.clock)
+        self._uploads = Uploads(around.home, around.disk)
         self._routes: routes.WebRoutes | None = None
         self._server: HttpServer | None = None
         self._beating: asyncio.Task[None] | None = None
 
     async def start(self, intake: Intake) -> None:
-        around = self._around
-        gatekeeper = guard.Guard(
-            host=self._host,
-            token=self._token,
-            own=await self._kept(state.load),
-            operators=around.operators,
-            user_of=around.user_of,
-        )
-        await self._kept(lambda _: self._received.drop_parts())
+        around, host, port = self._around, self._settings.host, self._settings.port
+        gatekeeper = guard.Guard(self._settings, await self._kept(guard.load), around)
+        await self._kept(lambda _: self._uploads.drop_parts())
         server = around.serve()
         self._routes = routes.WebRoutes(
             gatekeeper,
@@ -79,20 +69,20 @@ class WebChannel:
             most=server.streams,
         )
         # "localhost" may stand for two addresses, and a port may be free on one address and in use on the other.
-        host = "127.0.0.1" if self._host.lower() == "localhost" else self._host
+        bound = "127.0.0.1" if host.lower() == "localhost" else host
+        nearby = "port" not in self._settings.model_fields_set
         try:
-            app = self._routes.app()
-            port = await server.start(app, host, self._port, grace=1.0, nearby=self._nearby)
+            port = await server.start(self._routes.app(), bound, port, grace=1.0, nearby=nearby)
         except OSError as failure:
-            raise await port_error(f"channels.{NAME}", self._host, self._port, failure, around) from failure
+            raise await port_error(f"channels.{NAME}", host, port, failure, around) from failure
         self._server = server
-        self.addresses = (f"http://{guard.for_url(self._host)}:{port}",)
-        await self._kept(lambda home: state.save_address(home, self.addresses[0]))
+        self.addresses = (f"http://{guard.for_url(host)}:{port}",)
+        await self._kept(lambda home: guard.save_address(home, self.addresses[0]))
         self._beating = asyncio.create_task(self._beat())
 
     async def invite(self) -> str:
         """Implement `contracts.channel.Invites`."""
-        return await self._kept(state.create_link)
+        return await self._kept(guard.create_link)
 
     async def _kept(self, read: Callable[[Path], T]) -> T:
         try:
@@ -110,10 +100,7 @@ class WebChannel:
     async def stop(self) -> None:
         server, self._server = self._server, None
         if self._beating is not None:
-            self._beating.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._beating
-            self._beating = None
+            await cancel_all([self._beating])
         if server is not None:
             for stream in self._chats.everyone():
                 stream.push(None)
@@ -123,57 +110,41 @@ class WebChannel:
         return text.split(text_, PART)
 
     async def send(self, message: Outbound) -> Sent:
-        chat, words = self._chat(message.target), text.clean(message.text).strip()
+        said = await self._said(message, message.id)
+        chat = self._chat(message.target)
+        if (press := message.target.get(routes.PRESS)) is not None:
+            # The answer goes to the browser that pressed the button. It is no message, so it is not kept.
+            self._chats.chat(chat).tell(event("answer", {"press": press, "text": said.text}))
+            return Sent(message.id)
+        if message.file is not None:
+            try:
+                put = self._sent_files.put
+                file = await asyncio.to_thread(put, message.chat_key.chat, message.id, message.file)
+            except OSError as failure:
+                raise errors.FileRefused(f"the disk does not take a file ({failure.strerror})") from failure
+            said = replace(said, files=(file,))
+        self._chats.say(chat, replace(said, buttons=message.buttons))
+        return Sent(message.id)
+
+    async def _said(self, message: Outbound, message_id: str) -> WebMessage:
+        words = text.clean(message.text).strip()
         formed = await asyncio.to_thread(nodes, words)
         if self._server is None:
             raise errors.DeliveryFailed("The web chat is closed.")
-        if (press := message.target.get(PRESS)) is not None:
-            self._chats.answer(chat, press, words)
-            return Sent(message.id)
-        sent = await self._kept_file(message, message.file) if message.file is not None else None
-        said = WebMessage(
-            self._chats.number(),
-            message.id,
-            "assistant",
-            message.kind,
-            words,
-            self._now(),
-            formed,
-            message.buttons,
-            files=(sent,) if sent is not None else (),
-            turn=message.request_id,
+        number, now = self._chats.number(), int(self._around.clock.now() * 1000)
+        return WebMessage(
+            number, message_id, "assistant", message.kind, words, now, formed, turn=message.request_id
         )
-        self._chats.say(chat, said)
-        return Sent(message.id)
-
-    async def _kept_file(self, message: Outbound, file: OutgoingFile) -> ChatFile:
-        try:
-            return await asyncio.to_thread(self._sent_files.put, message.chat_key.chat, message.id, file)
-        except OSError as failure:
-            raise errors.FileRefused(f"the disk does not take a file ({failure.strerror})") from failure
 
     async def edit(self, message: Outbound, message_id: str) -> None:
         """Implement `contracts.channel.Edits`."""
-        chat, words = self._chat(message.target), text.clean(message.text)
-        formed = await asyncio.to_thread(nodes, words)
-        if self._server is None:
-            raise errors.DeliveryFailed("The web chat is closed.")
         if _OWN.match(message_id) is None:
             raise errors.EditRefused("The page shows no such message.")
-        buttons = message.buttons
-        said = WebMessage(
-            self._chats.number(),
-            message_id,
-            "assistant",
-            message.kind,
-            words,
-            self._now(),
-            formed,
-            # A decided question has neither an id nor choices. Without choices, another message has no buttons.
-            buttons if buttons is not None and (buttons.choices or not buttons.question_id) else None,
-            turn=message.request_id,
-        )
-        self._chats.change(chat, said)
+        said, buttons = await self._said(message, message_id), message.buttons
+        # A decided question has neither an id nor choices. Without choices, another message has no buttons.
+        if buttons is not None and not buttons.choices and buttons.question_id:
+            buttons = None
+        self._chats.change(self._chat(message.target), replace(said, buttons=buttons))
 
     async def delete(self, message: Outbound, message_id: str) -> None:
         """Implement `contracts.channel.Edits`."""
@@ -201,22 +172,17 @@ class WebChannel:
     async def heal(self) -> None:
         """Do nothing: browsers open the connections, not the gateway."""
 
-    async def fetch(self, attachment: Attachment, *, most: int) -> AsyncGenerator[bytes]:
+    def fetch(self, attachment: Attachment, *, most: int) -> AsyncGenerator[bytes]:
         """Implement `contracts.channel.Files`."""
         if self._server is None:
             raise errors.FileUnreachable("The web chat is closed.")
-        async with contextlib.aclosing(self._uploads.fetch(attachment, most=most)) as pieces:
-            async for piece in pieces:
-                yield piece
+        return self._uploads.fetch(attachment, most=most)
 
     async def _beat(self) -> None:
         while True:
             await self._around.clock.sleep(_BEAT)
             for stream in self._chats.everyone():
                 stream.push(HEARTBEAT)
-
-    def _now(self) -> int:
-        return int(self._around.clock.now() * 1000)
 
     @staticmethod
     def _chat(target: Mapping[str, str]) -> ChatKey:

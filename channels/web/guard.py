@@ -5,30 +5,33 @@ An IP address proves no identity, so with a token set, requests from this machin
 a token, only the user who started Shipmate may use the page: either the kernel names the system user of the
 client's process, or the browser has opened a one-time link. Behind a proxy the client's process is the proxy,
 so a token is needed there.
+
+    web.json    {"v": 1, "key": "…", "name": "shipmate-….localhost", "address": "http://127.0.0.1:3000"}
+    links/      one file for each unused link; the file's name is the hash of the link's key
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import hmac
 import ipaddress
+import json
 import os
 import re
 import secrets
-from collections import OrderedDict, deque
-from collections.abc import Callable, Collection
+import time
 from dataclasses import dataclass
+from pathlib import Path
 from urllib.parse import urlsplit
-from weakref import WeakKeyDictionary, WeakValueDictionary
+from weakref import WeakKeyDictionary
 
 from aiohttp import web
 
-from bot.contracts.channel import PROXY_HEADERS, is_loopback
-from bot.contracts.environment import Clock
+from bot.contracts.channel import PROXY_HEADERS, ChannelDeps, is_loopback
 from bot.contracts.identity import UserRef
-from channels.web.settings import NAME
-from channels.web.state import WebState
+from channels.web.manifest import NAME, WebSettings
 
 COOKIE = "shipmate_web"
 """Name of the cookie. Its value is `<secret>.<user>.<seal>`: a secret of the browser, the id of the system
@@ -45,16 +48,16 @@ _AGE = 400 * 24 * 3600
 """Lifetime of the cookie in seconds: the longest that browsers allow."""
 _SHARED = frozenset({"localhost", "127.0.0.1", "[::1]"})
 """Host names that all servers on this machine have."""
-_WINDOW = 60.0
-"""Seconds for which a wrong token counts."""
-_FREE = 5
-"""Max wrong tokens of a network within `_WINDOW` seconds, before further attempts are delayed."""
-_DELAY = 1.0
-"""Seconds by which an attempt is delayed."""
+DELAY = 1.0
+"""Seconds for which a wrong token occupies one of `_AT_ONCE` places."""
 _AT_ONCE = 8
-"""Max attempts of a network that are delayed at the same time. Further attempts queue."""
-_WATCHED = 1000
-"""Max networks whose wrong tokens are remembered."""
+FILE, LINKS = "web.json", "links"
+LINK_SECONDS = 3600.0
+"""Lifetime of a one-time link in seconds."""
+_KEY = re.compile(r"[A-Za-z0-9_-]{22}")
+_HEX = re.compile(r"[0-9a-f]{64}")
+_NAME = re.compile(r"shipmate-[a-z2-7]{16}\.localhost")
+_LETTERS = "abcdefghijklmnopqrstuvwxyz234567"
 
 
 def for_url(host: str) -> str:
@@ -85,26 +88,18 @@ class Visitor:
 
 
 class Guard:
-    """Checks requests. `user_of` and `operators` are described in `contracts.channel.ChannelDeps`."""
+    """Checks requests."""
 
-    def __init__(
-        self,
-        *,
-        host: str,
-        token: str | None,
-        own: WebState,
-        operators: Collection[UserRef],
-        user_of: Callable[[tuple[str, int], tuple[str, int]], int | None],
-    ) -> None:
-        self._token = token
+    def __init__(self, settings: WebSettings, own: WebState, around: ChannelDeps) -> None:
+        self._token = settings.token
         self._state = own
-        self._operators = operators
-        self._user_of = user_of
+        self._around = around
         self._me = os.getuid()
         self._peers: WeakKeyDictionary[asyncio.BaseTransport, int | None] = WeakKeyDictionary()
-        shared = for_url(host) in _SHARED
-        self._name = own.name if shared else None
-        self._names = {*_SHARED, own.name, for_url(host)} if is_loopback(host) else None
+        self._trials = asyncio.Semaphore(_AT_ONCE)
+        host = for_url(settings.host)
+        self._name = own.name if host in _SHARED else None
+        self._names = {*_SHARED, own.name, host} if is_loopback(settings.host) else None
 
     @property
     def wants_token(self) -> bool:
@@ -137,14 +132,11 @@ class Guard:
         if match is not None and hmac.compare_digest(match[3], self._seal(match[1], match[2])):
             appointed, user = match[2].endswith(_APPOINTED), match[2].removesuffix(_APPOINTED)
             # A program that knew the secret before the browser opened the link must not become an operator.
-            if appointed or not self._operates(match[1]):
+            if appointed or UserRef(NAME, _user(match[1])) not in self._around.operators:
                 admitted = user in {_ANYBODY, str(peer)}
                 return Visitor(match[1], fresh=False, admitted=admitted, peer=peer, appointed=appointed)
         ours = not self.wants_token and peer == self._me
         return Visitor(secrets.token_hex(16), fresh=True, admitted=ours, peer=peer)
-
-    def _operates(self, secret: str) -> bool:
-        return UserRef(NAME, _user(secret)) in self._operators
 
     async def _peer(self, request: web.Request) -> int | None:
         """Return the system user of the client's process, which is looked up once for each connection."""
@@ -154,17 +146,21 @@ class Guard:
         if transport not in self._peers:
             near, far = (transport.get_extra_info(end) for end in ("sockname", "peername"))
             known = bool(near and far) and ipaddress.ip_address(far[0].partition("%")[0]).is_loopback
-            self._peers[transport] = (
-                await asyncio.to_thread(self._user_of, near[:2], far[:2]) if known else None
-            )
+            lookup = self._around.user_of
+            self._peers[transport] = await asyncio.to_thread(lookup, near[:2], far[:2]) if known else None
         return self._peers[transport]
 
-    def fits(self, token: str) -> bool:
-        """Return True if this is the token. The comparison takes the same time for every input of any length."""
+    async def fits(self, token: str) -> bool:
+        """Return True if this is the token. The comparison takes the same time for every input of any length. Eight
+        wrong tokens a second are compared; further attempts wait, and none is refused.
+        """
         given, known = (
             hashlib.sha256(text.encode("utf-8", "replace")).digest() for text in (token, self._token or "")
         )
-        return hmac.compare_digest(given, known) and self.wants_token
+        await self._trials.acquire()
+        fits = hmac.compare_digest(given, known) and self.wants_token
+        asyncio.get_running_loop().call_later(0.0 if fits else DELAY, self._trials.release)
+        return fits
 
     def give_cookie(self, request: web.Request, response: web.StreamResponse, visitor: Visitor) -> None:
         user = _ANYBODY if self.wants_token or visitor.peer is None else str(visitor.peer)
@@ -202,51 +198,97 @@ class Guard:
         return f"http://{self._name}{port}{request.path}"
 
 
-class LoginThrottle:
-    """Slows down a network after wrong tokens: to eight attempts a second, in order. No attempt is refused,
-    since other people may use the same address. The limit of connections bounds how many attempts wait.
-    """
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._failed: OrderedDict[str, deque[float]] = OrderedDict()
-        self._places: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
-
-    async def turn(self, address: str, waits: Callable[[], bool]) -> None:
-        """Wait until a token from this address may be compared. If `waits` returns False, the client has
-        gone and its place is freed at once.
-        """
-        network = _network(address)
-        failed = self._failed.get(network, deque())
-        while failed and failed[0] <= self._clock.monotonic() - _WINDOW:
-            failed.popleft()
-        if len(failed) < _FREE:
-            return
-        places = self._places.setdefault(network, asyncio.Semaphore(_AT_ONCE))
-        async with places:
-            if waits():
-                await self._clock.sleep(_DELAY)
-
-    def failed(self, address: str) -> None:
-        network = _network(address)
-        self._failed.setdefault(network, deque(maxlen=_FREE)).append(self._clock.monotonic())
-        self._failed.move_to_end(network)
-        while len(self._failed) > _WATCHED:
-            self._failed.popitem(last=False)
-
-
 def _user(secret: str) -> str:
     return hashlib.sha256(secret.encode("ascii")).hexdigest()[:16]
 
 
-def _network(address: str) -> str:
-    """Return the network of an address. For IPv6 this is the /64 network, since one household has all of its
-    addresses.
+# -- state in `.ship` ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class WebState:
+    """State of the web channel. `key` signs cookies. Browsers resolve the host `name` to this machine.
+    Nobody can guess the name, so no other server receives its cookies; browsers send cookies of 127.0.0.1
+    to every port of this machine.
     """
+
+    key: bytes
+    name: str
+
+
+def load(home: Path) -> WebState:
+    """Read the state, or create it. An unreadable file is replaced, which invalidates all cookies."""
+    kept = _read(home)
+    key, name = kept.get("key"), kept.get("name")
+    if isinstance(key, str) and isinstance(name, str) and _HEX.fullmatch(key) and _NAME.fullmatch(name):
+        return WebState(bytes.fromhex(key), name)
+    own = WebState(
+        secrets.token_bytes(32), f"shipmate-{''.join(secrets.choice(_LETTERS) for _ in range(16))}.localhost"
+    )
+    _write(home, {"v": 1, "key": own.key.hex(), "name": own.name})
+    return own
+
+
+def save_address(home: Path, address: str) -> None:
+    """Save the page's address for new links. Earlier links are removed, since they contain another address."""
+    for link in _links(home):
+        link.unlink(missing_ok=True)
+    _write(home, {**_read(home), "address": address})
+
+
+def create_link(home: Path) -> str:
+    """Return a new one-time link. Raises OSError, and LookupError if the page has never been served."""
+    address = _read(home).get("address")
+    if address is None:
+        raise LookupError(FILE)
+    now = time.time()
+    for link in _links(home):
+        with contextlib.suppress(OSError):
+            if link.stat().st_mtime < now - LINK_SECONDS:
+                link.unlink()
+    key = secrets.token_urlsafe(16)
+    (home / LINKS).mkdir(mode=0o700, exist_ok=True)
+    put_back(home, key)
+    return f"{address}/open/{key}"
+
+
+def put_back(home: Path, key: str) -> None:
+    """Make a link with this key valid for one use: a new link, or a used link after a failure. Raises OSError."""
+    os.close(os.open(home / LINKS / _hash(key), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+
+
+def redeem(home: Path, key: str) -> bool:
+    """Return True if this is the key of an unused link, and mark the link as used."""
+    if _KEY.fullmatch(key) is None:
+        return False
+    link = home / LINKS / _hash(key)
     try:
-        parsed = ipaddress.ip_address(address)
-    except ValueError:
-        return address
-    if isinstance(parsed, ipaddress.IPv6Address) and parsed.ipv4_mapped is None:
-        return str(ipaddress.IPv6Network((parsed, 64), strict=False))
-    return address
+        fresh = link.stat().st_mtime >= time.time() - LINK_SECONDS
+        link.unlink()  # only one of two concurrent attempts succeeds
+    except OSError:
+        return False
+    return fresh
+
+
+def _hash(key: str) -> str:
+    return hashlib.sha256(key.encode("ascii")).hexdigest()
+
+
+def _links(home: Path) -> list[Path]:
+    return sorted((home / LINKS).glob("*"))
+
+
+def _read(home: Path) -> dict[str, object]:
+    try:
+        kept = json.loads((home / FILE).read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return kept if isinstance(kept, dict) else {}
+
+
+def _write(home: Path, kept: dict[str, object]) -> None:
+    new = home / f"{FILE}.new"
+    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(json.dumps(kept).encode() + b"\n")
+    new.replace(home / FILE)

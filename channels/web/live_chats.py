@@ -1,7 +1,7 @@
 """Keeps the newest messages of each web conversation, and the event streams of its browsers.
 
 A browser that reconnects receives the messages that it missed. The archive is authoritative: live chats are
-limited in number, length and size, and the oldest are dropped first.
+limited in number and length, and the oldest are dropped first.
 """
 
 from __future__ import annotations
@@ -16,22 +16,17 @@ from typing import Any
 
 from bot.contracts.approvals import QuestionButtons
 from bot.contracts.identity import ChatKey
-from channels.web.chat_files import ChatFile
+from channels.web.files import ChatFile
+from channels.web.manifest import FIRST
 from channels.web.markdown import Node
-from channels.web.settings import FIRST
 
-MESSAGES = 200
+MESSAGES = 100
 """Max messages of a chat."""
-_SIZE = 1_000_000
-"""Max characters of a chat."""
-TOTAL = 16_000_000
-"""Max characters of all chats."""
 MOST_CHATS = 256
 STREAMS = 20
-"""Max open event streams of a chat."""
+"""Max open event streams of a person."""
 _QUEUE = 300
 """Max events that are queued for a browser. A connection with more events is aborted."""
-
 HEARTBEAT = b": still here\n\n"
 
 
@@ -55,11 +50,6 @@ class WebMessage:
     """Id of the turn that sent the message."""
     changed: int = 0
     """Number of the message's last change, for browsers that reconnect. A change does not move the message."""
-
-    @property
-    def is_open(self) -> bool:
-        """Return True for a question that waits for its decision."""
-        return self.buttons is not None and bool(self.buttons.question_id)
 
     @property
     def newest(self) -> int:
@@ -91,6 +81,7 @@ class BrowserStream:
     def __init__(self, abort: Callable[[], None]) -> None:
         self._waiting: asyncio.Queue[bytes | None] = asyncio.Queue(_QUEUE)
         self._abort = abort
+        self.next = self._waiting.get
 
     def push(self, chunk: bytes | None) -> None:
         """Queue an event; None ends the stream."""
@@ -98,9 +89,6 @@ class BrowserStream:
             self._waiting.put_nowait(chunk)
         except asyncio.QueueFull:
             self._abort()
-
-    async def next(self) -> bytes | None:
-        return await self._waiting.get()
 
 
 @dataclass(slots=True)
@@ -110,34 +98,22 @@ class LiveChat:
     than this object.
     """
     said: deque[WebMessage] = field(default_factory=deque)
-    size: int = 0
     streams: list[BrowserStream] = field(default_factory=list)
     working: bool = False
 
     def keep(self, said: WebMessage) -> None:
-        later = []
-        while self.said and self.said[-1].number > said.number:
-            later.append(self.said.pop())
-        self.said.extend([said, *reversed(later)])
-        self.size += len(said.text)
-        while len(self.said) > MESSAGES or (self.size > _SIZE and len(self.said) > 1):
-            dropped = self.said.popleft()
-            self.size -= len(dropped.text)
-            self.floor = max(self.floor, dropped.newest)
+        """Keep a message, in the order of numbers."""
+        at = next((at for at, one in enumerate(self.said) if one.number > said.number), len(self.said))
+        self.said.insert(at, said)
+        if len(self.said) > MESSAGES:
+            self.floor = max(self.floor, self.said.popleft().newest)
 
     def taken(self, id_: str) -> WebMessage | None:
         """Remove a message and return it."""
         said = next((one for one in reversed(self.said) if one.id == id_), None)
         if said is not None:
             self.said.remove(said)
-            self.size -= len(said.text)
         return said
-
-    def empty(self) -> None:
-        """Drop all messages. A browser that reconnects then receives the archive."""
-        self.floor = max((self.floor, *(said.newest for said in self.said)))
-        self.said.clear()
-        self.size = 0
 
     def tell(self, chunk: bytes | None) -> None:
         """Send an event to the chat's browsers. None ends the event streams, and the pages open new streams."""
@@ -169,7 +145,6 @@ class LiveChats:
         """Keep a message and send it to the browsers of its chat."""
         live = self.chat(chat)
         live.keep(said)
-        self._evict(chat)
         live.tell(self._message(said))
         if said.kind in {"message", "reply", "notice"}:
             self._tell_elsewhere(chat, {"ts": said.ts, "role": said.role})
@@ -188,29 +163,11 @@ class LiveChats:
         live.floor = self.number()
         live.tell(event("removed", {"id": id_}, f"{self.boot}-{live.floor}"))
 
-    def answer(self, chat: ChatKey, press: str, text: str) -> None:
-        """Tell the browser that pressed a button what the answer is. It is no message, so it is not kept."""
-        self.chat(chat).tell(event("answer", {"press": press, "text": text}))
-
-    def rate(self, chat: ChatKey, id_: str, rating: str) -> None:
-        """Show the rating of an answer. A browser that reconnects is told all ratings."""
-        self.chat(chat).tell(event("ratings", {id_: rating}))
-
     def ask(self, chat: ChatKey, asked: WebMessage) -> None:
         """Show an open question with the buttons of this viewer. The question may be older than this process."""
         live = self.chat(chat)
         said = live.taken(asked.id) or replace(asked, number=live.floor)
         live.keep(replace(said, text=asked.text, nodes=asked.nodes, buttons=asked.buttons))
-
-    def _evict(self, chat: ChatKey) -> None:
-        """Empty the least recently used chats until all chats together have at most `TOTAL` characters."""
-        total = sum(live.size for live in self.chats.values())
-        for other, live in self.chats.items():
-            if total <= TOTAL:
-                return
-            if other != chat:
-                total -= live.size
-                live.empty()
 
     def work(self, chat: ChatKey, *, working: bool) -> None:
         live = self.chat(chat)

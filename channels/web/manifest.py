@@ -1,15 +1,36 @@
-"""Manifest of the web channel, which is read before the channel is started."""
+"""Manifest, settings and chatKeys of the web channel, which are read before the channel is started."""
 
 from __future__ import annotations
 
 import re
 
-from bot.contracts.channel import Channel, ChannelDeps, EditPace, Manifest
-from channels.web.settings import KEYS, NAME, WebSettings
+from pydantic import Field
+
+from bot.contracts.channel import Channel, ChannelDeps, ChannelSettings, EditPace, Manifest, Streaming
+from channels.local import LocalKeys
+
+NAME = "web"
+KEYS = LocalKeys(NAME)
+FIRST = "first"
+"""Id of a person's first conversation, `web:chat:<user>`. Each further conversation is
+`web:chat:<user>:thread:<id>`.
+"""
 
 
-def build(settings: WebSettings, around: ChannelDeps) -> Channel:
-    """Build the channel. Raises `errors.ConfigError` if strangers could reach a page without a token."""
+class WebSettings(ChannelSettings):
+    """Settings of the chat page in the browser."""
+
+    host: str = "127.0.0.1"
+    """Address on which the server listens. An address that others can reach needs a `token`."""
+    port: int = Field(default=3000, ge=0, le=65535)
+    """Port on which the server listens; 0 selects a free port."""
+    token: str | None = Field(default=None, min_length=8)
+    """Secret that people enter once before they may use the page."""
+    streaming: Streaming = Streaming()
+    """Answers and progress that are shown while they change."""
+
+
+def _build(settings: WebSettings, around: ChannelDeps) -> Channel:
     from channels.web.adapter import WebChannel
 
     return WebChannel(settings, around)
@@ -18,7 +39,7 @@ def build(settings: WebSettings, around: ChannelDeps) -> Channel:
 MANIFEST = Manifest(
     name=NAME,
     settings=WebSettings,
-    build=build,
+    build=_build,
     encode=KEYS.encode,
     decode=KEYS.decode,
     buttons=True,

@@ -13,7 +13,7 @@ from dataclasses import asdict, replace
 from html import escape
 from pathlib import Path
 from string import Template
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 from urllib.parse import quote
 
 from aiohttp import web
@@ -25,20 +25,19 @@ from bot.contracts.archive import ArchiveLine
 from bot.contracts.channel import FILE_PIECE, ChannelDeps, Intake
 from bot.contracts.conversations import Conversation
 from bot.contracts.identity import THREAD, ChatKey, UserRef
-from bot.contracts.inbound import Attachment
+from bot.contracts.inbound import Attachment, Command, Inbound
 from bot.contracts.model import DEMO, AnsweringModel
-from bot.contracts.waiting import OpenLoop
+from bot.contracts.waiting import COMMANDS, Act, OpenLoop
 from bot.words import CATALOGUES, DEFAULT, best_language, names, say, speaking
+from channels import approval_buttons
 from channels.local import CHAT_ID, command
-from channels.web import presses, state
-from channels.web.chat_files import PDF, ChatFile, ChatFiles
-from channels.web.guard import Guard, LoginThrottle, Visitor
+from channels.web import guard
+from channels.web.files import LARGEST as LARGEST_FILE
+from channels.web.files import MOST_FILES, PDF, ChatFile, ChatFiles, Uploads
+from channels.web.guard import Guard, Visitor
 from channels.web.live_chats import STREAMS, BrowserStream, LiveChats, WebMessage, event
+from channels.web.manifest import FIRST, KEYS, NAME
 from channels.web.markdown import nodes
-from channels.web.presses import CLIENT_ID
-from channels.web.settings import FIRST, KEYS, NAME
-from channels.web.uploads import LARGEST as LARGEST_FILE
-from channels.web.uploads import MOST_FILES, Uploads
 
 T = TypeVar("T")
 LARGEST = 1_000_000
@@ -52,6 +51,14 @@ _LISTED = 50
 _VISITOR = web.RequestKey("visitor", Visitor)
 _SENTENCE = web.ResponseKey("sentence", str)
 """Key of an error response that holds the sentence for the person."""
+SETTINGS = frozenset({"model", "effort"})
+"""Choices in the header of the page. Each is the command of the same name."""
+PRESS = "press"
+"""Key of a target. Its value is the id of the press that is answered."""
+_RATINGS = frozenset({"good", "bad", "none"})
+_LONGEST_NAME = 300
+_LOOP = re.compile(r"[\w.:@+-]{1,300}")
+"""Name of something that waits."""
 _FOLDER = Path(__file__).parent / "page"
 _KEY = re.compile(r"`([^`]+)`")
 """Keys and typed words in a sentence of the page."""
@@ -85,7 +92,7 @@ _PAGE = (
 class WebRoutes:
     def __init__(
         self,
-        guard: Guard,
+        gatekeeper: Guard,
         chats: LiveChats,
         *,
         sent_files: ChatFiles,
@@ -94,13 +101,12 @@ class WebRoutes:
         intake: Intake,
         most: int,
     ) -> None:
-        self._guard, self._chats, self._around, self._intake = guard, chats, around, intake
+        self._guard, self._chats, self._around, self._intake = gatekeeper, chats, around, intake
         self._sent_files, self._uploads = sent_files, uploads
         self._most = most
         """Max open event streams of all chats."""
         self._streams = Counter[str]()
         """Number of open event streams by person."""
-        self._throttle = LoginThrottle(around.clock)
         self._paused = False
         self._files = {
             path.name: (path.read_bytes(), _TYPES[path.suffix])
@@ -131,23 +137,27 @@ class WebRoutes:
     def app(self) -> web.Application:
         app = web.Application(client_max_size=LARGEST, middlewares=[self._check])
         app.on_response_prepare.append(self._finish)
-        app.router.add_get("/", self._file)
-        app.router.add_get("/{name:[a-z]+[.][a-z]+}", self._file)
-        # A HEAD request, such as one for a link preview, must not use up the link.
-        app.router.add_get("/open/{key}", self._open, allow_head=False)
-        app.router.add_post("/login", self._login)
-        app.router.add_get("/api/info", self._info)
-        app.router.add_post("/api/messages", self._message)
-        app.router.add_post("/api/messages/{id}", self._edit)
-        app.router.add_post("/api/presses", self._press)
-        app.router.add_get("/api/events", self._events)
-        app.router.add_get("/api/files/{id}", self._file_of_chat)
-        app.router.add_get("/api/conversations", self._list)
-        app.router.add_get("/api/waiting", self._waiting)
-        app.router.add_post("/api/conversations/{id}", self._rename)
-        app.router.add_post("/api/files", self._begin_file)
-        app.router.add_post("/api/files/{id}", self._add_piece)
-        app.router.add_delete("/api/files/{id}", self._remove_file)
+        app.add_routes(
+            [
+                web.get("/", self._file),
+                web.get("/{name:[a-z]+[.][a-z]+}", self._file),
+                # A HEAD request, such as one for a link preview, must not use up the link.
+                web.get("/open/{key}", self._open, allow_head=False),
+                web.post("/login", self._login),
+                web.get("/api/info", self._info),
+                web.post("/api/messages", self._message),
+                web.post("/api/messages/{id}", self._edit),
+                web.post("/api/presses", self._press),
+                web.get("/api/events", self._events),
+                web.get("/api/files/{id}", self._file_of_chat),
+                web.get("/api/conversations", self._list),
+                web.get("/api/waiting", self._waiting),
+                web.post("/api/conversations/{id}", self._rename),
+                web.post("/api/files", self._begin_file),
+                web.post("/api/files/{id}", self._add_piece),
+                web.delete("/api/files/{id}", self._remove_file),
+            ]
+        )
         return app
 
     # -- every request ---------------------------------------------------------------------------------------
@@ -157,22 +167,19 @@ class WebRoutes:
         self, request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
     ) -> web.StreamResponse:
         response = await self._answer(request, handler)
-        if _navigates(request) and (sentence := response.get(_SENTENCE)):
-            return self._error_page(request, response, sentence)
-        return response
-
-    @staticmethod
-    def _error_page(request: web.Request, response: web.StreamResponse, sentence: str) -> web.Response:
-        """Return an error page for a person: the sentence, and a link to the chat if this browser may use the chat."""
+        sentence = response.get(_SENTENCE)
+        if not sentence or not _navigates(request):
+            return response
+        # The person gets an error page: the sentence, and a link to the chat if this browser may use the chat.
         words = f"<p>{_marked(sentence)}</p>"
         visitor = request.get(_VISITOR)
         if visitor is not None and visitor.admitted and request.path != "/":
             with speaking(_language(request) or DEFAULT):
                 words += f'<p><a href="/">{escape(say("web.open_chat"))}</a></p>'
-        told = web.Response(text=_page(request, words), content_type="text/html", status=response.status)
-        if "Retry-After" in response.headers:
-            told.headers["Retry-After"] = response.headers["Retry-After"]
-        return told
+        kept = {name: response.headers[name] for name in ("Retry-After",) if name in response.headers}
+        return web.Response(
+            text=_page(request, words), content_type="text/html", status=response.status, headers=kept
+        )
 
     async def _answer(
         self, request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -185,10 +192,12 @@ class WebRoutes:
             return instead
         try:
             response = await handler(request)
-        except errors.StorageError as failure:
-            response = _unwritten(request, failure)
-        except OSError as failure:
-            response = _unwritten(request, errors.StorageError(f"a file cannot be kept ({failure.strerror})"))
+        except (errors.StorageError, OSError) as failure:
+            error = failure
+            if isinstance(error, OSError):
+                error = errors.StorageError(f"a file cannot be kept ({error.strerror})")
+            with speaking(_language(request) or DEFAULT):
+                response = _error(503, error.person, {"Retry-After": "5"})
         except web.HTTPException as failure:
             return _refusal(request, failure.status, _KEYS.get(failure.status, "web.unreadable"))
         if not response.prepared:
@@ -250,22 +259,22 @@ class WebRoutes:
         if "Sec-Purpose" in request.headers:
             return _refusal(request, 503, "web.ahead")
         visitor, key = request[_VISITOR], request.match_info["key"]
-        if not await asyncio.to_thread(state.redeem, self._around.home, key):
+        if not await asyncio.to_thread(guard.redeem, self._around.home, key):
             if visitor.appointed:
-                return self._welcomed(request, visitor)
+                return self._to_chat(request, visitor)
             return _refusal(request, 410, "web.opened")
         try:
             await self._around.appoint(UserRef(NAME, visitor.user))
         except errors.StorageError:
             with contextlib.suppress(OSError):
-                await asyncio.to_thread(state.put_back, self._around.home, key)
+                await asyncio.to_thread(guard.put_back, self._around.home, key)
             raise
         person = KEYS.encode({"chat": visitor.user})
         self._chats.tell(person, event("reload", {}))
         self._chats.tell(person, None)  # the open streams were authorised by the former cookie
-        return self._welcomed(request, replace(visitor, appointed=True))
+        return self._to_chat(request, replace(visitor, appointed=True))
 
-    def _welcomed(self, request: web.Request, visitor: Visitor) -> web.Response:
+    def _to_chat(self, request: web.Request, visitor: Visitor) -> web.Response:
         response = web.Response(status=303, headers={"Location": "/"})
         self._guard.give_cookie(request, response, visitor)
         return response
@@ -274,10 +283,7 @@ class WebRoutes:
         if not self._guard.wants_token:
             raise web.HTTPNotFound
         token = (await _body(request)).get("token")
-        address = request.remote or ""
-        await self._throttle.turn(address, lambda: request.transport is not None)
-        if not isinstance(token, str) or not self._guard.fits(token):
-            self._throttle.failed(address)
+        if not isinstance(token, str) or not await self._guard.fits(token):
             return _refusal(request, 401, "web.wrong_token")
         response = web.Response(status=204)
         self._guard.give_cookie(request, response, request[_VISITOR])
@@ -296,41 +302,44 @@ class WebRoutes:
         except errors.StorageError:
             return AnsweringModel()
 
+    def _inbound(
+        self,
+        request: web.Request,
+        body: dict[str, Any],
+        key: str,
+        words: str,
+        files: tuple[Attachment, ...] = (),
+    ) -> Inbound:
+        """Return an inbound in the conversation that the body names."""
+        chat = _conversation(request, body.get("conversation"))
+        now, language, zone = self._around.clock.now(), _language(request), body.get("zone")
+        return KEYS.inbound(
+            chat, key, words, user=chat.chat_id, now=now, language=language, zone=zone, files=files
+        )
+
     async def _message(self, request: web.Request) -> web.Response:
         body = await _body(request)
-        words, key = body.get("text"), body.get("clientId")
-        names = body.get("files", [])
-        if not isinstance(words, str) or not isinstance(key, str) or CLIENT_ID.fullmatch(key) is None:
-            return _error(400, "A message needs a text and a clientId of 1 to 64 letters, digits, _ and -.")
-        if not _are_ids(names):
+        (words, key), ids = _said(body), body.get("files", [])
+        valid = isinstance(ids, list) and len(ids) <= MOST_FILES and all(isinstance(id_, str) for id_ in ids)
+        if not valid or len(set(ids)) < len(ids):
             return _refusal(request, 400, "web.unreadable")
-        words = text.clean(words)
-        if not words.strip() and not names:
+        if not words.strip() and not ids:
             return _refusal(request, 400, "local.empty")
         if self._paused:
-            return _refusal(request, 503, "local.closing", {"Retry-After": "5"})
-        chat, conversation = request[_VISITOR].user, _conversation(request, body.get("conversation"))
-        found = [await self._uploads.attachment(chat, name) for name in names]
+            return _closing(request)
+        user = request[_VISITOR].user
+        found = [await asyncio.to_thread(self._uploads.attachment, user, id_) for id_ in ids]
         files = tuple(one for one in found if one is not None)
         if len(files) < len(found):
             return _refusal(request, 410, "web.file_gone")
         shown = await asyncio.to_thread(self._shown, files)
         # The message gets its number first: the answer to a command may be sent before `accept` returns, and must be below it.
         number = self._chats.number()
-        inbound = KEYS.inbound(
-            conversation,
-            key,
-            words,
-            user=chat,
-            now=self._around.clock.now(),
-            language=_language(request),
-            zone=body.get("zone"),
-            files=files,
-        )
+        inbound = self._inbound(request, body, key, words, files)
         taken = await self._intake.accept(inbound)
         if taken:
             message = WebMessage(number, key, "user", "message", words, inbound.ts, files=shown)
-            self._chats.say(conversation, message)
+            self._chats.say(inbound.chat_key, message)
         return web.json_response({"id": key, "taken": taken}, status=202)
 
     def _shown(self, files: Sequence[Attachment]) -> list[ChatFile]:
@@ -383,56 +392,57 @@ class WebRoutes:
     # -- what a person does with a message -------------------------------------------------------------------
 
     async def _press(self, request: web.Request) -> web.Response:
-        """Take in the press of a button. The page shows the outcome where the button is."""
+        """Accept a press: of a button of a question, a thumb below an answer, or Stop. A press is no message of the
+        person, so it is never shown. `choice` names the button, `of` is the question, the turn, the message or the open
+        loop below which the button is, or the value that was chosen.
+        """
         body = await _body(request)
-        chat = _conversation(request, body.get("conversation"))
-        press = presses.read(body, chat, now=self._around.clock.now(), language=_language(request))
-        if press is None:
-            return _refusal(request, 400, "web.unreadable")
+        choice, of, key = body.get("choice"), body.get("of", ""), _key(body)
+        if not isinstance(choice, str) or not isinstance(of, str) or len(of) > _LONGEST_NAME:
+            raise web.HTTPBadRequest
+        press = self._inbound(request, body, f"{PRESS}:{key}", "")
+        facts: dict[str, Any] = {"message_id": None, "addressed": "command"}
+        facts["target"] = {**press.target, PRESS: key}
+        if choice == "stop":
+            facts["kind"] = "stop"
+        elif choice in _RATINGS and of:
+            facts |= {"kind": "rating", "answers": of, "rating": choice}
+        else:
+            facts["command"] = _command(choice, of)
         if self._paused:
-            return _refusal(request, 503, "local.closing", {"Retry-After": "5"})
+            return _closing(request)
+        press = press.model_copy(update=facts)
         taken = await self._intake.accept(press)
         if taken and press.rating is not None:
-            self._chats.rate(chat, press.answers or "", press.rating)
+            # A browser that reconnects is told all ratings.
+            self._chats.chat(press.chat_key).tell(event("ratings", {of: press.rating}))
         return web.json_response({"taken": taken}, status=202)
 
     async def _edit(self, request: web.Request) -> web.Response:
-        """Replace the words of the person's last message, so that it is answered again."""
+        """Replace the words of the person's last message, so that it is answered again. The new words are never a
+        command.
+        """
         body, id_ = await _body(request), request.match_info["id"]
-        words, key = body.get("text"), body.get("clientId")
-        if not isinstance(words, str) or not isinstance(key, str) or CLIENT_ID.fullmatch(key) is None:
-            return _refusal(request, 400, "web.unreadable")
-        words, chat = text.clean(words), _conversation(request, body.get("conversation"))
+        words, key = _said(body)
+        chat = _conversation(request, body.get("conversation"))
         if self._paused:
-            return _refusal(request, 503, "local.closing", {"Retry-After": "5"})
+            return _closing(request)
         last = await self._last_said(chat)
         if last.get("id") != id_ or command(str(last["text"])) is not None:
             return _refusal(request, 409, "web.not_last")
+        ids = [one["id"] for one in last.get("files", ()) if one["id"]]
         if not words.strip() and not last.get("files"):
             return _refusal(request, 400, "local.empty")
         if await self._intake.acts(chat):
             return _refusal(request, 409, "web.acting")
-        found = [
-            await self._uploads.attachment(chat.chat_id, one["id"])
-            for one in last.get("files", ())
-            if one["id"]
-        ]
+        found = [await asyncio.to_thread(self._uploads.attachment, chat.chat_id, one) for one in ids]
         files = tuple(one for one in found if one is not None)
-        edit = presses.edited(
-            id_,
-            key,
-            words,
-            chat,
-            files=files,
-            now=self._around.clock.now(),
-            language=_language(request),
-            zone=body.get("zone"),
-        )
-        taken = await self._intake.accept(edit)
+        edit = self._inbound(request, body, f"edit:{key}", words, files)
+        facts = {"kind": "edit", "message_id": id_, "command": None, "renews": ""}
+        taken = await self._intake.accept(edit.model_copy(update=facts))
         if taken:
             shown = await asyncio.to_thread(self._shown, files)
-            number = self._chats.number()
-            said = WebMessage(number, id_, "user", "message", words, edit.ts, files=shown)
+            said = WebMessage(self._chats.number(), id_, "user", "message", words, edit.ts, files=shown)
             self._chats.change(chat, said)
         return web.json_response({"taken": taken}, status=202)
 
@@ -454,39 +464,30 @@ class WebRoutes:
         if size > LARGEST_FILE:
             return _refusal(request, 413, "web.file_too_large", size=LARGEST_FILE // 1_000_000)
         if self._paused:
-            return _refusal(request, 503, "local.closing", {"Retry-After": "5"})
-        id_ = await self._uploads.begin(request[_VISITOR].user, name, kind, size)
+            return _closing(request)
+        id_ = await asyncio.to_thread(self._uploads.begin, request[_VISITOR].user, name, kind, size)
         return web.json_response({"id": id_}, status=201)
 
     async def _add_piece(self, request: web.Request) -> web.Response:
         """Append the bytes of a file that begin at offset `at`."""
-        id_, at, data = request.match_info["id"], request.query.get("at", ""), await request.read()
-        chat = request[_VISITOR].user
-        upload = self._uploads.under_way(chat, id_)
-        if upload is None:
-            # If the response to the last piece was lost, the file may be complete already.
-            kept = await self._uploads.attachment(chat, id_)
-            if kept is None:
-                return _refusal(request, 404, "web.file_gone")
-            return await self._whole(kept)
-        if at != str(upload.have) or upload.writing.locked():
-            return web.json_response({"have": upload.have}, status=409)
-        if upload.have + len(data) > upload.size:
+        user, id_, data = request[_VISITOR].user, request.match_info["id"], await request.read()
+        at = int(at) if (at := request.query.get("at", "")).isdecimal() else -1
+        try:
+            have = await asyncio.to_thread(self._uploads.add, user, id_, at, data)
+        except ValueError:
             return _refusal(request, 400, "web.unreadable")
-        whole = await self._uploads.add(id_, upload, data)
-        kept = await self._uploads.attachment(chat, id_) if whole else None
-        if kept is None:
-            return web.json_response({"have": upload.have, "whole": whole})
-        return await self._whole(kept)
-
-    async def _whole(self, kept: Attachment) -> web.Response:
-        """Tell a browser of a complete file, as the page shows it."""
-        (shown,) = await asyncio.to_thread(self._shown, [kept])
-        return web.json_response({"have": kept.size, "whole": True, "file": shown.json()})
+        kept = await asyncio.to_thread(self._uploads.attachment, user, id_)
+        if kept is not None:  # also if the response to the last piece was lost, and the piece is sent again
+            (shown,) = await asyncio.to_thread(self._shown, [kept])
+            return web.json_response({"have": kept.size, "whole": True, "file": shown.json()})
+        if have is None:
+            return _refusal(request, 404, "web.file_gone")
+        status = 200 if have == at + len(data) else 409
+        return web.json_response({"have": have, "whole": False}, status=status)
 
     async def _remove_file(self, request: web.Request) -> web.Response:
         """Remove a file that the person has removed from the message."""
-        await self._uploads.remove(request[_VISITOR].user, request.match_info["id"])
+        await asyncio.to_thread(self._uploads.remove, request[_VISITOR].user, request.match_info["id"])
         return web.Response(status=204)
 
     async def _file_of_chat(self, request: web.Request) -> web.StreamResponse:
@@ -495,7 +496,7 @@ class WebRoutes:
         """
         key, name = KEYS.encode({"chat": request[_VISITOR].user}), request.match_info["id"]
         found = await asyncio.to_thread(
-            lambda: self._sent_files.open(key, name) or self._uploads.received.open(key, name)
+            lambda: self._sent_files.open(key, name) or self._uploads.open(key, name)
         )
         if found is None:
             raise web.HTTPNotFound
@@ -556,9 +557,10 @@ class WebRoutes:
         stream = BrowserStream(transport.abort if transport is not None else lambda: None)
         live = self._chats.chat(key)
         for one in questions:
-            if one.is_open:
+            if one.buttons is not None and one.buttons.question_id:
                 self._chats.ask(key, one)
-        lines += [one.json() for one in questions if not one.is_open]
+            else:  # the question is decided
+                lines.append(one.json())
         # There is no await from here to the loop, so no message is lost between the history and the stream.
         opening = self._chats.missed(key, request.headers.get("Last-Event-ID", ""))
         if opening is None:
@@ -685,6 +687,34 @@ async def _body(request: web.Request) -> dict[str, Any]:
     return body
 
 
+def _key(body: dict[str, Any]) -> str:
+    """Return the `clientId` of a body: 1 to 64 letters, digits, `_` and `-`. Raises `HTTPBadRequest`."""
+    key = body.get("clientId")
+    if not isinstance(key, str) or CHAT_ID.fullmatch(key) is None:
+        raise web.HTTPBadRequest
+    return key
+
+
+def _said(body: dict[str, Any]) -> tuple[str, str]:
+    """Return the words and the `clientId` of a message. Raises `HTTPBadRequest`."""
+    words = body.get("text")
+    if not isinstance(words, str):
+        raise web.HTTPBadRequest
+    return text.clean(words), _key(body)
+
+
+def _command(choice: str, of: str) -> Command:
+    """Return the command of a button. The command checks whether the person may use it. Raises `HTTPBadRequest`."""
+    if choice in SETTINGS:
+        return Command(name=choice, args=of.strip())
+    if (found := approval_buttons.pressed(choice, of)) is not None:
+        return found
+    name, args = COMMANDS.get(cast("Act", choice), ("", ""))
+    if not name or _LOOP.fullmatch(of) is None:
+        raise web.HTTPBadRequest
+    return Command(name=name, args=args.format(of))
+
+
 def _navigates(request: web.Request) -> bool:
     """Return True if the browser will show the response as a page. Browsers send `Sec-Fetch-Dest` only in
     secure contexts; without it, `Accept` decides.
@@ -726,19 +756,8 @@ def _refusal(
         return _error(status, say(key, **values), headers)
 
 
-def _are_ids(names: object) -> bool:
-    """Return True for a valid list of file ids."""
-    return (
-        isinstance(names, list)
-        and len(names) <= MOST_FILES
-        and all(isinstance(one, str) for one in names)
-        and len(set(names)) == len(names)
-    )
-
-
-def _unwritten(request: web.Request, failure: errors.StorageError) -> web.Response:
-    with speaking(_language(request) or DEFAULT):
-        return _error(503, failure.person, {"Retry-After": "5"})
+def _closing(request: web.Request) -> web.Response:
+    return _refusal(request, 503, "local.closing", {"Retry-After": "5"})
 
 
 def _error(status: int, sentence: str, headers: dict[str, str] | None = None) -> web.Response:

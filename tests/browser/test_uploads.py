@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bot import errors
-from channels.web.chat_files import PARTS
+from channels.web.files import PARTS
 from tests.browser.chromium import Browser
 from tests.browser.conftest import SHOWN, Desk, connected, heard, say
 

@@ -13,8 +13,7 @@ import aiohttp
 from bot.contracts.channel import Channel
 from bot.contracts.outbound import OutgoingFile
 from bot.testing.intake import RecordingIntake
-from channels.web.manifest import MANIFEST
-from channels.web.settings import WebSettings
+from channels.web.manifest import MANIFEST, WebSettings
 from tests.contracts.channel_contract import surroundings
 
 

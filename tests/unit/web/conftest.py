@@ -8,8 +8,7 @@ import pytest
 from bot.contracts.channel import Channel
 from bot.testing.clock import FakeClock
 from bot.testing.intake import RecordingIntake
-from channels.web.manifest import MANIFEST
-from channels.web.settings import WebSettings
+from channels.web.manifest import MANIFEST, WebSettings
 from tests.contracts.channel_contract import surroundings
 from tests.contracts.web_rig import Browser
 

@@ -18,8 +18,7 @@ from bot.testing.clock import FakeClock
 from bot.testing.intake import RecordingIntake
 from bot.testing.log import MemoryLog
 from channels.web import routes
-from channels.web.manifest import MANIFEST
-from channels.web.settings import WebSettings
+from channels.web.manifest import MANIFEST, WebSettings
 from tests.contracts.channel_contract import reply, surroundings
 from tests.contracts.web_rig import Browser
 

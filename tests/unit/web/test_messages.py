@@ -236,7 +236,7 @@ async def test_a_page_that_missed_more_than_is_kept_gets_the_history(
     back = await browser.listen(**{"Last-Event-ID": last})
     name, data = await back.next()
     assert name == "history"
-    assert [message["text"] for message in data["messages"]][-2:] == ["answer 199", "answer 200"]
+    assert [message["text"] for message in data["messages"]][-2:] == ["answer 99", "answer 100"]
 
 
 def _line(

@@ -20,8 +20,7 @@ from bot.testing.clock import FakeClock
 from bot.testing.intake import RecordingIntake
 from bot.words import CATALOGUES, Catalogue, names, say, speaking
 from channels.web import markdown
-from channels.web.manifest import MANIFEST
-from channels.web.settings import WebSettings
+from channels.web.manifest import MANIFEST, WebSettings
 from tests.contracts.channel_contract import surroundings
 from tests.contracts.web_rig import Browser
 

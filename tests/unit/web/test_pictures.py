@@ -13,7 +13,7 @@ from PIL import Image
 from bot.contracts.channel import Channel
 from bot.contracts.outbound import OutgoingFile
 from bot.testing.intake import RecordingIntake
-from channels.web.chat_files import MOST_PIXELS
+from channels.web.files import MOST_PIXELS
 from tests.contracts.channel_contract import reply
 from tests.contracts.web_rig import Browser
 

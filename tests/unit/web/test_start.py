@@ -9,8 +9,7 @@ import pytest
 from bot import errors
 from bot.contracts.channel import Channel
 from bot.testing.intake import RecordingIntake
-from channels.web.manifest import MANIFEST
-from channels.web.settings import WebSettings
+from channels.web.manifest import MANIFEST, WebSettings
 from tests.contracts.channel_contract import surroundings
 from tests.contracts.web_rig import Browser
 

@@ -13,12 +13,10 @@ import pytest
 from bot.contracts.archive import ArchiveLine
 from bot.contracts.channel import Channel, Files
 from bot.system import SystemDisk
-from bot.testing.clock import FakeClock
 from bot.testing.disk import Failure, FaultyDisk
 from bot.testing.intake import RecordingIntake
-from channels.web import adapter, chat_files, uploads
-from channels.web.manifest import MANIFEST
-from channels.web.settings import KEYS, WebSettings
+from channels.web import files
+from channels.web.manifest import MANIFEST, WebSettings
 from tests.contracts.channel_contract import surroundings
 from tests.contracts.web_rig import Browser
 
@@ -78,7 +76,7 @@ async def test_what_is_on_file_is_shown_with_its_files_after_a_restart(tmp_path:
 
 
 async def test_one_that_is_too_large_is_refused_before_it_comes(browser: Browser) -> None:
-    body = {"name": "a.iso", "type": "", "size": uploads.LARGEST + 1}
+    body = {"name": "a.iso", "type": "", "size": files.LARGEST + 1}
     status, told = await browser.post("/api/files", body)
     assert (status, told) == (413, {"error": "That file is too large: the most is 20 MB."})
     status, told = await browser.post("/api/files", body | {"size": 3})
@@ -106,9 +104,8 @@ async def test_a_lost_piece_is_sent_again_and_none_counts_twice(browser: Browser
     _, told = await browser.post("/api/files", {"name": "a", "type": "", "size": 6})
     name = told["id"]
     assert await browser.piece(name, 0, b"abc") == (200, {"have": 3, "whole": False})
-    for at in (0, 2, 4):
-        status, answer = await browser.piece(name, at, b"abc")
-        assert (status, answer["have"]) == (409, 3)
+    for at, status in ((0, 200), (2, 409), (4, 409)):
+        assert await browser.piece(name, at, b"abc") == (status, {"have": 3, "whole": False})
     whole = {"have": 6, "whole": True, "file": {"id": name, "name": "a", "size": 6}}
     assert await browser.piece(name, 3, b"def") == (200, whole)
     # The answer to the last one may be lost as well.
@@ -160,7 +157,7 @@ async def test_a_name_is_no_path_and_reads_as_it_is_written(
 
 async def test_uploads_that_were_left_make_room_for_new_ones(browser: Browser, tmp_path: Path) -> None:
     names = []
-    for _ in range(uploads.OF_CHAT + 1):
+    for _ in range(files.PARTS_OF_CHAT + 1):
         _, told = await browser.post("/api/files", {"name": "a", "type": "", "size": 3})
         names.append(told["id"])
     assert (await browser.piece(names[0], 0, b"abc"))[0] == 404
@@ -175,162 +172,115 @@ def disk() -> FaultyDisk:
 
 
 @pytest.fixture
-def giving(tmp_path: Path, disk: FaultyDisk) -> uploads.Uploads:
-    received = chat_files.ChatFiles(tmp_path, disk, chat_files.RECEIVED, of_chat=chat_files.OF_CHAT)
-    return uploads.Uploads(received, FakeClock())
+def giving(tmp_path: Path, disk: FaultyDisk) -> files.Uploads:
+    return files.Uploads(tmp_path, disk)
 
 
 def parts(folder: Path) -> list[Path]:
-    return sorted((folder / chat_files.PARTS).glob("*"))
+    return sorted((folder / files.PARTS).glob("*"))
 
 
-async def test_none_makes_room_before_there_are_too_many(giving: uploads.Uploads, tmp_path: Path) -> None:
-    begun = [(f"c{n}", await giving.begin(f"c{n}", "a", "", 3)) for n in range(uploads.IN_ALL)]
-    assert len(parts(tmp_path)) == uploads.IN_ALL
-    assert all(giving.under_way(chat, id_) for chat, id_ in begun)
-    await giving.begin("another", "a", "", 3)
-    assert [giving.under_way(chat, id_) is None for chat, id_ in begun] == [True] + [False] * 15
+def test_of_many_that_begin_the_newest_are_kept(giving: files.Uploads, tmp_path: Path) -> None:
+    begun = [(f"c{n}", giving.begin(f"c{n}", "a", "", 3)) for n in range(files.PARTS_IN_ALL)]
+    assert len(parts(tmp_path)) == files.PARTS_IN_ALL
+    giving.begin("another", "a", "", 3)
+    assert [giving.add(*one, 0, b"a") for one in begun] == [None] + [1] * (files.PARTS_IN_ALL - 1)
 
 
-async def test_many_that_begin_at_once_are_bounded_too(giving: uploads.Uploads, tmp_path: Path) -> None:
-    await asyncio.gather(*(giving.begin("one", "a", "", 3) for _ in range(50)))
-    assert len(parts(tmp_path)) == uploads.OF_CHAT
-    await asyncio.gather(*(giving.begin(f"c{n}", "a", "", 3) for n in range(50)))
-    assert len(parts(tmp_path)) == uploads.IN_ALL
-
-
-async def test_nothing_is_left_of_one_that_the_disk_refused(
-    giving: uploads.Uploads, disk: FaultyDisk, tmp_path: Path
+def test_nothing_is_left_of_one_that_the_disk_refused(
+    giving: files.Uploads, disk: FaultyDisk, tmp_path: Path
 ) -> None:
-    id_ = await giving.begin("one", "a", "", 6)
-    upload = giving.under_way("one", id_)
-    assert upload is not None
-    assert not await giving.add(id_, upload, b"abc")
+    id_ = giving.begin("one", "a", "", 6)
+    assert giving.add("one", id_, 0, b"abc") == 3
     disk.fail(Failure("append", when="torn"))
     with pytest.raises(OSError, match="space"):
-        await giving.add(id_, upload, b"def")
-    assert (parts(tmp_path), giving.under_way("one", id_)) == ([], None)
+        giving.add("one", id_, 3, b"def")
+    assert (parts(tmp_path), giving.add("one", id_, 3, b"def")) == ([], None)
     disk.fail(Failure("append", when="torn"))
     with pytest.raises(OSError, match="space"):
-        await giving.begin("one", "a", "", 6)
-    assert parts(tmp_path) == []
+        giving.begin("one", "a", "", 6)
+    id_ = giving.begin("one", "a", "", 3)
+    disk.fail(Failure("sync"))
+    with pytest.raises(OSError, match="space"):
+        giving.add("one", id_, 0, b"abc")
+    assert (parts(tmp_path), giving.attachment("one", id_)) == ([], None)
 
 
-@pytest.mark.parametrize("size", [3, 6])
-async def test_one_that_is_let_go_while_a_piece_is_written_leaves_nothing(
-    giving: uploads.Uploads, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int
+async def test_one_that_is_removed_while_a_piece_is_written_leaves_nothing(
+    giving: files.Uploads, disk: FaultyDisk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    writes, go_on, add = threading.Event(), threading.Event(), giving.received.add
+    writes, go_on, append = threading.Event(), threading.Event(), disk.append
 
-    def slow(id_: str, data: bytes) -> None:
+    def slow(path: Path, data: bytes) -> None:
         writes.set()
         go_on.wait(10)
-        add(id_, data)
+        append(path, data)
 
-    monkeypatch.setattr(giving.received, "add", slow)
-    id_ = await giving.begin("one", "a", "", size)
-    upload = giving.under_way("one", id_)
-    assert upload is not None
-    writing = asyncio.create_task(giving.add(id_, upload, b"abc"))
+    id_ = giving.begin("one", "a", "", 6)
+    monkeypatch.setattr(disk, "append", slow)
+    writing = asyncio.create_task(asyncio.to_thread(giving.add, "one", id_, 0, b"abc"))
     await asyncio.to_thread(writes.wait)
-    removing = asyncio.create_task(giving.remove("one", id_))
-    late = asyncio.create_task(giving.add(id_, upload, b"abc"))
+    removing = asyncio.create_task(asyncio.to_thread(giving.remove, "one", id_))
     await asyncio.sleep(0.05)
     go_on.set()
     await asyncio.gather(writing, removing)
-    assert not await late
+    assert giving.add("one", id_, 0, b"abc") is None
     assert (parts(tmp_path), list(tmp_path.glob("received/*/*"))) == ([], [])
 
 
-async def test_one_whose_piece_is_cut_off_is_given_up(
-    giving: uploads.Uploads, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    writes, go_on = threading.Event(), threading.Event()
-
-    def slow(_: str, __: bytes) -> None:
-        writes.set()
-        go_on.wait(10)
-
-    monkeypatch.setattr(giving.received, "add", slow)
-    id_ = await giving.begin("one", "a", "", 6)
-    upload = giving.under_way("one", id_)
-    assert upload is not None
-    writing = asyncio.create_task(giving.add(id_, upload, b"abc"))
-    await asyncio.to_thread(writes.wait)
-    writing.cancel()
-    go_on.set()
-    with pytest.raises(asyncio.CancelledError):
-        await writing
-    assert giving.under_way("one", id_) is None
-
-
-async def test_a_file_counts_as_kept_once_its_bytes_are_on_the_disk(
-    giving: uploads.Uploads, disk: FaultyDisk, tmp_path: Path
-) -> None:
-    id_ = await giving.begin("one", "a", "", 3)
-    upload = giving.under_way("one", id_)
-    assert upload is not None
-    disk.fail(Failure("sync"))
-    with pytest.raises(OSError, match="space"):
-        await giving.add(id_, upload, b"abc")
-    assert (parts(tmp_path), await giving.attachment("one", id_)) == ([], None)
-
-
 def test_all_files_of_a_message_have_room_until_it_is_sent() -> None:
-    assert uploads.MOST_FILES * (uploads.LARGEST + 4_096) <= chat_files.OF_CHAT
-    assert uploads.MOST_FILES <= chat_files.MOST_OF_CHAT
+    assert files.MOST_FILES * (files.LARGEST + 4_096) <= files.OF_CHAT
+    assert files.MOST_FILES <= files.MOST_OF_CHAT
 
 
 async def test_of_a_chat_the_oldest_files_go_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(adapter, "OF_CHAT", 2_500)
+    monkeypatch.setattr(files, "OF_CHAT", 2_500)
     channel = MANIFEST.build(WebSettings(port=0), surroundings(tmp_path))
     await channel.start(RecordingIntake())
     async with Browser(channel) as browser, Browser(channel) as other:
         stays = await other.give(b"x" * 900, "other")
-        files = [await browser.give(b"x" * 1_000, str(n)) for n in range(3)]
-        assert {path.stem for path in kept(tmp_path)} == {stays, *files[1:]}
+        given = [await browser.give(b"x" * 1_000, str(n)) for n in range(3)]
+        assert {path.stem for path in kept(tmp_path)} == {stays, *given[1:]}
     await channel.stop()
 
 
 async def test_files_that_are_whole_at_once_are_all_kept_within_the_room_of_their_chat(
-    tmp_path: Path, disk: FaultyDisk
+    tmp_path: Path, disk: FaultyDisk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each of several threads makes room by the oldest, which are the same for all."""
-    received = chat_files.ChatFiles(tmp_path, disk, chat_files.RECEIVED, of_chat=20_000)
-    chat, started = KEYS.encode({"chat": "one"}), threading.Barrier(6)
+    monkeypatch.setattr(files, "PARTS_OF_CHAT", 100)
+    monkeypatch.setattr(files, "OF_CHAT", 20_000)
+    giving = files.Uploads(tmp_path, disk)
+    started = threading.Barrier(6)
 
-    def give(thread: int) -> None:
+    def give() -> None:
         started.wait()
         for number in range(60):
-            id_ = chat_files.new_id(thread * 1_000 + number)
-            received.begin(id_, "a", "")
-            received.add(id_, b"x" * 1_000)
-            received.finish(chat, id_)
-            received.remove(chat, id_ if number % 3 == 0 else "")
+            id_ = giving.begin("one", "a", "", 1_000)
+            giving.add("one", id_, 0, b"x" * 1_000)
+            giving.remove("one", id_ if number % 3 == 0 else "")
 
-    await asyncio.gather(*(asyncio.to_thread(give, thread) for thread in range(6)))
+    await asyncio.gather(*(asyncio.to_thread(give) for _ in range(6)))
     assert parts(tmp_path) == []
     left = [path.stat().st_size for path in tmp_path.glob("received/*/*.bin")]
     assert 10_000 < sum(left) <= 20_000
 
 
-async def test_of_many_small_files_the_oldest_go_too(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, giving: uploads.Uploads
+def test_of_many_small_files_the_oldest_go_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, giving: files.Uploads
 ) -> None:
-    async def given(chat: str) -> str:
-        id_ = await giving.begin(chat, "a", "", 0)
-        upload = giving.under_way(chat, id_)
-        assert upload is not None
-        assert await giving.add(id_, upload, b"")
+    def given(chat: str) -> str:
+        id_ = giving.begin(chat, "a", "", 1)
+        assert giving.add(chat, id_, 0, b"x") == 1
         return id_
 
-    monkeypatch.setattr(chat_files, "MOST_OF_CHAT", 2)
-    monkeypatch.setattr(chat_files, "MOST", 3)
-    ids = [await given("one") for _ in range(3)]
-    assert [await giving.attachment("one", id_) is not None for id_ in ids] == [False, True, True]
+    monkeypatch.setattr(files, "MOST_OF_CHAT", 2)
+    monkeypatch.setattr(files, "MOST", 3)
+    ids = [given("one") for _ in range(3)]
+    assert [giving.attachment("one", id_) is not None for id_ in ids] == [False, True, True]
     for chat in ("two", "three"):
-        await given(chat)
-    assert [await giving.attachment("one", id_) is not None for id_ in ids] == [False, False, True]
+        given(chat)
+    assert [giving.attachment("one", id_) is not None for id_ in ids] == [False, False, True]
     assert len(list((tmp_path / "received").glob("*/*"))) == 3
 
 
@@ -342,18 +292,16 @@ async def test_a_disk_that_takes_nothing_is_told_of_and_the_upload_given_up(
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(chat_files.ChatFiles, "add", full)
+    monkeypatch.setattr(SystemDisk, "append", full)
     status, answer = await browser.piece(told["id"], 0, b"abc")
     assert (status, answer["error"][:7]) == (503, "I can't")
-    assert (await browser.piece(told["id"], 0, b"abc"))[0] == 404
-    monkeypatch.setattr(chat_files.ChatFiles, "begin", full)
     assert (await browser.post("/api/files", {"name": "a", "type": "", "size": 3}))[0] == 503
     assert kept(tmp_path) == []
 
 
 async def test_what_came_of_a_file_before_a_restart_goes_at_the_start(tmp_path: Path) -> None:
-    channel = MANIFEST.build(WebSettings(port=0), surroundings(tmp_path, FakeClock()))
-    parts = tmp_path / ".ship" / chat_files.PARTS
+    channel = MANIFEST.build(WebSettings(port=0), surroundings(tmp_path))
+    parts = tmp_path / ".ship" / files.PARTS
     parts.mkdir(parents=True)
     (parts / "01J00000000000000000000000.bin").write_bytes(json.dumps({}).encode())
     await channel.start(RecordingIntake())

@@ -1,0 +1,267 @@
+"""Files of web chats, kept so that their links work: those sent to browsers (`.ship/sent`) and those that people
+uploaded (`.ship/received`). A file is `<chat>/<id>.bin`: a line of JSON, then the bytes. All methods but `fetch`
+block and raise OSError.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import re
+import secrets
+import threading
+from collections.abc import AsyncGenerator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, BinaryIO, Literal
+
+from bot import errors
+from bot.contracts.channel import FILE_PIECE
+from bot.contracts.environment import Disk
+from bot.contracts.identity import ChatKey
+from bot.contracts.inbound import Attachment
+from bot.contracts.outbound import OutgoingFile
+from bot.picture_head import picture_of
+from channels.http_client import file_name
+from channels.web.manifest import KEYS
+
+SENT, RECEIVED = "sent", "received"
+TOTAL = 500_000_000
+"""Max bytes of all files in a folder. The oldest files are removed first."""
+MOST, MOST_OF_CHAT = 10_000, 1_000
+"""Max files in a folder, and max files of one chat, since the search for the oldest file reads all of them."""
+OF_CHAT = 250_000_000
+"""Max bytes of the uploads of one chat. The limit is higher than the files of one message, which are kept before the
+message is sent.
+"""
+LARGEST = 20_000_000
+"""Max bytes of an upload: the same as for Telegram's bots."""
+MOST_FILES = 10
+"""Max files of a message."""
+PARTS = Path("cache", "uploads")
+"""Folder of incomplete uploads. They are not copied to other hosts."""
+PARTS_OF_CHAT, PARTS_IN_ALL = 3, 16
+"""Max incomplete uploads of one chat, and of all chats. The oldest are dropped first."""
+PDF = "application/pdf"
+HEAD = 256 * 1024
+"""Bytes of a file in which the size of a picture is looked for. Photos hold other facts before it."""
+MOST_PIXELS = 50_000_000
+"""Max pixels of a picture that a browser displays, which are 200 MB of its memory. A larger picture is only saved."""
+_ID = re.compile(r"[0-9A-Z]{26}")
+_KINDS: dict[str, Literal["photo", "video", "audio"]] = {"image": "photo", "video": "video", "audio": "audio"}
+_TYPE = re.compile(r"[a-z0-9.+-]{1,40}/[a-z0-9.+-]{1,80}")
+
+
+@dataclass(frozen=True, slots=True)
+class ChatFile:
+    """A file as a browser shows it. `id` is "" if the file is no longer kept."""
+
+    id: str
+    name: str
+    size: int
+    type: str = ""
+    """MIME type, if a browser may display the file. Its bytes decide, not its name."""
+    width: int = 0
+    height: int = 0
+
+    @classmethod
+    def of(cls, id_: str, name: str, size: int, head: bytes) -> ChatFile:
+        """Return a file that begins with the bytes of `head`."""
+        if head.startswith(b"%PDF-"):
+            return cls(id_, name, size, PDF)
+        picture = picture_of(head)
+        if picture is None or picture.width * picture.height > MOST_PIXELS:
+            return cls(id_, name, size)
+        return cls(id_, name, size, picture.type, picture.width, picture.height)
+
+    def json(self) -> dict[str, Any]:
+        return {name: fact for name, fact in asdict(self).items() if fact or name in {"id", "name", "size"}}
+
+
+class ChatFiles:
+    """The files of all chats in one folder of `.ship`. A chat can open only its own files."""
+
+    def __init__(self, home: Path, disk: Disk, folder: str, *, of_chat: int = TOTAL) -> None:
+        self._folder = home / folder
+        self._disk = disk
+        self._of_chat = of_chat
+        """Max bytes of the files of one chat."""
+        self._writing = threading.Lock()
+
+    def put(self, chat: ChatKey, name: str, file: OutgoingFile) -> ChatFile:
+        """Keep the file of the message `name`. Keeping the same file again changes nothing."""
+        if (path := self._path(chat, name)) is None:
+            raise OSError(0, "no name of a file")
+        with self._writing:
+            self._make_room(path.parent, len(file.data))
+            self._disk.replace(path, _head(file.name, file.mime_type) + file.data)
+        return ChatFile.of(name, file.name, len(file.data), file.data[:HEAD])
+
+    def find(self, chat: ChatKey, name: str) -> tuple[ChatFile, str] | None:
+        """Return a file and its MIME type; None if there is no such file, or it is no longer kept."""
+        if (found := self.open(chat, name)) is None:
+            return None
+        file, mime, data = found
+        data.close()
+        return file, mime
+
+    def open(self, chat: ChatKey, name: str) -> tuple[ChatFile, str, BinaryIO] | None:
+        """Return a file, its MIME type and its content, which the caller must close."""
+        if (path := self._path(chat, name)) is None:
+            return None
+        with contextlib.ExitStack() as unless_whole:
+            try:
+                file = unless_whole.enter_context(path.open("rb"))
+                line = file.readline(4_096)
+                size = os.fstat(file.fileno()).st_size - len(line)
+                head = json.loads(line)
+                found = ChatFile.of(name, str(head["name"]), size, file.read(HEAD))
+                mime = str(head["mimeType"])
+                file.seek(len(line))
+            except (FileNotFoundError, ValueError, KeyError, TypeError):
+                return None
+            unless_whole.pop_all()
+        return found, mime, file
+
+    def _path(self, chat: ChatKey, name: str) -> Path | None:
+        """Return the path of a file; None if `name` is no valid id."""
+        if _ID.fullmatch(name) is None:
+            return None
+        return self._folder / str(chat).replace(":", "%3A") / f"{name}.bin"
+
+    def _make_room(self, chat: Path, more: int) -> None:
+        for pattern, most, count in (
+            (f"{chat.name}/*.bin", self._of_chat, MOST_OF_CHAT),
+            ("*/*.bin", TOTAL, MOST),
+        ):
+            kept = _oldest_first(self._folder, pattern)
+            total = sum(facts.st_size for _, facts in kept) + more
+            for left, (path, facts) in zip(range(len(kept), 0, -1), kept, strict=True):
+                if total <= most and left < count:
+                    break
+                self._disk.remove(path)
+                total -= facts.st_size
+
+
+class Uploads(ChatFiles):
+    """The files that people upload, in pieces: the size limit of requests thus applies to each piece, and a lost piece
+    can be sent again. `user` is the id of a browser, whose chat has its files. A restart drops incomplete uploads.
+    """
+
+    def __init__(self, home: Path, disk: Disk) -> None:
+        super().__init__(home, disk, RECEIVED, of_chat=OF_CHAT)
+        self._parts = home / PARTS
+
+    def begin(self, user: str, name: str, mime: str, size: int) -> str:
+        """Begin an upload of `size` bytes and return its id."""
+        id_ = secrets.token_hex(13).upper()
+        mime = mime.partition(";")[0].strip().lower()
+        head = _head(
+            file_name(name.replace("/", "").replace("\\", "")),
+            mime if _TYPE.fullmatch(mime) else "",
+            size=size,
+        )
+        with self._writing:
+            for pattern, most in ((f"*.{user}", PARTS_OF_CHAT), ("*", PARTS_IN_ALL)):
+                parts = _oldest_first(self._parts, pattern)
+                for part, _ in parts[: max(0, len(parts) + 1 - most)]:
+                    self._disk.remove(part)
+            self._append(self._parts / f"{id_}.{user}", head)
+        return id_
+
+    def add(self, user: str, id_: str, at: int, data: bytes) -> int | None:
+        """Append the bytes at offset `at`, unless they were received before. Return the number of bytes that were
+        received; None if there is no such upload. Raises ValueError if the file has more bytes than announced. An
+        OSError ends the upload.
+        """
+        part, path = self._parts / f"{id_}.{user}", self._path(KEYS.encode({"chat": user}), id_)
+        with self._writing:
+            if path is None or not part.exists():
+                return None
+            with part.open("rb") as file:
+                line = file.readline()
+                have, size = os.fstat(file.fileno()).st_size - len(line), int(json.loads(line)["size"])
+            if at != have:
+                return have
+            if have + len(data) > size:
+                raise ValueError("more bytes than announced")
+            self._append(part, data)
+            if have + len(data) == size:
+                self._finish(part, path)
+        return have + len(data)
+
+    def _append(self, part: Path, data: bytes) -> None:
+        try:
+            self._disk.append(part, data)
+        except OSError:
+            # It is unknown how much was written, and a full disk needs the space.
+            self._disk.remove(part)
+            raise
+
+    def _finish(self, part: Path, path: Path) -> None:
+        try:
+            self._disk.sync(part)
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._make_room(path.parent, part.stat().st_size)
+            self._disk.rename(part, path)
+        except OSError:
+            self._disk.remove(part)
+            raise
+
+    def drop_parts(self) -> None:
+        """Remove the incomplete uploads that an earlier process left."""
+        for part, _ in _oldest_first(self._parts, "*"):
+            self._disk.remove(part)
+
+    def remove(self, user: str, id_: str) -> None:
+        """Remove a file, complete or incomplete."""
+        if (path := self._path(KEYS.encode({"chat": user}), id_)) is not None:
+            with self._writing:
+                self._disk.remove(self._parts / f"{id_}.{user}")
+                self._disk.remove(path)
+
+    def attachment(self, user: str, id_: str) -> Attachment | None:
+        """Return a complete file as an attachment of a message, or None."""
+        if (found := self.find(KEYS.encode({"chat": user}), id_)) is None:
+            return None
+        file, mime = found
+        kind = _KINDS.get(mime.partition("/")[0], "file")
+        return Attachment(
+            kind=kind, name=file.name or None, size=file.size, mime=mime or None, ref=f"{user}:{id_}"
+        )
+
+    def shown(self, ref: object, name: object, size: object) -> ChatFile:
+        """Return a file of an archived message as a browser shows it."""
+        user, _, id_ = str(ref).partition(":")
+        kept = self.find(ChatKey(KEYS.name, user), id_) if user and id_ else None
+        if kept is not None:
+            return kept[0]
+        return ChatFile("", name if isinstance(name, str) else "", size if isinstance(size, int) else 0)
+
+    async def fetch(self, attachment: Attachment, *, most: int) -> AsyncGenerator[bytes]:
+        """Yield the bytes of a file, as `contracts.channel.Files.fetch` does."""
+        user, _, id_ = (attachment.ref or "").partition(":")
+        try:
+            found = await asyncio.to_thread(self.open, ChatKey(KEYS.name, user), id_) if user else None
+            if found is None:
+                raise errors.FileGone("the page's file is not kept any more")
+            with found[2] as file:
+                left = most
+                while piece := await asyncio.to_thread(file.read, min(FILE_PIECE, left) or 1):
+                    if not left:
+                        raise errors.FileTooLarge(f"it has more than {most} bytes")
+                    left -= len(piece)
+                    yield piece
+        except OSError as failure:
+            raise errors.FileUnreachable(f"the page's file cannot be read ({failure.strerror})") from None
+
+
+def _oldest_first(folder: Path, pattern: str) -> list[tuple[Path, os.stat_result]]:
+    found = [(path, path.stat()) for path in folder.glob(pattern)]
+    return sorted(found, key=lambda one: one[1].st_mtime_ns)
+
+
+def _head(name: str, mime: str, **more: int) -> bytes:
+    return json.dumps({"v": 1, "name": name, "mimeType": mime, **more}).encode("ascii") + b"\n"
