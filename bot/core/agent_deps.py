@@ -13,8 +13,7 @@ from bot.contracts.identity import ChatKey
 from bot.core.archive_files import ChatStore
 from bot.core.assembly import LEAST_BUDGET, MOST_BUDGET, SHARE, Frozen, Prompts
 from bot.core.models import Budget, ContextLimits, ModelDeps
-from bot.core.tasks.limits import TaskLimits
-from bot.core.tasks.report import TaskEvent
+from bot.core.tasks.limits import TaskEvent, TaskLimits
 from bot.storage.artifacts import ArtifactStore
 from bot.storage.memories import Memories
 from bot.storage.notes import NoteStore

@@ -33,7 +33,7 @@ from bot.core.outgoing_files import OutgoingFiles
 from bot.core.question import Question
 from bot.core.rate_limit import RateLimiter
 from bot.core.saying import Saying
-from bot.core.tasks.report import TaskEvent
+from bot.core.tasks.limits import TaskEvent
 from bot.periodic_jobs import PeriodicJob
 from bot.storage.artifacts import ArtifactStore
 from bot.storage.notes import NoteStore

@@ -277,7 +277,7 @@ def previews(messages: Sequence[Message]) -> list[Json]:
     shown: list[Json] = []
     left = TOTAL_PREVIEW
     for message in reversed(messages):
-        words, limit = _words(message.get("content")), min(MESSAGE_PREVIEW, left)
+        words, limit = words_of(message.get("content")), min(MESSAGE_PREVIEW, left)
         if limit < MIN_PREVIEW:
             break
         if len(words) > limit:
@@ -287,7 +287,8 @@ def previews(messages: Sequence[Message]) -> list[Json]:
     return shown[::-1]
 
 
-def _words(content: Any) -> str:
+def words_of(content: Any) -> str:
+    """Return a message's content as text: tool calls and results with their names, other blocks as their type."""
     if isinstance(content, str):
         return content
     return "\n".join(map(_block_words, content)) if isinstance(content, list | tuple) else ""
@@ -301,7 +302,7 @@ def _block_words(block: Json) -> str:
             return f"[tool_use {block.get('name')}] {json.dumps(block.get('input'), ensure_ascii=False)}"
         case "tool_result":
             mark = " error" if block.get("is_error") else ""
-            return f"[tool_result{mark}] {_words(block.get('content'))}"
+            return f"[tool_result{mark}] {words_of(block.get('content'))}"
     return f"[{block.get('type')}]"
 
 

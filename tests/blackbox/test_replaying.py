@@ -14,7 +14,7 @@ import pytest
 
 from bot import cli
 from bot.contracts.base import Json
-from bot.core.tasks import wording
+from bot.core.tasks.worker import PLACEHOLDER
 from bot.testing.anthropic_script import Reply, reply, tool_use
 from tests import quick
 from tests.blackbox.conftest import World, eventually
@@ -49,7 +49,7 @@ def printed(world: World, name: str, call: int) -> bytes:
 
 
 def worker(body: Json) -> bool:
-    return is_task(body) or wording.PLACEHOLDER in json.dumps(body["messages"])
+    return is_task(body) or PLACEHOLDER in json.dumps(body["messages"])
 
 
 def script(body: Json) -> Reply:

@@ -48,12 +48,7 @@ async def shipmate(world: World, *words: str) -> str:
 async def noisy(world: World, met: asyncio.Event, body: Json) -> Reply:
     """A turn that asks for three tasks, these, and what brings them together."""
     if is_synthesis(body):
-        found = {
-            "findings": ["b is loudest [2]"],
-            "conflicts": ["[1] ↔ [3]"],
-            "confidence": "low: one failed",
-        }
-        return reply(json.dumps({"view": "All of them are noisy.", **found}))
+        return reply("All of them are noisy.\n\nConfidence: low: one failed")
     if not is_task(body):
         if not results(body):
             names = ({"prompt": f"Look at {name}", "description": f"Datei {name}"} for name in "abc")
@@ -106,10 +101,7 @@ async def test_several_tasks_work_side_by_side_ask_and_come_back_as_one(world: W
     turns = [body for body in world.model.bodies if not is_task(body) and not is_synthesis(body)]
     told = results(turns[1])
     assert [SUMMARY in one["content"] for one in told] == [True, True, True]
-    assert (
-        "All of them are noisy.\n\nFindings:\n- b is loudest [2]\n\nConflicts:\n- [1]" in told[2]["content"]
-    )
-    assert "Confidence: low: one failed" in told[2]["content"]
+    assert "All of them are noisy.\n\nConfidence: low: one failed" in told[2]["content"]
     assert "NOISE" not in json.dumps(turns, ensure_ascii=False)
     fast = next(body for body in world.model.bodies if is_synthesis(body))
     assert fast["model"] == "claude-opus-5-5"
@@ -176,7 +168,7 @@ async def test_a_task_goes_on_where_a_kill_has_cut_it_off(world: World) -> None:
 
     def script(body: Json) -> Reply:
         if is_synthesis(body):
-            return reply(json.dumps({"view": "Both are done."}))
+            return reply("Both are done.")
         if not is_task(body):
             named = (tool_use("task", {"prompt": f"Look at {name}"}) for name in "ab")
             return reply("Written.") if results(body) else reply(*named)

@@ -20,7 +20,7 @@ from bot.core.long_blocks import LongBlocks
 from bot.core.message_versions import plain
 from bot.core.outbox import LiveForm
 from bot.core.outbox_row import Address, OutboxRow
-from bot.core.tasks.report import TaskEvent
+from bot.core.tasks.limits import TaskEvent
 from bot.features.live.partial_markdown import beginning, has_begun
 from bot.features.live.progress_view import BUSY_SECONDS, ProgressState
 from bot.telemetry.context import on_waiting_for_model

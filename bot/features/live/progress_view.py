@@ -9,7 +9,7 @@ from typing import Literal
 from bot import text
 from bot.contracts.outbound import Card, CardState
 from bot.contracts.tools import MCP, ToolCall
-from bot.core.tasks.report import TaskEvent
+from bot.core.tasks.limits import TaskEvent
 from bot.tools.permissions.display import named
 from bot.tools.permissions.patterns import ARGUMENTS
 from bot.words import names, say
@@ -102,7 +102,7 @@ class ProgressState:
         if event.kind == "started":
             item.state, item.began = "running", event.at
         elif event.kind == "model":
-            step, most = event.totals.model_calls, event.most_calls
+            step, most = event.calls, event.most_calls
             item.note = (
                 say("progress.step_of", step=step, most=most) if most else say("progress.step", step=step)
             )

@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bot.contracts.tools import ToolCall
-from bot.core.tasks.limits import TaskTotals
-from bot.core.tasks.report import TaskEvent
+from bot.core.tasks.limits import TaskEvent
 from bot.features.live.progress_view import ALONE_SECONDS, MOST, TOGETHER_SECONDS, ProgressState
 from channels.telegram import render
 from tests.shares import examples
@@ -35,9 +34,8 @@ def test_a_board_says_how_things_stand() -> None:
     made = board(
         *(event("queued", name) for name in ("alpha", "beta", "gamma", "delta")),
         *(event("started", name) for name in ("alpha", "beta", "gamma")),
-        event("tool", "beta", 6, tool="read_file", seconds=0.5),
         event("ended", "alpha", 10),
-        event("model", "beta", 12, totals=TaskTotals(model_calls=3), most_calls=30),
+        event("model", "beta", 12, calls=3, most_calls=30),
         event("failed", "gamma", 20, error="The page *could not* be fetched."),
     )
     assert made.busy
@@ -112,7 +110,7 @@ EVENTS = st.lists(st.tuples(KINDS, st.sampled_from("abcdefg"), st.floats(0, 5_00
 def test_the_figures_agree_whatever_happens(
     events: list[tuple[str, str, float]], now: float, close: bool
 ) -> None:
-    made = board(*(event(kind, task, at, tool="web_fetch", seconds=1.0) for kind, task, at in events))
+    made = board(*(event(kind, task, at) for kind, task, at in events))
     if close:
         made.close(START + now)
     counts = made.counts
