@@ -408,6 +408,19 @@ class Worker:
     def _append(self, data: events.EventData) -> None:
         self._ports.chats.append(Fact(self._chat.key, data, self.order.id))
 
+    def limited(self, request: ModelRequest, size: int) -> ModelRequest:
+        """Return a request of `size` tokens with an output that fits. If no further call fits after this one,
+        the request says so. Raises `LimitReached`.
+        """
+        usd = limits.at_most(self.models.prices, request.model, size, limits.ANSWER_TOKENS)
+        most, self.last_call = limits.next_call(self.limits, self._totals, usd, size, request.max_tokens)
+        request = replace(request, max_tokens=most)
+        if not self.last_call or not self._totals.model_calls:
+            return request
+        *before, newest = request.messages
+        content = [*newest["content"], {"type": "text", "text": LAST_STEP}]
+        return replace(request, messages=(*before, {**newest, "content": content}))
+
     # ------------------------------------------------------------ the task's tools
 
     def context(self, touched: Callable[[Path], object]) -> ToolExecutionContext:
@@ -489,16 +502,10 @@ class LimitedModel(ModelWrapper):
 
     async def stream(self, request: ModelRequest) -> ModelStream:
         """Stream the answer to a request (see `contracts.model.Model`). Raises `LimitReached`."""
-        worker, name = self._worker, request.model
-        totals, prices = worker.totals, worker.models.prices
+        worker, name, prices = self._worker, request.model, self._worker.models.prices
         size = worker.models.estimator.request(request)
-        usd = limits.at_most(prices, name, size, limits.ANSWER_TOKENS)
-        most, worker.last_call = limits.next_call(worker.limits, totals, usd, size, request.max_tokens)
-        request = replace(request, max_tokens=most)
-        if worker.last_call and totals.model_calls:
-            *before, newest = request.messages
-            content = [*newest["content"], {"type": "text", "text": LAST_STEP}]
-            request = replace(request, messages=(*before, {**newest, "content": content}))
+        request = worker.limited(request, size)
+        most = request.max_tokens
         with worker.allowance.reserved(size + most, limits.at_most(prices, name, size, most)):
             async for piece in self._model.stream(request):
                 worker.first_token.set()
