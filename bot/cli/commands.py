@@ -67,7 +67,7 @@ COMMANDS = {
         "Show the recorded requests to the model, byte for byte. Shows every request of a turn or a task, or sends them to another model or with another prompt. Runs no tool and delivers nothing.",
     ),
     "trace": (
-        "trace:trace",
+        "logs:trace",
         "Show the path of one turn. Inbound message, model calls, tools, delivery and cost. Works while the gateway runs.",
     ),
     "memory": ("memory:app", "Read, edit and delete what is remembered."),

@@ -17,6 +17,7 @@ from bot import text
 
 if TYPE_CHECKING:
     from bot.contracts.base import Level
+    from bot.telemetry.usage import UsageTotals
 
 HOME = ".ship"
 Here = Path()
@@ -131,3 +132,9 @@ def when(milliseconds: float) -> str:
     except (ValueError, OverflowError, OSError):
         return NO_TIME
     return local.strftime("%Y-%m-%d %H:%M:%S")
+
+
+def cost_of(sums: UsageTotals, decimals: int = 2) -> str:
+    """Return the cost in US dollars as text, with the number of answers of unknown price."""
+    unpriced = f", and {counted(sums.unpriced, 'answer')} of unknown price" if sums.unpriced else ""
+    return f"${sums.cost:.{decimals}f}{unpriced}"

@@ -1,4 +1,4 @@
-"""`shipmate logs`: shows the operator's log, filtered, and follows the log while it grows."""
+"""`shipmate logs` and `shipmate trace`: show the operator's log, filtered, and the course of one turn."""
 
 from __future__ import annotations
 
@@ -9,18 +9,35 @@ import shutil
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from bot import text
-from bot.cli.common import HOME, AsJson, Dir, Here, complain, counted, moment, say_raw, timestamp
+from bot import errors, text
+from bot.cli.common import (
+    HOME,
+    AsJson,
+    Dir,
+    Here,
+    RequestId,
+    complain,
+    cost_of,
+    counted,
+    moment,
+    say,
+    say_json,
+    say_raw,
+    timestamp,
+)
 from bot.cli.project import hint_of_folder
 from bot.contracts.base import Level
 from bot.contracts.log_kinds import TEXTS
 from bot.system import SystemClock, SystemDisk
 from bot.telemetry.log_reader import LEVELS, Line, LineFilter, LogReader
-from bot.telemetry.usage import details_of
+from bot.telemetry.usage import detail_words, details_of, steps_of, total_of
+
+if TYPE_CHECKING:
+    from bot.core.events import Event
 
 FOLLOW_FROM = 20
 """Number of lines that --follow shows first."""
@@ -42,7 +59,7 @@ def logs(
     hint_of_folder(root)
     start = None if since is None else timestamp(moment(since).timestamp())
     request = None if request is None else request.upper()
-    reader = reader_of(root, LineFilter(chat, request, LEVELS.get(level or "", 0), start))
+    reader = _reader(root, LineFilter(chat, request, LEVELS.get(level or "", 0), start))
     found: Iterable[tuple[str, Line]]
     if follow and start is None:
         found = reader.newest(FOLLOW_FROM)
@@ -54,7 +71,7 @@ def logs(
         show(raw, line)
     if not count and not follow and (chat or request):
         complain(f"The log has no line of {chat or request}.")
-    report_unreadable(reader)
+    _report_unreadable(reader)
     if follow:
         sys.stdout.flush()
         try:
@@ -63,11 +80,11 @@ def logs(
             return
 
 
-def reader_of(root: Path, wanted: LineFilter) -> LogReader:
+def _reader(root: Path, wanted: LineFilter) -> LogReader:
     return LogReader(root / HOME / "logs", SystemDisk(), wanted)
 
 
-def report_unreadable(reader: LogReader) -> None:
+def _report_unreadable(reader: LogReader) -> None:
     if reader.unreadable:
         complain(f"{counted(reader.unreadable, 'line')} could not be read, and are left out.")
 
@@ -81,15 +98,11 @@ async def follow_log(reader: LogReader, show: Callable[[str, Line], None]) -> No
         await clock.sleep(POLL_SECONDS)
 
 
-def is_terminal() -> bool:
-    return sys.stdout.isatty()
-
-
 def _printer(*, full: bool) -> Callable[[str, Line], None]:
     """Return a function that prints a log line for a person. On a terminal the line is coloured, and cut to
     the terminal's width unless `full` is set.
     """
-    terminal = is_terminal()
+    terminal = sys.stdout.isatty()
     width = shutil.get_terminal_size().columns if terminal and not full else None
     colours = COLOURS if terminal and not os.environ.get("NO_COLOR") else {}
 
@@ -134,3 +147,74 @@ def fitted(words: str, width: int) -> str:
             return f"{cut}…"
         cut += one if used < width else ""
     return words
+
+
+def trace(
+    request_id: RequestId,
+    root: Dir = Here,
+    full: Annotated[
+        bool, typer.Option("--full", help="All events of the chat and lines of the log, by time.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    from bot.cli.recorded import find_logged  # imports the core
+
+    turn = request_id.upper()
+    lines, logged = _lines(root, turn), None
+    if full or as_json or not any(line.get("kind") == "turn_end" for line in lines):
+        try:
+            logged = asyncio.run(find_logged(root, turn))
+        except errors.StorageError as error:
+            complain(f"shipmate: {error}")
+        if logged is not None and logged.turn != turn:  # the message joined a turn with another id
+            turn = logged.turn
+            lines = _lines(root, turn)
+    if lines and not full and not as_json:
+        _show_steps(lines)
+    else:
+        _show_all(turn, [] if logged is None else logged.events, lines, as_json=as_json)
+    if not as_json:
+        sums = total_of(lines)
+        say(
+            f"{counted(sums.calls, 'answer')} of the model, {sums.prompt:,} tokens read, "
+            f"{sums.tokens['outputTokens']:,} written, {cost_of(sums, 4)}"
+        )
+
+
+def _show_all(turn: str, events: Iterable[Event], lines: Iterable[Line], *, as_json: bool) -> None:
+    """Print events of the chat and lines of the log, by time. Raises `errors.NotFound`."""
+    seen: list[tuple[str, str, str, dict[str, Any]]] = [
+        (timestamp(one.at), "chat", one.kind, one.facts()) for one in events
+    ]
+    for line in lines:
+        what = f"{line.get('kind')}: {line.get('message')}"
+        seen.append((str(line.get("timestamp", "")), "log", what, details_of(line)))
+    if not seen:
+        raise errors.NotFound(f"nothing is on disk of a turn {turn!r}; logs and `/receipt` show ids")
+    for at, source, what, details in sorted(seen, key=lambda one: one[0]):
+        if as_json:
+            say_json({"at": at, "source": source, "requestId": turn, "what": what, "details": details})
+        else:
+            shown = detail_words(details) if source == "log" else [f"{k}={v}" for k, v in details.items()]
+            say("  ".join([at, source, what, *shown]))
+
+
+def _lines(root: Path, request_id: str) -> list[Line]:
+    reader = _reader(root, LineFilter(request=request_id))
+    found = [line for _, line in reader.of_request(request_id)]
+    _report_unreadable(reader)
+    return found
+
+
+def _show_steps(lines: list[Line]) -> None:
+    """Print one line per step: offset, duration, tokens read and written, cache share, cost, description."""
+    say(f"{'offset':>11} {'ms':>9} {'tokens':>15} {'cache':>5} {'cost':>9}")
+    for one in steps_of(lines):
+        usage = one.usage
+        duration = "" if one.duration is None else f"{one.duration:,.0f}"
+        tokens = f"{usage.prompt:,}→{usage.tokens['outputTokens']:,}" if usage.prompt else ""
+        share = "" if usage.cached is None else f"{usage.cached:.0%}"
+        step = "" if one.step is None else f"step {one.step} "
+        say(
+            f"{one.offset:>+11.3f} {duration:>9} {tokens:>15} {share:>5} {one.cost:>9}  {step}{one.kind}: {one.words}"
+        )

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from bot.cli.common import HOME, AsJson, Dir, Here, counted, moment, say, say_json
+from bot.cli.common import HOME, AsJson, Dir, Here, cost_of, counted, moment, say, say_json
 from bot.cli.project import archive, database, hint_of_folder
 from bot.core.usage import By, UsageSums
 from bot.telemetry.usage import UsageTotals
@@ -111,9 +111,3 @@ def _show(sums: UsageTotals) -> None:
 
 def _share(sums: UsageTotals) -> str:
     return "none" if sums.cached is None else f"{sums.cached:.0%}"
-
-
-def cost_of(sums: UsageTotals, decimals: int = 2) -> str:
-    """Return the cost in US dollars as text, with the number of answers of unknown price."""
-    unpriced = f", and {counted(sums.unpriced, 'answer')} of unknown price" if sums.unpriced else ""
-    return f"${sums.cost:.{decimals}f}{unpriced}"

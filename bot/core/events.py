@@ -68,6 +68,14 @@ class Event:
     def kind(self) -> str:
         return self.data.kind
 
+    def facts(self) -> Json:
+        """Return the event's data without words of people and the model, and without nested values."""
+        found: Json = json.loads(encode(self.data))
+        facts = {name: one for name, one in found.items() if name not in self.data.words}
+        if isinstance(inbound := found.get("inbound"), dict):
+            facts |= {"message": inbound.get("message_id"), "from": inbound.get("user_id")}
+        return {name: one for name, one in facts.items() if isinstance(one, str | int | float)}
+
 
 # ------------------------------------------------------------ events from people
 

@@ -234,7 +234,7 @@ def test_texts_are_shown_only_on_demand(shipmate: Shipmate, folder: Path) -> Non
 def test_a_terminal_gets_colours_and_what_fits_it(
     shipmate: Shipmate, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bot.cli.logs.is_terminal", lambda: True)
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
     monkeypatch.setenv("COLUMNS", "60")
     monkeypatch.delenv("NO_COLOR", raising=False)
     shown = shipmate("logs", "--dir", folder).out.splitlines()
