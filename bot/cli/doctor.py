@@ -36,8 +36,7 @@ from bot.system import SystemClock
 from bot.telemetry import LogRedactor
 from bot.tools.context import Answer, Question
 from bot.tools.isolation import Isolation
-from bot.tools.mcp.server import START_SECONDS
-from bot.tools.mcp.servers import McpServers
+from bot.tools.mcp.servers import START_SECONDS, McpServers
 
 MAX_SKEW_SECONDS = 30.0
 """Max difference in seconds between the clocks of this machine and of a platform."""

@@ -99,7 +99,6 @@ CALLS: dict[str, Callable[[Any, Json], object]] = {
     "blocks": lambda number, _: said(
         number, "kept", 7, {"type": "text", "text": None}, {}, {"type": "hologram"}, "to the end"
     ),
-    "flood": lambda number, _: write(begun(number) + b"{}," * 2_700_000 + b"{}]}}"),
     "form": lambda number, _: asked(number, "See [the rules](https://evil.example) first", FORM, "name"),
     "defaults": lambda number, _: asked(number, "Fill in", DEFAULTS, *DEFAULTS),
     "link": lambda number, _: asked(number, "Sign in", {}, mode="url", url=LINK, elicitationId="e1"),

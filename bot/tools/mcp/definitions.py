@@ -1,8 +1,6 @@
-"""Converts the tool definitions of MCP servers into definitions that a model request can declare. Arguments
-of calls are validated against the servers' schemas here too.
-
-The model provider rejects a whole request because of one invalid definition, so a tool that cannot be
-declared safely is omitted.
+"""Tools of MCP servers as tools that the model can call. The model provider rejects a whole request because of
+one invalid definition, so a tool that cannot be declared safely is omitted. The SDK rejects a whole list of
+tools or a whole result because of one invalid part, so such parts are repaired or omitted first.
 """
 
 from __future__ import annotations
@@ -13,15 +11,14 @@ import itertools
 import json
 import re
 import unicodedata
-from collections.abc import Iterator
-from typing import Any, Self
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any, ClassVar
 
 import pydantic
-from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from bot import text
 from bot.contracts.base import Json
-from bot.contracts.tools import MCP
+from bot.contracts.tools import MCP, Effect, Pictured
 from bot.tools.permissions.display import HIDING
 from bot.tools.registry import ToolOffer
 
@@ -34,13 +31,27 @@ INNER_WORDS = 400
 """Max characters of a description inside a schema."""
 SCHEMA = 24_000
 """Max characters of a schema written as JSON."""
-DEPTH = 24
 PROBLEMS = 20
+LAST_RESORT = 2 * 3_600.0
+"""Extra seconds in the time limit that dispatch enforces. The connection enforces the tool's own limit,
+which is suspended while a person is being asked.
+"""
+LONGEST = 4_000_000
+"""Max characters of a result. A result that does not fit in the model's context becomes an artifact."""
+MOST_PARTS = 1_000
+"""Max parts of a result."""
+LEFT_OUT = "shipmate/leftOut"
+"""Key in `_meta` of a list of tools. The value contains the tools that cannot be declared, with reasons."""
 
 _NAME = re.compile(r"[A-Za-z0-9_-]+")
+DEPTH = 24
 _PROPERTY = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _BRANCHES = ("allOf", "anyOf", "oneOf")
 """Keywords that the model provider rejects at the top of a schema. Servers validate arguments themselves."""
+_CHECKED = "type enum const required properties items minimum maximum minLength maxLength minItems maxItems"
+"""Keywords that are cheap to check. Patterns (which may take forever), alternatives and references are left to
+the server.
+"""
 _JOINERS = frozenset("\u200c\u200d")
 """Invisible characters that are kept, because Persian and emoji need them."""
 
@@ -83,7 +94,10 @@ def offer(server: str, tool: str, words: str, schema: Any, instructions: str = "
     """
     if not tool:
         raise UndeclarableTool("it has no name")
-    shown = _schema(schema)
+    try:
+        shown = _schema(schema)
+    except RecursionError:
+        raise UndeclarableTool("its schema is nested too deeply") from None
     fields = tuple(shown.get("properties", {}))
     if odd := [field for field in fields if not _PROPERTY.fullmatch(field)]:
         raise UndeclarableTool(
@@ -95,21 +109,11 @@ def offer(server: str, tool: str, words: str, schema: Any, instructions: str = "
     return ToolOffer(definition, tool, said, fields, server, instructions)
 
 
-def declared(tool: Any) -> Json:
-    """Return the parts of a server's tool definition that Shipmate uses. Faults that can be repaired without
-    harm are repaired. Raises `UndeclarableTool`.
-    """
-    if not isinstance(tool, dict) or not isinstance(tool.get("name"), str):
-        raise UndeclarableTool("name: it has none")
-    kept = {key: tool[key] for key in ("name", "title", "description") if isinstance(tool.get(key), str)}
-    return kept | {"inputSchema": _merged(tool.get("inputSchema", {}))}
-
-
-def _merged(schema: Any, whole: Json | None = None, depth: int = 0) -> Json:
+def _merged(schema: Any, whole: Json | None = None) -> Json:
     """Return an object schema with its branches merged. The result has the fields of all branches, and
     requires only what each branch requires.
     """
-    if not _is_object(schema) or depth > DEPTH:
+    if not _is_object(schema):
         raise UndeclarableTool("inputSchema.type: its arguments are no object")
     top = {"type": "object"} | {key: value for key, value in schema.items() if key not in _BRANCHES}
     branches = {key: schema[key] for key in _BRANCHES if isinstance(schema.get(key), list)}
@@ -123,7 +127,7 @@ def _merged(schema: Any, whole: Json | None = None, depth: int = 0) -> Json:
     fields = {name: one if isinstance(one, dict | bool) else {} for name, one in fields.items()}
     needed = [one for one in needed if isinstance(one, str)] if isinstance(needed, list) else []
     for key, each in branches.items():
-        merged = [_merged(one, whole or schema, depth + 1) for one in each if _is_object(one)]
+        merged = [_merged(one, whole or schema) for one in each if _is_object(one)]
         for name, one in (item for branch in merged for item in branch.get("properties", {}).items()):
             fields[name] = one if fields.get(name, one) == one else {"anyOf": [fields[name], one]}
         sets = [set(branch.get("required", ())) for branch in merged] or [set[str]()]
@@ -140,102 +144,168 @@ def _is_object(schema: Any) -> bool:
 
 
 def _schema(schema: Any) -> Json:
+    import jsonschema  # installed with the SDK
+
     top = _merged(schema)
     for words in (INNER_WORDS, 0):
-        shown = _tidied(top, words, 0, itertools.count())
+        shown = _tidied(top, words)
+        if len(json.dumps(shown, ensure_ascii=False)) > SCHEMA:
+            continue
         try:
-            size = len(json.dumps(shown, ensure_ascii=False, allow_nan=False))
-        except ValueError:
-            raise UndeclarableTool("its schema holds a number that is none") from None
-        if size <= SCHEMA:
-            _check(shown)
-            return dict(shown)
+            # No pattern is compiled and nothing is fetched.
+            jsonschema.Draft202012Validator.check_schema(shown)
+        except jsonschema.SchemaError as error:
+            place = error.json_path.replace("$", "inputSchema", 1)
+            raise UndeclarableTool(f"{line(place, 120)}: {line(error.message, 120)}") from None
+        return dict(shown)
     raise UndeclarableTool(f"its schema has more than {SCHEMA:,} characters")
 
 
-def _tidied(value: Any, words: int, depth: int, count: Iterator[int]) -> Any:
-    """Return a schema with its descriptions cut to `words` characters; 0 removes descriptions. `count`
-    counts the parts of the schema.
-    """
+def _tidied(value: Any, words: int, depth: int = 0) -> Any:
+    """Return a schema with its descriptions cut to `words` characters; 0 removes descriptions."""
     if depth > DEPTH:
         raise UndeclarableTool("its schema is nested too deeply")
-    if next(count) > SCHEMA:
-        raise UndeclarableTool(f"its schema has more than {SCHEMA:,} parts")
-    if isinstance(value, str):
-        return text.clean(value)
     if isinstance(value, list):
-        return [_tidied(item, words, depth + 1, count) for item in value]
+        return [_tidied(item, words, depth + 1) for item in value]
     if not isinstance(value, dict):
-        return value
+        return text.clean(value) if isinstance(value, str) else value
     found = {}
     for key, item in value.items():
         if key == "$ref" and not (isinstance(item, str) and item.startswith("#")):
             raise UndeclarableTool("its schema refers to something outside of it")
-        if key in {"description", "title", "$comment"} and isinstance(item, str):
-            if words:
-                found[key] = line(item, words)
-        else:
-            found[text.clean(key)] = _tidied(item, words, depth + 1, count)
+        if key not in {"description", "title", "$comment"} or not isinstance(item, str):
+            found[text.clean(key)] = _tidied(item, words, depth + 1)
+        elif words:
+            found[key] = line(item, words)
     return found
-
-
-def _check(schema: Json) -> None:
-    """Raise `UndeclarableTool` for an invalid JSON Schema. No pattern is compiled and nothing is fetched."""
-    import jsonschema  # installed with the SDK
-
-    try:
-        jsonschema.Draft202012Validator.check_schema(schema)
-    except (jsonschema.SchemaError, RecursionError) as error:
-        place = getattr(error, "json_path", "$").replace("$", "inputSchema", 1)
-        raise UndeclarableTool(
-            f"{line(place, 120)}: {line(str(getattr(error, 'message', error)), 120)}"
-        ) from None
-
-
-# ------------------------------------------------------------ arguments
 
 
 def arguments(schema: Json) -> type[pydantic.BaseModel]:
     """Return a Pydantic model that accepts arguments matching a schema and leaves them unchanged."""
 
     class Arguments(pydantic.RootModel[Json]):
-        @classmethod
-        def model_validate(cls, obj: Any, **how: Any) -> Self:
-            found = [
-                InitErrorDetails(
-                    type=PydanticCustomError("argument", "{words}", {"words": one.message}),
-                    loc=tuple(one.absolute_path),
-                    input=None,
-                )
-                for one in itertools.islice(problems(schema, obj), PROBLEMS)
+        @pydantic.model_validator(mode="after")
+        def fits(self) -> Arguments:
+            told = [
+                ": ".join(filter(None, (".".join(map(str, one.absolute_path)), one.message)))
+                for one in itertools.islice(problems(schema, self.root), PROBLEMS)
             ]
-            if found:
-                raise pydantic.ValidationError.from_exception_data("arguments", found)
-            return super().model_validate(obj, **how)
+            if told:
+                raise ValueError("; ".join(told))
+            return self
 
     return Arguments
 
 
 def problems(schema: Json, value: Any) -> Iterator[Any]:
-    """Yield the errors that `jsonschema` finds for keywords that are cheap to check. Patterns (which may
-    take forever), alternatives and references are left to the server.
-    """
-    yield from _judge()(schema).iter_errors(value)
+    """Yield the errors that `jsonschema` finds for the keywords in `_CHECKED`, and for unknown fields."""
+    yield from _validator()(schema).iter_errors(value)
 
 
 @functools.cache
-def _judge() -> Any:
+def _validator() -> Any:
     import jsonschema
 
-    every = jsonschema.Draft202012Validator.VALIDATORS
-    judged = "type enum const required properties items minimum maximum minLength maxLength minItems maxItems"
+    every = jsonschema.Draft202012Validator
 
     def closed(judge: Any, extra: Any, value: Any, schema: Json) -> Iterator[Any]:
         if extra is False and "patternProperties" not in schema:
-            yield from every["additionalProperties"](judge, extra, value, schema)
+            yield from every.VALIDATORS["additionalProperties"](judge, extra, value, schema)
 
     return jsonschema.validators.create(
-        jsonschema.Draft202012Validator.META_SCHEMA,
-        {name: every[name] for name in judged.split()} | {"additionalProperties": closed},
-        type_checker=jsonschema.Draft202012Validator.TYPE_CHECKER,
+        every.META_SCHEMA,
+        {name: every.VALIDATORS[name] for name in _CHECKED.split()} | {"additionalProperties": closed},
+        type_checker=every.TYPE_CHECKER,
     )
+
+
+class ServerTool:
+    """A tool of an MCP server. The tool's effects are unknown, so all effects are assumed. `defined` is a hash
+    of the server and the definition, for which approvals are valid.
+    """
+
+    effects: ClassVar[frozenset[Effect]] = frozenset({"read", "write", "run", "network", "message"})
+    ages = True
+
+    def __init__(
+        self,
+        offer: ToolOffer,
+        run: Callable[[str, Json], Awaitable[Pictured]],
+        seconds: float,
+        schema: Json,
+        defined: str = "",
+    ) -> None:
+        self.offer = offer
+        self.name = offer.name
+        self.description = str(offer.definition["description"])
+        self.timeout_seconds = seconds + LAST_RESORT
+        self.defined = defined
+        self._run = run
+        self._schema = schema
+
+    @functools.cached_property
+    def input(self) -> type[pydantic.BaseModel]:
+        return arguments(self._schema)
+
+    async def run(self, args: Any) -> Pictured:
+        return await self._run(self.offer.title, args.root)
+
+
+def mended(result: Json) -> Json:
+    """Return a server's result with invalid tools and parts repaired or omitted."""
+    if isinstance(result.get("tools"), list):
+        tools, left_out = [], []
+        for one in result["tools"]:
+            try:
+                tools.append(_declared(one))
+            except UndeclarableTool as error:
+                name = one.get("name") if isinstance(one, dict) else one
+                left_out.append(f"{line(str(name), 80)}: {error}")
+        return result | {"tools": tools, "_meta": {LEFT_OUT: left_out}}
+    if {"content", "structuredContent"}.isdisjoint(result):
+        return result
+    parts = result.get("content")
+    parts = parts[:MOST_PARTS] if isinstance(parts, list) else [parts]
+    data = (part.get("data") for part in parts if isinstance(part, dict) and part.get("type") == "image")
+    pictures = [{"type": "image", "data": one, "mimeType": ""} for one in data if isinstance(one, str)]
+    words = words_of({**result, "content": parts})
+    kept = {name: value for name, value in result.items() if name != "structuredContent"}
+    content = [{"type": "text", "text": words}, *pictures]
+    return kept | {"content": content, "isError": result.get("isError") is True}
+
+
+def _declared(tool: Any) -> Json:
+    if not isinstance(tool, dict) or not isinstance(tool.get("name"), str):
+        raise UndeclarableTool("name: it has none")
+    kept = {key: tool[key] for key in ("name", "title", "description") if isinstance(tool.get(key), str)}
+    try:
+        return kept | {"inputSchema": _merged(tool.get("inputSchema", {}))}
+    except RecursionError:
+        raise UndeclarableTool("its schema is nested too deeply") from None
+
+
+def words_of(result: Json) -> str:
+    """Return a `CallToolResult` as text, with notes in place of content that is not text."""
+    parts = [words for part in result.get("content") or () if (words := _part(part))]
+    structured = result.get("structuredContent")
+    if structured is not None and not parts:
+        parts.append(json.dumps(structured, ensure_ascii=False, default=str))
+    return text.clean(text.shorten_middle("\n\n".join(parts), LONGEST))
+
+
+def _part(part: Any) -> str:
+    part = part if isinstance(part, dict) else {}
+    kind = part.get("type")
+    if kind == "text":
+        return str(part.get("text") or "")
+    if kind in {"image", "audio"}:
+        size = len(str(part.get("data") or "")) * 3 // 4
+        return f"[{kind}: {part.get('mimeType')}, {size:,} bytes]"
+    if kind == "resource_link":
+        return f"[resource: {part.get('name')}, {part.get('uri')}]"
+    inner = part.get("resource") if kind == "resource" else None
+    if isinstance(inner, dict):
+        if isinstance(inner.get("text"), str):
+            return f"[{inner.get('uri')}]\n{inner['text']}"
+        return f"[resource: {inner.get('uri')}, {inner.get('mimeType')}, not shown]"
+    return f"[{kind}: not shown]"

@@ -28,13 +28,13 @@ WORDS = 3_000
 SKIP = frozenset({"skip", "/skip", "跳过"})
 CANCEL = frozenset({"cancel", "/cancel", "取消"})
 YES = frozenset(
-    {"yes", "y", "ok", "true", "ja", "oui", "sí", "si", "sim", "да", "是", "好", "はい", "네", "نعم", "हाँ"}
+    ["yes", "y", "ok", "true", "ja", "oui", "sí", "si", "sim", "да", "是", "好", "はい", "네", "نعم", "हाँ"]
 )
 PLAIN = ("string", "boolean", "integer", "number")
 DECLINED = object()
 OPTIONAL = "question.how_optional"
 NO = frozenset(
-    {"no", "n", "false", "nein", "non", "não", "нет", "否", "不", "不是", "いいえ", "아니요", "لا", "नहीं"}
+    ["no", "n", "false", "nein", "non", "não", "нет", "否", "不", "不是", "いいえ", "아니요", "لا", "नहीं"]
 )
 
 
@@ -72,12 +72,7 @@ class Elicitations:
         """Register a running tool call for the block. Questions that are open at the end of the block are
         closed. Yields notes for the model.
         """
-        try:
-            turn = current()
-        except errors.ToolError:
-            yield []
-            return
-        call = _Call(tool, turn, limit, seconds, language(), progress.get())
+        call = _Call(tool, current(), limit, seconds, language(), progress.get())
         self._calls.append(call)
         try:
             yield call.unanswered

@@ -1,22 +1,411 @@
-"""All configured MCP servers."""
+"""The configured MCP servers and their connections. A server is started, its tools are listed and called, and it
+is restarted after failures. The gateway's start does not wait for servers.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+import contextlib
+import hashlib
+import importlib
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
 
-from bot.config.ship_file import Mcp
+from bot import errors, text
+from bot.config.ship_file import Mcp, McpServer
+from bot.contracts.base import Json
 from bot.contracts.environment import Clock, Log, Redact
-from bot.contracts.tools import Tool
-from bot.tools.context import Questions
-from bot.tools.mcp.server import Server
+from bot.contracts.tools import Pictured, Tool
+from bot.tools.context import Questions, progress
+from bot.tools.mcp import definitions, transports
+from bot.tools.mcp.definitions import LEFT_OUT, ServerTool
+from bot.tools.mcp.elicitation import Elicitations
+from bot.tools.permissions.protected_code import protected_code
 from bot.tools.registry import ToolOffer
+
+if TYPE_CHECKING:
+    from mcp import Client
+
+START_SECONDS = 30.0
+"""Timeout in seconds for connecting to a server and listing its tools."""
+LONGEST_PAUSE = 300.0
+SOUND_SECONDS = 60.0
+"""Min duration in seconds of a successful connection. After that time, the pause before a restart is reset."""
+MOST_TOOLS = 500
+MOST_PAGES = 50
+MOST_HUNG = 3
+"""Max consecutive calls without an answer; then the connection is closed."""
+LOOK_SECONDS = 10.0
+LAST_WORDS = 2_000
+"""Max characters of a server's stderr kept for operators."""
+State = Literal["starting", "ready", "down"]
+
+
+class ServerLost(errors.ShipmateError):
+    """Raised when the connection has ended; the message gives the reason."""
+
+
+class Server:
+    """One MCP server, connected while `run` runs. While the connection is down, the server's tools stay
+    known but calls fail.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        settings: McpServer,
+        *,
+        questions: Questions,
+        root: Path,
+        clock: Clock,
+        log: Log,
+        redact: Redact,
+    ) -> None:
+        self.name = name
+        self.state: State = "starting"
+        self.trouble = ""
+        """Reason for operators why the server is down."""
+        self.tools: Mapping[str, ServerTool] = {}
+        self.left_out: Sequence[str] = ()
+        self.asking = Elicitations(name, questions, log)
+        self._settings = settings
+        self._root = root
+        self._clock = clock
+        self._log = log
+        self._redact = redact
+        self._client: Client | None = None
+        self._closed = asyncio.Event()
+        self._changed = asyncio.Event()
+        self._handshake: Literal["legacy", "auto"] = "legacy"
+        self._why = ""
+        self._stderr = ""
+        self._hung = 0
+        self._since: float | None = None
+        self.settled = asyncio.Event()
+        """Event that is set after the first attempt to start, whether or not it succeeded."""
+
+    @property
+    def timeout_seconds(self) -> float:
+        return self._settings.timeout_ms / 1000
+
+    @property
+    def away(self) -> float:
+        """Return the seconds since the connection went down."""
+        return 0.0 if self._since is None else self._clock.monotonic() - self._since
+
+    async def run(self) -> None:
+        """Keep the server connected until cancelled. The pauses between attempts grow exponentially."""
+        failures = 0
+        while True:
+            began = self._clock.monotonic()
+            # The task may be cancelled by the SDK; only a cancellation from outside ends this loop.
+            task = asyncio.create_task(self._connection())
+            try:
+                await asyncio.wait([task])
+            finally:
+                if not task.done():
+                    task.cancel()
+                    await asyncio.wait([task])
+            if self._clock.monotonic() - began > SOUND_SECONDS:
+                failures = 0
+            pause = min(LONGEST_PAUSE, 2.0**failures)
+            failures += 1
+            self._down(None if task.cancelled() else task.exception())
+            await self._clock.sleep(pause)
+
+    def _down(self, error: BaseException | None) -> None:
+        was, self.state = self.state, "down"
+        self._since = self._clock.monotonic() if self._since is None else self._since
+        while isinstance(error, BaseExceptionGroup):
+            error = error.exceptions[0]
+        cause = "it ended" if error is None else str(error) or type(error).__name__
+        if isinstance(error, OSError):
+            cause = errors.connection_reason(error)
+        elif isinstance(error, ValueError):  # raised by the SDK for an invalid message
+            cause = "it breaks the protocol"
+        if self._why and not isinstance(error, ServerLost):
+            cause = f"{self._why} ({cause})"
+        stderr = " ".join(self._stderr.split())[-300:]
+        self.trouble = self._redact(text.preview(cause + (f"; stderr: {stderr}" if stderr else ""), 600))
+        self.settled.set()
+        self._log.write("mcp", f"the server {self.name} is down", level="warn", cause=self.trouble, was=was)
+
+    # ------------------------------------------------------------ a connection
+
+    async def _connection(self) -> None:
+        """Connect to the server and serve calls until the connection ends. Raises the exception that ended
+        the connection.
+        """
+        self._closed.clear()
+        self._changed.clear()
+        self._why = self._stderr = ""
+        self._hung = 0
+        # Importing the SDK takes seconds.
+        await asyncio.to_thread(importlib.import_module, "mcp")
+        from mcp import Client
+        from mcp_types import Implementation
+
+        client = Client(
+            self._transport(),
+            mode=self._handshake,
+            message_handler=self._heard,
+            client_info=Implementation(name="shipmate", version="1"),
+            elicitation_callback=self.asking.elicit,
+            cache=None,
+        )
+        async with contextlib.AsyncExitStack() as stack:
+            # Old and new servers refuse each other's handshake. Unless this attempt succeeds, the next one uses the other handshake.
+            used = self._handshake
+            self._handshake = "auto" if used == "legacy" else "legacy"
+            async with asyncio.timeout(START_SECONDS):
+                await stack.enter_async_context(client)
+                await self._list(client)
+            self._handshake = used
+            follow = asyncio.create_task(self._follow(client))
+            self._client, self.state, self.trouble, self._since = client, "ready", "", None
+            self.settled.set()
+            try:
+                while True:
+                    await self._changed.wait()
+                    if self._closed.is_set():
+                        raise ServerLost(self._why or "the connection ended")
+                    self._changed.clear()
+                    async with asyncio.timeout(START_SECONDS):
+                        await self._list(client)
+                    # Tools are listed at most once per second, even if the server announces more changes.
+                    await self._clock.sleep(1.0)
+            finally:
+                self._client = None
+                follow.cancel()
+                # Errors are ignored, because a server need not announce changes.
+                await asyncio.gather(follow, return_exceptions=True)
+
+    @contextlib.asynccontextmanager
+    async def _transport(self) -> AsyncIterator[Any]:
+        chosen = self._settings
+        async with contextlib.AsyncExitStack() as stack:
+            if chosen.url is not None:
+                yield await stack.enter_async_context(transports.address(chosen.url, chosen.headers))
+                return
+            try:
+                # npx, uvx and Python run code from the working folder or from folders above it, and chats may write to the
+                # project. Therefore the server gets an empty working folder.
+                temporary = tempfile.TemporaryDirectory(prefix="shipmate-mcp-", ignore_cleanup_errors=True)
+                folder = Path(stack.enter_context(temporary))
+                words = [chosen.command or "", *chosen.args]
+                command, env = await asyncio.to_thread(self._command, words, folder)
+                process = transports.process(
+                    command, folder=folder, env=env, said=self._said, ended=self._ended
+                )
+                streams = await stack.enter_async_context(process)
+            except (OSError, ValueError) as error:
+                raise ServerLost(f"it cannot be started: {error}") from None
+            yield streams
+
+    def _command(self, words: list[str], folder: Path) -> tuple[list[str], dict[str, str]]:
+        """Return the server's command line and environment. Raises `ServerLost` if a tool or a command could
+        change the code that the server runs. This call blocks the thread.
+        """
+        ours = protected_code(self._root)
+        env = transports.fixed_environment(ours, folder) | self._settings.env
+        env["PATH"] = ours.fixed(env.get("PATH", os.defpath))
+        asked = str(self._root / words[0]) if "/" in words[0] else words[0]
+        found = shutil.which(asked, path=env["PATH"])
+        if found is None:
+            raise ServerLost(f"there is no program {words[0]!r}")
+        own = [value for name, value in self._settings.env.items() if name != "PATH"]
+        named = (
+            words[0]
+            if ours.changeable(Path(found))
+            else transports.changeable_code(words[1:], own, ours, env)
+        )
+        if named is not None:
+            raise ServerLost(
+                f"{named!r} is in the project's folder, where a chat can change what it runs: move it elsewhere"
+            )
+        return [found, *(transports.placed(self._root, word) for word in words[1:])], env
+
+    def _said(self, words: str) -> None:
+        self._stderr = (self._stderr + words)[-LAST_WORDS:]
+
+    def _ended(self, why: str) -> None:
+        self._why = why
+        self._closed.set()
+        self._changed.set()
+
+    async def _heard(self, message: object) -> None:
+        from mcp_types import ToolListChangedNotification
+
+        if isinstance(message, ToolListChangedNotification):
+            self._changed.set()
+
+    async def _follow(self, client: Client) -> None:
+        """Subscribe to changes of the server's tools. Older servers announce changes without a subscription."""
+        from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+
+        if client.protocol_version in MODERN_PROTOCOL_VERSIONS:
+            async with client.listen(tools_list_changed=True) as told:
+                async for _ in told:
+                    self._changed.set()
+
+    async def _list(self, client: Client) -> None:
+        """Read the list of tools from the server."""
+        from mcp_types import PaginatedRequestParams
+
+        tools: dict[str, ServerTool] = {}
+        left_out: list[str] = []
+        # The notes are redacted before they are cut, because half a secret would not be recognised.
+        notes = await asyncio.to_thread(self._redact, client.instructions or "")
+        said = definitions.lines(notes, definitions.INSTRUCTIONS)
+        cursor: str | None = None
+        for _ in range(MOST_PAGES):
+            params = PaginatedRequestParams(cursor=cursor) if cursor else None
+            page = await client.session.list_tools(params=params)
+            left_out += (page.meta or {}).get(LEFT_OUT, ())
+            for tool in page.tools:
+                # A definition may be long, so this runs off the event loop.
+                await asyncio.to_thread(self._take, tools, left_out, tool, said)
+            cursor = page.next_cursor
+            if not cursor:
+                break
+        added = sorted(tools.keys() - self.tools.keys())
+        gone = sorted(self.tools.keys() - tools.keys())
+        self.tools, self.left_out = tools, left_out
+        self._log.write(
+            "mcp",
+            f"the server {self.name} has {len(tools)} tools",
+            level="warn" if left_out else "info",
+            added=added[:20],
+            gone=gone[:20],
+            left_out=left_out[:20],
+        )
+
+    def _take(self, tools: dict[str, ServerTool], left_out: list[str], tool: Any, said: str) -> None:
+        shown = definitions.line(tool.name, 80)
+        try:
+            offer = definitions.offer(
+                self.name, tool.name, tool.description or tool.title or "", tool.input_schema, said
+            )
+        except definitions.UndeclarableTool as error:
+            left_out.append(f"{shown}: {error}")
+            return
+        if offer.name in tools or len(tools) >= MOST_TOOLS:
+            left_out.append(
+                f"{shown}: {'its name is taken' if offer.name in tools else 'there are too many'}"
+            )
+            return
+        who = [self.name, self._settings.command, self._settings.args, self._settings.url]
+        whole = [who, (tool.name, tool.title, tool.description, tool.input_schema)]
+        defined = hashlib.sha256(json.dumps(whole, sort_keys=True, default=str).encode()).hexdigest()
+        tools[offer.name] = ServerTool(offer, self.call, self.timeout_seconds, tool.input_schema, defined)
+
+    def offers(self) -> list[ToolOffer]:
+        """Return the tools that can be called now."""
+        return [tool.offer for tool in self.tools.values()] if self.state == "ready" else []
+
+    # ------------------------------------------------------------ calls
+
+    async def call(self, tool: str, arguments: Json) -> Pictured:
+        """Call a tool. Raises `errors.ToolError`. If the call is cancelled, the server is notified."""
+        client = self._client
+        if client is None:
+            raise errors.ToolError(
+                f"The MCP server {self.name} is not running now; it is started again by itself. Nothing was done. Go on "
+                "without it, or try again in a few minutes."
+            )
+        result = await self._answer(client, tool, arguments)
+        self._hung = 0
+        words, *pictures = (part.get("text", part.get("data")) for part in result["content"])
+        if result.get("isError"):
+            raise errors.ToolError(words or "The tool failed and does not say why.")
+        return Pictured(words, pictures)
+
+    async def _answer(self, client: Client, tool: str, arguments: Json) -> Json:
+        import anyio
+        from mcp import MCPError
+        from mcp_types import CallToolRequest, CallToolRequestParams, CallToolResult
+        from pydantic import ValidationError
+
+        request = CallToolRequest(params=CallToolRequestParams(name=tool, arguments=arguments))
+        seconds = self.timeout_seconds
+        limit, report = asyncio.timeout(seconds), progress.get()
+
+        async def told(progress: float, total: float | None, message: str | None) -> None:
+            share = f"{progress:g} / {total:g}" if total else f"{progress:g}"
+            report(definitions.line(" · ".join(filter(None, (share, message))), 200))
+
+        try:
+            async with limit:
+                with self.asking.during(tool, limit, seconds) as unanswered:
+                    # `call_tool` is not used, because it would apply the patterns of the server's own schema to the answer.
+                    answer = await client.session.send_request(
+                        request, CallToolResult, progress_callback=told
+                    )
+        except TimeoutError:
+            raise self._late() from None
+        except MCPError as error:
+            raise await self._failed(client, error.code, error.message) from None
+        except (ValidationError, RuntimeError, TypeError) as error:
+            self._log.write(
+                "mcp", f"{self.name} gave no result", level="warn", cause=text.preview(str(error))
+            )
+            raise errors.ToolError(
+                f"The MCP server {self.name} answered with something that is no result. It may have taken effect."
+            ) from None
+        except (anyio.ClosedResourceError, anyio.BrokenResourceError):
+            raise self._gone() from None
+        result = answer.model_dump(mode="json", by_alias=True)
+        result["content"][0]["text"] = "\n\n".join(filter(None, (result["content"][0]["text"], *unanswered)))
+        return result
+
+    def _late(self) -> errors.ToolError:
+        self._hung += 1
+        if self._hung >= MOST_HUNG:
+            self._ended(f"{self._hung} calls in a row were not answered in time")
+        return errors.ToolError(
+            f"The MCP server {self.name} did not answer within {self.timeout_seconds:g} s; the call was given up and may "
+            "have taken effect."
+        )
+
+    async def _failed(self, client: Client, code: int, message: str) -> errors.ToolError:
+        from mcp_types import CONNECTION_CLOSED
+
+        # This is the SDK's error for an ended stream. The server could send the same code, so the code alone proves nothing.
+        cut = code == CONNECTION_CLOSED and message.startswith("SSE stream ")
+        if self._closed.is_set() or cut or not await self._answers(client):
+            return self._gone()
+        self._hung = 0
+        return errors.ToolError(f"The MCP server {self.name} refused: {definitions.line(message, 1_000)}")
+
+    async def _answers(self, client: Client) -> bool:
+        """Return True if the connection works. Over HTTP, the error of one call does not show whether the
+        connection works, so the tools are listed as a test.
+        """
+        if self._settings.url is None:
+            return True
+        look = asyncio.create_task(self._list(client))
+        await asyncio.wait([look], timeout=LOOK_SECONDS)
+        if look.done() and not look.cancelled() and look.exception() is None:
+            return True
+        look.cancel()
+        self._ended("it does not answer any more")
+        return False
+
+    def _gone(self) -> errors.ToolError:
+        return errors.ToolError(
+            f"The connection to the MCP server {self.name} was lost while it worked ({self._why or 'it ended'}); it may have "
+            "taken effect. Look before you try again."
+        )
 
 
 class McpServers:
-    """The `tools.registry.ToolCatalog` of the MCP servers in ship.json. The gateway's start does not wait for
-    servers. Servers ask the person of the turn through `questions`.
+    """The `tools.registry.ToolCatalog` of the MCP servers in ship.json. Servers ask the person of the turn
+    through `questions`.
     """
 
     def __init__(

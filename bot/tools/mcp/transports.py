@@ -1,182 +1,163 @@
-"""Transports to MCP servers: stdio of a child process, and streamable HTTP. Unlike the SDK's transports,
-these limit the size of messages and repair messages (`tool.mended`).
+"""Transports to MCP servers: the SDK's stdio and streamable HTTP, with repaired results (`definitions.mended`),
+a clean environment, and no code that a chat could change.
+
+A stdio server runs with the gateway's rights, outside the sandbox. The server's command and environment may not
+name files of the project, or paths at which files could be created. As an argument after the server's name, a
+project folder is allowed, because there the folder is data for the server.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
+import logging
 import os
-import signal
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+import re
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bot.contracts.environment import off_loop
-from bot.telemetry import redaction
-from bot.tools import processes
-from bot.tools.mcp.tool import mended
+import pydantic
+
+from bot import text
+from bot.tools.mcp.definitions import mended
+from bot.tools.permissions.protected_code import ProtectedCode
 
 if TYPE_CHECKING:
-    from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
     from mcp.client._transport import TransportStreams
-    from mcp.shared.message import SessionMessage
 
 LONGEST = 8 * 2**20
-"""Max bytes of one message, HTTP response or event."""
-MOST_NOISE = 200
-"""Max lines on stdout that are not messages. Some servers print logs to stdout."""
-GRACE = 0.3
-"""Timeout in seconds for a server to exit after its stdin is closed, and once more after SIGTERM."""
-INHERITED = ("HOME", "LANG", "LC_ALL", "LC_CTYPE", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER")
+"""Max bytes of one HTTP response or event."""
+CONNECT_SECONDS = 10.0
+SILENCE_SECONDS = 300.0
+_INHERITED = (
+    "HOME",
+    "LANG",
+    "LC_ALL",
+    "LC_CTYPE",
+    "LOGNAME",
+    "PATH",
+    "SHELL",
+    "TERM",
+    "TMPDIR",
+    "TZ",
+    "USER",
+)
 """Environment variables that a server inherits from the gateway. None of these variables contains a secret."""
+_BETWEEN = re.compile(r"[\s=:,;|&<>()'\"]+")
+"""Pattern of separators between paths within one word, as in `--path=/a:/b` or in a script."""
+_VERBS = frozenset({"dlx", "exec", "run", "start", "tool", "x"})
+"""Subcommands of package launchers that run a program."""
+_SWITCHES = frozenset({"-c", "-e", "-i", "-m", "-q", "-y", "--", "--quiet", "--rm", "--yes"})
+"""Options that the server's name may follow directly. Every other option takes a value."""
+_ROOTS = frozenset({"-C", "-f", "--directory", "--prefix", "--project", "--cwd", "--file", "--makefile"})
+"""Options of package launchers that name the folder or file from which code is run."""
 
 Tell = Callable[[str], object]
-
-
-def inherited_environment() -> dict[str, str]:
-    """Return the environment variables that a server inherits."""
-    return {name: os.environ[name] for name in INHERITED if name in os.environ}
-
-
-class _Streams(processes.ExitWatch, asyncio.subprocess.SubprocessStreamProtocol):
-    """The streams of messages from and to a server."""
-
-    def __init__(self) -> None:
-        super().__init__(limit=LONGEST, loop=asyncio.get_running_loop())
 
 
 @contextlib.asynccontextmanager
 async def process(
     words: Sequence[str], *, folder: Path, env: Mapping[str, str], said: Tell, ended: Tell
 ) -> AsyncIterator[TransportStreams]:
-    """Run a server process during the block. `said` receives the process's stderr; `ended` is called with
-    the reason when its stdout ends. After the block, the whole process group is killed. Raises OSError if
-    the process cannot be started.
+    """Run a server process during the block. `said` receives the process's stderr; `ended` is called when its
+    stdout ends. After the block, the whole process group is killed. Raises OSError if the process cannot be
+    started.
     """
-    import anyio
+    from mcp.client.stdio import StdioServerParameters, get_default_environment, stdio_client
 
-    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), asyncio.subprocess.PIPE)
-    heard, read = anyio.create_memory_object_stream[Any](0)
-    write, spoken = anyio.create_memory_object_stream[Any](0)
-    tasks: list[asyncio.Task[None]] = []
+    # Some servers print logs to stdout. The SDK skips such a line, and logs it with a traceback.
+    logging.getLogger("mcp.client.stdio").setLevel(logging.CRITICAL)
+    read, write = os.pipe()
+    stderr = asyncio.StreamReader()
+    pipe, _ = await asyncio.get_running_loop().connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(stderr), os.fdopen(read, "rb")
+    )
+
+    async def listen() -> None:
+        while piece := await stderr.read(4_096):
+            said(piece.decode("utf-8", "replace"))
+
+    task = asyncio.create_task(listen())
+    server = StdioServerParameters(
+        command=words[0],
+        args=list(words[1:]),
+        # The SDK adds variables of its own choice; an empty value overrides them.
+        env=dict.fromkeys(get_default_environment(), "") | dict(env),
+        cwd=folder,
+        encoding_error_handler="replace",
+    )
     try:
-        async with processes.running(_Streams, words, cwd=folder, env=dict(env), **pipes) as (
-            transport,
-            watch,
-        ):
-            tasks += [
-                asyncio.create_task(_hear(watch, heard, ended)),
-                asyncio.create_task(_speak(watch, spoken)),
-                asyncio.create_task(_listen(watch, said)),
-            ]
-            try:
-                yield read, write
-            finally:
-                write.close()
-                # The last message may be a cancellation, so wait until it is sent.
-                await asyncio.wait(tasks[1:2], timeout=GRACE)
-                await _end(transport, watch)
+        with os.fdopen(write, "w") as errlog:
+            async with stdio_client(server, errlog) as streams, _relayed(streams, ended) as relayed:
+                errlog.close()
+                yield relayed
     finally:
-        for task in tasks:
-            task.cancel()
-        for stream in (heard, read, write, spoken):
-            stream.close()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        task.cancel()
+        pipe.close()
 
 
-async def _end(transport: asyncio.SubprocessTransport, watch: _Streams) -> None:
-    if watch.stdin is not None:
-        watch.stdin.close()
-    for number in (signal.SIGTERM, signal.SIGKILL):
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(GRACE):
-                await watch.exited.wait()
-            return
-        processes.signal_group(transport.get_pid(), number)
-
-
-async def _hear(watch: _Streams, heard: MemoryObjectSendStream[SessionMessage], ended: Tell) -> None:
+@contextlib.asynccontextmanager
+async def _relayed(streams: TransportStreams, ended: Tell) -> AsyncIterator[TransportStreams]:
+    """Repair the results that a server sends. `ended` is called when the server's stream ends."""
     import anyio
+    from mcp_types import JSONRPCResponse
+
+    read, write = streams
+    heard, relayed = anyio.create_memory_object_stream[Any](0)
+
+    async def relay() -> None:
+        async with heard:
+            async for sent in read:
+                one = _reread(sent) if isinstance(sent, pydantic.ValidationError) else sent
+                message = getattr(one, "message", None)
+                if isinstance(message, JSONRPCResponse):
+                    message.result = await asyncio.to_thread(mended, message.result)
+                await heard.send(one)
+        ended("it ended")
+
+    task = asyncio.create_task(relay())
+    try:
+        yield relayed, write
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+        relayed.close()
+
+
+def _reread(error: pydantic.ValidationError) -> Any:
+    """Return a message that contains half a character (an escaped surrogate), which the SDK refuses. Other lines
+    are no messages; their error is returned.
+    """
     from mcp.shared.message import SessionMessage
     from mcp_types import jsonrpc_message_adapter
 
-    assert watch.stdout is not None  # noqa: S101 - it was asked for
-    noise, why = 0, "it ended"
-    try:
-        while raw := await watch.stdout.readline():
-            try:
-                message = jsonrpc_message_adapter.validate_json(await _mended(raw), by_name=False)
-            except OverflowError as error:
-                why = f"it wrote {error}"
-                break
-            except ValueError:
-                noise += 1
-                if noise > MOST_NOISE:
-                    why = "what it writes is no protocol"
-                    break
-                continue
-            await heard.send(SessionMessage(message))
-    except (anyio.BrokenResourceError, anyio.ClosedResourceError):
-        why = "it was closed"
-    except ValueError:
-        why = f"it wrote a line of more than {LONGEST:,} bytes"
-    finally:
-        heard.close()
-        ended(why)
-
-
-async def _speak(watch: _Streams, spoken: MemoryObjectReceiveStream[SessionMessage]) -> None:
-    assert watch.stdin is not None  # noqa: S101 - it was asked for
-    async for message in spoken:
-        raw = message.message.model_dump_json(by_alias=True, exclude_unset=True)
-        try:
-            watch.stdin.write(raw.encode() + b"\n")
-            await watch.stdin.drain()
-        except OSError:
-            return  # The process has exited; `_hear` reports that.
-
-
-async def _listen(watch: _Streams, said: Tell) -> None:
-    assert watch.stderr is not None  # noqa: S101 - it was asked for
-    while piece := await watch.stderr.read(4_096):
-        said(piece.decode("utf-8", "replace"))
-
-
-CONNECT_SECONDS = 10.0
-SILENCE_SECONDS = 300.0
-
-
-async def _mended(line: bytes) -> bytes:
-    """Return a repaired message, or a repaired line of an event stream. Long input is parsed off the event loop."""
-    data = b"data:" if line.startswith(b"data:") else b""
-    return data + await off_loop(len(line), redaction.LONG, lambda: mended(line.removeprefix(data)))
+    with contextlib.suppress(ValueError, TypeError):
+        clean = text.clean(json.dumps(json.loads(error.errors()[0]["input"]), ensure_ascii=False))
+        return SessionMessage(jsonrpc_message_adapter.validate_json(clean, by_name=False))
+    return error
 
 
 @contextlib.asynccontextmanager
 async def address(url: str, headers: Mapping[str, str]) -> AsyncIterator[TransportStreams]:
-    """Connect to a server over HTTP during the block. Redirects to another origin are not followed, proxies
-    from the environment are not used, and compressed or too large responses are rejected.
+    """Connect to a server over HTTP during the block. Redirects are not followed, proxies from the environment
+    are not used, and too large responses are rejected.
     """
     import httpx2
     from mcp.client.streamable_http import streamable_http_client
 
     class Bounded(httpx2.AsyncByteStream):
-        def __init__(self, inner: Any, *, events: bool) -> None:
+        def __init__(self, inner: Any) -> None:
             self._inner = inner
-            self._events = events
 
         async def __aiter__(self) -> AsyncIterator[bytes]:
-            rest = b""
+            left = LONGEST
             async for piece in self._inner:
-                rest += piece
-                if self._events:
-                    *lines, rest = rest.split(b"\n")
-                    for line in lines:
-                        yield await _mended(line) + b"\n"
-                if len(rest) > LONGEST:
+                left -= len(piece)
+                if left < 0:
                     raise httpx2.ReadError(f"an answer of more than {LONGEST:,} bytes")
-            yield await _mended(rest)
+                yield piece
 
         async def aclose(self) -> None:
             await self._inner.aclose()
@@ -187,8 +168,8 @@ async def address(url: str, headers: Mapping[str, str]) -> AsyncIterator[Transpo
             if response.headers.get("content-encoding", "identity").lower() != "identity":
                 await response.aclose()
                 raise httpx2.ReadError("a compressed answer, which was not asked for")
-            kind = response.headers.get("content-type", "").lower()
-            response.stream = Bounded(response.stream, events=kind.startswith("text/event-stream"))
+            if not response.headers.get("content-type", "").lower().startswith("text/event-stream"):
+                response.stream = Bounded(response.stream)
             return response
 
     limits = httpx2.Timeout(CONNECT_SECONDS, read=SILENCE_SECONDS)
@@ -196,5 +177,60 @@ async def address(url: str, headers: Mapping[str, str]) -> AsyncIterator[Transpo
     async with (
         httpx2.AsyncClient(headers=sent, timeout=limits, trust_env=False, transport=Guarded()) as client,
         streamable_http_client(url, http_client=client, max_sse_event_size=LONGEST) as streams,
+        _relayed(streams, lambda _: None) as relayed,
     ):
-        yield streams
+        yield relayed
+
+
+# ------------------------------------------------------------ code that a chat can change
+
+
+def placed(root: Path, word: str) -> str:
+    """Return an argument that begins with `.` or `..` as an absolute path, resolved against the project's
+    folder. Other arguments are returned unchanged.
+    """
+    dots = word.partition("/")[0] in {".", ".."}
+    return os.path.normpath(root / word) if dots else word
+
+
+def fixed_environment(ours: ProtectedCode, folder: Path) -> dict[str, str]:
+    """Return the inherited variables except those that name a path which a chat can change. HOME is set to
+    `folder` then, because programs run code from HOME.
+    """
+    env = {name: os.environ[name] for name in _INHERITED if name in os.environ}
+    kept = {name: value for name, value in env.items() if name == "PATH" or not any(_changeable(value, ours))}
+    return {"HOME": str(folder)} | kept if "HOME" in env else kept
+
+
+def changeable_code(
+    args: Sequence[str], values: Iterable[str], ours: ProtectedCode, env: Mapping[str, str]
+) -> str | None:
+    """Return the first argument or variable from which the server would run code that a chat can change;
+    None if there is none. `env` is the server's environment, which is used to expand variable names. This
+    call blocks the thread.
+    """
+    named, before = False, ""
+    for word in args:
+        places = [
+            place for one in dict.fromkeys((word, _filled_in(word, env))) for place in _changeable(one, ours)
+        ]
+        if places and not (named and before not in _ROOTS and all(place.is_dir() for place in places)):
+            return word
+        option = word.startswith("-") or (before.startswith("-") and before not in _SWITCHES)
+        named = named or not (option or word in _VERBS)
+        before = word
+    return next((value for value in values if any(_changeable(value, ours))), None)
+
+
+def _filled_in(word: str, env: Mapping[str, str]) -> str:
+    """Return a word with `~` and `$NAME` expanded as a shell does."""
+    words = re.sub(r"(?<![^\s=:'\"])~(?=/|\s|$)", lambda _: env.get("HOME", "~"), word)
+    return re.sub(r"\$(?:\{(\w+)\}|(\w+))", lambda name: env.get(name[1] or name[2], name[0]), words)
+
+
+def _changeable(word: str, ours: ProtectedCode) -> Iterator[Path]:
+    """Yield the paths in a word that a tool or a command can change."""
+    for part in dict.fromkeys((word, word.partition("=")[2], *_BETWEEN.split(word))):
+        path = placed(ours.root, part)
+        if os.path.isabs(path) and "\0" not in path and ours.changeable(Path(path)):  # noqa: PTH117 - a text
+            yield Path(path)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from bot.tools.mcp.tool import words_of
+from bot.tools.mcp.definitions import words_of
 
 PAGE = "file:///page"
 

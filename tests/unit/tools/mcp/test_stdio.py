@@ -51,7 +51,7 @@ async def test_arguments_that_do_not_fit_never_reach_it(start: Start, tmp_path: 
     call = {"type": "tool_use", "id": "t1", "name": "mcp__one__say", "input": {"x": 3}}
     (result,) = await run_blocks(runner, [call])
     assert result["is_error"]
-    assert "- x: 3 is not of type 'string'" in result["content"]
+    assert "- input: x: 3 is not of type 'string'" in result["content"]
     assert not (tmp_path / "called").exists()
 
 
@@ -151,19 +151,7 @@ async def test_one_that_cannot_start_says_why_without_secrets(start: Start) -> N
 @pytest.mark.parametrize("mode", ["noisy", "binary"])
 async def test_what_is_no_message_is_passed_over(start: Start, mode: str) -> None:
     rig = await start(FakeClock(), one=raw(mode))
-    if mode == "noisy":
-        assert await rig.call("mcp__one__say", x="a") == "said a"
-    else:
-        assert "no protocol" in rig["one"].trouble
-
-
-async def test_an_answer_beyond_all_measure_ends_the_connection_alone(start: Start) -> None:
-    rig = await start(FakeClock(), one=raw("long_line"), two=raw("fine"))
-    with pytest.raises(errors.ToolError, match="was lost"):
-        await rig.call("mcp__one__say", x="a")
-    await until(lambda: rig["one"].state == "down")
-    assert "a line of more than" in rig["one"].trouble
-    assert await rig.call("mcp__two__say", x="b") == "said b"
+    assert await rig.call("mcp__one__say", x="a") == "said a"
 
 
 async def test_only_what_stays_away_is_worth_a_report(start: Start) -> None:
@@ -204,7 +192,7 @@ async def test_nothing_of_a_stubborn_one_is_left(start: Start, tmp_path: Path) -
 async def test_one_that_never_greets_does_not_hold_up_the_others(
     start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bot.tools.mcp.server.START_SECONDS", 1.5)
+    monkeypatch.setattr("bot.tools.mcp.servers.START_SECONDS", 1.5)
     rig = await start(FakeClock(), one=raw("silent"), two=raw("fine"))
     assert await rig.call("mcp__two__say", x="a") == "said a"
     assert rig["one"].state == "down"
