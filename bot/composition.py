@@ -44,20 +44,19 @@ from bot.core.fallback import Fallback, FallbackModel, ProviderFallbacks
 from bot.core.feature import Door, Runtime
 from bot.core.instructions import InstructionFiles, operator_files
 from bot.core.intake import Intake as CoreIntake
-from bot.core.leadership import Leadership
 from bot.core.live_messages import LiveMessages
 from bot.core.locales import Locales
 from bot.core.long_blocks import LongBlocks
 from bot.core.maintenance import Maintenance
 from bot.core.models import Manner, ModelDeps
 from bot.core.operators import OperatorAlerts, OperatorChats
-from bot.core.outbox import Outbox
+from bot.core.outbox import Leadership, Outbox
+from bot.core.outgoing import Saying
 from bot.core.outgoing_files import OutgoingFiles, OutgoingLimits
 from bot.core.rate_limit import RateLimiter
 from bot.core.reply import ReplyPorts
 from bot.core.restored import close_open
 from bot.core.runner import Runner, Slots
-from bot.core.saying import Saying
 from bot.core.sql_log import Alert
 from bot.core.sqlite_log import FILE, SqliteLog
 from bot.core.tasks.limits import TaskLimits

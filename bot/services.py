@@ -12,7 +12,7 @@ from bot.contracts.channel import Channel, Manifest
 from bot.contracts.environment import Clock, Disk, Ids
 from bot.core.event_log import EventLog
 from bot.core.fallback import Fallback
-from bot.core.leadership import Leadership, SoleLeader
+from bot.core.outbox import Leadership, SoleLeader
 from bot.disk_reserve import DiskReserve
 from bot.http_server import Connections
 from bot.llm.windows import ContextWindows, LearnedFile

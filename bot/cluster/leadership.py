@@ -56,7 +56,7 @@ _HOSTS = """SELECT h.holder, l.holder IS NOT NULL FROM cluster_hosts h LEFT JOIN
 
 
 class PostgresLeadership:
-    """Implements `core.leadership.Leadership` with a row in the log's database."""
+    """Implements `core.outbox.Leadership` with a row in the log's database."""
 
     def __init__(self, url: str, *, clock: Clock, log: Log, holder: str = "") -> None:
         self._url = url

@@ -15,10 +15,10 @@ from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
 from bot.core import events, quotes
 from bot.core.archive_files import SEQ, ChatStore
+from bot.core.chat import same_message
 from bot.core.event_log import EventLog
 from bot.core.events import Event
 from bot.core.exports import Export
-from bot.core.message_versions import same_message
 from bot.storage import file_names, jsonl
 
 BOT_USER = "bot"

@@ -1,16 +1,15 @@
 """State of one chat, folded from the chat's events; the state says which effects are due next.
 
 Pure: no I/O, no clock, no tasks. `Chat.apply` folds an event in the same way live and after a restart.
-`Chat.due` returns the effects to run now; the results of the effects are appended as events. An event that
-starts work carries the `boot` id of its process. Work of the current boot is in flight; work of another boot
-was interrupted and is due again. There is no other recovery code.
+`Chat.due` returns the effects to run now; their results are appended as events. An event that starts work carries
+the `boot` id of its process. Work of another boot was interrupted and is due again. There is no other recovery code.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
@@ -24,21 +23,9 @@ from bot.core.context import AgentContextStore
 from bot.core.event_log import Position
 from bot.core.events import Event
 from bot.core.file_words import UNSEEN, UNSEEN_BY_MODEL, SeenFile
-from bot.core.message_versions import (
-    can_coalesce,
-    can_join_running_turn,
-    has_newer_words,
-    is_follow_up,
-    plain,
-    reaches,
-    revised,
-    same_message,
-    stops,
-)
-from bot.core.outbox_row import OutboxRow
-from bot.core.question import ApprovalRecord, Question
+from bot.core.outgoing import ApprovalRecord, OutboxRow, Question
 from bot.core.removal import Gone
-from bot.core.waits import Wait
+from bot.telemetry.usage import two_digits
 
 MOST_ATTEMPTS = 5
 """Max starts of a turn without recorded progress, so that a turn that crashes the process is not started forever."""
@@ -51,26 +38,87 @@ PASTE_SECONDS = 2.5
 LONGEST_BURST = 5
 """Max length of a burst in multiples of its quiet period; then the turn starts even if the person is still writing."""
 MOST_EARLY = 10
-"""Max messages whose edit or deletion is kept although the message itself has not arrived; platforms deliver
-it within seconds.
-"""
+"""Max messages whose edit or deletion is kept before the message arrives, which takes seconds."""
 MOST_FILES = 50
-"""Max message ids of sent files that are kept, to recognise these messages when the outcome of a later file
-is unknown.
-"""
+"""Max message ids of sent files that are kept, to recognise these messages when the outcome of a later file is unknown."""
 MOST_MISSED = 5
 """Max undelivered answers, newest first, that the next answer reports."""
 MOST_EDITS = 20
 """Max edits of earlier messages, newest first, that the next turn shows the model."""
 KNOWN = 500
 """Max answered messages, newest first, whose edits and deletions are still recognised."""
+OWN_TIME = range(5, 86_400)
+"""Seconds that a message may be older than its arrival for the time on the message to count. Clocks of two
+machines differ by seconds; a much older time is wrong.
+"""
+
+# ------------------------------------------------------------ relations between two messages
+
+
+def plain(inbound: Inbound) -> bool:
+    """Return True for a person's message to the model, which is no command, signal or due job."""
+    return inbound.kind == "message" and inbound.command is None and inbound.due is None
+
+
+def is_follow_up(other: Inbound, running: Inbound) -> bool:
+    """Return True if a message adds to the running turn: it is from the same person. Due jobs and regenerated
+    answers are turns of their own.
+    """
+    if other.due or running.due or other.renews or running.renews:
+        return False
+    return other.kind in {"message", "edit"} and other.command is None and other.person == running.person
+
+
+def _can_coalesce(other: Inbound, first: Inbound) -> bool:
+    """Return True if two messages may start one turn together."""
+    return plain(other) and plain(first) and is_follow_up(other, first)
+
+
+def _can_join(other: Inbound, running: Inbound) -> bool:
+    """Return True if a waiting message or edit may join a running turn. A message with unreadable files may
+    not, since these files are reported below an answer of their own.
+    """
+    files = other.attachments
+    if files and (other.kind != "message" or not all(one.may_be_read for one in files)):
+        return False
+    return is_follow_up(other, running) and bool(files or other.has_text)
+
+
+def same_message(one: Inbound, other: Inbound) -> bool:
+    """Return True if both events refer to one message by the same author."""
+    same = one.message_id is not None and one.message_id == other.message_id
+    return same and one.chat_key == other.chat_key and one.person == other.person
+
+
+def _reaches(stop: Inbound, other: Inbound) -> bool:
+    """Return True if a stop affects a message: they are in the same chat, or are answered at the same target."""
+    if other.chat_key == stop.chat_key:
+        return True
+    here, there = ({**one.target, "reply_to": ""} for one in (stop, other))
+    return (other.channel, other.chat_id, there) == (stop.channel, stop.chat_id, here)
+
+
+def revised(message: Inbound, edit: Inbound) -> Inbound:
+    """Return a message with its author's edit applied."""
+    changed: dict[str, object] = {
+        "text": edit.text,
+        "command": edit.command,
+        "attachments": edit.attachments,
+        # Platforms repeat quoted content with an edit, except for the quoted message that is replied to.
+        "quoted": edit.quoted or tuple(one for one in message.quoted if not one.brought),
+        "links": edit.links,
+        "mentioned": edit.mentioned,
+    }
+    return message.model_copy(update=changed)
+
+
+# ------------------------------------------------------------ a turn
 
 
 @dataclass(frozen=True, slots=True)
 class QueueMode:
-    """Handling of messages that arrive during a turn. `steers`: the messages join the running turn.
-    `interrupts`: the messages stop the running turn. `collects`: all waiting messages of one person
-    become one turn.
+    """Handling of messages that arrive during a turn. `steers`: they join the turn. `interrupts`: they stop the
+    turn. `collects`: all waiting messages of one person become one turn.
     """
 
     steers: bool = False
@@ -102,6 +150,35 @@ class Phase(Enum):
     ENDED = auto()
 
 
+STOPPABLE = frozenset({Phase.STARTING, Phase.RUNNING, Phase.SUSPENDED})
+
+
+class Wait:
+    """Stopwatch from a person's message to the first words of the answer. `since` is in epoch seconds. The
+    time is divided by activity: `queue`, `approval`, `model`, `tools`, `delivery`, or "" for anything else.
+    """
+
+    __slots__ = ("_at", "_doing", "_spent", "since")
+
+    def __init__(self, said: float, arrived: float) -> None:
+        late = int(max(0.0, arrived - said)) in OWN_TIME
+        self.since = self._at = said if late else arrived
+        self._doing = "queue"
+        self._spent = Counter[str]()
+
+    def goes_on(self, doing: str, at: float) -> None:
+        """Count the time since the last call for the activity that the last call named."""
+        self._spent[self._doing] += round(max(0.0, at - self._at) * 1000)
+        self._at, self._doing = max(self._at, at), doing
+
+    def over(self, at: float) -> events.Waited:
+        """Return the event of an answer that the person sees now."""
+        self.goes_on("", at)
+        ms = round(max(0.0, at - self.since) * 1000)
+        parts = {part: spent for part, spent in self._spent.items() if part and spent}
+        return events.Waited(ms, two_digits(ms), parts)
+
+
 @dataclass(slots=True, eq=False)
 class Turn:
     """A turn, from the messages that it answers to its end. `id` is the request id of its first message."""
@@ -113,9 +190,7 @@ class Turn:
     """Number of the oldest event that the turn depends on."""
     phase: Phase = Phase.STARTING
     attempts: int = 0
-    """Starts of the turn since its last progress. A start after a clean shutdown or after a wait for a
-    person is not counted.
-    """
+    """Starts of the turn since its last progress, without starts after a clean shutdown or a person's decision."""
     call: str | None = None
     """Model call in flight; answers to other calls are ignored."""
     tools: dict[str, str] = field(default_factory=dict)
@@ -147,38 +222,26 @@ class Turn:
         return self.members[0]
 
     @property
-    def doing(self) -> str:
-        """Return what the turn spends its time on (see `Wait`)."""
-        if self.phase is Phase.SUSPENDED:
-            return "approval"
-        if None in self.rows.values():
-            return "delivery"
-        return "tools" if self.tools else "model" if self.call is not None else ""
-
-    @property
     def left(self) -> list[Inbound]:
         """Return the turn's messages that were not deleted."""
         return [one for one in self.members if one.request_id not in self.withdrawn]
-
-    @property
-    def may_restart_model_call(self) -> bool:
-        """Return True while nobody has seen a part of the answer, no tool has had an effect, and restarts are left."""
-        return self.phase is Phase.RUNNING and not self.acted and self.restarts < MOST_RESTARTS
 
     @property
     def answered(self) -> bool:
         """Return True once the turn's final message is queued and has not failed."""
         return self.phase is Phase.ENDING
 
-    def progress(self) -> None:
-        self.attempts = 0
-
-    def about(self, change: Inbound) -> Inbound | None:
-        """Return the newest of the turn's messages that this edit or deletion refers to."""
-        return next((one for one in reversed(self.members) if same_message(one, change)), None)
-
-
-STOPPABLE = frozenset({Phase.STARTING, Phase.RUNNING, Phase.SUSPENDED})
+    def time(self, at: float) -> None:
+        """Tell the stopwatch what the turn does from this time on."""
+        if self.wait is None:
+            return
+        if self.phase is Phase.SUSPENDED:
+            doing = "approval"
+        elif None in self.rows.values():
+            doing = "delivery"
+        else:
+            doing = "tools" if self.tools else "model" if self.call is not None else ""
+        self.wait.goes_on(doing, at)
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,8 +257,8 @@ class Stopped:
 
 @dataclass(slots=True)
 class Waiting:
-    """A message that waits for a turn. `seq` is the number of the message's event, `at` the event's time,
-    `burst` the number of the burst that the message belongs to.
+    """A message that waits for a turn. `seq` is the number of its event, `at` the event's time, `burst` the
+    number of its burst.
     """
 
     inbound: Inbound
@@ -206,15 +269,15 @@ class Waiting:
 
 @dataclass(slots=True)
 class Burst:
-    """Messages that one person writes in quick succession."""
+    """Messages that one person writes in quick succession. `parts`: it is an album or a split text of which
+    further parts may be missing. `goes_on`: the next part of a split text is expected.
+    """
 
     number: int
     began: float
     until: float
     parts: bool = False
-    """True if the burst is an album or a split text of which further parts may be missing."""
     goes_on: bool = False
-    """True if the next part of a split text is expected."""
 
 
 # ------------------------------------------------------------ effects
@@ -230,9 +293,7 @@ class StartTurn:
 
 @dataclass(frozen=True, slots=True)
 class AskAnew:
-    """Effect: cancel the model call in flight and ask again, because the person added something before
-    anybody saw an answer.
-    """
+    """Effect: cancel this model call of the turn and ask again with what the person has added."""
 
     turn: str
     call: str
@@ -261,18 +322,16 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class Find:
-    """Effect: find out whether this outbox row was delivered, because its sender died or the platform did
-    not answer.
-    """
+    """Effect: ask the platform whether this outbox row was delivered."""
 
     row: OutboxRow
 
 
 @dataclass(frozen=True, slots=True)
-class Expire:
-    """Effect: end this question to a person, because the time for an answer is over."""
+class EndLive:
+    """Effect: finalise a live message that nothing will change or replace any more."""
 
-    question: Question
+    row: OutboxRow
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,10 +343,10 @@ class Revise:
 
 
 @dataclass(frozen=True, slots=True)
-class EndLive:
-    """Effect: finalise a live message that nothing will change or replace any more."""
+class Expire:
+    """Effect: end this question to a person, because the time for an answer is over."""
 
-    row: OutboxRow
+    question: Question
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,7 +356,7 @@ class WakeAt:
     at: float
 
 
-Effect = StartTurn | AskAnew | StopTurn | Handle | Send | Find | Expire | Revise | EndLive | WakeAt
+Effect = StartTurn | AskAnew | StopTurn | Handle | Send | Find | EndLive | Revise | Expire | WakeAt
 
 
 class Chat:
@@ -311,8 +370,8 @@ class Chat:
         self.context = AgentContextStore(max_messages)
         self.turn: Turn | None = None
         self.task: events.Ordered | None = None
-        """First event of a subagent task; set only if this chat belongs to a task. The parent's turn runs
-        the task, so no effect is due here.
+        """First event of a subagent task; None if this chat belongs to no task. The parent's turn runs the
+        task, so no effect is due here.
         """
         self.outbox: dict[str, OutboxRow] = {}
         """Outbox rows that are not delivered yet or may still change, in queue order."""
@@ -323,9 +382,9 @@ class Chat:
         self.questions: dict[str, Question] = {}
         """Questions without a verdict, or with a message in the chat that does not show the verdict yet."""
         self.files_sent: list[str] = []
-        """Platform ids of the newest file messages. A file message found on the platform does not show by
-        itself which outbox row it belongs to.
-        """
+        """Platform ids of the newest file messages, which do not show by themselves to which row they belong."""
+        self.missed: list[OutboxRow] = []
+        """Undelivered answers that the next answer reports."""
         self._mode = mode
         self._debounce = debounce
         self._people: dict[UserRef, list[Waiting]] = {}
@@ -335,9 +394,7 @@ class Chat:
         self._changes: dict[str, list[tuple[int, Inbound]]] = {}
         """Edits and deletions that arrived before their message, with their event numbers, by message id."""
         self._edits: dict[str, tuple[int, Inbound]] = {}
-        """Unseen edits by request id, with their event numbers: the message was answered, but the model has not seen the edit."""
-        self.missed: list[OutboxRow] = []
-        """Undelivered answers that the next answer reports."""
+        """Edits of answered messages that the model has not seen, with their event numbers, by request id."""
         self._unseen: dict[str, Wait] = {}
         """Stopwatches of turns that ended before the person saw words of the answer, by turn id."""
         self._spans: list[tuple[int, int]] = []
@@ -364,52 +421,6 @@ class Chat:
         some older messages.
         """
         return tuple(self._known.values())
-
-    def deleted(self, inbound: Inbound) -> bool:
-        """Return True if the message's deletion arrived before the message itself."""
-        return any(one.kind == "delete" for _, one in self._changes.get(inbound.message_id or "", ()))
-
-    def asks(self, person: UserRef) -> bool:
-        """Return True if a tool waits for this person's next message."""
-        turn = self.turn
-        return turn is not None and turn.first.person == person and bool(self._asked_by_tools(turn))
-
-    def _asked_by_tools(self, turn: Turn) -> list[Question]:
-        found = [one for one in self.questions.values() if one.turn == turn.id and one.of_tool]
-        return [one for one in found if one.verdict is None]
-
-    def joinable(self) -> list[Inbound]:
-        """Return the waiting messages that may join the running turn now."""
-        turn = self.turn
-        if turn is None or turn.phase in {Phase.STOPPING, Phase.ENDING, Phase.ENDED}:
-            return []
-        if turn.phase is Phase.STARTING:
-            return self._next(turn, can_coalesce) if self._mode.collects or self._mode.steers else []
-        return self._next(turn, can_join_running_turn) if self._mode.steers else []
-
-    # ------------------------------------------------------------ the fold, which never raises, in any order of events
-
-    def apply(self, event: Event) -> None:
-        """Fold an event into the state. An event that the state does not allow changes nothing."""
-        self.seq = max(self.seq, event.seq)
-        data, turn = event.data, self.turn
-        stale = isinstance(data, events.Answered) and (turn is None or turn.call != data.call)
-        if not stale:
-            self.context.apply(event)
-        fold = _FOLDS.get(type(data))
-        if fold is not None:
-            fold(self, event, data)
-        if self.turn is not None and self.turn.wait is not None:
-            self.turn.wait.goes_on(self.turn.doing, event.at)
-
-    def waited(self, row: OutboxRow, now: float) -> events.Waited | None:
-        """Return the event to append if this row, which the person sees now, shows the first words of its
-        turn's answer.
-        """
-        turn = self.turn if self.turn is not None and self.turn.id == row.turn else None
-        wait = self._unseen.get(row.turn or "") if turn is None else turn.wait
-        answers = (row.form in {"reply", "preview"} or row.ends) and row.question is None
-        return wait.over(now) if wait is not None and answers else None
 
     @property
     def position(self) -> Position:
@@ -442,6 +453,53 @@ class Chat:
         told = self.context.sources()
         return [one for one in self.turn.left if one.request_id not in told]
 
+    def deleted(self, inbound: Inbound) -> bool:
+        """Return True if the message's deletion arrived before the message itself."""
+        return any(one.kind == "delete" for _, one in self._changes.get(inbound.message_id or "", ()))
+
+    def asks(self, person: UserRef) -> bool:
+        """Return True if a tool waits for this person's next message."""
+        turn = self.turn
+        return turn is not None and turn.first.person == person and bool(self._asked_by_tools(turn))
+
+    def _asked_by_tools(self, turn: Turn) -> list[Question]:
+        found = [one for one in self.questions.values() if one.turn == turn.id and one.of_tool]
+        return [one for one in found if one.verdict is None]
+
+    def joinable(self) -> list[Inbound]:
+        """Return the waiting messages that may join the running turn now."""
+        turn = self.turn
+        if turn is None or turn.phase in {Phase.STOPPING, Phase.ENDING, Phase.ENDED}:
+            return []
+        if turn.phase is Phase.STARTING:
+            return self._next(turn, _can_coalesce) if self._mode.collects or self._mode.steers else []
+        return self._next(turn, _can_join) if self._mode.steers else []
+
+    def waited(self, row: OutboxRow, now: float) -> events.Waited | None:
+        """Return the event to append if this row, which the person sees now, shows the first words of its
+        turn's answer.
+        """
+        turn = self.turn if self.turn is not None and self.turn.id == row.turn else None
+        wait = self._unseen.get(row.turn or "") if turn is None else turn.wait
+        answers = (row.form in {"reply", "preview"} or row.ends) and row.question is None
+        return wait.over(now) if wait is not None and answers else None
+
+    # ------------------------------------------------------------ the fold, which never raises, in any order of events
+
+    def apply(self, event: Event) -> None:
+        """Fold an event into the state. An event that the state does not allow changes nothing."""
+        self.seq = max(self.seq, event.seq)
+        data, turn = event.data, self.turn
+        stale = isinstance(data, events.Answered) and (turn is None or turn.call != data.call)
+        if not stale:
+            self.context.apply(event)
+        if (fold := _FOLDS.get(type(data))) is not None:
+            fold(self, event, data)
+        elif turn is not None and turn.id == event.turn:
+            self._in_turn(turn, data)
+        if self.turn is not None:
+            self.turn.time(event.at)
+
     def _received(self, event: Event, data: events.Received) -> None:
         inbound = data.inbound
         changes = self._changes.pop(inbound.message_id or "", ())
@@ -455,8 +513,8 @@ class Chat:
         self._opened[inbound.request_id] = min([event.seq, *(seq for seq, _ in changes)])
         if data.beside:
             self.beside[inbound.request_id] = inbound
-            return
-        self._wait(inbound, event)
+        else:
+            self._wait(inbound, event)
 
     def _ordered(self, event: Event, data: events.Ordered) -> None:
         self.task = data
@@ -468,24 +526,19 @@ class Chat:
         burst = self._burst(inbound, event.seq, event.at)
         self._people.setdefault(who, []).append(Waiting(inbound, event.seq, event.at, burst))
         turn = self.turn
-        if turn is not None and turn.phase is Phase.SUSPENDED and inbound.person == turn.first.person:
+        if turn is None:
+            return
+        if turn.phase is Phase.SUSPENDED and who == turn.first.person:
             # The person wrote a message instead of deciding. It answers a tool's question and withdraws any other question.
-            asked = self.asks(inbound.person)
+            asked = self.asks(who)
             self._decide_all(turn, Verdict("steered", request_id=inbound.request_id), event.at)
             if asked:
                 return
-        if (
-            turn is not None
-            and self._mode.interrupts
-            and turn.phase is Phase.RUNNING
-            and is_follow_up(inbound, turn.first)
-        ):
+        if self._mode.interrupts and turn.phase is Phase.RUNNING and is_follow_up(inbound, turn.first):
             turn.phase = Phase.STOPPING
 
     def _early(self, event: Event, change: Inbound) -> None:
-        """Keep an edit or deletion whose message has not arrived yet, and drop the oldest such changes
-        beyond the limit.
-        """
+        """Keep an edit or deletion whose message has not arrived yet."""
         self._changes.setdefault(change.message_id or "", []).append((event.seq, change))
         while len(self._changes) > MOST_EARLY:
             del self._changes[next(iter(self._changes))]
@@ -496,31 +549,29 @@ class Chat:
         if known is None:
             self._early(event, edit)
             return
-        if has_newer_words(known, edit):
-            return
+        if known.ts > edit.ts:
+            return  # platforms deliver edits in any order
         self._remember(revised(known, edit).model_copy(update={"ts": max(known.ts, edit.ts)}))
-        waiting = next(
-            (one for one in self._people.get(edit.person, ()) if same_message(one.inbound, edit)), None
-        )
-        if waiting is not None:
+        turn, queue = self.turn, self._people.get(edit.person, ())
+        if waiting := next((one for one in queue if same_message(one.inbound, edit)), None):
             waiting.inbound = revised(waiting.inbound, edit)
-        elif (
-            self.turn is not None
-            and self.turn.phase is not Phase.ENDING
-            and self.turn.about(edit) is not None
+            return
+        self._opened[edit.request_id] = event.seq
+        if (
+            turn is not None
+            and turn.phase is not Phase.ENDING
+            and any(same_message(one, edit) for one in turn.members)
         ):
             # The edit is handled like a further message, by the running turn or by a new turn.
-            self._opened[edit.request_id] = event.seq
             self._wait(edit, event)
-        else:
-            # The message was answered already. The next turn shows the edit to the model, and features may react.
-            self._edits.pop(known.request_id, None)
-            if plain(known) and edit.text.strip():
-                self._edits[known.request_id] = event.seq, edit
-            while len(self._edits) > MOST_EDITS:
-                del self._edits[next(iter(self._edits))]
-            self.beside[edit.request_id] = edit
-            self._opened[edit.request_id] = event.seq
+            return
+        # The message was answered already. The next turn shows the edit to the model, and features may react.
+        self._edits.pop(known.request_id, None)
+        if plain(known) and edit.text.strip():
+            self._edits[known.request_id] = event.seq, edit
+        while len(self._edits) > MOST_EDITS:
+            del self._edits[next(iter(self._edits))]
+        self.beside[edit.request_id] = edit
 
     def _expired(self, _: Event, data: events.Expired) -> None:
         changes = {
@@ -532,10 +583,9 @@ class Chat:
     def _deleted(self, event: Event, data: events.Deleted) -> None:
         deletion = data.inbound
         # Hide the message from the model at once. A later event removes its text from the log.
-        said = [one for one in self._known.values() if same_message(one, deletion)]
-        for one in said:
-            self._edits.pop(one.request_id, None)
-        requests = frozenset(one.request_id for one in said)
+        requests = frozenset(one.request_id for one in self.said if same_message(one, deletion))
+        for name in requests:
+            self._edits.pop(name, None)
         self.context.remove(Gone(requests, messages=frozenset({deletion.message_id or ""})), head=False)
         self.beside[deletion.request_id] = deletion
         self._opened[deletion.request_id] = event.seq
@@ -543,39 +593,35 @@ class Chat:
             self._early(event, deletion)
             return
         self._take(lambda other: same_message(other, deletion))
-        turn = self.turn
-        if turn is not None:
+        if (turn := self.turn) is not None:
             turn.withdrawn |= {one.request_id for one in turn.members if same_message(one, deletion)}
             if not turn.left:
                 self._stop_turn(turn)
 
     def _stop(self, event: Event, data: events.Stop) -> None:
-        stop = data.inbound
-
-        def reached(other: Inbound) -> bool:
-            return other.request_id < stop.request_id and (data.since is None or other.ts <= data.since)
-
-        turn = self.turn
+        stop, turn = data.inbound, self.turn
         # A turn that is about to start has no owner yet, so an operator's stop prevents anybody's turn.
         anybodys = data.everyones and turn is None
-        taken = self._take(
-            lambda other: (stops(stop, other) or (anybodys and reaches(stop, other))) and reached(other)
-        )
+
+        def reached(other: Inbound) -> bool:
+            early = other.request_id < stop.request_id and (data.since is None or other.ts <= data.since)
+            return early and _reaches(stop, other)
+
+        taken = self._take(lambda other: reached(other) and (anybodys or other.person == stop.person))
         outcome = Stopped(tuple(one.command.name for one in taken if one.command is not None), bool(taken))
-        if turn is not None and any(reaches(stop, one) and reached(one) for one in turn.members):
+        if turn is not None and turn.phase in STOPPABLE and any(map(reached, turn.members)):
             if data.everyones or stop.chat_type == "direct" or stop.person == turn.first.person:
-                outcome = replace(outcome, anything=outcome.anything or turn.phase in STOPPABLE)
+                outcome = replace(outcome, anything=True)
                 self._stop_turn(turn)
-            elif turn.phase in STOPPABLE:
+            else:
                 outcome = replace(outcome, goes_on=turn.first)
         self.beside[stop.request_id] = stop
         self.stopped[stop.request_id] = outcome
         self._opened[stop.request_id] = event.seq
 
     def _closed(self, _: Event, data: events.Closed) -> None:
-        self.beside.pop(data.request, None)
-        self.stopped.pop(data.request, None)
-        self._opened.pop(data.request, None)
+        for known in (self.beside, self.stopped, self._opened):
+            known.pop(data.request, None)
         self._take(lambda other: other.request_id == data.request)
 
     # ------------------------------------------------------------ the turn
@@ -600,46 +646,40 @@ class Chat:
             turn.boot, turn.call = data.boot, None
             turn.attempts += turn.phase is not Phase.SUSPENDED
 
-    def _turn_left(self, event: Event, _: events.TurnLeft) -> None:
-        if (turn := self._running(event)) is not None and turn.phase is not Phase.SUSPENDED:
-            turn.attempts = max(0, turn.attempts - 1)
-
-    def _joined(self, event: Event, data: events.Joined) -> None:
-        turn = self._running(event)
-        if turn is None:
-            return
-        taken = self._taken(data.members)
-        turn.members += taken
-        if turn.call is not None:
-            turn.call = None
-            turn.restarts += all(one.kind != "edit" for one in taken)
-
-    def _files_read(self, event: Event, data: events.FilesRead) -> None:
-        turn = self._running(event)
-        said = next((one for one in turn.left if one.request_id == data.request), None) if turn else None
-        if turn is not None and said is not None:
-            turn.seen[data.request] = data.files
-            turn.unread.append((said.attachments[: len(data.files)], data.files))
-
-    def _told(self, event: Event, data: events.Told) -> None:
-        turn = self._running(event)
-        if turn is None:
-            return
-        turn.edits.update(data.edits)
-        if turn.phase is Phase.STARTING:
-            turn.phase = Phase.RUNNING
-
-    def _asked(self, event: Event, data: events.Asked) -> None:
-        turn = self._running(event)
-        if turn is not None:
-            turn.call, turn.model = data.call, data.model
-
-    def _answered(self, event: Event, data: events.Answered) -> None:
-        turn = self._running(event)
-        if turn is not None and turn.call == data.call:
-            turn.call, turn.model = None, data.model or turn.model
-            turn.progress()
-            self._not_shown(turn, set(data.unshown), UNSEEN_BY_MODEL if data.blind else UNSEEN)
+    def _in_turn(self, turn: Turn, data: events.EventData) -> None:  # noqa: C901 - one `match` of the kinds
+        """Fold an event of the running turn that concerns nothing else."""
+        match data:
+            case events.TurnLeft() if turn.phase is not Phase.SUSPENDED:
+                turn.attempts = max(0, turn.attempts - 1)
+            case events.Joined():
+                taken = self._taken(data.members)
+                turn.members += taken
+                if turn.call is not None:
+                    turn.call = None
+                    turn.restarts += all(one.kind != "edit" for one in taken)
+            case events.FilesRead():
+                for said in (one for one in turn.left if one.request_id == data.request):
+                    turn.seen[data.request] = data.files
+                    turn.unread.append((said.attachments[: len(data.files)], data.files))
+            case events.Told():
+                turn.edits.update(data.edits)
+                turn.phase = Phase.RUNNING if turn.phase is Phase.STARTING else turn.phase
+            case events.Asked():
+                turn.call, turn.model = data.call, data.model
+            case events.Answered(call=call) if turn.call == call:
+                turn.call, turn.model, turn.attempts = None, data.model or turn.model, 0
+                self._not_shown(turn, set(data.unshown), UNSEEN_BY_MODEL if data.blind else UNSEEN)
+            case events.ToolStarted():
+                turn.acted = True
+                turn.tools[data.call] = data.boot
+                if data.task:
+                    turn.tasks[data.call] = data.task
+            case events.ToolEnded():
+                turn.tools.pop(data.call, None)
+                turn.tasks.pop(data.call, None)
+                turn.attempts = 0
+            case _:
+                pass
 
     def _not_shown(self, turn: Turn, artifacts: set[str], why: SeenFile) -> None:
         for one in turn.left if artifacts else ():
@@ -647,21 +687,6 @@ class Chat:
                 if seen.shown is not None and seen.shown.artifact in artifacts - turn.unshown:
                     turn.unshown.add(seen.shown.artifact)
                     turn.unread.append(((file,), (why,)))
-
-    def _tool_started(self, event: Event, data: events.ToolStarted) -> None:
-        turn = self._running(event)
-        if turn is not None:
-            turn.tools[data.call] = data.boot
-            if data.task:
-                turn.tasks[data.call] = data.task
-            turn.acted = True
-
-    def _tool_ended(self, event: Event, data: events.ToolEnded) -> None:
-        turn = self._running(event)
-        if turn is not None:
-            turn.tools.pop(data.call, None)
-            turn.tasks.pop(data.call, None)
-            turn.progress()
 
     def _turn_ended(self, event: Event, data: events.TurnEnded) -> None:
         turn = self._running(event)
@@ -694,7 +719,6 @@ class Chat:
             self._edits.clear()
 
     def _removed(self, _: Event, data: events.Removed) -> None:
-        # The edit was removed meanwhile, so the model is not shown the edit.
         gone = {*data.requests, *data.messages}
         self._edits = {
             name: one
@@ -707,26 +731,23 @@ class Chat:
 
     def _question_asked(self, event: Event, data: events.QuestionAsked) -> None:
         turn = self._running(event)
-        self.questions[data.question] = Question(
-            ApprovalRecord(data.question, data.asked, event.at), event.turn
-        )
+        record = ApprovalRecord(data.question, data.asked, event.at)
+        self.questions[data.question] = Question(record, event.turn)
         self._opened[_of_question(data.question)] = event.seq
         if turn is not None and turn.phase in {Phase.STARTING, Phase.RUNNING}:
-            turn.phase = Phase.SUSPENDED
-            turn.progress()
+            turn.phase, turn.attempts = Phase.SUSPENDED, 0
 
     def _decided(self, event: Event, data: events.Decided) -> None:
-        question = self.questions.get(data.question)
-        if question is not None:
+        if (question := self.questions.get(data.question)) is not None:
             self._decide(question, data.verdict, event.at)
 
     def _decide(self, question: Question, verdict: Verdict, at: float) -> None:
         if question.verdict is None:
             question.decided = self.seq
-        question.decide(verdict, at)
+            question.record = replace(question.record, verdict=verdict, decided_at=at)
         # Rows that show the question and are not sent yet are obsolete.
-        for row in [one for one in self.outbox.values() if one.question == question.id]:
-            if row.state == "queued":
+        for row in list(self.outbox.values()):
+            if row.question == question.id and row.state == "queued":
                 self._end_row(row.id, arrived=False)
         turn = self.turn
         if turn is not None and turn.id == question.turn and turn.phase is Phase.SUSPENDED:
@@ -746,9 +767,10 @@ class Chat:
                 self._forget(question)
 
     def _forget(self, question: Question) -> None:
-        # Keep the question for an interrupted turn, which needs the verdict on its tool call.
+        """Drop a decided question, unless an interrupted turn may still need the verdict on its tool call."""
         waited_for = self.turn is not None and self.turn.id == question.turn
-        if question.over and not waited_for:
+        shown = not question.copies and None not in question.rows.values()
+        if question.verdict is not None and shown and not waited_for:
             self.questions.pop(question.id, None)
             self._opened.pop(_of_question(question.id), None)
 
@@ -773,29 +795,29 @@ class Chat:
         if data.form == "reply" and data.ends and turn.phase in {Phase.STARTING, Phase.RUNNING}:
             turn.phase = Phase.ENDING
 
-    def _deferred(self, _: Event, data: events.Deferred) -> None:
-        self._row(data.row, not_before=data.until, delayed=True, state="queued")
-
-    def _sending(self, _: Event, data: events.Sending) -> None:
-        self._row(data.row, state="sending", boot=data.boot, replaces=data.replaces)
-        row = self.outbox.get(data.row)
-        if row is not None and row.form == "reply" and row.last and row.turn is not None:
-            self._outdate(row.turn, row)
+    def _row_changed(self, _: Event, data: events.EventData) -> None:
+        match data:
+            case events.Deferred():
+                self._row(data.row, not_before=data.until, delayed=True, state="queued")
+            case events.Sending():
+                self._row(data.row, state="sending", boot=data.boot, replaces=data.replaces)
+                row = self.outbox.get(data.row)
+                if row is not None and row.form == "reply" and row.last and row.turn is not None:
+                    self._outdate(row.turn, row)
+            case events.Returned():
+                self._row(data.row, state="queued", replaces=None)
+            case events.Uncertain():
+                self._row(data.row, boot="")
+            case events.Shown():
+                self._row(data.row, message_id=data.message_id)
+            case _:
+                pass
 
     def _outdate(self, turn: str, below: OutboxRow) -> None:
         """Mark the turn's previews above this outbox row as outdated, so that no later message replaces them."""
         for row in list(self.outbox.values()):
             if row.turn == turn and row.form == "preview" and row.place == below.place:
                 self._row(row.id, outdated=True)
-
-    def _returned(self, _: Event, data: events.Returned) -> None:
-        self._row(data.row, state="queued", replaces=None)
-
-    def _uncertain(self, _: Event, data: events.Uncertain) -> None:
-        self._row(data.row, boot="")
-
-    def _shown(self, _: Event, data: events.Shown) -> None:
-        self._row(data.row, message_id=data.message_id)
 
     def _row_ended(self, _: Event, data: events.RowEnded) -> None:
         row = self._end_row(data.row, arrived=data.state == "sent", message_id=data.message_id)
@@ -806,18 +828,12 @@ class Chat:
                 turn.unread = []  # the delivered message ends with these reports
         if row is not None and row.file is not None and data.message_id:
             self.files_sent = [*self.files_sent, data.message_id][-MOST_FILES:]
-        if row is None or data.state == "sent":
+        if row is None or data.state != "failed":
             return
         late = data.reason == errors.TargetGone.code or row.delayed
-        if row.form == "reply" and data.state == "failed" and late:
+        if row.form == "reply" and late:
             self.missed = [*self.missed, row][-MOST_MISSED:]
-        if (
-            turn is not None
-            and row.turn == turn.id
-            and turn.phase is Phase.ENDING
-            and data.state == "failed"
-            and row.ends
-        ):
+        if turn is not None and row.turn == turn.id and row.ends and turn.answered:
             # The final message did not reach the chat, so the turn may send it in another way.
             turn.phase = Phase.RUNNING
 
@@ -825,10 +841,11 @@ class Chat:
         """Remove a row from the outbox. A delivered row that shows a question is kept as a copy of the question."""
         row = self.outbox.pop(name, None)
         self._opened.pop(name, None)
-        if row is not None and not any(one.turn == row.turn for one in self.outbox.values()):
+        if row is None:
+            return None
+        if not any(one.turn == row.turn for one in self.outbox.values()):
             self._unseen.pop(row.turn or "", None)
-        question = self.questions.get(row.question or "") if row is not None else None
-        if row is not None and question is not None:
+        if (question := self.questions.get(row.question or "")) is not None:
             question.rows[name] = arrived
             if arrived and question.of_tool:
                 self._outdate(row.turn or "", row)
@@ -838,8 +855,7 @@ class Chat:
         return row
 
     def _row(self, name: str, **changed: object) -> None:
-        row = self.outbox.get(name)
-        if row is not None:
+        if (row := self.outbox.get(name)) is not None:
             self.outbox[name] = replace(row, **changed)  # type: ignore[arg-type]  # the names are those of fields
 
     # ------------------------------------------------------------ due effects
@@ -853,32 +869,41 @@ class Chat:
         self._bursts = {who: burst for who, burst in self._bursts.items() if now < burst.until}
         found: list[Effect] = [*self._due_rows(now, boot)]
         found += [Handle(one) for name, one in self.beside.items() if self._opened[name] <= committed]
-        found += self._due_questions(now, committed)
+        for question in self.questions.values():
+            if question.verdict is not None:
+                if question.decided <= committed:
+                    found += [Revise(row, question) for row in question.copies.values()]
+            elif now >= (expires := question.record.expires_at):
+                found.append(Expire(question))
+            elif expires < math.inf:
+                found.append(WakeAt(expires))
+        return [*found, *self._due_turn(boot, committed)]
+
+    def _due_turn(self, boot: str, committed: int) -> Iterator[Effect]:
         turn = self.turn
         if turn is None:
-            found += self._due_turn(committed)
+            yield from self._due_start(committed)
         elif turn.phase is Phase.STOPPING:
-            found.append(StopTurn(turn.id))
+            yield StopTurn(turn.id)
         elif turn.boot != boot:
-            found.append(StartTurn(tuple(turn.members), turn.attempts))
+            yield StartTurn(tuple(turn.members), turn.attempts)
         elif turn.call is not None and self._asks_anew(turn):
-            found.append(AskAnew(turn.id, turn.call))
+            yield AskAnew(turn.id, turn.call)
         elif (burst := self._bursts.get(turn.first.person)) is not None and burst.parts:
-            found.append(WakeAt(burst.until))
-        return found
+            yield WakeAt(burst.until)
 
-    def _due_turn(self, committed: int) -> Iterator[Effect]:
-        wake: float | None = None
+    def _due_start(self, committed: int) -> Iterator[Effect]:
+        wakes = list[float]()
         for who, queue in self._people.items():
             first = queue[0]
             burst = self._bursts.get(who)
             if burst is not None and first.burst == burst.number:
-                wake = min(wake or burst.until, burst.until)
+                wakes.append(burst.until)
             elif first.seq <= committed:
                 yield StartTurn(tuple(one.inbound for one in self._together(queue)), 0)
                 return
-        if wake is not None:
-            yield WakeAt(wake)
+        if wakes:
+            yield WakeAt(min(wakes))
 
     def _due_rows(self, now: float, boot: str) -> Iterator[Effect]:
         """Return the oldest open outbox row of each target, because the rows of a target are sent in order,
@@ -905,25 +930,16 @@ class Chat:
             else:
                 yield Send(row)
 
-    def _due_questions(self, now: float, committed: int) -> Iterator[Effect]:
-        for question in self.questions.values():
-            if question.verdict is not None:
-                if question.decided <= committed:
-                    yield from (Revise(row, question) for row in question.copies.values())
-            elif now >= question.record.expires_at:
-                yield Expire(question)
-            elif question.record.expires_at < math.inf:
-                yield WakeAt(question.record.expires_at)
-
-    # ------------------------------------------------------------ helpers
-
     def _asks_anew(self, turn: Turn) -> bool:
         """Return True if the model must be asked again: a message was edited, or a further message arrived
         before anybody saw an answer.
         """
         more = self.joinable()
-        edited = turn.phase is Phase.RUNNING and any(one.kind == "edit" for one in more)
-        return edited or (turn.may_restart_model_call and bool(more))
+        if turn.phase is not Phase.RUNNING or not more:
+            return False
+        return any(one.kind == "edit" for one in more) or (not turn.acted and turn.restarts < MOST_RESTARTS)
+
+    # ------------------------------------------------------------ helpers
 
     def _running(self, event: Event) -> Turn | None:
         return self.turn if self.turn is not None and self.turn.id == event.turn else None
@@ -942,10 +958,8 @@ class Chat:
 
     def _taken(self, names: Sequence[str]) -> list[Inbound]:
         """Remove the messages with these request ids from the queue and return them in the order of `names`."""
-        found = {
-            one.request_id: one for one in self._take(lambda other: other.request_id in names, over=False)
-        }
-        return [found[name] for name in names if name in found]
+        found = self._take(lambda other: other.request_id in names, over=False)
+        return sorted(found, key=lambda one: names.index(one.request_id))
 
     def _take(self, wanted: Callable[[Inbound], bool], *, over: bool = True) -> list[Inbound]:
         """Remove the matching messages from the queue and return them. With `over`, the messages count as
@@ -954,13 +968,9 @@ class Chat:
         taken: list[Inbound] = []
         for who, queue in list(self._people.items()):
             gone = [one.inbound for one in queue if wanted(one.inbound)]
-            if not gone:
-                continue
             taken += gone
-            left = [one for one in queue if one.inbound not in gone]
-            if left:
-                self._people[who] = left
-            else:
+            self._people[who] = [one for one in queue if one.inbound not in gone]
+            if not self._people[who]:
                 del self._people[who]
                 self._bursts.pop(who, None)
         for one in taken if over else ():
@@ -974,8 +984,10 @@ class Chat:
         who = turn.first.person
         burst = self._bursts.get(who)
         coming = burst.number if burst is not None and burst.parts else None
-        others = [queue[0].seq for other, queue in self._people.items() if other != who]
-        before = [one for one in self._people.get(who, ()) if not others or one.seq < min(others)]
+        others = min(
+            (queue[0].seq for other, queue in self._people.items() if other != who), default=math.inf
+        )
+        before = [one for one in self._people.get(who, ()) if one.seq < others]
         taken = itertools.takewhile(
             lambda one: one.burst != coming and wanted(one.inbound, turn.first), before
         )
@@ -983,16 +995,12 @@ class Chat:
 
     def _together(self, queue: Sequence[Waiting]) -> list[Waiting]:
         first = queue[0]
-        return [
-            first,
-            *itertools.takewhile(
-                lambda one: (
-                    (self._mode.collects or one.burst == first.burst)
-                    and can_coalesce(one.inbound, first.inbound)
-                ),
-                queue[1:],
-            ),
-        ]
+
+        def fits(one: Waiting) -> bool:
+            burst = self._mode.collects or one.burst == first.burst
+            return burst and _can_coalesce(one.inbound, first.inbound)
+
+        return [first, *itertools.takewhile(fits, queue[1:])]
 
     def _burst(self, inbound: Inbound, seq: int, at: float) -> int:
         """Return the number of the burst that a message belongs to. A message without a quiet period ends
@@ -1022,12 +1030,13 @@ def chat_of_task(asked_in: ChatKey, task: str) -> ChatKey:
 
 
 def _of_question(name: str) -> str:
-    """Return the key of a question in `_opened`. The prefix is needed because an admission request and its
-    question share one id.
-    """
+    """Return the key of a question in `_opened`; an admission request and its question share one id."""
     return f"question {name}"
 
 
+_ROW_CHANGES = (events.Deferred, events.Sending, events.Returned, events.Uncertain, events.Shown)
 _FOLDS: Mapping[type[events.EventData], Callable[[Chat, Event, object], None]] = {
-    kind: getattr(Chat, f"_{kind.kind}") for kind in events.KINDS.values() if hasattr(Chat, f"_{kind.kind}")
+    kind: getattr(Chat, "_row_changed" if kind in _ROW_CHANGES else f"_{kind.kind}")
+    for kind in events.KINDS.values()
+    if kind in _ROW_CHANGES or hasattr(Chat, f"_{kind.kind}")
 }

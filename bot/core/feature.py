@@ -29,10 +29,9 @@ from bot.core.live_messages import LiveMessages
 from bot.core.locales import Locales
 from bot.core.models import ModelDeps
 from bot.core.operators import OperatorChats
+from bot.core.outgoing import Question, Saying
 from bot.core.outgoing_files import OutgoingFiles
-from bot.core.question import Question
 from bot.core.rate_limit import RateLimiter
-from bot.core.saying import Saying
 from bot.core.tasks.limits import TaskEvent
 from bot.periodic_jobs import PeriodicJob
 from bot.storage.artifacts import ArtifactStore

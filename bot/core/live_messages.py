@@ -19,10 +19,11 @@ from bot.core import events
 from bot.core.chat import Chat
 from bot.core.chats import Chats, Fact
 from bot.core.event_log import EventLog
+from bot.core.events import Event
 from bot.core.outbox import PLAIN, LiveForm, Outbox
-from bot.core.outbox_row import OutboxRow
+from bot.core.outgoing import Address, OutboxRow
 from bot.core.rate_limit import RateLimiter
-from bot.words import language, speaking
+from bot.words import speaking
 
 LIVE_SECONDS = 10.0
 """Timeout in seconds of an edit, so that an answer waits no longer for a preview."""
@@ -84,7 +85,7 @@ class LiveMessages:
         """Drop the displayed texts of a turn's live messages."""
         self._seen.pop(turn, None)
 
-    def has_room(self, chat: Chat, row: OutboxRow, *, edit: bool) -> bool:
+    def _has_room(self, chat: Chat, row: OutboxRow, *, edit: bool) -> bool:
         """Take a rate-limit slot for a cosmetic change. Returns False if no slot is free or a message waits
         for the same target.
         """
@@ -113,19 +114,24 @@ class LiveMessages:
         """
         rows = self.of(chat, to.request_id, kind)
         form = replace(form, goes_on=True)
-        if number < len(rows):
-            return await self._change(chat, rows[number], words, form)
-        row = _row(to, chat, self._ids.ulid(), kind, words)
-        return await self._create(chat, row, form, to.renews if kind == "preview" and not number else None)
+        if number >= len(rows):
+            renews = to.renews if kind == "preview" and not number else None
+            return await self._create(chat, _row(to, chat, self._ids.ulid(), kind, words), form, renews)
+        row = rows[number]
+        if self.shows(row, words, form):
+            return True
+        if row.message_id is None or not self._has_room(chat, row, edit=True):
+            return False
+        async with self._outbox.alone(row):
+            return await self._edit(row, words, form) if row.id in chat.outbox else False
 
     async def _create(self, chat: Chat, row: OutboxRow, form: LiveForm, renews: str | None) -> bool | None:
         """Create a live message, or show it in the message that it `renews`."""
-        if not self.has_room(chat, row, edit=False):
+        if not self._has_room(chat, row, edit=False):
             return False
         async with self._outbox.alone(row):
             self._append(row, row.queued(row.id, replaces=renews), events.Sending(row.id, self._boot, renews))
             end: events.EventData = events.Uncertain(row.id)
-            failed = None
             try:
                 await self._event_log.committed()
                 channel, message = self._channels[row.channel], self._outbox.message(row, row.text, form)
@@ -134,11 +140,10 @@ class LiveMessages:
                 else:
                     shown = renews
                     await self._outbox.within(LIVE_SECONDS, cast("Edits", channel).edit(message, renews))
-            except errors.DeliveryUncertain as error:
-                failed = self._failed(row, error)
             except errors.DeliveryFailed as error:
-                failed = self._failed(row, error)
-                end = events.RowEnded(row.id, "failed", reason=error.code)
+                if not isinstance(error, errors.DeliveryUncertain):
+                    end = events.RowEnded(row.id, "failed", reason=error.code)
+                return self._failed(row, error)
             else:
                 self._outbox.seen(row)
                 self._see(row, row.text, form)
@@ -146,25 +151,13 @@ class LiveMessages:
                 return True
             finally:
                 self._append(row, end)
-            return failed
-
-    async def _change(self, chat: Chat, row: OutboxRow, words: str, form: LiveForm) -> bool | None:
-        if self.shows(row, words, form):
-            return True
-        if row.message_id is None or not self.has_room(chat, row, edit=True):
-            return False
-        async with self._outbox.alone(row):
-            if row.id not in chat.outbox:
-                return False
-            return await self._edit(row, words, form)
 
     async def _edit(self, row: OutboxRow, words: str, form: LiveForm) -> bool | None:
         channel = cast("Edits", self._channels[row.channel])
         change = channel.edit if words else channel.delete
+        message = self._outbox.message(row, words, form)
         try:
-            await self._outbox.within(
-                LIVE_SECONDS, change(self._outbox.message(row, words, form), row.message_id or "")
-            )
+            await self._outbox.within(LIVE_SECONDS, change(message, row.message_id or ""))
         except errors.DeliveryUncertain:
             await self._clock.sleep(SETTLE_SECONDS)
             return False
@@ -181,7 +174,7 @@ class LiveMessages:
         channel = self._channels[to.channel]
         if not isinstance(channel, Drafts):
             return None
-        if not self.has_room(chat, row, edit=True):
+        if not self._has_room(chat, row, edit=True):
             return False
         try:
             draft = channel.draft(self._outbox.message(row, words, PLAIN))
@@ -207,12 +200,8 @@ class LiveMessages:
                     words, form = ending(row, seen)
             if not await self._limits.slot(row.address):
                 await self._edit(row, words, form)
-            self._append(
-                row,
-                events.RowEnded(row.id, "sent", row.message_id)
-                if words
-                else events.RowEnded(row.id, "failed", row.message_id, "not shown"),
-            )
+            kept = events.RowEnded(row.id, "sent", row.message_id)
+            self._append(row, kept if words else replace(kept, state="failed", reason="not shown"))
 
     # ------------------------------------------------------------ helpers
 
@@ -233,16 +222,5 @@ class LiveMessages:
 
 
 def _row(to: Inbound, chat: Chat, name: str, kind: OutboundKind, words: str) -> OutboxRow:
-    return OutboxRow(
-        name,
-        to.target,
-        words,
-        kind,
-        to.channel,
-        to.chat_id,
-        to.chat_type,
-        language=language(),
-        chat=chat.key,
-        turn=to.request_id,
-        queued_at=0.0,
-    )
+    queued = Address.of(to).queued(name, words, form=kind)
+    return OutboxRow.of(queued, Event(name, chat.key, 0.0, queued, to.request_id))

@@ -14,8 +14,7 @@ from bot.core import events
 from bot.core.access import Memberships
 from bot.core.chats import NO_CHAT, Chats, Fact
 from bot.core.locales import Locales
-from bot.core.outbox_row import Address
-from bot.core.saying import Saying
+from bot.core.outgoing import Address, Saying
 from bot.tools.permissions.display import named
 from bot.words import Sentence, say, speaking
 

@@ -1,5 +1,5 @@
-"""Sends outbox rows, one at a time per target and within the platforms' rate limits, and resolves sends
-whose outcome is unknown.
+"""Sends outbox rows, one at a time per target and within the platforms' rate limits, and resolves sends whose
+outcome is unknown.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar, cast
+from typing import Any, Protocol, TypeVar, cast
 
 from bot import errors
 from bot.contracts.approvals import QuestionButtons
@@ -20,8 +20,7 @@ from bot.contracts.outbound import Card, Outbound, Sent
 from bot.core import events
 from bot.core.chats import Chats, Fact
 from bot.core.event_log import EventLog
-from bot.core.leadership import Leadership, SoleLeader
-from bot.core.outbox_row import OutboxRow
+from bot.core.outgoing import OutboxRow
 from bot.core.outgoing_files import OutgoingFiles
 from bot.core.rate_limit import RateLimiter
 from bot.words import Sentence, say, sentence, speaking
@@ -59,6 +58,46 @@ the chat may have received every copy.
 _T = TypeVar("_T")
 
 
+class Leadership(Protocol):
+    """Leader election among processes that share one event log."""
+
+    @property
+    def epoch(self) -> int:
+        """Return a number that increases with each process that becomes leader; 0 while there was no leader yet."""
+        ...
+
+    async def confirmed(self) -> None:
+        """Return as soon as this process is certainly the leader. Waits while that is unknown, and never
+        returns once another process leads, so that this process sends nothing more.
+        """
+        ...
+
+    async def while_leading(self, call: Coroutine[Any, Any, _T]) -> _T:
+        """Return the result of a long call. The call is cancelled once this process is no longer certainly
+        the leader; then `errors.DeliveryUncertain` is raised.
+        """
+        ...
+
+    def role(self) -> str:
+        """Describe the leadership state for operators; "" if there is nothing to report."""
+        ...
+
+
+class SoleLeader:
+    """Leadership of the only process that uses a `.ship` folder."""
+
+    epoch = 0
+
+    async def confirmed(self) -> None:
+        pass
+
+    async def while_leading(self, call: Coroutine[Any, Any, _T]) -> _T:
+        return await call
+
+    def role(self) -> str:
+        return ""
+
+
 class Outbox:
     """Runs the due effects of a chat's outbox rows. Only `Outbox` and `LiveMessages` call a channel's
     `send`, `edit` and `find`.
@@ -89,11 +128,6 @@ class Outbox:
         self._clock = clock
         self._log = log
         self._places: dict[object, asyncio.Lock] = {}
-
-    async def send(self, row: OutboxRow) -> None:
-        """Send a queued row and append the outcome."""
-        async with self.alone(row):
-            await self._send(row)
 
     @contextlib.asynccontextmanager
     async def alone(self, row: OutboxRow) -> AsyncIterator[None]:
@@ -126,25 +160,34 @@ class Outbox:
         lock = self._places.get(row.place)
         return lock is not None and lock.locked()
 
-    async def _send(self, row: OutboxRow) -> None:
-        if wait := await self._limits.slot(row.address):
-            self._append(row, events.Deferred(row.id, self._clock.now() + wait))
-            return
-        chat = self._chats.loaded(row.chat)
-        if chat is None or row.id not in chat.outbox:
-            return  # the row's question was decided meanwhile
-        shown = next(filter(row.takes, chat.outbox.values()), None)
-        if shown is not None and row.replaces in {None, shown.message_id}:
-            row = replace(row, replaces=shown.message_id)
-            self._append(shown, events.RowEnded(shown.id, "sent", shown.message_id))
-        self._append(row, events.Sending(row.id, self._boot, row.replaces))
-        await self._event_log.committed()
+    async def send(self, row: OutboxRow) -> None:
+        """Send a queued row and append the outcome."""
+        async with self.alone(row):
+            if wait := await self._limits.slot(row.address):
+                self._append(row, events.Deferred(row.id, self._clock.now() + wait))
+                return
+            chat = self._chats.loaded(row.chat)
+            if chat is None or row.id not in chat.outbox:
+                return  # the row's question was decided meanwhile
+            shown = next(filter(row.takes, chat.outbox.values()), None)
+            if shown is not None and row.replaces in {None, shown.message_id}:
+                row = replace(row, replaces=shown.message_id)
+                self._append(shown, events.RowEnded(shown.id, "sent", shown.message_id))
+            self._append(row, events.Sending(row.id, self._boot, row.replaces))
+            await self._event_log.committed()
+            await self._attempt(row)
+
+    async def _attempt(self, row: OutboxRow) -> None:
         began = self._clock.monotonic()
         try:
             sent = await self.within(SEND_SECONDS if row.file is None else FILE_SECONDS, self._shown(row))
         except errors.DeliveryThrottled as error:
             self._limits.freeze(row.address, error)
-            self._put_off(row, error)
+            self._note(row, f"the platform asks to wait {error.retry_after:g} s", "throttled", level="warn")
+            if self._overdue(row):
+                self._tell_of_file(row, error, "refused")
+            else:
+                self._append(row, events.Deferred(row.id, self._clock.now() + error.retry_after))
         except errors.EditRefused as error:
             self._log.write("delivery", "a preview cannot be changed", level="warn", cause=str(error))
             self._append(row, events.Returned(row.id, error.code))
@@ -155,7 +198,12 @@ class Outbox:
             else:  # an edit can be repeated without harm
                 self._append(row, events.Deferred(row.id, self._clock.now() + AGAIN_SECONDS))
         except errors.DeliveryFailed as error:
-            self._failed(row, error)
+            if row.file is not None and type(error) in {errors.DeliveryFailed, errors.FileRefused}:
+                forbidden = isinstance(error, errors.FileRefused) and error.forbidden
+                self._tell_of_file(row, error, "forbidden" if forbidden else "refused")
+                return
+            self._note(row, "a message was not delivered", "failed", level="error", cause=str(error))
+            self._lost(row, error, events.RowEnded(row.id, "failed", reason=error.code))
         else:
             self._sent(row, sent, (self._clock.monotonic() - began) * 1000)
 
@@ -171,12 +219,8 @@ class Outbox:
             self._unsure(row, error)
         else:
             if row.live:
-                self._append(
-                    row,
-                    events.RowEnded(row.id, "failed", reason="not found")
-                    if found is None
-                    else events.Shown(row.id, found.message_id),
-                )
+                gone = events.RowEnded(row.id, "failed", reason="not found")
+                self._append(row, gone if found is None else events.Shown(row.id, found.message_id))
             elif found is not None:
                 self._sent(row, found, 0.0)
             elif self._overdue(row):
@@ -221,17 +265,14 @@ class Outbox:
         if waited is None:
             return
         self._append(row, waited)
+        spent: dict[str, Any] = {f"{part}_ms": ms for part, ms in waited.parts.items()}
         self._log.write(
             "answer_shown",
             "the person sees the answer",
             chat_key=row.chat,
             request_id=row.turn,
             waited_ms=waited.ms,
-            queue_ms=waited.parts.get("queue"),
-            approval_ms=waited.parts.get("approval"),
-            model_ms=waited.parts.get("model"),
-            tools_ms=waited.parts.get("tools"),
-            delivery_ms=waited.parts.get("delivery"),
+            **spent,
         )
 
     def _note(self, row: OutboxRow, words: str, state: str, *, level: Level = "info", **details: Any) -> None:
@@ -259,57 +300,37 @@ class Outbox:
             length=len(row.text),
         )
 
-    def _put_off(self, row: OutboxRow, error: errors.DeliveryThrottled) -> None:
-        self._note(row, f"the platform asks to wait {error.retry_after:g} s", "throttled", level="warn")
-        if self._overdue(row):
-            self._tell_of_file(row, error, "refused")
-        else:
-            self._append(row, events.Deferred(row.id, self._clock.now() + error.retry_after))
-
-    def _failed(self, row: OutboxRow, error: errors.DeliveryFailed) -> None:
-        if row.file is not None and type(error) in {errors.DeliveryFailed, errors.FileRefused}:
-            forbidden = isinstance(error, errors.FileRefused) and error.forbidden
-            self._tell_of_file(row, error, "forbidden" if forbidden else "refused")
-            return
-        self._append(row, events.RowEnded(row.id, "failed", reason=error.code))
-        self._note(row, "a message was not delivered", "failed", level="error", cause=str(error))
-        self._tell_of_failure(row, error)
-
     def _unsure(self, row: OutboxRow, error: errors.DeliveryFailed) -> None:
         """Queue a repeat of a row whose outcome is unknown, with growing delays."""
+        unknown = events.RowEnded(row.id, "unknown", reason="uncertain")
+        repeats = len(row.id) - len(row.id.rstrip("'"))
         twice = row.file is not None and row.repeat_of is not None and not row.boot
         if not row.live and (twice or self._overdue(row)):
             self._tell_of_file(row, error, "unsure")
-        elif not row.live and row.repeats < len(REPEAT_SECONDS):
-            self._repeat(row, REPEAT_SECONDS[row.repeats])
+        elif not row.live and repeats < len(REPEAT_SECONDS):
+            wait = REPEAT_SECONDS[repeats]
+            again = row.queued(
+                f"{row.id}'",
+                call=None,
+                replaces=None,
+                part_of=row.part_of or row.id,
+                repeat_of=row.repeat_of or row.id,
+                not_before=self._clock.now() + wait if wait else None,
+            )
+            self._append(row, again, unknown)
         else:
-            self._append(row, events.RowEnded(row.id, "unknown", reason="uncertain"))
             self._note(
                 row, "the outcome of a message is not known", "unknown", level="warn", cause=str(error)
             )
-            self._tell_of_failure(row, error)
+            self._lost(row, error, unknown)
 
-    def _tell_of_failure(self, row: OutboxRow, error: errors.DeliveryFailed) -> None:
+    def _lost(self, row: OutboxRow, error: errors.DeliveryFailed, end: events.RowEnded) -> None:
+        """Append the end of a row that will not be sent again, and alert operators to a lost answer."""
+        self._append(row, end)
         if row.form == "reply":
-            words = sentence(
-                "operators.delivery", channel=row.channel, cause=error, request=row.turn or row.id
-            )
+            request = row.turn or row.id
+            words = sentence("operators.delivery", channel=row.channel, cause=error, request=request)
             self._alert(f"deliveries of {row.channel}", words)
-
-    def _repeat(self, row: OutboxRow, wait: float) -> None:
-        """Queue a repeat of a row whose outcome is unknown, to be sent after `wait` seconds."""
-        again = row.queued(
-            f"{row.id}'",
-            call=None,
-            replaces=None,
-            part_of=row.part_of or row.id,
-            repeat_of=row.repeat_of or row.id,
-            not_before=self._clock.now() + wait if wait else None,
-        )
-        self._chats.append(
-            Fact(row.chat, again, row.turn),
-            Fact(row.chat, events.RowEnded(row.id, "unknown", reason="uncertain"), row.turn),
-        )
 
     def _overdue(self, row: OutboxRow) -> bool:
         """Return True if a file has waited too long to be accepted, although its platform is available."""
@@ -321,25 +342,17 @@ class Outbox:
         name = "" if row.file is None else row.file.name
         with speaking(row.language):
             words = say(f"delivery.file_{why}", name=name)
-        parts = self._channels[row.channel].split(f"{words}\n\n{row.text}") if row.text else [words]
-        told = [
-            events.Queued(
-                f"{row.id}/told/{at}",
-                row.target,
-                part,
-                row.form,
-                row.channel,
-                row.chat_id,
-                row.chat_type,
-                part_of=row.part_of or row.id,
-                language=row.language,
-            )
-            for at, part in enumerate(parts)
-        ]
-        end = events.RowEnded(
-            row.id, "failed", reason=errors.FileRefused.code, missing="" if row.text else name
+            parts = self._channels[row.channel].split(f"{words}\n\n{row.text}") if row.text else [words]
+            told = [
+                row.address.queued(f"{row.id}/told/{at}", part, form=row.form, part_of=row.part_of or row.id)
+                for at, part in enumerate(parts)
+            ]
+        missing = "" if row.text else name
+        self._append(
+            row,
+            *told,
+            events.RowEnded(row.id, "failed", reason=errors.FileRefused.code, missing=missing),
         )
-        self._chats.append(*(Fact(row.chat, one, row.turn) for one in (*told, end)))
         self._log.write(
             "delivery",
             "a file cannot be sent; its chat is told",

@@ -1,8 +1,5 @@
-"""Stores the bytes of files to send, from the moment a message is queued until its outbox row has ended,
-independent of the original files.
-
-A file is named by its SHA-256, so equal content is stored once. The file is on disk before the event that
-names it, and stays while an outbox row refers to it.
+"""Files to send, from the moment a message is queued until its outbox row has ended. A file is named by its
+SHA-256. It is on disk before the event that names it, and stays while an outbox row refers to it.
 """
 
 from __future__ import annotations
@@ -28,8 +25,9 @@ from bot.core.events import StoredFile
 LONGEST_NAME = 120
 """Max characters of a file name."""
 PIECE = 32_768
-"""Bytes of a file that are searched for secrets at once."""
+"""Bytes of a file that are searched for secrets at once, since a regex search holds the interpreter lock."""
 LONGEST_SECRET = 8_192
+"""Bytes by which two pieces overlap."""
 _UNSAFE = re.compile(
     r'[\x00-\x1f\x7f-\x9f"\\/:*?<>|\u061c\u200b\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]'
 )
@@ -53,41 +51,6 @@ class OutgoingLimits:
 
     file: int = 20_000_000
     total: int = 200_000_000
-
-
-async def check(file: OutgoingFile, channel: object, most: int, redact: Redact) -> None:
-    """Raise `errors.FileRefused` for a file that must not be sent or that this channel cannot receive."""
-    if not isinstance(channel, SendsFiles):
-        raise errors.FileRefused("this chat cannot show files")
-    most = min(most, channel.largest_file)
-    if not 0 < len(file.data) <= most:
-        raise errors.FileRefused(
-            f"{file.name} has {len(file.data):,} bytes, and a file that is sent has 1 to {most:,}"
-        )
-    name = redact(file.name)
-    if (name, redact(file.path)) != (file.name, file.path) or await _holds_secret(file.data, redact):
-        raise errors.FileRefused(f"{name} holds a secret of this installation")
-
-
-async def _holds_secret(data: bytes, redact: Redact) -> bool:
-    """Return True if a file contains one of our secrets as text in a usual encoding."""
-    wide = {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}.get(data[:2])
-    for begin in range(0, len(data), PIECE):
-        # A regex search holds the interpreter lock, so search in pieces. Pieces overlap by the length of a secret.
-        piece = data[begin : begin + PIECE + LONGEST_SECRET]
-        if await asyncio.to_thread(_shows_secret, piece, wide, redact):
-            return True
-    return False
-
-
-def _shows_secret(piece: bytes, wide: str | None, redact: Redact) -> bool:
-    for encoding in (wide,) if wide is not None else ("utf-8", "latin-1"):
-        words = piece.decode(encoding, "replace")
-        if redact(words) != words:
-            return True
-        if "\ufffd" not in words[4:-4]:  # letters at both ends may be incomplete
-            return False
-    return False
 
 
 class OutgoingFiles:
@@ -124,7 +87,35 @@ class OutgoingFiles:
 
     async def check(self, channel: str, file: OutgoingFile) -> None:
         """Raise `errors.FileRefused` for a file that must not be sent or that this channel cannot receive."""
-        await check(file, self._channels[channel], self._limits.file, self._redact)
+        sender = self._channels[channel]
+        if not isinstance(sender, SendsFiles):
+            raise errors.FileRefused("this chat cannot show files")
+        most, size = min(self._limits.file, sender.largest_file), len(file.data)
+        if not 0 < size <= most:
+            raise errors.FileRefused(
+                f"{file.name} has {size:,} bytes, and a file that is sent has 1 to {most:,}"
+            )
+        name, path = self._redact(file.name), self._redact(file.path)
+        if (name, path) != (file.name, file.path) or await self._holds_secret(file.data):
+            raise errors.FileRefused(f"{name} holds a secret of this installation")
+
+    async def _holds_secret(self, data: bytes) -> bool:
+        """Return True if a file contains one of our secrets as text in a usual encoding."""
+        wide = {codecs.BOM_UTF16_LE: ["utf-16-le"], codecs.BOM_UTF16_BE: ["utf-16-be"]}.get(data[:2])
+
+        def shows_secret(piece: bytes) -> bool:
+            for encoding in wide or ("utf-8", "latin-1"):
+                words = piece.decode(encoding, "replace")
+                if self._redact(words) != words:
+                    return True
+                if "\ufffd" not in words[4:-4]:  # letters at both ends may be incomplete
+                    return False
+            return False
+
+        for begin in range(0, len(data), PIECE):
+            if await asyncio.to_thread(shows_secret, data[begin : begin + PIECE + LONGEST_SECRET]):
+                return True
+        return False
 
     @contextlib.asynccontextmanager
     async def kept(self, files: Sequence[OutgoingFile]) -> AsyncIterator[list[StoredFile]]:
@@ -143,12 +134,10 @@ class OutgoingFiles:
             for name, one in zip(names, files, strict=True):
                 async with self._alone:
                     await asyncio.to_thread(self._disk.replace, self._folder / name, one.data)
+            yield found
         except OSError as error:
-            self._keeping.subtract(names)
             self._log.write("storage", "a file cannot be kept for sending", level="error", cause=str(error))
             raise errors.FileRefused("the disk does not take the file") from error
-        try:
-            yield found
         finally:
             self._keeping.subtract(names)
 

@@ -1,4 +1,4 @@
-"""Rate limits: one budget per chat and one for the whole bot, used for everything visible."""
+"""Rate limits of outgoing messages: one budget per chat and one for the whole bot."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from bot import errors
 from bot.contracts.channel import Manifest, Pace
 from bot.contracts.environment import Clock
-from bot.core.outbox_row import Address
+from bot.core.outgoing import Address
 
-SWEEP_ABOVE = 4_096
-"""Max number of budgets in memory before the unused ones are dropped."""
+SWEEP_EVERY = 4_096
+"""Number of budgets in memory at which the unused ones are dropped."""
 LONGEST_WAIT = 24 * 3600.0
 SHORTEST_WAIT = 0.1
 UNSAID = 1.0
@@ -54,9 +54,6 @@ class _Bucket:
     def take(self, now: float) -> None:
         self.spent = max(self.spent, now) + self.pace.every
 
-    def whole(self, now: float) -> bool:
-        return max(self.spent, self.frozen_until) <= now and not self.waiting
-
     @contextlib.contextmanager
     def awaited(self) -> Iterator[None]:
         self.waiting += 1
@@ -76,10 +73,6 @@ class Pacer:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._buckets: dict[str, _Bucket] = {}
-        self._sweep_above = SWEEP_ABOVE
-
-    def __len__(self) -> int:
-        return len(self._buckets)
 
     async def slot(self, chat: Budget, total: Budget, *, longest: float = math.inf) -> float:
         """Wait for a slot of both budgets and take it, first come, first served.
@@ -136,22 +129,17 @@ class Pacer:
 
     def _bucket(self, budget: Budget) -> _Bucket:
         name, pace = budget
-        bucket = self._buckets.get(name)
-        if bucket is None:
-            self._forget()
-            bucket = self._buckets[name] = _Bucket(pace)
-        bucket.pace = pace
-        return bucket
-
-    def _forget(self) -> None:
-        """Drop budgets that are completely available, since they equal new budgets. Budgets that are partly
-        used, waited for or frozen stay.
-        """
-        if len(self._buckets) < self._sweep_above:
-            return
-        now = self._clock.monotonic()
-        self._buckets = {name: one for name, one in self._buckets.items() if not one.whole(now)}
-        self._sweep_above = max(SWEEP_ABOVE, 2 * len(self._buckets))
+        if name not in self._buckets:
+            if not (len(self._buckets) + 1) % SWEEP_EVERY:
+                # A budget that is completely available equals a new one.
+                now = self._clock.monotonic()
+                known = self._buckets.items()
+                self._buckets = {
+                    key: one for key, one in known if one.waiting or max(one.spent, one.frozen_until) > now
+                }
+            self._buckets[name] = _Bucket(pace)
+        self._buckets[name].pace = pace
+        return self._buckets[name]
 
 
 class RateLimiter:
@@ -176,20 +164,12 @@ class RateLimiter:
         more = [(f"{to.channel} edits", edits.total)] if edits is not None and edits.total is not None else []
         return self._pacer.spare(*self._budgets(to), *more, reserve=reserve)
 
-    def freeze(self, to: Address, error: errors.DeliveryThrottled, *, cosmetic: bool = False) -> float:
-        """Stop sending until the platform allows it, and return the seconds until then. A limit on cosmetic
-        calls alone does not delay messages.
-        """
+    def freeze(self, to: Address, error: errors.DeliveryThrottled, *, cosmetic: bool = False) -> None:
+        """Stop sending until the platform allows it. A limit on cosmetic calls alone does not delay messages."""
         chat, total = self._budgets(to)
         if error.everywhere and cosmetic:
             total = (_signs(to), UNLIMITED)
-        wait = patience(error.retry_after)
-        self._pacer.freeze(total if error.everywhere else chat, wait)
-        return wait
-
-    def frozen(self, to: Address) -> float:
-        """Return the seconds that the platform asked to wait in this chat."""
-        return self._pacer.frozen(*(name for name, _ in self._budgets(to)))
+        self._pacer.freeze(total if error.everywhere else chat, error.retry_after)
 
     def _budgets(self, to: Address) -> tuple[Budget, Budget]:
         """Return the budgets of the chat and of the whole bot."""

@@ -14,21 +14,18 @@ from bot.core.chat import Chat
 from bot.core.chats import Chats, Fact
 from bot.core.events import StoredFile
 from bot.core.long_blocks import LongBlocks
+from bot.core.outgoing import Address
 from bot.core.outgoing_files import OutgoingFiles
 from bot.telemetry import redaction
 from bot.tools.permissions.display import named
-from bot.words import language, say
+from bot.words import say
 
 LONGEST_WAIT = 10.0
 """Max seconds to wait for a postponed message; the outbox sends that message later."""
-
-
 MISSED_CHARS = 60
 """Max characters quoted from an undelivered answer."""
 SHORT = 2_000
-"""Max characters of a text that is split on the event loop, which takes a few milliseconds; longer texts are
-split on a thread.
-"""
+"""Max characters of a text that is split on the event loop; splitting a longer text takes more than a few ms."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,45 +78,23 @@ class ChatReply:
 
     def said(self, step_id: str) -> bool:
         """Return True if a message of this step is queued or delivered, and has not failed."""
-        rows = self._rows
         name = f"{self._turn}/{step_id}/0"
-        end = rows.get(name)
-        return name in rows and (end is None or end.state != "failed")
+        end = self._rows.get(name)
+        return name in self._rows and (end is None or end.state != "failed")
 
     def preview(self, words: Callable[[], str]) -> None:
         self._ports.show(self._to, words)
 
-    def queued(self, step_id: str) -> bool:
-        """Return True if a message of this step was ever queued."""
-        return bool(self._named(step_id))
+    def queued(self, step_id: str) -> list[str]:
+        """Return the outbox rows of a step in order, including repeats and replacements."""
+        return [one for one in self._rows if one.startswith(f"{self._turn}/{step_id}/")]
 
-    async def leave(self, words: str, step: str) -> None:
-        """Queue a message without waiting for its delivery."""
-        if not self.queued(step):
-            await self._say(words, step, ())
-
-    async def send(
-        self, words: str, step_id: str | None = None, files: Sequence[OutgoingFile] = ()
-    ) -> list[Sent]:
-        """Queue a message with files and wait for its delivery (see `tools.context.Reply`)."""
-        step = step_id or "said"
-        if not self.queued(step):
-            await self._say(words, step, files)
-        return await self._chats.until(self._chat.key, lambda: self._outcome(step))
-
-    def _with_notes(self, words: str) -> str:
-        """Return the text with pending notes below it, and with the question above the turn's first message."""
-        if all(end is not None and end.state == "failed" for end in self._rows.values()):
-            lost = [one.text for one in self._chat.missed if one.turn != self._turn]
-            which = ", ".join(f"“{text.preview(one, MISSED_CHARS)}”" for one in lost)
-            words = question(self._to) + words
-            words = f"{say('delivery.missed', which=which)}\n\n{words}" if lost else words
-        turn, running = self._chat.turn, self._chat.context.running
-        notes = running.untold_notes if running is not None else ()
-        return "\n\n".join(filter(None, (words, *notes, file_words.below(turn.unread) if turn else "")))
-
-    async def _say(self, words: str, step: str, files: Sequence[OutgoingFile]) -> None:
-        """Queue a message and then these files. Raises `errors.FileRefused` without queueing anything."""
+    async def leave(self, words: str, step: str, files: Sequence[OutgoingFile] = ()) -> None:
+        """Queue a message and then these files, without waiting for the delivery. Does nothing if the step
+        was queued before. Raises `errors.FileRefused` without queueing anything.
+        """
+        if self.queued(step):
+            return
         ports, channel = self._ports, self._to.channel
         for file in files:
             await ports.files.check(channel, file)
@@ -133,45 +108,51 @@ class ChatReply:
         except errors.FileRefused:
             await self._queue(words, step, files)
 
+    async def send(
+        self, words: str, step_id: str | None = None, files: Sequence[OutgoingFile] = ()
+    ) -> list[Sent]:
+        """Queue a message with files and wait for its delivery (see `tools.context.Reply`)."""
+        step = step_id or "said"
+        await self.leave(words, step, files)
+        return await self._chats.until(self._chat.key, lambda: self._outcome(step))
+
+    def _with_notes(self, words: str) -> str:
+        """Return the text with pending notes below it, and with the question above the turn's first message."""
+        if all(end is not None and end.state == "failed" for end in self._rows.values()):
+            lost = [one.text for one in self._chat.missed if one.turn != self._turn]
+            which = ", ".join(f"“{text.preview(one, MISSED_CHARS)}”" for one in lost)
+            words = question(self._to) + words
+            words = f"{say('delivery.missed', which=which)}\n\n{words}" if lost else words
+        turn, running = self._chat.turn, self._chat.context.running
+        notes = running.untold_notes if running is not None else ()
+        return "\n\n".join(filter(None, (words, *notes, file_words.below(turn.unread) if turn else "")))
+
     async def _queue(self, words: str, step: str, files: Sequence[OutgoingFile]) -> None:
         parts = await off_loop(len(words), SHORT, lambda: self._ports.split(words))
         async with self._ports.files.kept(files) as kept:
-            if not self.queued(step):
-                self._append(parts, step, files, kept)
-
-    def _append(
-        self, parts: Sequence[str], step: str, files: Sequence[OutgoingFile], kept: Sequence[StoredFile]
-    ) -> None:
-        to, first = self._to, f"{self._turn}/{step}/0"
-        said: list[tuple[str, StoredFile | None]] = [(part, None) for part in parts]
-        said += [(file.markdown, stored) for file, stored in zip(files, kept, strict=True)]
-        queued = [
-            events.Queued(
-                f"{self._turn}/{step}/{at}",
-                to.target,
-                part,
-                channel=to.channel,
-                chat_id=to.chat_id,
-                chat_type=to.chat_type,
-                part_of=first if at else None,
-                last=at == len(parts) - 1,
-                ends=step == self._ending and stored is None,
-                replaces=to.renews or None if not at and not self._rows else None,
-                language=language(),
-                file=stored,
-            )
-            for at, (part, stored) in enumerate(said)
-        ]
-        self._chats.append(*(Fact(self._chat.key, one, self._turn) for one in queued))
-
-    def _named(self, step: str) -> list[str]:
-        """Return the outbox rows of a step in order, including repeats and replacements."""
-        return [one for one in self._rows if one.startswith(f"{self._turn}/{step}/")]
+            if self.queued(step):
+                return
+            first = f"{self._turn}/{step}/0"
+            said: list[tuple[str, StoredFile | None]] = [(part, None) for part in parts]
+            said += [(file.markdown, stored) for file, stored in zip(files, kept, strict=True)]
+            queued = [
+                Address.of(self._to).queued(
+                    f"{self._turn}/{step}/{at}",
+                    part,
+                    part_of=first if at else None,
+                    last=at == len(parts) - 1,
+                    ends=step == self._ending and stored is None,
+                    replaces=self._to.renews or None if not at and not self._rows else None,
+                    file=stored,
+                )
+                for at, (part, stored) in enumerate(said)
+            ]
+            self._chats.append(*(Fact(self._chat.key, one, self._turn) for one in queued))
 
     def _outcome(self, step: str) -> list[Sent] | None:
         """Return the delivered messages of a step; None while a row is open. Raises `errors.DeliveryFailed`."""
         sent, missing = list[Sent](), list[str]()
-        rows, names = self._rows, self._named(step)
+        rows, names = self._rows, self.queued(step)
         for name in names:
             end = rows[name]
             if end is None:

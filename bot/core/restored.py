@@ -14,8 +14,7 @@ from bot.core.chats import NO_CHAT, Chats, Fact
 from bot.core.event_log import EventLog
 from bot.core.locales import Locales
 from bot.core.operators import OperatorAlerts
-from bot.core.outbox_row import Address
-from bot.core.saying import Saying
+from bot.core.outgoing import Address, Saying
 from bot.words import say, sentence, speaking
 
 RESTORED = "restored"

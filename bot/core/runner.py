@@ -28,8 +28,7 @@ from bot.core.live_messages import LiveMessages
 from bot.core.locales import Locales
 from bot.core.loop import Loop
 from bot.core.outbox import Outbox
-from bot.core.outbox_row import Address, OutboxRow
-from bot.core.saying import Saying
+from bot.core.outgoing import Address, OutboxRow, Saying
 from bot.telemetry import context
 from bot.words import Sentence, say, sentence, speaking
 

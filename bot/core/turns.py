@@ -185,7 +185,7 @@ class Turns:
             self._event_log,
             agent.dispatcher,
             reply=wrapped,
-            queued=reply.queued,
+            queued=lambda step: bool(reply.queued(step)),
             boot=self._boot,
             undeclared=lambda: agent.registry.behind(fit.tools),
             injection=OlderMessages(chat, turn, agent.limits.max_injected, append, agent.ids),

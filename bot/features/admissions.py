@@ -21,9 +21,7 @@ from bot.core.chat import STOPPABLE, Chat
 from bot.core.chats import Fact
 from bot.core.feature import Command, Done, Feature, Hooks, Runtime
 from bot.core.operators import who_decided
-from bot.core.outbox_row import Address
-from bot.core.question import Question
-from bot.core.saying import examples
+from bot.core.outgoing import Address, Question, examples
 from bot.tools.permissions.display import named
 from bot.words import paragraph, say, speaking, times
 

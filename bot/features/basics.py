@@ -12,7 +12,7 @@ from bot.contracts.inbound import Inbound
 from bot.core.access import Access, id_form
 from bot.core.feature import UNKNOWN, Command, Done, Feature, Hooks, Runtime
 from bot.core.locales import Locales, near_zones, zone_named
-from bot.core.saying import examples
+from bot.core.outgoing import examples
 from bot.tools.permissions.display import named
 from bot.words import (
     CATALOGUES,

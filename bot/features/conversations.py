@@ -11,12 +11,11 @@ from bot.contracts.base import Message
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound, Quoted
 from bot.core import blocks
-from bot.core.chat import STOPPABLE, Chat, Phase
+from bot.core.chat import STOPPABLE, Chat, Phase, plain
 from bot.core.context import KeptTurn
 from bot.core.events import Received
 from bot.core.feature import Feature, Hooks, Runtime
 from bot.core.loop import SEND
-from bot.core.message_versions import plain
 from bot.tools.permissions import taint
 
 QUICK = 10_000

@@ -12,8 +12,8 @@ from bot.core import events
 from bot.core.chat import Chat, Turn
 from bot.core.chats import Fact
 from bot.core.feature import Feature, Hooks, Runtime
-from bot.core.outbox_row import Address
-from bot.core.question import Question as Asked
+from bot.core.outgoing import Address
+from bot.core.outgoing import Question as Asked
 from bot.tools.context import Answer, Question
 
 

@@ -10,11 +10,10 @@ from dataclasses import dataclass, field, replace
 from bot.contracts.approvals import Choice, QuestionButtons
 from bot.contracts.inbound import Inbound
 from bot.core import events
-from bot.core.chat import Turn
+from bot.core.chat import Turn, plain, revised, same_message
 from bot.core.chats import Fact
 from bot.core.events import Cut, Event, Queued, Received, TurnEndState
 from bot.core.feature import Command, Done, Feature, Hooks, Runtime
-from bot.core.message_versions import has_newer_words, plain, revised, same_message
 from bot.words import say
 
 
@@ -104,7 +103,7 @@ class PastTurns:
     def _edit(self, edit: Inbound) -> None:
         self.edits[edit.request_id] = edit
         for name, one in self._said.items():
-            if one is not None and same_message(one, edit) and not has_newer_words(one, edit):
+            if one is not None and same_message(one, edit) and one.ts <= edit.ts:
                 self._said[name] = revised(one, edit)
 
     @property

@@ -24,8 +24,7 @@ from bot.contracts.provenance import ANYBODYS, ORIGIN, Provenance, unpacked
 from bot.core import events, memory
 from bot.core.chats import NO_CHAT
 from bot.core.events import Event, EventData, StoredFile
-from bot.core.outbox_row import Address
-from bot.core.question import ApprovalRecord
+from bot.core.outgoing import Address, ApprovalRecord
 from bot.core.removal import SENDS
 from bot.storage import file_names
 from bot.words import DEFAULT, say, speaking

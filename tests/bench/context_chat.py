@@ -36,11 +36,10 @@ from bot.core.instructions import InstructionFiles
 from bot.core.locales import Locales
 from bot.core.long_blocks import LongBlocks
 from bot.core.models import ModelDeps
-from bot.core.outbox_row import OutboxRow
+from bot.core.outgoing import OutboxRow, Saying
 from bot.core.outgoing_files import OutgoingFiles, OutgoingLimits
 from bot.core.reply import ReplyPorts
 from bot.core.runner import Runner, Slots
-from bot.core.saying import Saying
 from bot.core.turns import Turns
 from bot.llm.messages_api import body_of, headers_of
 from bot.llm.windows import ContextWindows

@@ -23,8 +23,7 @@ from bot.core.chats import Fact
 from bot.core.feature import Command, Done, Feature, Hooks, Runtime
 from bot.core.locales import ReaderLocale
 from bot.core.operators import who_decided
-from bot.core.outbox_row import Address
-from bot.core.question import ApprovalRecord, Question, is_shown_in
+from bot.core.outgoing import Address, ApprovalRecord, Question, is_shown_in
 from bot.features.approvals import wording
 from bot.features.approvals.wording import SHORT, act, call_in_words, runs, that_hold
 from bot.tools.permissions.display import changed_lines, in_words, named

@@ -15,7 +15,7 @@ from bot.contracts.outbound import OutgoingFile
 from bot.contracts.tools import MCP
 from bot.core import plans
 from bot.core.operators import who_decided
-from bot.core.question import SECONDS, ApprovalRecord, Question
+from bot.core.outgoing import SECONDS, ApprovalRecord, Question
 from bot.tools.permissions.display import in_words, named, quoted, shortened
 from bot.words import paragraph, say, times
 

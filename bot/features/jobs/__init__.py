@@ -22,7 +22,7 @@ from bot.core.chats import Fact
 from bot.core.events import Received, TurnEndState
 from bot.core.feature import Command, Done, Feature, Hooks, Runtime
 from bot.core.locales import Locales, zone_named
-from bot.core.outbox_row import Address
+from bot.core.outgoing import Address
 from bot.features.jobs.job import ASK_SECONDS, FAILURES, JobBook, JobLimits, ScheduledJob, merged
 from bot.periodic_jobs import PeriodicJob
 from bot.tools.context import JobList, JobRequest

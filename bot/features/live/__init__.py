@@ -13,13 +13,12 @@ from bot.contracts.channel import Reacts, Streaming, Suspends, Titles
 from bot.contracts.environment import off_loop
 from bot.contracts.inbound import Inbound
 from bot.contracts.tools import ToolCall
-from bot.core.chat import Chat, Phase, Turn
+from bot.core.chat import Chat, Phase, Turn, plain
 from bot.core.chats import Fact
 from bot.core.feature import Display, Feature, Hooks, Runtime
 from bot.core.long_blocks import LongBlocks
-from bot.core.message_versions import plain
 from bot.core.outbox import LiveForm
-from bot.core.outbox_row import Address, OutboxRow
+from bot.core.outgoing import Address, OutboxRow
 from bot.core.tasks.limits import TaskEvent
 from bot.features.live.partial_markdown import beginning, has_begun
 from bot.features.live.progress_view import BUSY_SECONDS, ProgressState

@@ -53,7 +53,7 @@ RULES: dict[str, tuple[str, str]] = {
     ),
     "messages to one place go out one at a time": ("if row.place in seen:", "if row.id in seen:"),
     "words that join take the call away": (
-        "turn.call = None\n            turn.restarts += all(",
+        "turn.call = None\n                    turn.restarts += all(",
         "turn.restarts += all(",
     ),
     "a deleted message is answered no more": (

@@ -19,7 +19,7 @@ from bot.core.chat import Chat, Phase
 from bot.core.event_log import Entry
 from bot.core.events import Event, EventData
 from bot.core.file_words import SeenFile
-from bot.core.outbox_row import OutboxRow
+from bot.core.outgoing import OutboxRow
 from tests.memory_log import MemoryLog
 
 Steps = Generator[None, None, None]
