@@ -9,7 +9,7 @@ import contextlib
 import dataclasses
 import functools
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -55,7 +55,6 @@ from bot.core.outgoing import Saying
 from bot.core.outgoing_files import OutgoingFiles, OutgoingLimits
 from bot.core.rate_limit import RateLimiter
 from bot.core.reply import ReplyPorts
-from bot.core.restored import close_open
 from bot.core.runner import Runner, Slots
 from bot.core.sql_log import Alert
 from bot.core.sqlite_log import FILE, SqliteLog
@@ -128,8 +127,6 @@ class Gateway:
     maintenance: Maintenance
     import_ship: Callable[[], object | None]
     """Function that imports a `.ship` of version 0.1. It returns None if there is none. Blocking."""
-    close_open: Callable[[], Awaitable[None]]
-    """Function that closes turns and questions that are still open in a restored log."""
     counted: LogMetrics | None
     dashboard: Dashboard | None
 
@@ -371,7 +368,6 @@ def assemble(
             is_operator=lambda inbound: access.is_operator(inbound.person),
             prefix=lambda inbound: services.manifests[inbound.channel].command_prefix,
         ),
-        functools.partial(close_open, chats, event_log, saying, locales, alerts, clock=clock, ids=ids),
         counted,
         dashboard,
     )

@@ -157,7 +157,7 @@ async def _read(gateway: Gateway) -> None:
     await asyncio.to_thread(services.vetting.find_instruction_files)
     await gateway.chats.start()
     await gateway.locales.load()
-    await gateway.close_open()
+    await gateway.runner.close_restored()
 
 
 async def _stopped(gateway: Gateway) -> None:

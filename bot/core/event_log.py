@@ -33,6 +33,8 @@ class ChatStats:
     masked_tokens: int = 0
 
 
+RESTORED = "restored"
+"""Kind and key of the fact that a restore writes, so that the first start closes unfinished work."""
 Committed = Callable[[Mapping[ChatKey, int]], None]
 """Callback on the event loop after a commit; receives the newest event number on disk for each chat in the commit."""
 

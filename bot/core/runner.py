@@ -1,6 +1,4 @@
-"""Runner: runs the effects that are due in each chat, with one task per effect. The result of an effect is
-appended as events.
-"""
+"""Runner: runs the effects that are due in each chat, with one task per effect, and appends their results."""
 
 from __future__ import annotations
 
@@ -8,7 +6,7 @@ import asyncio
 import contextlib
 import functools
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from bot import errors
@@ -20,8 +18,8 @@ from bot.contracts.inbound import Inbound
 from bot.core import chat as life
 from bot.core import events
 from bot.core.chat import Chat
-from bot.core.chats import Chats, Fact
-from bot.core.event_log import EventLog
+from bot.core.chats import NO_CHAT, Chats, Fact
+from bot.core.event_log import RESTORED, EventLog
 from bot.core.feature import Done, Door
 from bot.core.fit import Withdrawn
 from bot.core.live_messages import LiveMessages
@@ -39,6 +37,8 @@ CANCEL_SECONDS = 0.5
 """Timeout in seconds for cancelled work to end."""
 MOST_CANCELS = 2
 """Max cancellations of one task, since a library may swallow a cancellation."""
+LATEST = 86_400.0
+"""Max age in seconds of a message that its author is asked to send again after a restore."""
 Key = tuple[ChatKey, str, str]
 """Key of an effect in flight."""
 
@@ -90,11 +90,7 @@ class Runner:
         self._chats = chats
         self._event_log = event_log
         self._outbox = outbox
-        self._of_rows: Mapping[type, Callable[[OutboxRow], Coroutine[Any, Any, None]]] = {
-            life.Send: outbox.send,
-            life.Find: outbox.find,
-            life.EndLive: live.end,
-        }
+        self._live = live
         self._make_loop = loop
         self._turn_ended = turn_ended
         self._door = door
@@ -127,6 +123,44 @@ class Runner:
         for chat in self._chats:
             self._committed.setdefault(chat.key, chat.seq)
             self._look_at(chat)
+
+    async def close_restored(self) -> None:
+        """If the log was restored, close all unfinished work in one transaction, because it may have been
+        finished after the backup, and ask people with an unanswered message to send it again. Raises
+        `errors.StorageError`.
+        """
+        if self._chats.facts.get(RESTORED, RESTORED) is None:
+            return
+        facts = list[Fact]()
+        for key in await self._event_log.open_chats():
+            facts += self._closing_facts(await self._chats.get(key))
+        await self._chats.get(NO_CHAT)
+        self._chats.append(*facts, Fact(NO_CHAT, events.FactSet(RESTORED, RESTORED, None)))
+        await self._event_log.committed(patient=False)
+        self._alert(RESTORED, sentence("operators.chat_log_restored"))
+
+    def _closing_facts(self, chat: Chat) -> Iterator[Fact]:
+        for question in chat.questions.values():
+            if question.verdict is None:
+                yield Fact(chat.key, events.Decided(question.id, Verdict("stopped")), question.turn)
+        # Rows may have been sent after the backup, so the platform is asked, or a marked repeat is sent.
+        for row in chat.outbox.values():
+            if row.state == "queued" and row.question is None:
+                yield Fact(chat.key, events.Sending(row.id, boot=""), row.turn)
+        waiting, unanswered = chat.waiting, list[Inbound]()
+        if (turn := chat.turn) is not None:
+            unanswered = [] if turn.answered else turn.left
+            yield Fact(chat.key, events.TurnEnded("answered" if turn.answered else "stopped"), turn.id)
+        for request in [*chat.beside, *(one.request_id for one in waiting)]:
+            yield Fact(chat.key, events.Closed(request, RESTORED))
+        since = self._clock.now() - LATEST
+        said = [one for one in (*unanswered, *waiting) if one.due is None and one.ts / 1000 >= since]
+        if said and chat.task is None:
+            with speaking(*self._locales.of(said[-1])):
+                name, to = f"{said[-1].request_id}/{RESTORED}", Address.of(said[-1])
+                yield from (
+                    Fact(chat.key, row) for row in self._saying.rows(name, to, say("delivery.lost_records"))
+                )
 
     async def open(self, channel: str) -> None:
         """Run the effects that are due for a channel that has just connected: effects in the channel's
@@ -191,43 +225,45 @@ class Runner:
         for chat in due.values() if self._open else ():
             effects = chat.due(self._clock.now(), self._boot, self._committed.get(chat.key, 0))
             for effect in effects:
-                if self._may_begin(chat, effect):
-                    self._perform(chat, effect)
+                self._perform(chat, effect)
             if times := [one.at for one in effects if isinstance(one, life.WakeAt)]:
                 self._wake(chat, min(times))
 
-    def _may_begin(self, chat: Chat, effect: life.Effect) -> bool:
-        match effect:
-            case life.StartTurn() | life.Handle():
-                return not self._closing and chat.key.channel in self._channels
-            case life.Send(row) | life.Find(row) | life.EndLive(row) | life.Revise(row):
-                return row.channel in self._channels
-            case _:
-                return True
-
     def _perform(self, chat: Chat, effect: life.Effect) -> None:
+        new = not self._closing and chat.key.channel in self._channels
         match effect:
-            case life.StartTurn(members, attempts):
-                self._begin((chat.key, "turn", ""), chat, lambda: self._run(chat, members, attempts))
-            case life.AskAnew(turn, call):
-                if (loop := self._loops.get(turn)) is not None:
-                    loop.ask_anew(call)
+            case life.StartTurn(members, attempts) if new:
+                self._begin((chat.key, "turn", ""), chat, self._run, chat, members, attempts)
+            case life.Handle(inbound) if new:
+                self._begin((chat.key, "command", inbound.request_id), chat, self._handle, chat, inbound)
+            case life.AskAnew(turn, call) if (loop := self._loops.get(turn)) is not None:
+                loop.ask_anew(call)
             case life.StopTurn(turn):
                 self._stop(chat, turn)
-            case life.Handle(inbound):
-                self._begin(
-                    (chat.key, "command", inbound.request_id), chat, lambda: self._handle(chat, inbound)
-                )
             case life.Expire(question):
                 self._append(chat, events.Decided(question.id, Verdict("expired")), question.turn)
-            case life.Revise(row, question):
-                words = functools.partial(self._door.outcome, question)
-                self._begin((chat.key, "row", row.id), chat, lambda: self._outbox.revise(row, words))
-            case life.Send(row) | life.Find(row) | life.EndLive(row):
-                carried_out = self._of_rows[type(effect)]
-                self._begin((chat.key, "row", row.id), chat, lambda: carried_out(row))
+            case life.Send(row) | life.Find(row) | life.EndLive(row) | life.Revise(row):
+                if row.channel in self._channels:
+                    self._begin((chat.key, "row", row.id), chat, self._tend, effect, row)
+            case _:
+                pass
 
-    def _begin(self, key: Key, chat: Chat, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    async def _tend(self, effect: life.Effect, row: OutboxRow) -> None:
+        match effect:
+            case life.Send():
+                await self._outbox.send(row)
+            case life.Find():
+                await self._outbox.find(row)
+            case life.EndLive():
+                await self._live.end(row)
+            case life.Revise(_, question):
+                await self._outbox.revise(row, functools.partial(self._door.outcome, question))
+            case _:
+                pass
+
+    def _begin(
+        self, key: Key, chat: Chat, work: Callable[..., Coroutine[Any, Any, None]], *arguments: Any
+    ) -> None:
         """Start an effect unless it is already running."""
         if key in self._tasks:
             return
@@ -238,7 +274,7 @@ class Runner:
                 self._failed(chat, key, error)
             self._look_at(chat)
 
-        task = self._tasks[key] = asyncio.create_task(work())
+        task = self._tasks[key] = asyncio.create_task(work(*arguments))
         task.add_done_callback(over)
 
     def _failed(self, chat: Chat, key: Key, error: BaseException) -> None:
@@ -343,28 +379,33 @@ class Runner:
             if not task.cancelling():  # a second cancel would interrupt storing the partial answer
                 task.cancel()
             return
-        self._chats.append(
-            *self._over(chat, turn, events.TurnEnded("stopped"), self._ending(chat, "stopped"))
-        )
-        self._log.write(
-            "turn_end", "the turn is stopped", chat_key=chat.key, request_id=turn, status="stopped"
-        )
+        person = chat.turn.first.person if chat.turn is not None else None
+        with context.turn_scope(chat_key=chat.key, request_id=turn, person=person):
+            self._end(chat, turn, _End("stopped"))
 
     def _end(self, chat: Chat, turn: str, end: _End, took: float | None = None) -> None:
-        facts, dones = list(end.facts), self._ending(chat, end.state)
-        wrong = (
-            UNANSWERED + (f" ({end.cause.partition(':')[0]})" if end.cause else "")
-            if end.notice and end.state != "handled"
-            else ""
-        )
-        sent = chat.turn.rows.values() if chat.turn is not None else ()
+        """Append the events that end a turn and its unreported tasks, with what features add to the end."""
+        facts, running = list(end.facts), chat.turn
+        if running is not None:
+            dones, to = self._door.turn_ends(running, end.state), Address.of(running.first)
+            if end.notice:
+                buttons = next((one.buttons for one in dones if one.buttons is not None), None)
+                rows = self._saying.rows(f"{turn}/end", to, end.notice, ends=True, buttons=buttons)
+                facts += [Fact(chat.key, row, turn) for row in rows]
+            for task in running.tasks.values():
+                if self._chats.loaded(key := life.chat_of_task(chat.key, task)) is not None:
+                    facts.append(Fact(key, events.TurnEnded("stopped"), task))
+            for number, done in enumerate(dones):
+                facts += done.facts
+                rows = self._saying.rows(f"{turn}/over/{number}", to, done.say) if done.say else []
+                facts += [Fact(chat.key, row, turn) for row in rows]
+        wrong = ""
+        if end.notice and end.state != "handled":
+            wrong = UNANSWERED + (f" ({end.cause.partition(':')[0]})" if end.cause else "")
+        sent = running.rows.values() if running is not None else ()
         delivered = sum(one is not None and one.state == "sent" for one in sent)
-        if end.notice and chat.turn is not None:
-            to = Address.of(chat.turn.first)
-            buttons = next((one.buttons for one in dones if one.buttons is not None), None)
-            rows = self._saying.rows(f"{turn}/end", to, end.notice, ends=True, buttons=buttons)
-            facts += [Fact(chat.key, row, turn) for row in rows]
-        self._chats.append(*facts, *self._over(chat, turn, events.TurnEnded(end.state, wrong), dones))
+        model = running.model if running is not None else ""
+        self._chats.append(*facts, Fact(chat.key, events.TurnEnded(end.state, wrong, model), turn))
         self._turn_ended(chat)
         if end.state == "handled":
             return  # commands are not logged as turns
@@ -380,24 +421,6 @@ class Runner:
             messages=len(chat.context),
             cause=end.cause or None,
         )
-
-    def _ending(self, chat: Chat, state: events.TurnEndState) -> list[Done]:
-        """Return the facts and texts that features add to the end of a turn."""
-        return self._door.turn_ends(chat.turn, state) if chat.turn is not None else []
-
-    def _over(self, chat: Chat, turn: str, end: events.TurnEnded, dones: Sequence[Done]) -> Iterator[Fact]:
-        """Yield the events that end a turn and its unreported tasks, together with the facts and texts that
-        features add.
-        """
-        for task in chat.turn.tasks.values() if chat.turn is not None else ():
-            if self._chats.loaded(key := life.chat_of_task(chat.key, task)) is not None:
-                yield Fact(key, events.TurnEnded("stopped"), task)
-        for number, done in enumerate(dones):
-            yield from done.facts
-            if done.say and chat.turn is not None:
-                to, name = Address.of(chat.turn.first), f"{turn}/over/{number}"
-                yield from (Fact(chat.key, row, turn) for row in self._saying.rows(name, to, done.say))
-        yield Fact(chat.key, replace(end, model=chat.turn.model) if chat.turn is not None else end, turn)
 
     def _append(self, chat: Chat, data: events.EventData, turn: str | None = None) -> None:
         self._chats.append(Fact(chat.key, data, turn))

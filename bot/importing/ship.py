@@ -19,8 +19,8 @@ from pathlib import Path
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
 from bot.core.chat import Chat
+from bot.core.event_log import RESTORED
 from bot.core.events import Event, encode, fact_of, keys_of
-from bot.core.restored import RESTORED
 from bot.core.sql_log import APPEND, FACT, KEY, POSITION
 from bot.core.sqlite_log import SCHEMA
 from bot.importing.events_of import Found, Source, events_of
