@@ -28,7 +28,7 @@ WAITS = {
     "bot/core/tool_calls.py": 1,  # before a tool call with effects
     # These read from the database file, so all events must be committed.
     "bot/core/exports.py": 1,
-    "bot/core/restored.py": 1,
+    "bot/core/runner.py": 1,
     "bot/core/sql_log.py": 3,
     "bot/features/retention.py": 1,
 }

@@ -72,7 +72,7 @@ class Pacer:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._buckets: dict[str, _Bucket] = {}
+        self.buckets: dict[str, _Bucket] = {}
 
     async def slot(self, chat: Budget, total: Budget, *, longest: float = math.inf) -> float:
         """Wait for a slot of both budgets and take it, first come, first served.
@@ -115,7 +115,7 @@ class Pacer:
 
     def frozen(self, *names: str) -> float:
         """Return the seconds until the platform allows sending again under all of these budgets."""
-        known = [self._buckets[name] for name in names if name in self._buckets]
+        known = [self.buckets[name] for name in names if name in self.buckets]
         until = max((one.frozen_until for one in known), default=NEVER)
         return max(0.0, until - self._clock.monotonic())
 
@@ -129,17 +129,17 @@ class Pacer:
 
     def _bucket(self, budget: Budget) -> _Bucket:
         name, pace = budget
-        if name not in self._buckets:
-            if not (len(self._buckets) + 1) % SWEEP_EVERY:
+        if name not in self.buckets:
+            if not (len(self.buckets) + 1) % SWEEP_EVERY:
                 # A budget that is completely available equals a new one.
                 now = self._clock.monotonic()
-                known = self._buckets.items()
-                self._buckets = {
+                known = self.buckets.items()
+                self.buckets = {
                     key: one for key, one in known if one.waiting or max(one.spent, one.frozen_until) > now
                 }
-            self._buckets[name] = _Bucket(pace)
-        self._buckets[name].pace = pace
-        return self._buckets[name]
+            self.buckets[name] = _Bucket(pace)
+        self.buckets[name].pace = pace
+        return self.buckets[name]
 
 
 class RateLimiter:

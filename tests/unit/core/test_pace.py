@@ -140,7 +140,7 @@ async def test_the_table_is_bounded_and_forgets_no_freeze_and_no_debt(
     for number in range(2_000):
         await pacer.slot(chat(str(number)), ALL)
         await clock.advance(0.5)
-    assert len(pacer._buckets) <= 60
+    assert len(pacer.buckets) <= 60
     assert pacer.frozen("frozen") == 4_000
     assert not pacer.spare(chat("1999", burst=2), ALL), "what was spent just now is not forgotten"
 
