@@ -1,4 +1,4 @@
-"""Run a module with limits on the number of open files: `python -m tests.limited SOFT HARD MODULE WORD…`."""
+"""Run a module with a limit on a resource: `python -m tests.limited RLIMIT_NAME SOFT HARD MODULE WORD…`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import runpy
 import sys
 
 if __name__ == "__main__":
-    soft, hard, module, *words = sys.argv[1:]
-    resource.setrlimit(resource.RLIMIT_NOFILE, (int(soft), int(hard)))
+    name, soft, hard, module, *words = sys.argv[1:]
+    resource.setrlimit(getattr(resource, name), (int(soft), int(hard)))
     sys.argv = [module, *words]
     runpy.run_module(module, run_name="__main__", alter_sys=True)

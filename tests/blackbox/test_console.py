@@ -16,7 +16,6 @@ from bot.testing.anthropic import KEY
 from bot.testing.anthropic_script import reply
 from tests.blackbox.conftest import START_SECONDS, World, eventually
 
-CHATS = 10_000
 TOKEN = "a token of the console, 12 words"
 PATHS = [
     "/",
@@ -40,9 +39,12 @@ PATHS = [
 ]
 
 
-@pytest.mark.parametrize("lines", [100_000, pytest.param(1_000_000, marks=pytest.mark.torture)])
-async def test_every_page_comes_within_half_a_second_beside_a_long_log_and_many_chats_and_has_no_secret(
-    world: World, lines: int
+@pytest.mark.parametrize(
+    ("lines", "chats", "seconds"),
+    [(2_000, 200, 60.0), pytest.param(1_000_000, 10_000, 0.5, marks=pytest.mark.torture)],
+)
+async def test_every_page_comes_soon_beside_a_long_log_and_many_chats_and_has_no_secret(
+    world: World, lines: int, chats: int, seconds: float
 ) -> None:
     world.only("telegram")
     world.config["dashboard"] = {"enabled": True, "port": 0, "token": TOKEN}
@@ -54,7 +56,7 @@ async def test_every_page_comes_within_half_a_second_beside_a_long_log_and_many_
     # Compressed, which is the slower way.
     (logs / "2026-01-15.jsonl.gz").write_bytes(gzip.compress((fine * 999 + bad) * (lines // 1_000), 1))
     with contextlib.closing(index.opened(world.root / ".ship" / index.FILE)) as db, db:
-        rows = ((f"telegram:chat:{n}", 10, n, f"question {n}", f"Ann {n}") for n in range(CHATS))
+        rows = ((f"telegram:chat:{n}", 10, n, f"question {n}", f"Ann {n}") for n in range(chats))
         put = "INSERT INTO chats (name, lines, last_ts, first, people) VALUES (?, ?, ?, ?, ?)"
         db.executemany(put, rows)
     await world.start()
@@ -66,9 +68,9 @@ async def test_every_page_comes_within_half_a_second_beside_a_long_log_and_many_
     request = next(line["requestId"] for line in world.log() if line["kind"] == "turn_start")
     login = {"Authorization": aiohttp.encode_basic_auth("operator", TOKEN)}
     for path in [*PATHS, f"/turns/{request}"]:
-        took, page = [60.0], ""
-        while min(took) >= 0.5:  # others work on the machine too
-            assert len(took) <= 5, (path, took)
+        took, page = list[float](), ""
+        while min(took, default=seconds) >= seconds:  # others work on the machine too
+            assert len(took) < 5, (path, took)
             began = time.perf_counter()
             async with world.session.get(address + path, headers=login) as answer:
                 page = await answer.text()

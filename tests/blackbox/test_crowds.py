@@ -61,7 +61,7 @@ async def crowd(address: str) -> AsyncIterator[Crowd]:
 async def start(world: World, files: int) -> tuple[str, str]:
     """The addresses of page and dashboard of a Shipmate that may have so many files open."""
     world.config["dashboard"] = {"port": 0}
-    world.process.module = ["tests.limited", f"{files}", f"{files}", "bot"]
+    world.process.module = ["tests.limited", "RLIMIT_NOFILE", f"{files}", f"{files}", "bot"]
     await world.start("telegram", "web")
     page, dashboard = world.process.ready_line.split()[-2:]
     return page, dashboard
@@ -125,7 +125,7 @@ async def _ending(reader: asyncio.StreamReader) -> bytes:
 
 async def test_the_soft_limit_is_raised_to_the_hard_one(world: World) -> None:
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    world.process.module = ["tests.limited", "300", f"{hard}", "bot"]
+    world.process.module = ["tests.limited", "RLIMIT_NOFILE", "300", f"{hard}", "bot"]
     await world.start("telegram")
     limits = f"/proc/{world.process.pid}/limits"
     await eventually(lambda: bool(_open_files(limits)))

@@ -16,10 +16,9 @@ import pytest
 from tests.bench.bills import DAYS, request_id
 from tests.usage_rows import Row, used, write
 
-pytestmark = pytest.mark.together
+pytestmark = [pytest.mark.together, pytest.mark.torture]
 
 LINES = 1_000_000
-FEWER = 250_000
 STATS = 2.5
 MOST = 3.5
 """Times the processor's seconds of a process that does nothing, in the same run: how fast a machine is changes by the hour."""
@@ -27,9 +26,9 @@ IDLE = ("version", "--json")
 """With the parser, which `version` alone does without."""
 
 
-@pytest.fixture(scope="module", params=[FEWER, pytest.param(LINES, marks=pytest.mark.torture)])
-def project(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Path:
-    many = int(request.param) // DAYS
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    many = LINES // DAYS
     root = tmp_path_factory.mktemp("long")
     (root / "ship.json").write_text("{}", encoding="utf-8")
     logs = root / ".ship" / "logs"

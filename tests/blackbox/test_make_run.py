@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import os
 import shutil
 import signal
 import sys
-from collections.abc import AsyncIterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from bot.testing import telegram_service
 from bot.testing.telegram import TelegramServer
+from tests import quick
 from tests.blackbox.conftest import START_SECONDS
 
 CODE = Path(__file__).parents[2]
-SHIPMATE = f"""#!/bin/sh
+REAL = f"""#!/bin/sh
 PYTHONPATH={CODE} PYTHONSAFEPATH=1 exec {sys.executable} -m bot "$@"
 """
+STUB = '#!/bin/sh\necho "ready $3"\n'
+"""Stands for `shipmate run --dir DIR`: says which folder it was given."""
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def clone(tmp_path: Path) -> Path:
         shutil.copytree(CODE / name, clone / name)
     shutil.copy(CODE / ".ship" / ".gitignore", clone / ".ship" / ".gitignore")
     (programs / "python").symlink_to(sys.executable)
-    (programs / "shipmate").write_text(SHIPMATE, encoding="utf-8")
+    (programs / "shipmate").write_text(STUB, encoding="utf-8")
     (programs / "shipmate").chmod(0o755)
     (clone / ".venv" / ".created").write_text(f"{clone}\n", encoding="utf-8")
     for stamp in (".pip", ".runtime", ".project"):
@@ -49,19 +49,11 @@ def clone(tmp_path: Path) -> Path:
     return clone
 
 
-@dataclass(frozen=True)
-class Made:
-    lines: list[str]
-    code: int
-
-
-async def make(clone: Path, home: Path | None, *words: str) -> Made:
-    """Run `make run` until it is ready, and end what it started."""
+async def make(clone: Path, *words: str) -> tuple[list[str], int]:
+    """The lines of `make run`, which is ended once it is ready, and its exit code."""
     env = {name: value for name, value in os.environ.items() if "TOKEN" not in name and "KEY" not in name}
     process = await asyncio.create_subprocess_exec(
-        "make",
-        "run",
-        *words,
+        *("make", "run", *words),
         cwd=clone,
         env=env,
         stdin=asyncio.subprocess.DEVNULL,
@@ -69,71 +61,53 @@ async def make(clone: Path, home: Path | None, *words: str) -> Made:
         stderr=asyncio.subprocess.STDOUT,
     )
     lines: list[str] = []
-    async with asyncio.timeout(START_SECONDS), _ended(process):
-        assert process.stdout is not None
-        async for line in process.stdout:
-            lines.append(line.decode().rstrip("\n"))
-            if line.startswith(b"ready ") and home is not None:
-                os.kill(int((home / ".ship" / "pid").read_text(encoding="ascii")), signal.SIGTERM)
-        return Made(lines, await process.wait())
-
-
-@contextlib.asynccontextmanager
-async def _ended(process: asyncio.subprocess.Process) -> AsyncIterator[None]:
     try:
-        yield
+        async with asyncio.timeout(START_SECONDS):
+            assert process.stdout is not None
+            async for line in process.stdout:
+                lines.append(line.decode().rstrip("\n"))
+                if line.startswith(b"ready ") and (pid := clone.parent / "shipmate-project/.ship/pid").exists():
+                    os.kill(int(pid.read_text(encoding="ascii")), signal.SIGTERM)
+            return lines, await process.wait()
     finally:
         if process.returncode is None:
             process.kill()
 
 
 async def test_a_fresh_clone_gets_a_folder_beside_it_and_is_read_from_all_the_same(clone: Path) -> None:
+    """As the README says: tokens into `.env`, and the same command connects; settings are edited where they are found."""
     home = clone.with_name("shipmate-project")
-    first = await make(clone, home)
-    assert (first.code, any(line.startswith("ready ") for line in first.lines)) == (0, True), first.lines
-    assert any(line.endswith(f"--dir {home}") for line in first.lines)
-    assert not any("refused here" in line for line in first.lines)
-    assert (home / "Agent.md").is_file()
-    assert any((home / ".ship").glob("*.db"))
-    assert sorted(path.name for path in (clone / ".ship").iterdir()) == [".gitignore", "schema"]
-    # As the README says: tokens into `.env`, and the same command connects; settings are edited where they are found.
-    async with contextlib.AsyncExitStack() as around:
-        telegram = TelegramServer()
-        await telegram.start()
-        around.push_async_callback(telegram.stop)
+    (clone / ".venv" / "bin" / "shipmate").write_text(REAL, encoding="utf-8")
+    async with TelegramServer() as telegram:
         config = json.loads((clone / "ship.json").read_text(encoding="utf-8"))
         config["channels"]["telegram"]["baseUrl"] = telegram.url
         (clone / "ship.json").write_text(json.dumps(config), encoding="utf-8")
         (clone / ".env").write_text(f"TELEGRAM_BOT_TOKEN={telegram_service.TEST_TOKEN}\n", encoding="utf-8")
-        second = await make(clone, home)
-    assert (second.code, any(line.startswith("ready ") and "telegram" in line for line in second.lines)) == (
-        0,
-        True,
-    ), second.lines
+        lines, code = await make(clone)
+    assert (code, any(line.startswith("ready ") and "telegram" in line for line in lines)) == (0, True), lines
+    assert any(line.endswith(f"--dir {home}") for line in lines)
+    assert not any("refused here" in line for line in lines)
+    assert (home / "Agent.md").is_file()
+    assert any((home / ".ship").glob("*.db"))
+    assert sorted(path.name for path in (clone / ".ship").iterdir()) == [".gitignore", "schema"]
 
 
 async def test_a_command_that_was_given_in_the_clone_does_not_make_it_the_projects_folder(
     clone: Path,
 ) -> None:
     for words in (("stats",), ("allow", "telegram", "5"), ("export", "telegram:5")):
-        given = await asyncio.create_subprocess_exec(
-            clone / ".venv" / "bin" / "shipmate", *words, cwd=clone, stderr=asyncio.subprocess.PIPE
-        )
-        _, said = await given.communicate()
-        assert f"No gateway has run in {clone} yet; --dir names another folder." in said.decode(), words
-    made = await make(clone, clone.with_name("shipmate-project"))
-    assert made.code == 0
-    assert not any("Going on in this folder" in line for line in made.lines), made.lines
+        _, _, said = await quick.run(*words, "--dir", str(clone))
+        assert f"No gateway has run in {clone} yet; --dir names another folder." in said, words
+    lines, code = await make(clone)
+    assert (code, lines[-1]) == (0, f"ready {clone.with_name('shipmate-project')}")
+    assert not any("Going on in this folder" in line for line in lines), lines
 
 
 async def test_a_clone_that_was_talked_to_goes_on_with_all_that_it_has(clone: Path) -> None:
     (clone / ".ship" / "chats").mkdir()
-    kept = clone / ".ship" / "chats" / "web%3Achat%3A1.jsonl"
-    kept.write_text("", encoding="utf-8")
-    made = await make(clone, clone)
-    assert made.code == 0
-    assert any("Going on in this folder" in line for line in made.lines)
-    assert kept.is_file()
+    lines, code = await make(clone)
+    assert (code, lines[-1]) == (0, "ready .")
+    assert any("Going on in this folder" in line for line in lines)
     assert not clone.with_name("shipmate-project").exists()
 
 
@@ -141,21 +115,19 @@ async def test_a_folder_may_be_named_and_one_of_others_is_not_taken(clone: Path)
     beside = clone.with_name("shipmate-project")
     beside.mkdir()
     (beside / "thesis.txt").write_text("mine", encoding="utf-8")
-    refused = await make(clone, None)
-    assert refused.code != 0
-    assert any("make run DIR=" in line for line in refused.lines)
+    lines, code = await make(clone)
+    assert code != 0
+    assert any("make run DIR=" in line for line in lines)
     assert [path.name for path in beside.iterdir()] == ["thesis.txt"]
     own = clone.with_name("own")
     own.mkdir()
-    (own / "ship.json").write_text(
-        '{"channels": {"web": {"port": 0}}, "dashboard": {"enabled": false}}', encoding="utf-8"
-    )
-    named = await make(clone, own, f"DIR={own}")
-    assert (named.code, any(line.startswith("ready ") for line in named.lines)) == (0, True), named.lines
+    (own / "ship.json").write_text("{}", encoding="utf-8")
+    lines, code = await make(clone, f"DIR={own}")
+    assert (code, lines[-1]) == (0, f"ready {own}")
     assert not (own / "ship.json").is_symlink()
-    assert not any("is not read" in line for line in named.lines)
+    assert not any("is not read" in line for line in lines)
     (clone / ".env").write_text("SLACK_BOT_TOKEN=\n", encoding="utf-8")
     (own / ".env").unlink(missing_ok=True)
     (own / ".env").write_text("", encoding="utf-8")
-    again = await make(clone, own, f"DIR={own}")
-    assert f"Tokens and keys come from {own}/.env; the .env in this folder is not read." in again.lines
+    lines, _ = await make(clone, f"DIR={own}")
+    assert f"Tokens and keys come from {own}/.env; the .env in this folder is not read." in lines

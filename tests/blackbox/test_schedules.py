@@ -138,9 +138,9 @@ async def test_a_clock_set_forward_by_years_is_no_work(world: World) -> None:
     await world.turns(1)
     before = worked(world)
     await jump(world, 3 * 365 * 86_400.0)
-    await eventually(lambda: world.texts()[-1].startswith(ANSWER))
+    await eventually(lambda: any(one.startswith(ANSWER) for one in world.texts()))
     world.telegram.say("hello")
-    await eventually(lambda: world.texts()[-1] == "Hello.")
+    await eventually(lambda: "Hello." in world.texts())
     assert worked(world) - before < 15, (
         "seconds of the processor, of which each time that is counted alone takes minutes"
     )

@@ -186,7 +186,7 @@ async def test_known_secrets_are_nowhere_plain_or_encoded(
 @pytest.mark.skipif(sys.platform != "linux", reason="/proc")
 async def test_a_crash_leaves_no_memory_on_the_disk(world: World) -> None:
     """Whatever the user's limit is, for the process and what it starts; the unit says so too."""
-    world.process.before = ["bash", "-c", 'ulimit -c unlimited; exec "$0" "$@"']
+    world.process.module = ["tests.limited", "RLIMIT_CORE", "-1", "-1", "bot"]
     await world.start("telegram")
     limits = Path(f"/proc/{world.process.pid}/limits").read_text(encoding="utf-8")
     (core,) = [line.split()[4:6] for line in limits.splitlines() if line.startswith("Max core file size")]
