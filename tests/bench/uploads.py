@@ -20,7 +20,7 @@ from channels.slack import files
 from channels.telegram import bot_api
 from tests.bench.watched import Watch
 
-SIZE = 40_000_000
+SIZE = 10_000_000
 
 
 async def send(address: str) -> None:

@@ -66,7 +66,10 @@ async def make(clone: Path, *words: str) -> tuple[list[str], int]:
             assert process.stdout is not None
             async for line in process.stdout:
                 lines.append(line.decode().rstrip("\n"))
-                if line.startswith(b"ready ") and (pid := clone.parent / "shipmate-project/.ship/pid").exists():
+                if (
+                    line.startswith(b"ready ")
+                    and (pid := clone.parent / "shipmate-project/.ship/pid").exists()
+                ):
                     os.kill(int(pid.read_text(encoding="ascii")), signal.SIGTERM)
             return lines, await process.wait()
     finally:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import ast
-import functools
 import os
 import re
 import subprocess
@@ -18,25 +16,21 @@ from pathlib import Path
 import pytest
 
 from tests import wheel
-from tests.gates import parsed
 
 CODE = Path(__file__).parents[2]
 PROJECT = tomllib.loads((CODE / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 PURELIB = sysconfig.get_path("purelib")
+IMPORTS = re.compile(r"^\s*(?:import|from(?=[\w. ]+ import )) (\w+)", re.MULTILINE)
 ENV = {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"}
 
 
 def imported() -> Iterator[tuple[str, str]]:
-    """Every package that is imported of others, and where; parsing all of the code takes seconds."""
+    """Every package that is imported of others, and where."""
     for folder in ("bot", "channels"):
         for path in (CODE / folder).rglob("*.py"):
-            for node in ast.walk(parsed(path.read_text(encoding="utf-8"))):
-                names = [one.name for one in node.names] if isinstance(node, ast.Import) else []
-                if isinstance(node, ast.ImportFrom) and node.module is not None and not node.level:
-                    names = [node.module]
-                for name in (one.partition(".")[0] for one in names):
-                    if name not in {"bot", "channels"} and name not in sys.stdlib_module_names:
-                        yield name, str(path.relative_to(CODE))
+            for name in IMPORTS.findall(path.read_text(encoding="utf-8")):
+                if name not in {"bot", "channels"} and name not in sys.stdlib_module_names:
+                    yield name, str(path.relative_to(CODE))
 
 
 def named(requirement: str) -> str:
@@ -103,81 +97,54 @@ def test_the_wheel_has_one_name_and_all_of_the_code(built: Path) -> None:
         assert {f"shipmate/{path.relative_to(CODE).as_posix()}" for path in code} <= set(names)
 
 
-@functools.cache
-def _hostile() -> dict[str, str]:
-    """Packages of these names that others might install, and that end whoever imports them."""
-    text = "raise SystemExit('another distribution was imported')\n"
-    return {
-        f"{name}/{file}.py": text for name in ("bot", "channels") for file in ("__init__", "cli", "slack")
-    }
-
-
-def test_packages_of_the_same_names_are_not_taken_for_ours(built: Path, tmp_path: Path) -> None:
-    """Neither before nor after it, and what they bring to each start of the interpreter does not count either."""
-    env = tmp_path / "env"
+@pytest.fixture(scope="module")
+def site(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An environment with the wheel, beside packages of the names `bot` and `channels` that end whoever imports them."""
+    env = tmp_path_factory.mktemp("installed") / "env"
     subprocess.run([sys.executable, "-I", "-m", "venv", "--without-pip", str(env)], check=True)
     site = next((env / "lib").glob("python*/site-packages"))
     with zipfile.ZipFile(built) as archive:
         archive.extractall(site)
-    for name, text in _hostile().items():
-        (site / name).parent.mkdir(exist_ok=True)
-        (site / name).write_text(text, encoding="utf-8")
+    for name in ("bot", "channels"):
+        (site / name).mkdir()
+        for file in ("__init__", "cli", "slack"):
+            (site / name / f"{file}.py").write_text("raise SystemExit('another one')\n", encoding="utf-8")
     early = "import sys, types; sys.modules.update(bot=types.ModuleType('bot'), channels=types.ModuleType('channels'))\n"
     (site / "early.pth").write_text(early, encoding="utf-8")
     # The libraries of the tests stand in for those that it needs; what is ours comes from the wheel.
     (site / "libraries.pth").write_text(f"{PURELIB}\n", encoding="utf-8")
+    return site
+
+
+def run(folder: Path, *words: str | Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(words, env=ENV, cwd=folder, capture_output=True, text=True, check=False)
+
+
+def test_packages_of_the_same_names_are_not_taken_for_ours(site: Path, tmp_path: Path) -> None:
+    """Neither before nor after it, and what they bring to each start of the interpreter does not count either."""
     start = "import sys, shipmate; print(shipmate.__file__, file=sys.stderr); sys.exit(shipmate.main())"
-
-    def run(*words: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [str(env / "bin" / "python"), "-P", "-c", start, *words],
-            env=ENV,
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-
-    done = run("init", "--yes", "project")
+    python: list[str | Path] = [site.parents[2] / "bin" / "python", "-P", "-c", start]
+    done = run(tmp_path, *python, "init", "--yes", "project")
     assert (done.returncode, done.stderr.strip()) == (0, str(site / "shipmate" / "__init__.py")), done.stderr
     assert "api.slack.com" in done.stdout, "a channel was found"
-    done = run("check", "--dir", "project")
+    done = run(tmp_path, *python, "check", "--dir", "project")
     assert (done.returncode, "ship.json is valid" in done.stdout) == (0, True), done.stderr
 
 
-@pytest.mark.parametrize(
-    "planted", ["shipmate.py", "shipmate/__init__.py", "types.py", "typing.py", "bot/__init__.py"]
-)
-def test_started_as_a_module_it_is_never_one_of_the_folder(built: Path, tmp_path: Path, planted: str) -> None:
-    env, folder = tmp_path / "env", tmp_path / "project"
-    subprocess.run([sys.executable, "-I", "-m", "venv", "--without-pip", str(env)], check=True)
-    site = next((env / "lib").glob("python*/site-packages"))
-    with zipfile.ZipFile(built) as archive:
-        archive.extractall(site)
-    (site / "libraries.pth").write_text(f"{PURELIB}\n", encoding="utf-8")
-    (folder / planted).parent.mkdir(parents=True)
-    (folder / planted).write_text("raise SystemExit('planted')\n", encoding="utf-8")
-    for python, shown in (
-        (env / "bin" / "python", "shipmate 0.2.0\n"),
-        (Path(sys.executable), "shipmate 0.2.0\n"),
-    ):
-        done = subprocess.run(
-            [str(python), "-m", "shipmate", "--version"],
-            env=ENV,
-            cwd=folder,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert (done.returncode, done.stdout) == (0, shown), done.stderr
+@pytest.mark.parametrize("planted", ["shipmate.py", "shipmate/__init__.py"])
+def test_started_as_a_module_it_is_never_one_of_the_folder(site: Path, tmp_path: Path, planted: str) -> None:
+    for name in (planted, "types.py", "typing.py", "bot/__init__.py"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("raise SystemExit('planted')\n", encoding="utf-8")
+    for python in (site.parents[2] / "bin" / "python", sys.executable):
+        done = run(tmp_path, python, "-m", "shipmate", "--version")
+        assert (done.returncode, done.stdout) == (0, "shipmate 0.2.0\n"), done.stderr
 
 
 def test_an_editable_install_lets_nothing_else_of_its_folder_be_imported() -> None:
     """Whoever writes a module into the folder of the source has not written one that Shipmate imports."""
     code = "import sys, bot, channels; print(*sys.path, sep='\\n'); import tests"
-    done = subprocess.run(
-        [sys.executable, "-P", "-c", code], env=ENV, cwd="/", capture_output=True, text=True, check=False
-    )
+    done = run(Path("/"), sys.executable, "-P", "-c", code)
     assert str(CODE) not in done.stdout.splitlines()
     assert "No module named 'tests'" in done.stderr
 
@@ -188,9 +155,7 @@ def test_nothing_is_imported_from_the_folder_in_which_it_is_started(start: list[
     for name in ("brotli", "brotlicffi", "channels", "typer", "sitecustomize", "usercustomize", "click"):
         (tmp_path / f"{name}.py").write_text("raise SystemExit('planted')\n", encoding="utf-8")
     (tmp_path / "ship.json").write_text('{"channels": {"web": {"port": 0}}}', encoding="utf-8")
-    done = subprocess.run(
-        [sys.executable, *start, "check"], env=ENV, cwd=tmp_path, capture_output=True, text=True, check=False
-    )
+    done = run(tmp_path, sys.executable, *start, "check")
     assert (done.returncode, done.stderr) == (0, ""), done.stdout
 
 

@@ -112,32 +112,28 @@ def test_a_misspelt_command_is_answered_with_the_nearest(shipmate: Shipmate) -> 
     assert "Did you mean 'logs'" in shipmate("logg").err
 
 
-@pytest.mark.parametrize("equals", ["=", " "])
-def test_an_unforeseen_error_is_one_line_and_its_details_are_in_the_log(project: Path, equals: str) -> None:
-    words = ["shipmate", "check", *f"--dir{equals}{project}".split()]
+def test_an_unforeseen_error_is_one_line_and_its_details_are_in_the_log(project: Path) -> None:
     code = (
         "import sys; from bot import cli; from bot.cli import setup\n"
         "def failing(root, **_): raise ZeroDivisionError('hunter2')\n"
         "setup.configuration.load = failing\n"
-        f"sys.argv = {words!r}\n"
         "sys.exit(cli.main())"
     )
 
-    def run() -> str:
-        done = subprocess.run(
-            [sys.executable, "-c", code], capture_output=True, text=True, check=False, env=ENV
-        )
+    def run(*words: str) -> str:
+        command = [sys.executable, "-c", code, "check", *words]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, env=ENV)
         assert (done.returncode, done.stdout) == (1, "")
         return done.stderr
 
-    assert run() == "shipmate: unexpected ZeroDivisionError; details are in .ship/logs\n"
+    assert run(f"--dir={project}") == "shipmate: unexpected ZeroDivisionError; details are in .ship/logs\n"
     (path,) = (project / ".ship" / "logs").iterdir()
     line = json.loads(path.read_text())
     assert (line["kind"], line["level"]) == ("error", "error")
     assert line["details"]["error"] == "ZeroDivisionError: hunter2"
     assert "failing" in line["details"]["frames"][-1]
     (project / ".ship").rename(project / "aside")
-    outside = run()
+    outside = run("--dir", str(project))
     assert outside.startswith("shipmate: unexpected ZeroDivisionError in failing (")
     assert outside.count("\n") == 1
     assert not (project / ".ship").exists()

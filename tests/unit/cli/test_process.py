@@ -80,11 +80,11 @@ def test_a_group_is_let_in_although_its_id_begins_with_a_minus(shipmate: Shipmat
     assert shipmate("allow", "telegram", "-x", "--dir", project).code == 2
 
 
-def test_a_chat_where_the_terminal_is_turned_off_names_the_setting(project: Path) -> None:
+def test_a_chat_where_the_terminal_is_turned_off_names_the_setting(shipmate: Shipmate, project: Path) -> None:
     ship = json.loads((project / "ship.json").read_text())
     ship["channels"]["console"] = {"enabled": False}
     (project / "ship.json").write_text(json.dumps(ship))
-    done = process("chat", "--dir", project)
+    done = shipmate("chat", "--dir", project)
     assert (done.code, done.out) == (78, "")
     assert done.err.startswith("channels.console.enabled: found false; expected true")
 

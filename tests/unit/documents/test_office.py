@@ -135,9 +135,9 @@ def entities(levels: int) -> str:
     [
         (packed({"word/document.xml": f"<a>{' ' * reader.PART}</a>"}), "too_much"),
         (packed({"word/document.xml": entities(9)}), ""),
-        # A thousand cells name one text of 15 MB, and one cell is at the end of the largest sheet.
+        # A thousand cells name one text of 1.5 MB, and one cell is at the end of the largest sheet.
         (
-            xlsx(f"<row>{CELL * 1_000}</row>", strings=f"<si><t>{'a' * 15_000_000}</t></si>"),
+            xlsx(f"<row>{CELL * 1_000}</row>", strings=f"<si><t>{'a' * 1_500_000}</t></si>"),
             "",
         ),
         (xlsx('<row><c r="A1"><v>1</v></c></row><row r="1048576"><c r="XFD1048576"><v>1</v></c></row>'), ""),

@@ -217,8 +217,8 @@ async def test_a_person_hears_which_file_would_be_replaced_and_how_long_it_is(tm
 async def test_a_long_call_is_gone_through_where_nothing_else_waits(tmp_path: Path) -> None:
     asks = Asks()
     bench = Bench(tmp_path, asks)
-    await bench.run(tool_use("run_shell", command="echo hello; " * 20_000))
-    assert len(asks.asked[0].shown) > 200_000
+    await bench.run(tool_use("run_shell", command="echo hello; " * 2_000))
+    assert len(asks.asked[0].shown) > 20_000
     assert bench.threads
     assert threading.get_ident() not in bench.threads
 
