@@ -26,10 +26,9 @@ from bot.contracts.identity import UserRef
 from bot.contracts.model import Model
 from bot.core import feature
 from bot.core.access import Access, InboundCleaner, Memberships
-from bot.core.agent_deps import AgentDeps, Limits
+from bot.core.agent import AgentDeps, Limits, Manner, ModelDeps
 from bot.core.archive_export import ArchiveExport
 from bot.core.archive_files import ChatStore
-from bot.core.assembly import Prompts
 from bot.core.attachments import FileReader
 from bot.core.attachments import Limits as FileLimits
 from bot.core.chat import MODES, Chat
@@ -48,11 +47,11 @@ from bot.core.live_messages import LiveMessages
 from bot.core.locales import Locales
 from bot.core.long_blocks import LongBlocks
 from bot.core.maintenance import Maintenance
-from bot.core.models import Manner, ModelDeps
 from bot.core.operators import OperatorAlerts, OperatorChats
 from bot.core.outbox import Leadership, Outbox
 from bot.core.outgoing import Saying
 from bot.core.outgoing_files import OutgoingFiles, OutgoingLimits
+from bot.core.prompt import Prompts
 from bot.core.rate_limit import RateLimiter
 from bot.core.reply import ReplyPorts
 from bot.core.runner import Runner, Slots
@@ -60,8 +59,7 @@ from bot.core.sql_log import Alert
 from bot.core.sqlite_log import FILE, SqliteLog
 from bot.core.tasks.limits import TaskLimits
 from bot.core.turns import Turns
-from bot.core.usage import UsageSums
-from bot.core.usage_recorder import UsageRecorder
+from bot.core.usage import UsageRecorder, UsageSums
 from bot.dashboard.console import Console, ConsoleSources, PartHealth
 from bot.dashboard.metrics import Figures, LogMetrics, MetricsPage
 from bot.dashboard.server import Dashboard

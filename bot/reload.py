@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from bot import config, errors
 from bot.contracts.environment import Log
-from bot.core.agent_deps import AgentDeps
+from bot.core.agent import AgentDeps
 
 OF_TURNS = {
     "llm": ("model", "fast_model", "max_tokens", "context_window", "effort", "thinking", "purposes"),

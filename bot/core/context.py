@@ -9,7 +9,7 @@ events keep everything.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from bot import text
@@ -17,7 +17,6 @@ from bot.contracts.base import Json, Message
 from bot.contracts.provenance import NOBODYS, ORIGIN
 from bot.contracts.tools import ToolCall, ToolResult
 from bot.core import blocks, events
-from bot.core.compaction import api_rounds
 from bot.core.events import Event
 from bot.core.removal import Gone, message_without, redacted
 
@@ -31,16 +30,13 @@ INTERRUPTED = "Interrupted: the turn was stopped while this ran. It may or may n
 @dataclass(frozen=True, slots=True)
 class ContextEntry:
     """One API message. `seq` is the number of the message's event, `sources` are the requests whose text the
-    message contains.
+    message contains, and `cut` are the ids of its tool calls that did not arrive completely.
     """
 
     seq: int
     message: Message
     sources: tuple[str, ...] = ()
     cut: frozenset[str] = frozenset()
-    """Ids of the message's tool calls that did not arrive completely."""
-    stop_reason: str | None = None
-    continues: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +54,6 @@ class KeptTurn:
     def sources(self) -> frozenset[str]:
         """Return the ids of the requests (messages from people) that the turn answered."""
         return frozenset({self.id}.union(*(one.sources for one in self.entries)))
-
-    @property
-    def named(self) -> list[tuple[int, Message]]:
-        """Return the turn's messages with the numbers of their events."""
-        return [(entry.seq, entry.message) for entry in self.entries]
 
 
 @dataclass(slots=True)
@@ -108,21 +99,10 @@ class RunningTurn:
         return words if text.visible(words) else ""
 
     @property
-    def after_results(self) -> bool:
-        """Return True if the newest message to the model contains tool results, with or without further text."""
-        said = itertools.takewhile(lambda one: one.message["role"] == "user", reversed(self.entries))
-        return any(blocks.is_results(one.message) for one in said)
-
-    @property
     def open_calls(self) -> list[ToolCall]:
         """Return the tool calls of the last answer that have no result."""
-        if not self.entries or self.entries[-1].message["role"] != "assistant":
-            return []
-        return [
-            one
-            for one in blocks.tool_calls(self.entries[-1].message["content"])
-            if one.id not in self.results
-        ]
+        calls = blocks.tool_calls(self.entries[-1].message["content"]) if self.speaks else []
+        return [one for one in calls if one.id not in self.results]
 
 
 class AgentContextStore:
@@ -154,7 +134,7 @@ class AgentContextStore:
         """Turns that were dropped from the model's context, by id. Kept only while the log is read, since a
         resumed conversation brings turns back.
         """
-        self.recalled: dict[str, KeptTurn] = {}
+        self.recalled: Mapping[str, KeptTurn] = {}
         """Turns of a conversation that is about to be resumed in a chat that is already in memory, by id."""
         self._view: tuple[Message, ...] | None = ()
 
@@ -184,42 +164,35 @@ class AgentContextStore:
         """
         return [message for _, message in self.running.older] if self.running is not None else []
 
+    def shown(self) -> list[Message]:
+        """Return all messages that the model is sent."""
+        return [*self.view(), *self.older(), *self.current()]
+
     def sources(self) -> frozenset[str]:
         """Return the ids of the requests whose text is in the model's context."""
-        kept = frozenset[str]().union(*(turn.sources for turn in self.turns))
-        running = self.running
-        return kept if running is None else kept.union(*(one.sources for one in running.entries))
+        running = self.running.entries if self.running is not None else ()
+        kept = [*(one.sources for one in self.turns), *(one.sources for one in running)]
+        return frozenset[str]().union(*kept)
 
     @property
     def base(self) -> int | None:
         """Return the number of the oldest event that the context depends on; None if the context is empty."""
-        since = [self.turns[0].since] if self.turns else []
-        return min([*since, *self._stated.values()], default=None)
+        return min([*(turn.since for turn in self.turns[:1]), *self._stated.values()], default=None)
 
     @property
     def out_of_reach(self) -> list[events.EventData]:
         """Return the latest `Framed` and `Remembered` events if they are older than the oldest turn in the
         context. The events returned must be appended to the log again.
         """
-        if not self.turns:
-            return []
         lasting = [one for one in (self.frame, self.memory) if one is not None]
-        return [one for one in lasting if self._stated[one.kind] < self.turns[0].since]
+        return [one for one in lasting if self.turns and self._stated[one.kind] < self.turns[0].since]
 
     # ------------------------------------------------------------ the fold
 
-    def recall(self, turns: Mapping[str, KeptTurn]) -> None:
-        """Provide the turns of a conversation that is about to be resumed."""
-        self.recalled = dict(turns)
-
-    def begin(self, turn: str, at: float, since: int) -> None:
-        """Begin a turn. `since` is the number of the oldest event that the turn depends on."""
-        self.running = RunningTurn(turn, at, since)
-
-    def apply(self, event: Event) -> None:
+    def apply(self, event: Event) -> None:  # noqa: C901, PLR0912 - one `match` of all kinds
         """Fold an event into the context. An event of a turn that is not running changes nothing."""
-        data, running = event.data, self.running
-        match data:
+        running = self.running
+        match data := event.data:
             case events.Cut():
                 self._cut(data)
                 self._state_head(event)
@@ -233,16 +206,12 @@ class AgentContextStore:
             case events.Removed():
                 self.remove(Gone.of(data), head=data.head)
             case events.Framed():
-                self._frame(event, data)
+                self._frame(data)
+                self._stated[data.kind] = event.seq
             case events.Remembered():
                 self.memory, self._stated[data.kind] = data, event.seq
-            case _ if running is not None and running.id == event.turn:
-                self._apply_to(running, event)
-            case _:
+            case _ if running is None or running.id != event.turn:
                 pass
-
-    def _apply_to(self, running: RunningTurn, event: Event) -> None:
-        match data := event.data:
             case events.Asked():
                 self.asked_at = event.at
             case events.Told():
@@ -250,74 +219,26 @@ class AgentContextStore:
                 running.last = None
             case events.Answered():
                 self.cached = data.usage.get("cacheRead", 0) > 0
-                self._answer(running, event, data)
-            case events.ToolEnded():
-                self._end_tool(running, event, data)
+                self.stood_in = data.model if data.note else ""
+                _answer(running, event.seq, data)
+            case events.ToolEnded() if data.call in {call.id for call in running.open_calls}:
+                running.results[data.call] = data.result
+                if not running.open_calls:
+                    _add_results(running, event.seq)
             case events.Injected():
-                self._inject(running, data)
+                _inject(running, data)
             case events.Queued() if data.form == "reply":
                 running.untold_notes = ()
             case events.TurnEnded():
-                self._end(running, event, data)
+                self._end(running, event.seq, data)
+            case _:
+                pass
 
-    def _answer(self, running: RunningTurn, event: Event, data: events.Answered) -> None:
-        kept = running.entries
-        if data.continues and kept and kept[-1].message["role"] == "assistant":
-            kept = kept[:-1]  # an answer and its continuation are one message
-        running.results, running.last = {}, data
-        self.stood_in = data.model if data.note else ""
-        thought = not data.content and data.stop_reason in LENGTH
-        running.cuts += bool(data.cut) or thought
-        running.thoughts += thought
-        running.silences += not data.content and not thought
-        running.pauses += data.stop_reason == "pause_turn" and not data.continues
-        if data.note and data.note not in running.noted:
-            running.noted += (data.note,)
-            running.untold_notes += (data.note,)
-        if data.content:
-            message: Message = {"role": "assistant", "content": list(data.content)}
-            if data.origin is not None:
-                message |= {ORIGIN: data.origin}
-            kept += (
-                ContextEntry(
-                    event.seq,
-                    message,
-                    cut=frozenset(data.cut),
-                    stop_reason=data.stop_reason,
-                    continues=data.continues,
-                ),
-            )
-        running.entries = kept
-
-    def _end_tool(self, running: RunningTurn, event: Event, data: events.ToolEnded) -> None:
-        if data.call not in {call.id for call in running.open_calls}:
-            return
-        running.results[data.call] = data.result
-        if not running.open_calls:
-            self._add_results(running, event.seq)
-
-    def _add_results(self, running: RunningTurn, seq: int) -> None:
-        calls = blocks.tool_calls(running.entries[-1].message["content"])
-        message: Message = {"role": "user", "content": [running.results[call.id] for call in calls]}
-        running.entries += (ContextEntry(seq, message),)
-        running.results, running.last = {}, None
-
-    def _inject(self, running: RunningTurn, data: events.Injected) -> None:
-        if data.kept is not None:
-            running.older = running.older[len(running.older) - data.kept :]
-        else:
-            more = zip(data.times, data.messages, strict=True)
-            # The sort is stable, so messages with equal times keep their order.
-            running.older = tuple(sorted([*more, *running.older], key=lambda one: one[0]))
-        running.injected += len(data.messages)
-        running.lines.update(data.lines)
-        running.entries = without_thinking(running.entries)
-
-    def _end(self, running: RunningTurn, event: Event, data: events.TurnEnded) -> None:
-        if running.entries and running.open_calls:
-            for call in running.open_calls:
+    def _end(self, running: RunningTurn, seq: int, data: events.TurnEnded) -> None:
+        if calls := running.open_calls:
+            for call in calls:
                 running.results[call.id] = ToolResult(call.id, INTERRUPTED, failed=True, origin=NOBODYS).block
-            self._add_results(running, event.seq)
+            _add_results(running, seq)
         self.running = None
         if data.reason:
             self.wrong = (*self.wrong, data.reason)[-MOST_WRONG:]
@@ -327,29 +248,31 @@ class AgentContextStore:
             return
         # The injected older messages have left the context. Thinking blocks after them are no longer valid.
         entries = without_thinking(running.entries) if running.injected else running.entries
-        if running.speaks:
-            entries = (*entries[:-1], *_unpaused(entries[-1:]))
+        if running.speaks:  # server tool calls that were open in a pause will never get a result
+            *before, last = entries
+            content = last.message["content"]
+            if len(left := blocks.without_open_calls(content)) < len(content):
+                left = blocks.sayable(left)
+                last = replace(last, message={**last.message, "content": left})
+            entries = (*before, *([last] if left else []))
         self.turns.append(KeptTurn(running.id, entries, running.began, running.since))
         if self._view is not None:
             self._view += tuple(blocks.masked(entry.message, self.masked) for entry in entries)
 
-    def _frame(self, event: Event, data: events.Framed) -> None:
+    def _frame(self, data: events.Framed) -> None:
         if self.frame is not None and (self.frame.model, self.frame.prefix) != (data.model, data.prefix):
             # Thinking is only valid after exactly the same request prefix.
-            self.turns = [replace(turn, entries=without_thinking(turn.entries)) for turn in self.turns]
-            if self.running is not None:
-                self.running.entries = without_thinking(self.running.entries)
-            self._view = None
-        self.frame, self._stated[data.kind] = data, event.seq
+            self._show(self.turns)
+        self.frame = data
 
     def _leave(self) -> None:
         """Save the turns in the context, each with all of its messages, because a resumed conversation may
         need them.
         """
-        left = self.left
-        for turn in self.turns if left is not None else ():
-            if left is not None and len(turn.entries) >= len(getattr(left.get(turn.id), "entries", ())):
-                left[turn.id] = turn
+        if self.left is not None:
+            for turn in self.turns:
+                if turn.id not in self.left or len(turn.entries) >= len(self.left[turn.id].entries):
+                    self.left[turn.id] = turn
 
     def _forget_memory(self) -> None:
         self.memory = None
@@ -382,11 +305,8 @@ class AgentContextStore:
         self._forget_memory()
         known = {**(self.left or {}), **self.recalled}
         self.head, self.masked, self.wrong, self.recalled = data.head, dict(data.masked), (), {}
-        self.turns = [
-            replace(turn, entries=without_thinking(turn.entries))
-            for turn in map(known.get, data.turns)
-            if turn is not None
-        ]
+        turns = [known[one] for one in data.turns if one in known]
+        self.turns = [replace(turn, entries=without_thinking(turn.entries)) for turn in turns]
         self._view = None
 
     def _cut(self, data: events.Cut) -> None:
@@ -404,26 +324,32 @@ class AgentContextStore:
         self._show(kept)
 
     def _show(self, kept: Sequence[KeptTurn]) -> None:
-        """Drop all turns except these turns and the running turn from the model's context."""
+        """Drop all turns except these turns and the running turn from the model's context, and all thinking."""
         self.turns = [replace(turn, entries=without_thinking(turn.entries)) for turn in kept]
         if self.running is not None:
             self.running.entries = without_thinking(self.running.entries)
-        shown = {
-            one for turn in self.turns for entry in turn.entries for one in blocks.maskable(entry.message)
-        }
-        if self.running is not None:
-            shown |= {one for entry in self.running.entries for one in blocks.maskable(entry.message)}
+        entries = [*(entry for turn in self.turns for entry in turn.entries)]
+        entries += self.running.entries if self.running is not None else ()
+        shown = {one for entry in entries for one in blocks.maskable(entry.message)}
         self.masked = {name: words for name, words in self.masked.items() if name in shown}
         self._view = None
 
     def _mask(self, words: Mapping[str, str]) -> None:
+        """Mask results. The thinking after the first masked result is no longer valid."""
         self.masked |= words
         found = False
-        for at, turn in enumerate(self.turns):
-            entries, found = stripped_behind(turn.entries, words, found=found)
-            self.turns[at] = replace(turn, entries=entries)
+
+        def stripped(entries: Iterable[ContextEntry]) -> tuple[ContextEntry, ...]:
+            nonlocal found
+            kept = list[ContextEntry]()
+            for entry in entries:
+                kept += without_thinking([entry]) if found else [entry]
+                found = found or not words.keys().isdisjoint(blocks.maskable(entry.message))
+            return tuple(kept)
+
+        self.turns = [replace(turn, entries=stripped(turn.entries)) for turn in self.turns]
         if self.running is not None:
-            self.running.entries, _ = stripped_behind(self.running.entries, words, found=found)
+            self.running.entries = stripped(self.running.entries)
         self._view = None
 
     def remove(self, gone: Gone, *, head: bool) -> None:
@@ -450,37 +376,74 @@ class AgentContextStore:
         over = len(self.view()) - self.max_messages
         if over <= 0 or not self.turns:
             return []
-        return self._oldest(over + self.max_messages // 2, self.turns[-1])
+        dropped = self._oldest(self.turns[:-1], over + self.max_messages // 2)
+        left = len(self) - len(dropped)
+        for one in api_rounds(self.turns[-1].entries)[:-1] if left > self.max_messages else ():
+            if left <= self.max_messages // 2:
+                break
+            dropped += [entry.seq for entry in one]
+            left -= len(one)
+        return dropped
 
     def oldest_half(self) -> list[int]:
         """Return the event numbers of the oldest half of the messages, in whole turns: at least one turn; []
         if there is no turn.
         """
-        return self._oldest((len(self) + 1) // 2, None)
+        return self._oldest(self.turns, (len(self) + 1) // 2)
 
-    def _oldest(self, at_least: int, keep: KeptTurn | None) -> list[int]:
+    def _oldest(self, turns: Sequence[KeptTurn], at_least: int) -> list[int]:
         dropped = list[int]()
-        for turn in self.turns:
-            if len(dropped) >= at_least or turn is keep:
+        for turn in turns:
+            if len(dropped) >= at_least:
                 break
             dropped += [entry.seq for entry in turn.entries]
-        left = len(self) - len(dropped)
-        if keep is not None and left > self.max_messages:
-            for one in api_rounds(keep.named)[:-1]:
-                if left <= self.max_messages // 2:
-                    break
-                dropped += [seq for seq, _ in one]
-                left -= len(one)
         return dropped
+
+
+def _answer(running: RunningTurn, seq: int, data: events.Answered) -> None:
+    kept = running.entries
+    if data.continues and running.speaks:
+        kept = kept[:-1]  # an answer and its continuation are one message
+    running.results, running.last = {}, data
+    thought = not data.content and data.stop_reason in LENGTH
+    running.cuts += bool(data.cut) or thought
+    running.thoughts += thought
+    running.silences += not data.content and not thought
+    running.pauses += data.stop_reason == "pause_turn" and not data.continues
+    if data.note and data.note not in running.noted:
+        running.noted += (data.note,)
+        running.untold_notes += (data.note,)
+    if data.content:
+        message: Message = {"role": "assistant", "content": list(data.content)}
+        if data.origin is not None:
+            message |= {ORIGIN: data.origin}
+        kept += (ContextEntry(seq, message, cut=frozenset(data.cut)),)
+    running.entries = kept
+
+
+def _add_results(running: RunningTurn, seq: int) -> None:
+    calls = blocks.tool_calls(running.entries[-1].message["content"])
+    message: Message = {"role": "user", "content": [running.results[call.id] for call in calls]}
+    running.entries += (ContextEntry(seq, message),)
+    running.results, running.last = {}, None
+
+
+def _inject(running: RunningTurn, data: events.Injected) -> None:
+    if data.kept is not None:
+        running.older = running.older[len(running.older) - data.kept :]
+    else:
+        more = zip(data.times, data.messages, strict=True)
+        # The sort is stable, so messages with equal times keep their order.
+        running.older = tuple(sorted([*more, *running.older], key=lambda one: one[0]))
+    running.injected += len(data.messages)
+    running.lines.update(data.lines)
+    running.entries = without_thinking(running.entries)
 
 
 def _without(entries: Iterable[ContextEntry], turn: str, gone: Gone) -> tuple[ContextEntry, ...]:
     """Return the entries of a turn without the content that a removal names."""
-    return tuple(
-        entry if message is entry.message else replace(entry, message=message)
-        for entry in entries
-        for message in [message_without(entry.message, entry.sources, turn, gone)]
-    )
+    found = ((entry, message_without(entry.message, entry.sources, turn, gone)) for entry in entries)
+    return tuple(entry if entry.message is left else replace(entry, message=left) for entry, left in found)
 
 
 def without_thinking(entries: Iterable[ContextEntry]) -> tuple[ContextEntry, ...]:
@@ -494,24 +457,14 @@ def without_thinking(entries: Iterable[ContextEntry]) -> tuple[ContextEntry, ...
     )
 
 
-def _unpaused(entries: Iterable[ContextEntry]) -> Iterator[ContextEntry]:
-    """Yield the entries without server tool calls that will never get a result."""
+def api_rounds(entries: Iterable[ContextEntry]) -> list[list[ContextEntry]]:
+    """Return the API rounds of a turn. A round is one answer of the model with its tool results."""
+    found, before = list[list[ContextEntry]](), ""
     for entry in entries:
-        content = blocks.without_open_calls(entry.message["content"])
-        if len(content) == len(entry.message["content"]):
-            yield entry
-        elif left := blocks.sayable(content):
-            yield replace(entry, message={**entry.message, "content": left})
-
-
-def stripped_behind(
-    entries: Iterable[ContextEntry], calls: Mapping[str, str], *, found: bool = False
-) -> tuple[tuple[ContextEntry, ...], bool]:
-    """Drop the thinking after the first result of these calls. If `found` is True, drop all thinking,
-    because an earlier turn had such a result. Return the entries, and whether such a result was found.
-    """
-    kept = list[ContextEntry]()
-    for entry in entries:
-        kept += without_thinking([entry]) if found else [entry]
-        found = found or not calls.keys().isdisjoint(blocks.maskable(entry.message))
-    return tuple(kept), found
+        role = str(entry.message["role"])
+        if role == "assistant" and before != "assistant":
+            found.append([])
+        if found and (role == "assistant" or entry.message["content"][0].get("type") == "tool_result"):
+            found[-1].append(entry)
+        before = role
+    return found

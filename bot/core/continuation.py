@@ -1,4 +1,5 @@
-"""Handling of incomplete answers: which request comes next, and how the parts become one message.
+"""Answers that are not complete: the text of an answer that is streaming, and which request continues an
+answer that was cut off.
 
 A text that reached the length limit is continued: the request contains the message so far and then a line
 that asks to continue, because newer models reject a request that ends with assistant text. Neither that line
@@ -9,14 +10,18 @@ the turn's messages.
 
 from __future__ import annotations
 
+import itertools
 import unicodedata
 from collections.abc import Sequence
 
+import jiter
+
+from bot import text
 from bot.contracts.base import Json, Message
-from bot.contracts.model import ModelReply
+from bot.contracts.model import ModelReply, TextDelta, ToolInputDelta
 from bot.core import blocks
 from bot.core.context import LENGTH, RunningTurn
-from bot.tags import ANSWER
+from bot.tags import ANSWER, SEND, SILENT
 
 MAX_AGAIN = 3
 """Max follow-up requests of one answer, after it hits a length limit or the provider pauses it."""
@@ -25,24 +30,20 @@ MAX_CUTS = 3
 RAISES = 4
 """Max output limit in multiples of the configured limit, if the model's own limit is unknown."""
 GO_ON = "Continue exactly where you left off. Do not repeat what you already said, and say nothing about the break."
-
 UNFINISHED: Json = {"type": "text", "text": "(not finished)"}
 """Placeholder text for an answer that contained only server tool calls."""
-
 _LOOKED_AT = 4_000  # max characters examined on each side of a border between two parts
-_SURE = 12  # min letters of an overlap that is no coincidence
-_WIDE = 4  # number of letters that a Chinese or Japanese character counts as
+_SURE = 12  # min letters of an overlap that is no coincidence; a Chinese or Japanese character counts as four
 _VARIED = 4  # min different characters, since a line of dashes overlaps with any other line of dashes
 
 
 def tail(running: RunningTurn) -> tuple[Message, ...]:
     """Return the line that ends the next request and is not stored; () if the turn's own messages end the request."""
     last = running.last
-    if last is None or paused(running):
+    if last is None or paused(running) or (not running.speaks and last.stop_reason in LENGTH):
         return ()
-    if running.speaks:
-        return (_line(GO_ON),)
-    return () if last.stop_reason in LENGTH else (_line(ANSWER),)
+    words = GO_ON if running.speaks else ANSWER
+    return ({"role": "user", "content": [{"type": "text", "text": words}]},)
 
 
 def paused(running: RunningTurn) -> bool:
@@ -51,8 +52,8 @@ def paused(running: RunningTurn) -> bool:
     return running.speaks and last is not None and last.stop_reason == "pause_turn" and not last.continues
 
 
-def goes_on(running: RunningTurn, *, answered: bool, owed: bool, more_room: bool) -> bool:
-    """Return True if the model has to be asked again. `answered`: the person has the answer. `owed`: the
+def goes_on(running: RunningTurn, *, answered: bool, waits: bool, more_room: bool) -> bool:
+    """Return True if the model has to be asked again. `answered`: the person has the answer. `waits`: the
     person waits for a message. `more_room`: the next output limit may be higher.
     """
     last = running.last
@@ -64,8 +65,10 @@ def goes_on(running: RunningTurn, *, answered: bool, owed: bool, more_room: bool
     ended_early = last.stop_reason in {"max_tokens", "pause_turn"}
     if answered or (running.words and not ended_early):
         return False
-    if not ended_early and last.stop_reason not in LENGTH:
-        return owed and running.after_results and running.silences < 2
+    if not ended_early and last.stop_reason not in LENGTH:  # an empty answer, after tool results
+        newest = itertools.takewhile(lambda one: one.message["role"] == "user", reversed(running.entries))
+        results = any(one.message["content"][0].get("type") == "tool_result" for one in newest)
+        return waits and results and running.silences < 2
     if running.speaks and (ended_early or more_room):
         return again < MAX_AGAIN
     return more_room and running.thoughts < 2 and running.cuts < MAX_CUTS
@@ -115,25 +118,74 @@ def overlap(first: str, second: str) -> int:
     either side stays.
     """
     end, begin = first[-_LOOKED_AT:], second[:_LOOKED_AT]
-    for length in range(min(len(end), len(begin)), 0, -1):
-        part = begin[:length]
-        if end.endswith(part):
-            return length if _is_repeat(end[:-length], part, begin[length:]) else 0
-    return 0
+    lengths = range(min(len(end), len(begin)), 0, -1)
+    length = next((one for one in lengths if end.endswith(begin[:one])), 0)
+    part, said = begin[:length], begin[:length].strip()
+    thrice = end[: len(end) - length].rstrip().endswith(said) or begin[length:].lstrip().startswith(said)
+    letters = (one for one in part if not one.isspace())
+    weight = sum(4 if unicodedata.east_asian_width(one) in {"W", "F"} else 1 for one in letters)
+    return length if not thrice and len(set(part)) >= _VARIED and weight >= _SURE else 0
 
 
-def _is_repeat(before: str, part: str, after: str) -> bool:
-    """Return True if the model repeated `part` by mistake where the answer was continued."""
-    said = part.strip()
-    thrice = before.rstrip().endswith(said) or after.lstrip().startswith(said)
-    return not thrice and len(set(part)) >= _VARIED and sum(map(_weight, part)) >= _SURE
+class PartialReply:
+    """Collects a streaming answer: the text to show so far, and the text to store if the turn is stopped. If
+    `plain`, plain text is shown as well; otherwise plain text is not shown, because it may be discarded.
+    """
+
+    def __init__(self, *, plain: bool = True) -> None:
+        self._shows_plain = plain
+        self._text = ""
+        self._calls: dict[str, str] = {}
+        """Input of each `chat_send` call so far, by call id."""
+        self._said: dict[str, str] = {}
+        self._first: tuple[str, str] | None = None
+        """Id and name of the first tool call."""
+
+    def take(self, event: TextDelta | ToolInputDelta | ModelReply) -> None:
+        """Add an event of the model's stream."""
+        if isinstance(event, TextDelta):
+            self._text += event.text
+        elif isinstance(event, ToolInputDelta):
+            self._first = self._first or (event.tool_use_id, event.name)
+            if event.name == SEND:
+                self._calls[event.tool_use_id] = self._calls.get(event.tool_use_id, "") + event.partial_json
+        elif self._first is None:  # a call without input sends no input events
+            calls = blocks.tool_calls(event.content)
+            self._first = (calls[0].id, calls[0].name) if calls else None
+
+    @property
+    def speaks(self) -> bool:
+        """Return True if the answer starts with text for people. Text about an action that was not approved
+        yet must not be shown.
+        """
+        return self._first[1] == SEND if self._first is not None else self._shows_plain and bool(self._text)
+
+    def shown(self) -> str:
+        """Return the text of the first message so far; plain text only while no tool call follows."""
+        if self._first is None:
+            return _aloud(self._text.strip())
+        return self._message(self._first[0]) if self.speaks else ""
+
+    def words(self) -> str:
+        """Return the text for people: the text of a `chat_send` call if there is one, else the plain text."""
+        sent = [words for call in self._calls if (words := self._message(call).strip())]
+        return "\n\n".join(sent) or _aloud(self._text.strip())
+
+    def _message(self, call: str) -> str:
+        """Return the text of a `chat_send` call so far. Open strings and objects are closed. If the newest
+        piece cannot be parsed, the text before it is returned.
+        """
+        try:
+            raw = self._calls.get(call, "").encode("utf-8", "replace")
+            value = jiter.from_json(raw, partial_mode="trailing-strings", cache_mode="none")
+        except ValueError:
+            return self._said.get(call, "")
+        words = value.get("text") if isinstance(value, dict) else None
+        self._said[call] = _aloud(words) if isinstance(words, str) else ""
+        return self._said[call]
 
 
-def _weight(character: str) -> int:
-    if character.isspace():
-        return 0
-    return _WIDE if unicodedata.east_asian_width(character) in {"W", "F"} else 1
-
-
-def _line(words: str) -> Message:
-    return {"role": "user", "content": [{"type": "text", "text": words}]}
+def _aloud(words: str) -> str:
+    """Return the clean text, without an ending that may become the marker for silence."""
+    words = text.clean(words)
+    return "" if SILENT.startswith(words.strip()) or words.lstrip().startswith(SILENT) else words

@@ -20,8 +20,8 @@ from bot.contracts.base import ChatType, Json, Message, Role
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
 from bot.contracts.outbound import OutboundKind
-from bot.core.assembly import Frozen
 from bot.core.file_words import SeenFile
+from bot.core.prompt import Frozen
 from bot.tools.context import TaskMode
 from bot.words import DEFAULT, UTC
 

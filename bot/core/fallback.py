@@ -69,8 +69,6 @@ class FallbackModel(ModelWrapper):
                             yield item
                     elif item.stop_reason == "refusal":
                         refusal = refusal or item
-                        if one is self._first:
-                            self._note(request.model, context.current().chat_key, DECLINED)
                     else:
                         yield item
                         return
@@ -82,15 +80,18 @@ class FallbackModel(ModelWrapper):
         self, one: Fallback, request: ModelRequest, failed: list[errors.ModelError]
     ) -> ModelStream:
         """Yield the answer of one model; yield nothing if the model failed."""
-        own = one is self._first
+        (model, name), own = one, one is self._first
+        # Thinking and the provider's summaries can be read only by the model that wrote them.
+        messages = [memory.in_plain_words(one) for one in blocks.without_thinking(request.messages)]
+        asked = request if own else replace(request, model=name or request.model, messages=messages)
         try:
-            asked = request if own else _for_another(request, one[1])
-            async with aclosing(one[0].stream(asked)) as answer:
+            async with aclosing(model.stream(asked)) as answer:
                 async for item in answer:
-                    if isinstance(item, ModelReply) and not own and item.stop_reason != "refusal":
-                        yield self._stood_in(request, item)
-                    else:
-                        yield item
+                    refused = isinstance(item, ModelReply) and item.stop_reason == "refusal"
+                    if refused and own:
+                        self._note(request.model, context.current().chat_key, DECLINED)
+                    mine = own or refused or not isinstance(item, ModelReply)
+                    yield item if mine else self._stood_in(request, item)
         except errors.ModelError as error:
             if own and (isinstance(error, errors.SummaryUnavailable) or not isinstance(error, GONE)):
                 raise
@@ -109,16 +110,14 @@ class FallbackModel(ModelWrapper):
         return next((self._absent[key][1] for key in keys if key in self._absent), "")
 
     def _stood_in(self, request: ModelRequest, reply: ModelReply) -> ModelReply:
-        """Return the fallback model's answer with a note for the person that names the model. The answer's
-        thinking is dropped, since no other model can read it.
-        """
+        """Report that a fallback model answered, and return its answer with a note for the person."""
         cause, who = self._absence(request.model), {"model": reply.model, "first": request.model}
         told = f"{reply.model} answered instead of {request.model}: {cause}"
         self._log.write("model", told, level="warn", model=reply.model, before=request.model)
         self._operators.tell(f"fallback {request.model}", sentence("operators.fallback", cause=cause, **who))
-        content = [block for block in reply.content if block.get("type") not in blocks.THINKING]
-        note = say("turn.fallback_declined" if cause == DECLINED else "turn.fallback_away", **who)
-        return replace(reply, content=content, note=note)
+        return _noted(
+            reply, say("turn.fallback_declined" if cause == DECLINED else "turn.fallback_away", **who)
+        )
 
 
 class ProviderFallbacks(ModelWrapper):
@@ -131,23 +130,14 @@ class ProviderFallbacks(ModelWrapper):
         allowed = request if request.summarize is not None else replace(request, provider_fallbacks=True)
         async with aclosing(self._model.stream(allowed)) as stream:
             async for event in stream:
-                yield _of_another(request, event) if isinstance(event, ModelReply) else event
+                if isinstance(event, ModelReply) and not event.model.startswith(request.model):
+                    who = {"model": event.model, "first": request.model}
+                    yield _noted(event, say("turn.fallback_declined", **who))
+                else:
+                    yield event
 
 
-def _of_another(request: ModelRequest, reply: ModelReply) -> ModelReply:
-    """Return the answer unchanged if the requested model gave it. If another model answered, drop the
-    thinking and add a note that names that model.
-    """
-    if reply.model.startswith(request.model):
-        return reply
+def _noted(reply: ModelReply, note: str) -> ModelReply:
+    """Return another model's answer with a note, and without thinking, which no other model can read."""
     content = [block for block in reply.content if block.get("type") not in blocks.THINKING]
-    note = say("turn.fallback_declined", model=reply.model, first=request.model)
     return replace(reply, content=content, note=note)
-
-
-def _for_another(request: ModelRequest, name: str | None) -> ModelRequest:
-    """Return the request without content that only the model that wrote it can read: thinking, and the
-    provider's summaries.
-    """
-    messages = [memory.in_plain_words(one) for one in blocks.without_thinking(request.messages)]
-    return replace(request, model=name or request.model, messages=messages)

@@ -19,6 +19,7 @@ from bot.contracts.inbound import Inbound, Quoted
 from bot.contracts.model import Model
 from bot.contracts.waiting import KINDS, OpenLoop, Viewer
 from bot.core.access import Access, Memberships
+from bot.core.agent import ModelDeps
 from bot.core.chat import Chat, Turn
 from bot.core.chats import Chats, Fact
 from bot.core.compaction import CompactResult
@@ -27,7 +28,6 @@ from bot.core.events import Decided, TurnEndState
 from bot.core.exports import Exporter
 from bot.core.live_messages import LiveMessages
 from bot.core.locales import Locales
-from bot.core.models import ModelDeps
 from bot.core.operators import OperatorChats
 from bot.core.outgoing import Question, Saying
 from bot.core.outgoing_files import OutgoingFiles

@@ -1,5 +1,5 @@
-"""Fits a turn's requests into the model's context window: masks and limits content before a request, shrinks
-the request after the provider rejected it.
+"""Fits a turn's requests into the model's context window: masks old results before a request, shrinks the
+request after the provider rejected it.
 
 Each retry is strictly smaller than the previous request. The history is halved at most three times, then
 cleared, and the person is told. Time-outs and rate limits do not count as overflows.
@@ -8,21 +8,21 @@ cleared, and the person is told. Time-outs and rate limits do not count as overf
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Literal, TypeAlias
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field, replace
+from typing import ClassVar, Literal, TypeAlias
 
-from bot import errors
+from bot import errors, text
 from bot.contracts.base import Json, Message
 from bot.contracts.environment import Clock, Log, Redact
-from bot.contracts.model import ModelReply, ModelRequest
-from bot.core import blocks, continuation, estimate, events, masking, view
-from bot.core.assembly import Frozen
+from bot.contracts.model import ATTACHED, ModelRequest
+from bot.contracts.tools import omission
+from bot.core import blocks, continuation, estimate, events, view
+from bot.core.agent import MODEL, Budget, Limits, ModelDeps
 from bot.core.chat import Chat
-from bot.core.context import RunningTurn
+from bot.core.context import AgentContextStore, RunningTurn
 from bot.core.memory import condensed, in_plain_words
-from bot.core.models import MODEL, Budget, ContextLimits, ModelDeps
-from bot.core.validate import validate
+from bot.core.prompt import Frozen
 from bot.llm import messages_api
 from bot.words import say
 
@@ -51,38 +51,55 @@ cached prefix.
 """
 WARM_HIDES = 0.5
 """Min share of the tokens in the context that masking must hide while the provider's cache is valid."""
-_BAD = frozenset({"overflow", "thinking", "summary_refused", "invalid"})
-
-
+LEAST_KEPT = 3
+"""Min number of newest tool results that are not masked."""
+KEPT_TOKENS = 2_000
+"""Max total tokens of tool results that all stay unmasked."""
+KEPT_FILES = 4
+"""Max newest files that stay unmasked."""
+KEPT_BYTES = 8_000_000
+"""Max total bytes of files that stay unmasked."""
+CROWD = 12
+"""Max files in the model's context before old files are masked; the provider accepts twenty files of any size."""
+GONE = "[a file was shown here ({}); it is not shown any more]"
 Change: TypeAlias = events.Cut | events.Masked | events.Injected | events.Framed
+_TOLD: Mapping[type[events.EventData], tuple[Literal["compaction", "masking", "injection"], str]] = {
+    events.Cut: ("compaction", "history cut"),
+    events.Masked: ("masking", "results masked"),
+    events.Framed: ("compaction", "another frame"),
+    events.Injected: ("injection", "older messages loaded or given up"),
+}
+_BAD = frozenset({"overflow", "thinking", "summary_refused", "invalid"})
+"""Reasons for a change that are logged as warnings."""
 
 
 class Withdrawn(errors.ShipmateError):
     """The turn must leave the history, because every later turn would fail if the turn stayed."""
 
+    said: ClassVar[str]
+    """Key of the sentence for people, in the section `turn`."""
+
+    @property
+    def person(self) -> str:
+        return say(f"turn.{self.said}")
+
 
 class HistoryCleared(Withdrawn):
     """The chat's history did not fit into the context window even after three halvings, and was cleared."""
 
-    @property
-    def person(self) -> str:
-        return say("turn.cleared")
+    said = "cleared"
 
 
 class TurnTooLarge(Withdrawn):
     """The current turn does not fit even without the history. The history is kept."""
 
-    @property
-    def person(self) -> str:
-        return say("turn.too_large")
+    said = "too_large"
 
 
 class PromptFillsWindow(TurnTooLarge):
     """The system prompt and the tool definitions fill most of the context window by themselves."""
 
-    @property
-    def person(self) -> str:
-        return say("turn.prompt_too_large")
+    said = "prompt_too_large"
 
 
 class ModelGone(errors.ShipmateError):
@@ -106,57 +123,45 @@ class Frame:
     forms: Sequence[tuple[Json, ...]]
 
 
+@dataclass(slots=True, eq=False)
 class Fit:
     """Builds the requests of one turn, and shrinks the model's context if a request does not fit."""
 
-    def __init__(
-        self,
-        chat: Chat,
-        models: ModelDeps,
-        limits: ContextLimits,
-        *,
-        ages: Callable[[str], bool],
-        append: Callable[[events.EventData], None],
-        clock: Clock,
-        log: Log,
-        redact: Redact = str,
-        prefix: Sequence[Message] = (),
-        purpose: str = "turn",
-    ) -> None:
-        """Build requests for `chat`. `prefix` is placed before the chat's messages and is never shrunk.
-        `purpose` is the request's label in the operator's log.
-        """
-        self.models = models
-        self.chat = chat
-        self.context = chat.context
-        self.tools: tuple[Json, ...] = ()
-        """Tool definitions that the requests contain."""
-        self.limits = limits
-        self._ages = ages
-        self._append = append
-        self._clock = clock
-        self.log = log
-        self.redact = redact
-        self._prefix = prefix
-        self._purpose = purpose
-        self._frame = Frame(Frozen(""), (), ((),))
-        self._output: int | None = None
-        self._lowered = 0
-        self._tries = Counter[Smaller]()
-        self._unbound = False
+    chat: Chat
+    models: ModelDeps
+    limits: Limits
+    _: KW_ONLY
+    ages: Callable[[str], bool]
+    """Function that returns True if the results of the tool with this name lose their value over time."""
+    append: Callable[[events.EventData], None]
+    clock: Clock
+    log: Log
+    redact: Redact = str
+    prefix: Sequence[Message] = ()
+    """Messages before the chat's messages; never shrunk."""
+    purpose: str = "turn"
+    """Label of the requests in the operator's log."""
+    frame: Frame = field(init=False, default=Frame(Frozen(""), (), ((),)))
+    tools: tuple[Json, ...] = field(init=False, default=())
+    """Tool definitions that the requests contain."""
+    _output: int | None = field(init=False, default=None)
+    _lowered: int = field(init=False, default=0)
+    _tries: Counter[str] = field(init=False, default_factory=Counter)
+    _unbound: bool = field(init=False, default=False)
+
+    @property
+    def context(self) -> AgentContextStore:
+        return self.chat.context
 
     def budget(self) -> Budget:
         """Return the token limits of the model that answers."""
         return self.models.budget(self.limits.soft_tokens)
 
-    def declared(self) -> Sequence[Json]:
-        return self.tools
-
-    @property
-    def system(self) -> Sequence[Json]:
-        return self._frame.system
-
     # ------------------------------------------------------------ before a request
+
+    def take(self, frame: Frame) -> None:
+        """Use this frame (prompt, tools and model settings) without changing the messages in the context."""
+        self.frame, self.tools = frame, self.models.declared(frame.forms)
 
     def begin(self, frame: Frame) -> None:
         """Use this frame (prompt, tools and model settings) for all later requests, and mask old tool
@@ -166,36 +171,33 @@ class Fit:
         if self._framed():
             return  # masking can wait, since the beginning of the request has already changed
         asked_at, threshold = self.context.asked_at, self.limits.mask_threshold
-        if masking.crowded(self._shown()):
+        if crowded(self.context.shown()):
             self.mask_old("size", above=0)
-        elif asked_at is None or self._clock.now() - asked_at > COLD_AFTER:
+        elif asked_at is None or self.clock.now() - asked_at > COLD_AFTER:
             self.mask_old("cold_cache", above=threshold, hides=COLD_HIDES)
         else:
             self.mask_old("size", above=WARM * threshold, hides=WARM_HIDES * self.tokens())
-
-    def take(self, frame: Frame) -> None:
-        """Use this frame (prompt, tools and model settings) without changing the messages in the context."""
-        self._frame, self.tools = frame, self.models.declared(frame.forms)
 
     def _framed(self) -> bool:
         """Append a `Framed` event to the log if the frame (prompt and model settings) changed. Returns True
         if the cached prefix of later requests is no longer valid.
         """
         before, head = self.context.frame, self.context.head
-        prefix = messages_api.prefix_digest(self._frame.system, self.tools)
-        now = events.Framed(self._frame.frozen, self.models.name, str(self.models.sent()), prefix)
+        prefix = messages_api.prefix_digest(self.frame.system, self.tools)
+        now = events.Framed(self.frame.frozen, self.models.name, str(self.models.sent()), prefix)
         for lasting in self.context.out_of_reach:
-            self._append(lasting)
+            self.append(lasting)
         if now == before:
             return False
-        if before is None or not self._shown():
-            self._append(now)
+        if before is None or not self.context.shown():
+            self.append(now)
             return False
         other = (before.model, before.manner) != (now.model, now.manner)
+        reason = "model_change" if other else "instructions"
         if head is not None and condensed(head):
             # A provider's summary is only valid with the prompt, tools and model with which it was made.
-            self._append(events.Cut((), in_plain_words(head), "model_change" if other else "instructions"))
-        self.apply(now, reason="model_change" if other else "instructions")
+            self.append(events.Cut((), in_plain_words(head), reason))
+        self.apply(now, reason=reason)
         return True
 
     def request(self) -> ModelRequest:
@@ -203,31 +205,29 @@ class Fit:
         `errors.RequestTooLarge`.
         """
         context, running = self.context, self.context.running
-        tail = continuation.tail(running) if running is not None else ()
         whole = view.render(
             model=self.models.name,
-            max_tokens=self._room(running),
-            system=self._frame.system,
+            max_tokens=self._max_tokens(running),
+            system=self.frame.system,
             tools=self.tools,
-            history=[*self._prefix, *context.view()],
+            history=[*self.prefix, *context.view()],
             injected=context.older(),
-            current=[*context.current(), *tail],
+            current=[*context.current(), *(continuation.tail(running) if running is not None else ())],
         )
-        sent = self.models.fitted(replace(whole, purpose=self._purpose))
+        sent = self.models.fitted(replace(whole, purpose=self.purpose))
         try:
-            validate(sent, paused=running is not None and continuation.paused(running))
+            view.validate(sent, paused=running is not None and continuation.paused(running))
         except errors.RequestInvalid as error:
             if not context.view():
                 raise
             # Only a bug of ours makes a request invalid. Without this, every later turn of the chat would fail.
-            self.log.write(
-                "repair", "the request was not valid: the history is dropped", level="error", cause=str(error)
-            )
+            told = "the request was not valid: the history is dropped"
+            self.log.write("repair", told, level="error", cause=str(error))
             self.apply(events.Cut("all", None, "invalid"))
             return self.request()
         return sent
 
-    def _room(self, running: RunningTurn | None) -> int:
+    def _max_tokens(self, running: RunningTurn | None) -> int:
         budget = self.budget()
         most = budget.max_tokens
         if running is not None:
@@ -242,14 +242,10 @@ class Fit:
         if running is None or running.last is None or not running.last.stop_reason:
             return False
         if running.last.stop_reason == "model_context_window_exceeded":
-            return self._change(halve_history) or self._change(drop_injected) or self._change(shorten_results)
-        return self._room(running) > self.budget().max_tokens << max(0, running.cuts - 1)
+            return any(map(self._change, ("halve_history", "drop_injected", "shorten_results")))
+        return self._max_tokens(running) > self.budget().max_tokens << max(0, running.cuts - 1)
 
     # ------------------------------------------------------------ after a request
-
-    def answered(self, request: ModelRequest, reply: ModelReply) -> None:
-        """Learn the model's token ratio and a request size that fits from an answer."""
-        self.models.learn(request, reply)
 
     def refused(self, request: ModelRequest, error: errors.ModelError) -> None:
         """Shrink the request after the provider rejected it. Raises the error if shrinking cannot help,
@@ -261,7 +257,7 @@ class Fit:
                 raise error
             return
         if isinstance(error, errors.ModelUnknown) and request.model == self.models.chosen:
-            self._append(events.FactSet(MODEL, str(self.chat.key), None))
+            self.append(events.FactSet(MODEL, str(self.chat.key), None))
             raise ModelGone(request.model, self.models.default_model) from error
         if not isinstance(error, errors.ContextOverflow):
             raise error
@@ -281,11 +277,29 @@ class Fit:
             tries=self._tries.total(),
             provider_request_id=error.request_id,
         )
-        large = self._turn_is_too_large(request, error)
-        for smaller in SMALLER:
-            if not (large and smaller is halve_history) and self._change(smaller):
-                return
-        self._give_up(large=large, cause=error)
+        frame = estimate.tokens(request.system) + estimate.tokens(request.tools)
+        own = estimate.tokens([*self.context.older(), *self.context.current()])
+        large = self._turn_is_too_large(request.model, frame, own, error)
+        if any(self._change(one) for one in SMALLER if not (large and one == "halve_history")):
+            return
+        if large or not self._tries["halve_history"]:
+            raise (PromptFillsWindow if frame > own else TurnTooLarge) from error
+        self.apply(events.Cut("all", None, "overflow"))
+        raise HistoryCleared from error
+
+    def _turn_is_too_large(self, model: str, frame: float, own: float, error: errors.ContextOverflow) -> bool:
+        """Return True if the request would not fit even without the history.
+
+        If the provider reported a plausible token count, the turn's share is scaled to that count. Without a
+        plausible count, the turn is taken as the cause if it is both large and larger than the history.
+        """
+        history = estimate.tokens(self.context.view())
+        total = frame + own + history
+        told = error.tokens or total
+        window = error.window or self.models.windows.window(model)
+        if window and total / MISJUDGED < told < total * MISJUDGED:
+            return (frame + own) / total * told > window
+        return own > max(history, LARGE_TURN)
 
     def _without_what_is_bound(self, error: errors.ModelError) -> bool:
         """Drop content that only the provider that made it accepts. Returns False if there is no such content."""
@@ -302,7 +316,7 @@ class Fit:
         ):
             # The provider accepts a paused answer only unchanged and for a limited time. Later it is asked to continue.
             content = blocks.sayable(running.entries[-1].message["content"]) or [continuation.UNFINISHED]
-            self._append(events.Answered(turn.call, content, "pause_turn", continues=1))
+            self.append(events.Answered(turn.call, content, "pause_turn", continues=1))
         else:
             return False
         return True
@@ -323,62 +337,26 @@ class Fit:
         self._lowered += 1
         return True
 
-    def _change(self, smaller: Smaller) -> bool:
-        """Apply a change. Returns True if the next request is strictly smaller."""
-        before, change = self._size(), smaller(self)
-        self._tries[smaller] += change is not None
-        if change is not None:
-            self.apply(change)
-        return self._size() < before
-
-    def _give_up(self, *, large: bool, cause: errors.ContextOverflow) -> None:
-        if large or not self._tries[halve_history]:
-            frame = estimate.frame_tokens(self._frame.system, self.tools)
-            own = estimate.tokens([*self.context.older(), *self.context.current()])
-            raise (PromptFillsWindow if frame > own else TurnTooLarge) from cause
-        self.apply(events.Cut("all", None, "overflow"))
-        raise HistoryCleared from cause
-
-    def _turn_is_too_large(self, request: ModelRequest, error: errors.ContextOverflow) -> bool:
-        """Return True if the request would not fit even without the history.
-
-        If the provider reported a plausible token count, the turn's share is scaled to that count. Without a
-        plausible count, the turn is taken as the cause if it is both large and larger than the history.
-        """
-        own = estimate.tokens([*self.context.older(), *self.context.current()])
-        history = estimate.tokens(self.context.view())
-        current = own + estimate.frame_tokens(request.system, request.tools)
-        total = current + history
-        told = error.tokens or total
-        window = error.window or self.models.windows.window(request.model)
-        if window and total / MISJUDGED < told < total * MISJUDGED:
-            return current / total * told > window
-        return own > max(history, LARGE_TURN)
-
     # ------------------------------------------------------------ changes of the model's context
 
-    def mask_old(self, reason: str, *, above: float, hides: float = 0) -> bool:
+    def mask_old(self, reason: str, *, above: float, hides: float = 0) -> None:
         """Mask old tool results if the context has more than `above` tokens and masking hides at least
-        `hides` tokens. Returns True if results were masked.
+        `hides` tokens.
         """
-        if self.tokens() <= above:
-            return False
-        shown, results = self._shown(), self.masks()
-        hidden = self.measure(shown) - self.measure([blocks.masked(one, results) for one in shown])
-        if not results or hidden < hides:
-            return False
-        self.apply(events.Masked(results, reason))
-        return True
+        if self.tokens() > above and (results := self._masks()):
+            shown = self.context.shown()
+            if self.measure(shown) - self.measure([blocks.masked(one, results) for one in shown]) >= hides:
+                self.apply(events.Masked(results, reason))
 
-    def masks(self) -> Mapping[str, str]:
+    def _masks(self) -> dict[str, str]:
         """Return the replacement texts of old tool results by call id, including results of the running turn."""
-        keep = self.limits.keep_observations
-        return masking.masks(self._shown(), ages=self._ages, keep=keep, masked=self.context.masked)
+        keep, context = self.limits.keep_observations, self.context
+        return masks(context.shown(), ages=self.ages, keep=keep, masked=context.masked)
 
     def apply(self, change: Change, *, reason: str = "overflow") -> None:
         """Append a change of the model's context and log its effect."""
         messages, before = len(self.context), self.tokens()
-        self._append(change)
+        self.append(change)
         kind, told = _TOLD[type(change)]
         reason = change.reason if isinstance(change, events.Cut | events.Masked) else reason
         self.log.write(
@@ -395,63 +373,124 @@ class Fit:
 
     def tokens(self) -> int:
         """Return the estimated tokens of the next request: system prompt, tools, prefix and messages."""
-        frame = self.models.estimator.frame(self.models.name, self._frame.system, self.tools)
-        return frame + self.measure([*self._prefix, *self._shown()])
+        parts = (self.frame.system, self.tools, self.prefix, self.context.shown())
+        return self.models.estimator.tokens(self.models.name, *parts)
 
     def measure(self, messages: Sequence[Message]) -> int:
         """Return the estimated tokens of messages."""
-        return self.models.estimator.messages(self.models.name, messages)
+        return self.models.estimator.tokens(self.models.name, messages)
 
-    def _size(self) -> float:
-        return estimate.frame_tokens((), self.tools) + estimate.tokens(self._shown())
+    def _change(self, step: str) -> bool:
+        """Take a step of `SMALLER`. Returns True if the next request is strictly smaller."""
+        before = estimate.tokens(self.tools) + estimate.tokens(self.context.shown())
+        if (change := self._smaller(step)) is not None:
+            self._tries[step] += 1
+            self.apply(change)
+        return estimate.tokens(self.tools) + estimate.tokens(self.context.shown()) < before
 
-    def _shown(self) -> list[Message]:
-        context = self.context
-        return [*context.view(), *context.older(), *context.current()]
-
-    # ------------------------------------------------------------ shrinking steps
-
-    def mask_results(self) -> events.Masked | None:
-        """Shrinking step: mask old tool results."""
-        results = self.masks()
-        return events.Masked(results, "overflow") if results else None
-
-    def drop_injected(self) -> events.Injected | None:
-        """Shrinking step: drop the older half of the injected messages, and in a second step all injected messages."""
-        count = len(self.context.older())
-        return events.Injected(kept=0 if self._tries[drop_injected] else count // 2) if count else None
-
-    def halve_history(self) -> events.Cut | None:
-        """Shrinking step: drop the older half of the history in whole turns. If no turn is left, drop the
-        head message. The step is taken at most three times.
-        """
-        dropped, head = self.context.oldest_half(), self.context.head
-        if self._tries[halve_history] == MOST_HALVINGS or not (dropped or head):
-            return None
-        return events.Cut(tuple(dropped), head if dropped else None, "overflow")
-
-    def shorten_results(self) -> events.Masked | None:
-        """Shrinking step: shorten the longest tool results of the running turn to a quarter, then to
-        `SHORT_RESULT` characters.
-        """
-        current = self.context.current()
-        limit = SHORT_RESULT if self._tries[shorten_results] else blocks.longest_result(current) // 4
-        results = blocks.shortened_results(current, max(SHORT_RESULT, limit))
-        return events.Masked(results, "overflow") if results else None
-
-    def fewer_tools(self) -> None:
-        """Shrinking step: send shorter or fewer tool definitions if the context window is too small for all of them."""
-        self.tools = self.models.declared(self._frame.forms)
+    def _smaller(self, step: str) -> Change | None:
+        context, tried = self.context, self._tries[step]
+        match step:
+            case "mask_results":
+                results = self._masks()
+                return events.Masked(results, "overflow") if results else None
+            case "drop_injected":  # the older half, then all
+                count = len(context.older())
+                return events.Injected(kept=0 if tried else count // 2) if count else None
+            case "halve_history":  # in whole turns; if no turn is left, the head message
+                dropped, head = context.oldest_half(), context.head
+                if tried == MOST_HALVINGS or not (dropped or head):
+                    return None
+                return events.Cut(tuple(dropped), head if dropped else None, "overflow")
+            case (
+                "shorten_results"
+            ):  # the longest results of the running turn to a quarter, then to `SHORT_RESULT`
+                found = {
+                    str(block["tool_use_id"]): str(block["content"])
+                    for message in context.current()
+                    for block in message["content"]
+                    if block.get("type") == "tool_result" and isinstance(block.get("content"), str)
+                }
+                longest = max(map(len, found.values()), default=0)
+                limit = SHORT_RESULT if tried else max(SHORT_RESULT, longest // 4)
+                short = {
+                    call: text.shorten_middle(said, limit)
+                    for call, said in found.items()
+                    if len(said) > limit
+                }
+                return events.Masked(short, "overflow") if short else None
+            case _:  # fewer tools: shorter or fewer definitions if the window is too small for all of them
+                self.tools = self.models.declared(self.frame.forms)
+                return None
 
 
-Smaller = Callable[[Fit], Change | None]
-mask_results, drop_injected, halve_history = Fit.mask_results, Fit.drop_injected, Fit.halve_history
-shorten_results, fewer_tools = Fit.shorten_results, Fit.fewer_tools
-SMALLER: Sequence[Smaller] = (mask_results, drop_injected, halve_history, shorten_results, fewer_tools)
+SMALLER = ("mask_results", "drop_injected", "halve_history", "shorten_results", "fewer_tools")
 """Steps that shrink a request, in the order in which they are tried."""
-_TOLD: Mapping[type[events.EventData], tuple[Literal["compaction", "masking", "injection"], str]] = {
-    events.Cut: ("compaction", "history cut"),
-    events.Masked: ("masking", "results masked"),
-    events.Framed: ("compaction", "another frame"),
-    events.Injected: ("injection", "older messages loaded or given up"),
-}
+
+
+# ------------------------------------------------------------ observation masking
+
+
+def masks(
+    messages: Sequence[Message], *, ages: Callable[[str], bool], keep: int, masked: Container[str] = ()
+) -> dict[str, str]:
+    """Return the placeholders for old tool results by call id, and for old files by artifact id; {} if
+    nothing should be masked.
+
+    `ages` says for a tool name whether the tool's results lose their value over time. The newest `keep`
+    results of tools that age are not masked (at least three). Results are never masked if the model has not
+    seen them, if they are errors of the last round, if they are in `masked`, or if they are no longer than
+    their placeholder. Files that the model has not answered yet are not masked.
+    """
+    names = {call.id: call.name for message in messages for call in blocks.tool_calls(message["content"])}
+    results, files = list(_newest_first(messages, "tool_result")), list(_newest_first(messages, ATTACHED))
+    last = results[0][0] if results else -1
+    found: dict[str, str] = {}
+    kept, tokens = 0, 0.0
+    for at, block in results:
+        call = block["tool_use_id"]
+        if not ages(names.get(call, "")) or call in masked:
+            continue
+        tokens += estimate.block_tokens(block)
+        stays = kept < max(keep, LEAST_KEPT) or tokens <= KEPT_TOKENS
+        kept += 1
+        unseen = at == last == len(messages) - 1
+        if stays or unseen or (at == last and block.get("is_error")):
+            continue
+        words = placeholder(block)
+        if estimate.text_tokens(words) < estimate.block_tokens(block):
+            found[call] = words
+    answered = max((at for at, one in enumerate(messages) if one["role"] == "assistant"), default=-1)
+    size = 0
+    for count, (at, block) in enumerate(files, 1):
+        size += int(block["size"])
+        if at < answered and (count > KEPT_FILES or size > KEPT_BYTES):
+            found[str(block["artifact"])] = GONE.format(block["media"])
+    return found
+
+
+def crowded(messages: Sequence[Message]) -> bool:
+    """Return True if more files are in the context than a request should have."""
+    sizes = [block["size"] for _, block in _newest_first(messages, ATTACHED)]
+    return len(sizes) > CROWD or sum(sizes) > KEPT_BYTES
+
+
+def placeholder(block: Json) -> str:
+    """Return the placeholder for a tool result."""
+    content = block.get("content") or ""
+    parts = content if isinstance(content, list) else [{"type": "text", "text": content}]
+    words = "\n".join(part["text"] for part in parts if part.get("type") == "text")
+    images = sum(part.get("type") == "image" for part in parts)
+    left_out = omission(block)
+    lines = (words.count("\n") + 1 if words else 0) + (left_out.lines if left_out is not None else 0)
+    what = f"{lines} lines" + (f", {images} image{'s' if images > 1 else ''}" if images else "")
+    where = f"; artifact {left_out.artifact}" if left_out is not None else ""
+    return f"[observation masked — {what} omitted{where}]"
+
+
+def _newest_first(messages: Sequence[Message], kind: str) -> Iterator[tuple[int, Json]]:
+    """Yield every block of a type with the index of its message, newest first."""
+    for at in reversed(range(len(messages))):
+        for block in reversed(messages[at]["content"]):
+            if block.get("type") == kind:
+                yield at, block

@@ -18,7 +18,6 @@ from bot.core import blocks, compaction, memory, view
 from bot.core.context import LENGTH
 from bot.core.fit import Fit
 from bot.core.memory import MemoryInvalid, SessionMemory, TooLong
-from bot.core.validate import validate
 from bot.llm.wrapper import reply_of
 
 ANSWER_TOKENS = 8_192
@@ -34,8 +33,6 @@ class Prefix:
     system: Sequence[Json]
     history: Sequence[Message]
     current: Sequence[Message] = ()
-    spent: Callable[[Usage, float | None], object] | None = None
-    """Callback that receives the usage and cost of the fork."""
     exact: bool = True
     """True if the prefix has the exact bytes of the next request. The provider's own summaries require that."""
 
@@ -118,12 +115,12 @@ async def _provided(prefix: Prefix, known: SessionMemory | None, focus: str, fit
     so the token ratio is not updated.
     """
     asked = request(prefix, fit, purpose="compaction", summarize=memory.condensing(known, focus))
-    reply = await _reply(asked, prefix, fit)
+    reply = await _reply(asked, fit)
     found = [block for block in reply.content if block.get("type") == "compaction"]
     if reply.stop_reason != "compaction" or len(found) != 1:
         raise MemoryInvalid(f"no block of the provider's: {reply.stop_reason}")
     # A changed block would not match the provider's signature, so a block with a secret becomes plain text.
-    words, written = memory.read_block(found[0], known), json.dumps(found[0], ensure_ascii=False)
+    words, written = memory.read_summary(str(found[0].get("content") or ""), known, block=True), json.dumps(found[0], ensure_ascii=False)
     fits = blocks.redacted(found, fit.redact) == found and text.clean(written) == written
     return Summary(words, found[0]) if fits else Summary(text.clean(fit.redact(words)))
 
@@ -163,7 +160,7 @@ def request(
         model=fit.models.name,
         max_tokens=fit.budget().fork(ANSWER_TOKENS + fit.models.sent(own).room),
         system=prefix.system,
-        tools=fit.declared(),
+        tools=fit.tools,
         history=prefix.history,
         injected=(),
         current=prefix.current,
@@ -171,7 +168,7 @@ def request(
     behind = () if directive is None else (directive,)
     whole = replace(shared, messages=(*shared.messages, *behind), purpose=purpose, summarize=summarize)
     fitted = fit.models.fitted(whole, own)
-    validate(fitted)
+    view.validate(fitted)
     return fitted
 
 
@@ -181,7 +178,7 @@ async def _ask(prefix: Prefix, directive: Message, fit: Fit, *, purpose: str) ->
     """
     asked = request(prefix, fit, purpose=purpose, directive=directive)
     try:
-        reply = await _reply(asked, prefix, fit)
+        reply = await _reply(asked, fit)
     except (errors.RequestInvalid, errors.SummaryUnavailable) as error:
         plain = in_words(prefix)
         if plain.messages == prefix.messages:
@@ -190,25 +187,22 @@ async def _ask(prefix: Prefix, directive: Message, fit: Fit, *, purpose: str) ->
         cause = f"{type(error).__name__}: {error}"
         fit.log.write("memory", "a fork goes without what was refused", level="warn", cause=cause)
         asked = request(plain, fit, purpose=purpose, directive=directive)
-        reply = await _reply(asked, plain, fit)
+        reply = await _reply(asked, fit)
     fit.models.learn(asked, reply)
     if reply.stop_reason in LENGTH:
         raise TooLong(f"cut off after {reply.usage.output_tokens} tokens: {reply.stop_reason}")
     return fit.redact(blocks.plain_text(reply.content))
 
 
-async def _reply(asked: ModelRequest, prefix: Prefix, fit: Fit) -> ModelReply:
+async def _reply(asked: ModelRequest, fit: Fit) -> ModelReply:
     """Return the answer. If the provider rejects the output limit, ask again with the limit that the provider names."""
     try:
-        reply = await reply_of(fit.models.model.stream(asked))
+        return await reply_of(fit.models.model.stream(asked))
     except errors.OutputOverflow as error:
         if error.limit is None or error.limit >= asked.max_tokens:
             raise
         fit.models.windows.refused(asked.model, error)
-        reply = await reply_of(fit.models.model.stream(replace(asked, max_tokens=error.limit)))
-    if prefix.spent is not None:
-        prefix.spent(reply.usage, reply.cost_usd)
-    return reply
+        return await reply_of(fit.models.model.stream(replace(asked, max_tokens=error.limit)))
 
 
 def _cut(prefix: Prefix, error: errors.ContextOverflow, fit: Fit) -> Prefix:
@@ -217,13 +211,9 @@ def _cut(prefix: Prefix, error: errors.ContextOverflow, fit: Fit) -> Prefix:
     error if nothing is left.
     """
     fit.models.windows.refused(fit.models.name, error)
-
-    def size(messages: Sequence[Message]) -> float:
-        return fit.models.estimator.messages(fit.models.name, messages)
-
     begins = int(memory.stands_for(prefix.messages[0])) if prefix.messages else 0
     rest = prefix.messages[begins:]
-    left = compaction.without_oldest(rest, max(1.0, size(prefix.messages) / 3), size)
+    left = compaction.without_oldest(rest, max(1.0, fit.measure(prefix.messages) / 3), fit.measure)
     if not left:
         raise error
     return in_words(replace(prefix, history=[*prefix.messages[:begins], *left], current=()))

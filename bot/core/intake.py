@@ -19,6 +19,7 @@ from bot.contracts.model import DEMO, AnsweringModel
 from bot.contracts.waiting import OpenLoop, Viewer
 from bot.core import events
 from bot.core.access import Access, InboundCleaner, request_of
+from bot.core.agent import ModelDeps
 from bot.core.archive_files import ChatStore
 from bot.core.chat import STOPPABLE, Chat, plain
 from bot.core.chats import NO_CHAT, Chats, Fact
@@ -26,7 +27,6 @@ from bot.core.conversation_list import ConversationList
 from bot.core.event_log import EventLog
 from bot.core.feature import Door
 from bot.core.locales import Locales
-from bot.core.models import ModelDeps
 from bot.core.outgoing import is_shown_in
 from bot.core.removal import emptied
 from bot.core.stop_words import asks_to_stop

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,17 +19,16 @@ from bot.contracts.environment import off_loop
 from bot.contracts.inbound import Inbound
 from bot.contracts.model import Model, ModelReply, ModelRequest
 from bot.contracts.provenance import ORIGIN
-from bot.contracts.tools import ToolCall
 from bot.core import blocks, continuation, events, file_words
-from bot.core.agent_deps import AgentDeps
+from bot.core.agent import AgentDeps
 from bot.core.chat import Chat, Phase
 from bot.core.chats import Chats, Fact
 from bot.core.context import LENGTH, RunningTurn
+from bot.core.continuation import PartialReply
 from bot.core.fit import Fit, Frame, Withdrawn
-from bot.core.partial_reply import PartialReply
 from bot.core.reply import ChatReply, NoReply
 from bot.core.tool_calls import ToolCalls
-from bot.tags import SILENT
+from bot.tags import SEND, SILENT
 from bot.telemetry import redaction
 from bot.telemetry.context import step_scope
 from bot.tools.builtin.chat_send import promises_more
@@ -37,7 +36,6 @@ from bot.tools.context import Reply
 from bot.tools.permissions import taint
 from bot.words import say
 
-SEND = "chat_send"
 MOST_STEPS = 50
 """Max model calls of a turn for which no other limit is set."""
 STOPPED = "(stopped)"
@@ -47,8 +45,8 @@ STOPPED = "(stopped)"
 class Refused(Withdrawn):
     """The model refused with this text. The turn is withdrawn from the history, as the provider recommends."""
 
-    def __init__(self, words: str, category: object = None) -> None:
-        super().__init__(f"refusal, category {category}")
+    def __init__(self, words: str) -> None:
+        super().__init__("refusal")
         self._words = words
 
     @property
@@ -56,10 +54,14 @@ class Refused(Withdrawn):
         return f"{self._words}\n\n{say('turn.declined')}".strip()
 
 
-@dataclass(frozen=True, slots=True)
-class LoopPorts:
-    """Collaborators of a loop. A turn, a task, a fork and a replay have different collaborators."""
+@dataclass(eq=False)
+class Loop:
+    """Runs one turn of a chat, or a subagent task."""
 
+    chat: Chat
+    turn: str
+    chats: Chats
+    _: KW_ONLY
     model: Model
     frame: Callable[[], Awaitable[Frame]]
     tell: Callable[[Inbound], Awaitable[events.Told | None]]
@@ -79,32 +81,22 @@ class LoopPorts:
     agent: AgentDeps
     boot: str
     most_steps: int = MOST_STEPS
-
-
-class Loop:
-    """Runs one turn of a chat, or a subagent task."""
-
-    def __init__(self, chat: Chat, turn: str, chats: Chats, ports: LoopPorts) -> None:
-        self._chat = chat
-        self._turn = turn
-        self._chats = chats
-        self._ports = ports
-        self._call: asyncio.Task[ModelReply] | None = None
-        self._heard = PartialReply()
+    _call: asyncio.Task[ModelReply] | None = field(init=False, default=None)
+    _heard: PartialReply = field(init=False, default_factory=PartialReply)
 
     async def run(self) -> str:
         """Run steps until nothing is left to do. Returns a sentence for the person if there is no answer,
         else "". Raises `errors.ShipmateError`.
         """
-        await self._ports.before_turn(self._ports.fit)
-        self._ports.fit.begin(await self._ports.frame())
-        for step in range(1, self._ports.most_steps + 1):
+        await self.before_turn(self.fit)
+        self.fit.begin(await self.frame())
+        for step in range(1, self.most_steps + 1):
             with step_scope(step):
                 await self._take_up()
-                running = self._chat.context.running
+                running = self.chat.context.running
                 if running is None or not running.entries:
-                    return "" if self._chat.turn is None else file_words.below(self._chat.turn.unread)
-                if self._complete(running):
+                    return "" if self.chat.turn is None else file_words.below(self.chat.turn.unread)
+                if self._said() or (self._answered(running) and _only_sent(running)):
                     return ""
                 if calls := running.open_calls:
                     await self._act(calls, running.entries[-1].cut)
@@ -114,60 +106,52 @@ class Loop:
                     return say("turn.too_many_cuts")
                 else:
                     await self._ask(running)
-        return say("turn.too_many_steps", count=self._ports.most_steps)
+        return say("turn.too_many_steps", count=self.most_steps)
 
     # ------------------------------------------------------------ one step
 
     async def _take_up(self) -> None:
         """Add the person's new messages to the turn, and add to the model's context all messages that the
-        model has not seen.
+        model has not seen. If the model is about to answer, only edits are added.
         """
-        if (more := self._chat.joinable()) and not self._about_to_speak(more):
+        running = self.chat.context.running
+        about_to_speak = running is not None and running.speaks and not running.open_calls
+        more = self.chat.joinable()
+        if more and (not about_to_speak or any(one.kind == "edit" for one in more)):
             self._append(events.Joined(tuple(one.request_id for one in more)))
-        for inbound in self._chat.untold:
-            if (told := await self._ports.tell(inbound)) is not None:
+        for inbound in self.chat.untold:
+            if (told := await self.tell(inbound)) is not None:
                 self._append(told)
 
-    def _about_to_speak(self, more: Sequence[Inbound]) -> bool:
-        """Return True if the model is about to answer and no waiting message is an edit."""
-        running = self._chat.context.running
-        speaks = running is not None and running.speaks and not running.open_calls
-        return speaks and all(one.kind != "edit" for one in more)
-
-    async def _act(self, calls: Sequence[ToolCall], cut: frozenset[str]) -> None:
+    async def _act(self, calls: Sequence[Any], cut: frozenset[str]) -> None:
         """Run tool calls. An answer sent with `chat_send` ends the turn unless it announces another message
         or somebody added a message.
         """
         (call, *others) = calls
         alone = not others and call.name == SEND and call.id not in cut and not promises_more(call.input)
-        told, turn = self._chat.context.sources(), self._chat.turn
+        told, turn = self.chat.context.sources(), self.chat.turn
         added = turn is not None and any(one.request_id not in told for one in turn.left)
-        self._ports.reply.end_with(call.id if alone and not added else None)
-        await self._ports.calls.run(calls, cut)
-        running = self._chat.context.running
+        self.reply.end_with(call.id if alone and not added else None)
+        await self.calls.run(calls, cut)
+        running = self.chat.context.running
         if running is not None and not running.speaks and not self._said():
-            for message in await self._ports.found(
-                running.entries[-1].message, self._ports.calls.take_touched()
-            ):
+            touched, self.calls.touched[:] = [*self.calls.touched], []
+            for message in await self.found(running.entries[-1].message, touched):
                 self._append(events.Told(message))
 
     def _goes_on(self, running: RunningTurn) -> bool:
         """Return True if the model must be called again."""
         if running.last is not None and running.last.stop_reason == "refusal":
             raise Refused(running.words)
-        answered = self._answered(running)
-        return continuation.goes_on(
-            running,
-            answered=answered,
-            owed=not answered and not (self._spoke() and _only_sent(running)),
-            more_room=self._ports.fit.more_room(),
-        )
+        answered, room = self._answered(running), self.fit.more_room()
+        waits = not answered and not (self._spoke() and _only_sent(running))
+        return continuation.goes_on(running, answered=answered, waits=waits, more_room=room)
 
     async def _say_the_rest(self, running: RunningTurn) -> str:
         """Send the final text, unless a tool has sent the answer. Returns a sentence to send instead, or ""."""
         words, cut = running.words, running.last is not None and running.last.stop_reason in LENGTH
-        quiet = self._chat.turn is not None and all(one.overheard for one in self._chat.turn.left)
-        if silent := words.lstrip().startswith(SILENT):
+        quiet = self.chat.turn is not None and all(one.overheard for one in self.chat.turn.left)
+        if silent := words.startswith(SILENT):
             words = ""
         if self._answered(running) or (not words and quiet and (silent or not cut)):
             return ""
@@ -179,24 +163,19 @@ class Loop:
 
     async def _say(self, running: RunningTurn, words: str) -> None:
         name = str(running.entries[-1].seq)
-        self._ports.reply.end_with(name)
+        self.reply.end_with(name)
         with contextlib.suppress(errors.DeliveryFailed):  # the outbox has logged the failure
-            await self._ports.wrapped.send(words, name)
+            await self.wrapped.send(words, name)
 
     # ------------------------------------------------------------ what the person has received
 
     def _said(self) -> bool:
         """Return True if a message that ends the turn is queued or delivered."""
-        turn = self._chat.turn
-        return turn is not None and turn.answered
-
-    def _complete(self, running: RunningTurn) -> bool:
-        """Return True if no model call is left: the person has the answer, and the last step only sent that answer."""
-        return self._said() or (self._answered(running) and _only_sent(running))
+        return self.chat.turn is not None and self.chat.turn.answered
 
     def _spoke(self) -> bool:
         """Return True if a message of this turn is queued or delivered."""
-        turn = self._chat.turn
+        turn = self.chat.turn
         return turn is not None and any(end is None or end.state != "failed" for end in turn.rows.values())
 
     def _answered(self, running: RunningTurn) -> bool:
@@ -205,7 +184,7 @@ class Loop:
             if entry.sources:
                 return False
             for call in reversed(blocks.tool_calls(entry.message["content"])):
-                if call.name == SEND and self._ports.reply.said(call.id):
+                if call.name == SEND and self.reply.said(call.id):
                     return not promises_more(call.input)
         return False
 
@@ -213,26 +192,26 @@ class Loop:
 
     def ask_anew(self, call: str) -> None:
         """Cancel this model call, because the person added a message or an edit."""
-        running = self._chat.context.running
+        running = self.chat.context.running
         going_on = running is not None and running.last is not None and running.speaks
-        if not going_on and self._call and self._chat.turn is not None and self._chat.turn.call == call:
+        if not going_on and self._call and self.chat.turn is not None and self.chat.turn.call == call:
             self._call.cancel()
 
     async def _ask(self, running: RunningTurn) -> None:
         """Call the model. Shrinks the request if the provider reports that it is too large."""
-        await self._ports.before_asking(self._ports.fit)
+        await self.before_asking(self.fit)
         while True:
-            request = self._ports.fit.request()
-            self._append(events.Asked(self._ports.agent.ids.ulid(), self._ports.boot, request.model))
+            request = self.fit.request()
+            self._append(events.Asked(self.agent.ids.ulid(), self.boot, request.model))
             try:
                 reply = await self._listen(request)
             except errors.ModelError as error:
                 if await self._say_what_came(running, error):
                     return
-                self._ports.fit.refused(request, error)
+                self.fit.refused(request, error)
                 continue
             if reply is not None:
-                self._ports.fit.answered(request, reply)
+                self.fit.models.learn(request, reply)
                 await self._take(running, reply)
             return
 
@@ -253,14 +232,14 @@ class Loop:
         return asked.result()
 
     async def _answer(self, request: ModelRequest) -> ModelReply:
-        turn, speaks = self._chat.turn, False
+        turn, speaks = self.chat.turn, False
         asked = turn is None or not all(one.overheard for one in turn.left)
         heard = self._heard = PartialReply(plain=asked)
-        async for piece in self._ports.model.stream(request):
+        async for piece in self.model.stream(request):
             heard.take(piece)
             if heard.speaks and not speaks:
                 speaks = True
-                self._ports.reply.preview(heard.shown)
+                self.reply.preview(heard.shown)
             if isinstance(piece, ModelReply):
                 self._show_no_more()  # the final message replaces the preview
                 return piece
@@ -268,17 +247,16 @@ class Loop:
 
     def _show_no_more(self) -> None:
         if self._heard.speaks:
-            self._ports.reply.preview(str)
+            self.reply.preview(str)
 
     async def _stopped(self) -> None:
         """Store the text that the model had written when its turn was stopped, with a marker. Stores nothing
         if there is no text.
         """
-        turn = self._chat.turn
+        turn, agent = self.chat.turn, self.agent
         if turn is None or turn.call is None or turn.phase is not Phase.STOPPING:
             return
-        ports = self._ports
-        words = ports.agent.redact(ports.agent.settled(self._heard.words())).strip() if turn.left else ""
+        words = agent.redact(agent.settled(self._heard.words())).strip() if turn.left else ""
         if not words:
             self._show_no_more()
             return
@@ -286,11 +264,11 @@ class Loop:
         spoke = self._spoke()
         self._append(events.Answered(turn.call, [kept], "stopped", origin=self._origin([kept])))
         if not spoke:
-            await ports.reply.leave(f"{text.with_code_closed(words)}\n\n{say('turn.stopped')}", "stopped")
+            await self.reply.leave(f"{text.with_code_closed(words)}\n\n{say('turn.stopped')}", "stopped")
 
     async def _take(self, running: RunningTurn, reply: ModelReply) -> None:
         """Append the model's answer with secrets redacted."""
-        turn = self._chat.turn
+        turn = self.chat.turn
         if turn is None or turn.call is None:
             return
         call, usage = turn.call, reply.usage
@@ -301,7 +279,7 @@ class Loop:
         content = await off_loop(
             size,
             redaction.LONG,
-            lambda: blocks.redacted(content, lambda words: self._ports.agent.redact(text.clean(words))),
+            lambda: blocks.redacted(content, lambda words: self.agent.redact(text.clean(words))),
         )
         self._append(
             events.Answered(
@@ -327,9 +305,8 @@ class Loop:
 
     def _origin(self, content: list[Json]) -> Any:
         """Return the sources whose text the answer may repeat, in stored form."""
-        context = self._chat.context
-        seen = [*context.view(), *context.older(), *context.current()]
-        return taint.stamped({"role": "assistant", "content": content}, seen)[ORIGIN] or None
+        answer: Message = {"role": "assistant", "content": content}
+        return taint.stamped(answer, self.chat.context.shown())[ORIGIN] or None
 
     async def _say_what_came(self, running: RunningTurn, error: errors.ModelError) -> bool:
         """Send the text that had arrived when the model failed while continuing an answer. Returns False if
@@ -342,14 +319,12 @@ class Loop:
         ):
             return False
         cause = f"{type(error).__name__}: {error}"
-        self._ports.agent.log.write(
-            "continue", "the rest of the answer could not be had", level="warn", cause=cause
-        )
+        self.agent.log.write("continue", "the rest of the answer could not be had", level="warn", cause=cause)
         await self._say(running, f"{running.words}\n\n{say('turn.broken_off')}")
         return self._said()
 
     def _append(self, data: events.EventData) -> None:
-        self._chats.append(Fact(self._chat.key, data, self._turn))
+        self.chats.append(Fact(self.chat.key, data, self.turn))
 
 
 def _only_sent(running: RunningTurn) -> bool:

@@ -9,23 +9,23 @@ become untrusted is only named.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
 
 from bot.contracts.approvals import Unattended
 from bot.contracts.base import Json, Message
 from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.provenance import NOBODYS, ORIGIN, Taint
 from bot.contracts.tools import ToolCall, ToolResult
-from bot.core import blocks, file_words, found_tools
-from bot.core.agent_deps import AgentDeps
-from bot.core.assembly import Section, assemble
+from bot.core import blocks, file_words, view
+from bot.core.agent import AgentDeps
+from bot.core.prompt import Section, assemble
 from bot.tools import excerpt
 from bot.tools.builtin.skills import SkillsLoad
 from bot.tools.builtin.tool_search import ToolSearch
 from bot.tools.context import NoOlderTurns, ToolExecutionContext, tool_scope
 
+T = TypeVar("T")
 MOST_TOKENS = 50_000
 SHARE = 0.1
 """Max share of the context window for restored state."""
@@ -33,127 +33,94 @@ SOFT_SHARE = 4
 """Share of the soft limit for restored state, as a divisor (one quarter); with more, the history would be
 compacted again at once.
 """
-POINTERS = 20
-"""Max number of restored pointers, and of other restored names; the newest are kept."""
-FILES = 3
-"""Max restored files; the files read last are kept."""
+TOOLS, SAID = 0.5, 0.2
+"""Max shares of the restore budget for tool definitions, and for usage notes of MCP servers."""
 READ = "read_file"
-TOOLS = 0.5
-"""Max share of the restore budget for tool definitions."""
-SAID = 0.2
-"""Max share of the restore budget for usage notes of MCP servers."""
-_Forms = tuple[str, bool, tuple[str, ...]]
-"""Text of a section, whether the section is required, and shorter versions of the text."""
 _ARTIFACTS, _SKILLS, _TOOLS, _FILES = "artifacts", "skills", "tools", "files"
-
-
-@dataclass(frozen=True, slots=True)
-class DroppedMessages:
-    """Messages that a compaction dropped, including the previous summary, and the messages that were kept."""
-
-    dropped: Sequence[Message]
-    kept: Sequence[Message]
-
-    def names(self) -> dict[str, dict[str, Any]]:
-        """Return what the model worked with and no longer sees, by kind and name, newest last. The value of
-        an artifact is its number of lines; the value of a file is the arguments with which it was read.
-        """
-        found: dict[str, dict[str, Any]] = {_ARTIFACTS: {}, _SKILLS: {}, _TOOLS: {}, _FILES: {}}
-        still = {(kind, name) for kind, name, _ in _used(self.kept)}
-        for kind, name, about in _used(self.dropped):
-            found[kind].pop(name, None)  # a later use makes the name newer
-            if (kind, name) not in still:
-                found[kind][name] = about
-        return {
-            kind: dict(list(names.items())[-(FILES if kind == _FILES else POINTERS) :])
-            for kind, names in found.items()
-        }
-
-
-def definitions(gone: DroppedMessages, deps: AgentDeps, most: float) -> list[Json]:
-    """Return complete definitions of found tools that still exist. If not all fit into `most` tokens, the
-    newest are kept.
-    """
-    still = found_tools.definitions(gone.kept)
-    chosen: list[Json] = []
-    for name, tool in reversed(found_tools.definitions(gone.dropped).items()):
-        cost = deps.models.estimator.frame(deps.models.name, (), (tool,))
-        if name not in still and deps.registry.get(name) is not None and cost <= most:
-            chosen.append(tool)
-            most -= cost
-    return chosen[::-1]
-
-
-def instructions(
-    gone: DroppedMessages, declared: frozenset[str], deps: AgentDeps, most: float
-) -> dict[str, str]:
-    """Return complete usage notes of MCP servers whose tools are `declared` or in the model's context. If
-    not all fit into `most` tokens, the newest are kept. A note that is left out is shown again with the
-    next tool of its server.
-    """
-    still, names = (
-        found_tools.server_notes(gone.kept),
-        declared | found_tools.definitions(gone.kept).keys(),
-    )
-    chosen: dict[str, str] = {}
-    for server, words in reversed(found_tools.server_notes(gone.dropped).items()):
-        cost = deps.models.estimator.text(deps.models.name, words)
-        if server not in still and cost <= most and any(one.startswith(f"mcp__{server}__") for one in names):
-            chosen[server] = words
-            most -= cost
-    return dict(reversed(chosen.items()))
+_MOST: Mapping[str, int] = {_ARTIFACTS: 20, _SKILLS: 20, _TOOLS: 20, _FILES: 3}
+"""Max restored names by kind; the newest are kept."""
 
 
 async def put_back(
-    gone: DroppedMessages, deps: AgentDeps, most: float, chat_key: ChatKey, person: UserRef | None
-) -> found_tools.PutBack:
-    """Return the state to restore within `most` tokens, read with the permissions of `person`."""
-    names = gone.names()
-    tools = definitions(gone, deps, TOOLS * most)
-    declared = frozenset(str(tool["name"]) for tool in tools)
-    said = instructions(gone, declared, deps, SAID * most)
-    names[_TOOLS] = {name: about for name, about in names[_TOOLS].items() if name not in declared}
+    dropped: Sequence[Message],
+    kept: Sequence[Message],
+    deps: AgentDeps,
+    most: float,
+    *,
+    chat_key: ChatKey,
+    person: UserRef | None,
+) -> view.PutBack:
+    """Return the state to restore within `most` tokens, read with the permissions of `person`. `dropped` are
+    the messages that a compaction dropped, including the previous summary.
+    """
+    model, estimator, budget = deps.models.name, deps.models.estimator, deps.budget()
+    most = min(most, budget.share(SHARE, MOST_TOKENS), budget.soft // SOFT_SHARE)
+    names, seen = _names(dropped, kept), view.definitions(kept)
+    found = {
+        name: tool
+        for name, tool in view.definitions(dropped).items()
+        if name not in seen and deps.registry.get(name) is not None
+    }
+    tools = _newest(found, TOOLS * most, lambda tool: estimator.tokens(model, (tool,)))
+    names[_TOOLS] = {name: None for name in names[_TOOLS] if name not in tools}
+    known, declared = view.server_notes(kept), [*tools, *seen]
+    # A note that is left out is shown again with the next tool of its server.
+    notes = {
+        server: words
+        for server, words in view.server_notes(dropped).items()
+        if server not in known and any(one.startswith(f"mcp__{server}__") for one in declared)
+    }
 
     def size(words: str) -> float:
-        return deps.models.estimator.text(deps.models.name, words)
+        return estimator.text(model, words)
 
-    left = most - deps.models.estimator.frame(deps.models.name, (), tools) - sum(map(size, said.values()))
-    with tool_scope(_reader(chat_key, person)):
+    said = _newest(notes, SAID * most, size)
+    left = most - estimator.tokens(model, tools.values()) - sum(map(size, said.values()))
+    reader = ToolExecutionContext(
+        chat_key,
+        "",
+        person.user_id if person is not None else None,
+        None,
+        NoOlderTurns(),
+        channel=person.channel if person is not None else None,
+        approvals=lambda _: Unattended(),
+    )
+    with tool_scope(reader):
         skills = await _read(deps, SkillsLoad.name, {one: {"name": one} for one in names[_SKILLS]})
         files = await _read(deps, READ, names[_FILES])
     origin = NOBODYS
     for result in files.values():
         origin |= result.origin or NOBODYS
+    pointers = [f"- artifact {name} ({count} lines and more)" for name, count in names[_ARTIFACTS].items()]
+    title = f"Large results and files from before, to be read with {excerpt.READER}:"
+    again = f"Tools found before; find again with {ToolSearch.name} what you need: {', '.join(names[_TOOLS])}"
+    skill_texts = _texts("The skill {}, loaded before", "Skills loaded before; load", names[_SKILLS], skills)
+    file_title = "The file {}, read before, as it is now"
+    file_texts = _texts(file_title, "Files read before; read", names[_FILES], files)
     sections = (
-        Section(_ARTIFACTS, 1, _pointers_shown(names[_ARTIFACTS])),
-        Section(
-            _SKILLS,
-            2,
-            *_texts("The skill {}, loaded before", "Skills loaded before; load", names[_SKILLS], skills),
-        ),
-        Section(_TOOLS, 3, _tools_shown(names[_TOOLS])),
-        Section(
-            _FILES,
-            4,
-            *_texts(
-                "The file {}, read before, as it is now", "Files read before; read", names[_FILES], files
-            ),
-        ),
+        Section(_ARTIFACTS, 1, "\n".join([title, *pointers]) if pointers else ""),
+        Section(_SKILLS, 2, skill_texts[0], alternatives=skill_texts[1:]),
+        Section(_TOOLS, 3, again if names[_TOOLS] else ""),
+        Section(_FILES, 4, file_texts[0], alternatives=file_texts[1:]),
     )
     chosen = assemble(sections, left, size)
     shown = [(words, {ORIGIN: origin.packed()} if name == _FILES else {}) for name, words in chosen.parts]
-    return found_tools.PutBack(shown, tools, said, names)
+    return view.PutBack(shown, list(tools.values()), said, names)
 
 
-def room(deps: AgentDeps) -> float:
-    """Return the max tokens of all state restored after a compaction."""
-    budget = deps.budget()
-    return min(budget.share(SHARE, MOST_TOKENS), budget.soft // SOFT_SHARE)
+def _newest(found: Mapping[str, T], most: float, size: Callable[[T], float]) -> dict[str, T]:
+    """Return the newest entries that fit into `most` tokens, in their order."""
+    chosen: dict[str, T] = {}
+    for name, value in reversed(list(found.items())):
+        if (cost := size(value)) <= most:
+            chosen[name] = value
+            most -= cost
+    return dict(reversed(chosen.items()))
 
 
-def _texts(title: str, again: str, names: Iterable[str], read: Mapping[str, ToolResult]) -> _Forms:
-    """Return a section with the texts that were read, newest first, and the names of the others. The shorter
-    versions contain fewer texts.
+def _texts(title: str, again: str, names: Iterable[str], read: Mapping[str, ToolResult]) -> tuple[str, ...]:
+    """Return the texts that were read, newest first, and the names of the others, in versions that contain
+    fewer and fewer texts.
     """
     newest = list(names)[::-1]
     shown = [one for one in newest if one in read]
@@ -163,18 +130,7 @@ def _texts(title: str, again: str, names: Iterable[str], read: Mapping[str, Tool
         if others := [one for one in newest if one not in shown[:count]]:
             texts.append(f"{again} again what you need: {', '.join(others)}")
         forms.append("\n\n".join(texts))
-    return forms[0], False, tuple(forms[1:])
-
-
-def _pointers_shown(lines: Mapping[str, int]) -> str:
-    rows = [f"- artifact {pointer} ({count} lines and more)" for pointer, count in lines.items()]
-    title = f"Large results and files from before, to be read with {excerpt.READER}:"
-    return "\n".join([title, *rows]) if rows else ""
-
-
-def _tools_shown(names: Iterable[str]) -> str:
-    listed = ", ".join(names)
-    return f"Tools found before; find again with {ToolSearch.name} what you need: {listed}" if listed else ""
+    return tuple(forms)
 
 
 async def _read(deps: AgentDeps, tool: str, inputs: Mapping[str, Json]) -> dict[str, ToolResult]:
@@ -188,44 +144,39 @@ async def _read(deps: AgentDeps, tool: str, inputs: Mapping[str, Json]) -> dict[
     }
 
 
-def _reader(chat_key: ChatKey, person: UserRef | None) -> ToolExecutionContext:
-    """Return the tool context for reading again: with this person's permissions, and without asking anybody
-    for approval.
+def _names(dropped: Sequence[Message], kept: Sequence[Message]) -> dict[str, dict[str, Any]]:
+    """Return what the model worked with and no longer sees, by kind and name, newest last. The value of an
+    artifact is its number of lines; the value of a file is the arguments with which it was read.
     """
-    who = person.user_id if person is not None else None
-    channel = person.channel if person is not None else None
-    return ToolExecutionContext(
-        chat_key, "", who, None, NoOlderTurns(), channel=channel, approvals=lambda _: Unattended()
-    )
+    found: dict[str, dict[str, Any]] = {kind: {} for kind in _MOST}
+    still = {(kind, name) for kind, name, _ in _used(kept)}
+    for kind, name, about in _used(dropped):
+        found[kind].pop(name, None)  # a later use makes the name newer
+        if (kind, name) not in still:
+            found[kind][name] = about
+    return {kind: dict(list(names.items())[-_MOST[kind] :]) for kind, names in found.items()}
 
 
 def _used(messages: Sequence[Message]) -> Iterator[tuple[str, str, Any]]:
-    """Yield what these messages worked with, as kind, name and value (see `DroppedMessages.names`)."""
-    for message in messages:
-        for kind, names in found_tools.worked_with(message).items():
-            yield from ((kind, name, about) for name, about in names.items())
-        yield from ((_ARTIFACTS, pointer, lines) for pointer, lines in file_words.pointers(message))
-        yield from ((_TOOLS, name, None) for name in found_tools.definitions([message]))
-    for call, result in _results(messages):
-        if (left_out := result.omission) is not None:
-            yield _ARTIFACTS, left_out.artifact, left_out.lines
-        elif call.name == READ and isinstance(path := call.input.get("path"), str):
-            # Large results are already listed among the artifacts.
-            yield _FILES, path, call.input
-        if call.name == SkillsLoad.name and isinstance(name := call.input.get("name"), str):
-            yield _SKILLS, name, None
-
-
-def _results(messages: Sequence[Message]) -> Iterator[tuple[ToolCall, ToolResult]]:
-    """Yield every successful textual result with its call. An untrusted result is yielded only if it is a
-    pointer to an artifact.
-    """
+    """Yield what these messages worked with, as kind, name and value (see `_names`)."""
     calls = {call.id: call for message in messages for call in blocks.tool_calls(message["content"])}
     for message in messages:
+        for kind, names in message["content"][0].get(view.WORKED_WITH, {}).items():
+            yield from ((kind, name, about) for name, about in names.items())
+        yield from ((_ARTIFACTS, pointer, lines) for pointer, lines in file_words.pointers(message))
+        yield from ((_TOOLS, name, None) for name in view.definitions([message]))
         for block in message["content"]:
             if block.get("type") != "tool_result" or not isinstance(block.get("content"), str):
                 continue
             result = ToolResult.of(block)
-            foreign = getattr(result.origin, "taint", None) is Taint.FOREIGN
-            if not result.failed and (result.omission is not None or not foreign):
-                yield calls.get(result.call_id, ToolCall(result.call_id, "")), result
+            foreign = result.origin is not None and result.origin.taint is Taint.FOREIGN
+            if result.failed or (foreign and result.omission is None):
+                continue  # of an untrusted result, only a pointer to an artifact counts
+            call = calls.get(result.call_id, ToolCall(result.call_id, ""))
+            if (left_out := result.omission) is not None:
+                yield _ARTIFACTS, left_out.artifact, left_out.lines
+            elif call.name == READ and isinstance(path := call.input.get("path"), str):
+                # Large results are already listed among the artifacts.
+                yield _FILES, path, call.input
+            if call.name == SkillsLoad.name and isinstance(name := call.input.get("name"), str):
+                yield _SKILLS, name, None

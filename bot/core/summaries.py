@@ -2,9 +2,8 @@
 summary.
 
 A compaction uses the session memory if the memory covers the dropped messages, else a summary that a fork
-writes. Memories and summaries are written between turns, unless the running turn would not fit into the
-context window. A failure changes nothing; a history that stays too large is halved (see `bot.core.fit`). No
-compaction is resumed after a restart, since the end of the next turn starts the same work.
+writes. A failure changes nothing; a history that stays too large is halved (see `bot.core.fit`). No compaction
+is resumed after a restart, since the end of the next turn starts the same work.
 """
 
 from __future__ import annotations
@@ -23,9 +22,10 @@ from bot.contracts.provenance import NOBODYS, Provenance, unpacked
 from bot.core import compaction, events, forks, memory
 from bot.core.chat import Chat
 from bot.core.compaction import CompactResult
+from bot.core.estimate import text_tokens
 from bot.core.fit import COLD_AFTER, Fit
-from bot.core.found_tools import PutBack
 from bot.core.memory import MemoryInvalid, SessionMemory
+from bot.core.view import PutBack
 from bot.storage.memories import Memories, SavedMemory
 from bot.tools.permissions import taint
 from bot.words import sentence
@@ -43,24 +43,29 @@ LOOK_SECONDS = 10.0
 """Interval in seconds of the search for quiet chats; shorter than the time between `IDLE_AFTER` and `IDLE_UNTIL`."""
 MOST_CHATS = 500
 """Max chats whose last request is kept in memory."""
+FAILURES = 3
+"""Max failures in a row; after that operators are told, and the chat is not compacted for `PAUSE_SECONDS`."""
+PAUSE_SECONDS = 600.0
 FAILED = (errors.ShipmateError, MemoryInvalid)
-
-
 PutsBack = Callable[[Chat, Sequence[Message], Sequence[Message], float], Awaitable[PutBack]]
 """Function that returns the working state to restore after messages were dropped, within a number of tokens."""
 
 
 @dataclass(slots=True)
 class _Work:
-    """Compaction work of one chat. `since` is the number of the newest message when the last memory was begun."""
+    """Compaction work of one chat."""
 
-    breaker: compaction.Breaker
     fit: Fit | None = None
     """Builder of the requests of the chat's newest turn."""
     compacting: asyncio.Task[CompactResult] | None = None
     writing: asyncio.Task[None] | None = None
     since: int | None = None
+    """Number of the newest message when the last memory was begun."""
+    unwritten: int = 0
+    """Number of memories in a row that could not be written."""
     failures: int = 0
+    """Number of compactions in a row that failed; the last one at `failed_at` (monotonic seconds)."""
+    failed_at: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,68 +85,65 @@ class Summaries:
         """Cancel all compactions and memory updates; no data is lost."""
         for work in self._work.values():
             for task in (work.compacting, work.writing):
-                await _give_up(task)
+                await _cancel(task)
 
     # ------------------------------------------------------------ when work may be due
 
     async def before_turn(self, fit: Fit) -> None:
         """Prepare a turn: finish a running compaction, and cut the messages to at most twice the message cap."""
-        chat = fit.chat
+        chat, context, limits = fit.chat, fit.context, fit.limits
         work = self._of(chat)
         work.fit = fit
         if work.compacting is not None and not await ends_within(WAIT_SECONDS, work.compacting, self.clock):
-            self._write(chat, "a compaction took too long and was given up")
+            self._warn(chat, "a compaction took too long and was given up")
             # Without this, every turn would start another compaction, and the next turn would wait for it.
-            work.breaker.failed()
-            await _give_up(work.compacting)
-        remembers = fit.limits.compaction.enabled and self.memories is not None
-        growth = compaction.GROWTH if remembers else 1
-        if len(chat.context.view()) <= fit.limits.max_messages * growth:
+            work.failures, work.failed_at = work.failures + 1, self.clock.monotonic()
+            await _cancel(work.compacting)
+        remembers = limits.compaction.enabled and self.memories is not None
+        if len(context.view()) <= limits.max_messages * (compaction.GROWTH if remembers else 1):
             return
-        over = chat.context.over_cap()
-        if remembers and not self._knows(chat, over):
+        over = context.over_cap()
+        if remembers and not _is_covered(fit, over):
             await self._written(work)
-            if self._covers(chat) != _newest(chat):
+            if context.memory is None or context.memory.covers != _newest(fit):
                 self._begin_memory(fit)
                 await self._written(work)
-        if remembers and not self._knows(chat, over):
+        change = events.Cut(tuple(over), context.head, "message_cap")
+        if context.memory is not None and _is_covered(fit, over):
+            change = await self._change(fit, "message_cap", over, context.memory.markdown)
+        elif remembers:
             words = sentence("operators.forgotten", chat=chat.key, count=len(over))
             self.operators.tell("what chats forget", words)
-        await self._cut(fit, over)
+        fit.apply(change)
 
     async def before_asking(self, fit: Fit) -> None:
         """Prepare a request of the running turn: compact the earlier history if the request may not fit."""
-        chat = fit.chat
         hard = fit.budget().hard
-        if (
-            hard is None
-            or not fit.limits.compaction.enabled
-            or not chat.context.turns
-            or fit.tokens() <= hard
-        ):
+        if hard is None or not fit.limits.compaction.enabled or not fit.context.turns or fit.tokens() <= hard:
             return
         # Tokens left beside the running turn. Half of them stay free for messages that the turn still adds.
-        left = hard - fit.tokens() + fit.measure(chat.context.view())
-        dropped = self._border(fit, min(_keep(fit), max(0, left // 2)))
-        if not self._of(chat).breaker.open and fit.measure(_messages(chat, dropped)) >= compaction.WORTH:
-            await self._compact(fit, "size", dropped, current=chat.context.current())
+        left = hard - fit.tokens() + fit.measure(fit.context.view())
+        dropped = _border(fit, min(_keep(fit), max(0, left // 2)))
+        if self._pays(fit, dropped):
+            await self._compact(fit, "size", dropped, current=fit.context.current())
 
     def turn_ended(self, chat: Chat) -> None:
         """Start the compaction or memory update that is due after a turn, in the background."""
         work, over = self._of(chat), chat.context.over_cap()
-        fit, file = work.fit, self.memories
+        fit = work.fit
         if fit is not None and fit.limits.compaction.enabled:
-            if work.compacting is not None or (fit.tokens() > fit.budget().limit and self._begin(fit)):
+            if work.compacting is not None or (
+                fit.tokens() > fit.budget().limit and self._begin(fit, "size")
+            ):
                 return
-        else:
-            file = None
-        if fit is None or file is None:
-            if over:
-                self.append(chat, events.Cut(tuple(over), chat.context.head, "message_cap"))
-        elif over and work.writing is None and self._knows(chat, over):
-            work.compacting = self._task(chat, self._compact(fit, "message_cap", over))
-        elif work.writing is None and self._enough_is_new(fit, over_cap=bool(over)):
-            self._begin_memory(fit)
+            if self.memories is not None:
+                if over and work.writing is None and _is_covered(fit, over):
+                    work.compacting = self._task(chat, self._compact(fit, "message_cap", over))
+                elif work.writing is None and self._enough_is_new(fit, over_cap=bool(over)):
+                    self._begin_memory(fit)
+                return
+        if over:
+            self.append(chat, events.Cut(tuple(over), chat.context.head, "message_cap"))
 
     async def look(self) -> None:
         """Compact chats that stayed quiet until shortly before the provider's cache expires."""
@@ -156,24 +158,24 @@ class Summaries:
             if due and fit.tokens() > policy.idle_above:
                 self._begin(fit, "idle")
 
-    def _begin(self, fit: Fit, reason: str = "size") -> bool:
-        """Start a background compaction if it saves enough and has not failed repeatedly. Returns True if it
-        was started.
-        """
-        chat = fit.chat
-        keep = min(compaction.IDLE_KEEPS, _keep(fit)) if reason == "idle" else _keep(fit)
-        work, dropped = self._of(chat), self._border(fit, keep)
-        if work.breaker.open or fit.measure(_messages(chat, dropped)) < compaction.WORTH:
-            return False
-        work.compacting = self._task(chat, self._compact(fit, reason, dropped))
-        return True
+    def _begin(self, fit: Fit, reason: str) -> bool:
+        """Start a background compaction if it is worth its cost. Returns True if it was started."""
+        dropped = _border(fit, min(compaction.IDLE_KEEPS, _keep(fit)) if reason == "idle" else _keep(fit))
+        if pays := self._pays(fit, dropped):
+            self._of(fit.chat).compacting = self._task(fit.chat, self._compact(fit, reason, dropped))
+        return pays
+
+    def _pays(self, fit: Fit, dropped: Sequence[int]) -> bool:
+        """Return True if dropping these messages saves enough, and compactions have not failed repeatedly."""
+        work = self._of(fit.chat)
+        paused = work.failures >= FAILURES and self.clock.monotonic() - work.failed_at < PAUSE_SECONDS
+        return not paused and fit.measure(_messages(fit, dropped)) >= compaction.WORTH
 
     # ------------------------------------------------------------ compaction
 
     async def compact(self, fit: Fit, focus: str) -> CompactResult:
         """Compact at a person's request. With a `focus`, use a summary that preserves the focus."""
-        chat = fit.chat
-        dropped = self._border(fit, min(_keep(fit), fit.measure(chat.context.view()) // 4))
+        dropped = _border(fit, min(_keep(fit), fit.measure(fit.context.view()) // 4))
         return (
             await self._compact(fit, "compact", dropped, focus=focus) if dropped else CompactResult("nothing")
         )
@@ -188,119 +190,97 @@ class Summaries:
         current: Sequence[Message] = (),
     ) -> CompactResult:
         """Replace messages by a memory or a summary. A failure is reported to operators and changes nothing."""
-        chat = fit.chat
+        chat, context = fit.chat, fit.context
         work = self._of(chat)
         await self._written(work)
+        maker: compaction.Maker = "memory"
         try:
-            await self._look_again(chat)
-            known = [] if focus else self._known(chat, dropped)
-            if known and fit.measure(_messages(chat, known)) >= ENOUGH * fit.measure(
-                _messages(chat, dropped)
-            ):
-                remembered, how = chat.context.memory, compaction.BY_MEMORY
-                words = remembered.markdown if remembered is not None else ""
-                change = await self._change(fit, reason, known, words)
+            await self._import_edits(chat)
+            known = [] if focus else _covered(fit, dropped)
+            share = ENOUGH * fit.measure(_messages(fit, dropped))
+            if known and context.memory is not None and fit.measure(_messages(fit, known)) >= share:
+                change = await self._change(fit, reason, known, context.memory.markdown)
             else:
-                change, how = await self._from_summary(fit, reason, dropped, focus, current)
+                newest, prefix = _newest(fit), _prefix(fit, current)
+                summary = await forks.condense(prefix, _memory(chat), focus, fit)
+                maker = "provider" if summary.block else "summary"
+                change = await self._change(fit, reason, dropped, summary.words, summary.block)
+                await self._keep_summary(chat, summary.words, newest, prefix.messages)
         except FAILED as error:
-            self._failed(chat, work, error)
+            work.failures, work.failed_at = work.failures + 1, self.clock.monotonic()
+            self._warn(chat, "a compaction failed", error)
+            if work.failures >= FAILURES and not isinstance(error, errors.BudgetSpent):
+                cause = f"{type(error).__name__}: {error}"
+                words = sentence("operators.compaction", chat=chat.key, times=FAILURES, cause=cause)
+                self.operators.tell("the compaction of chats", words)
             return CompactResult("failed")
-        work.breaker.succeeded()
-        if not {*change.dropped} <= {*compaction.names(_named(chat))}:
+        work.failures = 0
+        if not {*change.dropped} <= {*compaction.numbers(context.turns)}:
             return CompactResult("nothing")  # another change has already dropped these messages
-        before = fit.measure(chat.context.view())
+        before = fit.measure(context.view())
         fit.apply(change)
-        return CompactResult(how, len(change.dropped), before, fit.measure(chat.context.view()))
+        return CompactResult(maker, len(change.dropped), before, fit.measure(context.view()))
 
-    def _failed(self, chat: Chat, work: _Work, error: Exception) -> None:
-        opened = work.breaker.failed()
-        self._write(chat, "a compaction failed" + (" again: none for ten minutes" if opened else ""), error)
-        if opened and not isinstance(error, errors.BudgetSpent):
-            cause = f"{type(error).__name__}: {error}"
-            words = sentence("operators.compaction", chat=chat.key, times=compaction.FAILURES, cause=cause)
-            self.operators.tell("the compaction of chats", words)
-
-    async def _cut(self, fit: Fit, over: Sequence[int]) -> None:
-        """Drop the messages over the message cap, and replace them by the session memory if the memory covers them."""
-        chat = fit.chat
-        remembered, change = chat.context.memory, events.Cut(tuple(over), chat.context.head, "message_cap")
-        if remembered is not None and self._knows(chat, over):
-            change = await self._change(fit, "message_cap", over, remembered.markdown)
-        fit.apply(change)
-
-    async def _from_summary(
-        self,
-        fit: Fit,
-        reason: str,
-        dropped: Sequence[int],
-        focus: str,
-        current: Sequence[Message],
-    ) -> tuple[events.Cut, compaction.Maker]:
-        """Return the event that replaces the dropped messages by a summary, and who wrote the summary. The
-        summary becomes the session memory.
-        """
-        chat = fit.chat
-        newest = _newest(chat)
-        prefix = _prefix(fit, current)
-        summary = await forks.condense(prefix, self._memory(chat), focus, fit)
-        change = await self._change(fit, reason, dropped, summary.words, summary.block)
+    async def _keep_summary(
+        self, chat: Chat, words: str, covers: int | None, seen: Sequence[Message]
+    ) -> None:
+        """Store a summary as the session memory, if the summary is a valid memory."""
         try:
-            await self._keep(chat, memory.read(summary.words), newest, prefix.messages)
+            await self._keep(chat, memory.read(words), covers, seen)
         except FAILED as error:
-            self._write(chat, "a summary could not be kept as the memory", error)
-        return change, "provider" if summary.block else "summary"
+            self._warn(chat, "a summary could not be kept as the memory", error)
 
     async def _change(
         self, fit: Fit, reason: str, dropped: Sequence[int], words: str, block: Any = None
     ) -> events.Cut:
-        chat = fit.chat
-        context = chat.context
+        """Return the event that replaces the dropped messages by a text and the restored working state."""
+        context = fit.context
         before = [context.head] if context.head is not None else []
-        kept = _messages(chat, {*compaction.names(_named(chat))} - {*dropped})
+        kept = _messages(fit, {*compaction.numbers(context.turns)} - {*dropped})
         left = _room(fit) - fit.measure(kept) - fit.models.estimator.text(fit.models.name, words)
-        again = await self.put_back(chat, [*before, *_messages(chat, dropped)], kept, max(0.0, left))
-        origin = self._origin(chat, context.view())
-        nonce = tags.nonce(self.ids.ulid())
+        again = await self.put_back(fit.chat, [*before, *_messages(fit, dropped)], kept, max(0.0, left))
+        origin, nonce = _origin(fit.chat, context.view()), tags.nonce(self.ids.ulid())
         head = memory.head(words, nonce=nonce, origin=origin, block=block, put_back=again)
         return events.Cut(tuple(dropped), head, reason)
-
-    def _border(self, fit: Fit, keep: float) -> list[int]:
-        chat = fit.chat
-        return compaction.border(_named(chat), size=fit.measure, keep=keep)
 
     # ------------------------------------------------------------ session memory
 
     def _enough_is_new(self, fit: Fit, *, over_cap: bool) -> bool:
-        chat = fit.chat
-        new = list(compaction.since(_named(chat), self._of(chat).since or self._covers(chat)))
+        """Return True if there are enough new tokens and tool calls to write the session memory again."""
+        remembered = fit.context.memory
+        covers = self._of(fit.chat).since or (remembered.covers if remembered is not None else None)
+        order = compaction.numbers(fit.context.turns)
+        new = _messages(fit, order[order.index(covers) + 1 :] if covers in order else order)
         calls = sum(block.get("type") == "tool_use" for one in new for block in one["content"])
-        due = over_cap and compaction.EXTRACT_SHARE * len(new) >= fit.limits.max_messages
-        return due or compaction.wants_extraction(fit.measure(new), calls)
+        tokens = fit.measure(new)
+        return (
+            (over_cap and compaction.EXTRACT_SHARE * len(new) >= fit.limits.max_messages)
+            or tokens >= compaction.EXTRACT_ALONE
+            or (tokens >= compaction.EXTRACT_AFTER and calls >= compaction.EXTRACT_CALLS)
+        )
 
     def _begin_memory(self, fit: Fit) -> None:
-        chat = fit.chat
-        work = self._of(chat)
-        work.since = _newest(chat)
-        work.writing = self._task(chat, self._extract(fit, work))
+        work = self._of(fit.chat)
+        work.since = _newest(fit)
+        work.writing = self._task(fit.chat, self._extract(fit, work))
 
     async def _extract(self, fit: Fit, work: _Work) -> None:
         """Update the session memory. After a failure, the next attempt waits until as many new messages have
         arrived again.
         """
-        chat = fit.chat
-        newest = _newest(chat)
+        chat, newest = fit.chat, _newest(fit)
         try:
-            await self._look_again(chat)
+            await self._import_edits(chat)
             prefix = _prefix(fit)
-            known = await forks.remember(prefix, self._memory(chat), fit)
+            known = await forks.remember(prefix, _memory(chat), fit)
             await self._keep(chat, known, newest, prefix.messages)
-            work.failures = 0
+            work.unwritten = 0
         except FAILED as error:
-            self._write(chat, "the memory could not be written", error)
-            work.failures += 1
-            if work.failures >= compaction.FAILURES and not isinstance(error, errors.BudgetSpent):
+            self._warn(chat, "the memory could not be written", error)
+            work.unwritten += 1
+            if work.unwritten >= FAILURES and not isinstance(error, errors.BudgetSpent):
                 cause = f"{type(error).__name__}: {error}"
-                words = sentence("operators.chat_memory", chat=chat.key, times=work.failures, cause=cause)
+                words = sentence("operators.chat_memory", chat=chat.key, times=work.unwritten, cause=cause)
                 self.operators.tell("the memory of chats", words)
 
     async def _keep(
@@ -309,57 +289,37 @@ class Summaries:
         """Store this session memory. Raises `errors.StorageError` if the file cannot be written; the event
         is appended anyway.
         """
-        origin = self._origin(chat, seen).packed()
-        self.append(chat, events.Remembered(known.markdown, covers, origin))
-        self.log.write("memory", "the memory of the chat is written", tokens=known.tokens, covers=str(covers))
+        origin, words = _origin(chat, seen), known.markdown
+        self.append(chat, events.Remembered(words, covers, origin.packed()))
+        self.log.write(
+            "memory",
+            "the memory of the chat is written",
+            tokens=round(text_tokens(words)),
+            covers=str(covers),
+        )
         if self.memories is not None:
-            saved = SavedMemory(
-                known.markdown,
-                None if covers is None else str(covers),
-                int(self.clock.now() * 1000),
-                origin=unpacked(origin),
-            )
-            await self.memories.save(chat.key, saved)
+            newest, now = None if covers is None else str(covers), int(self.clock.now() * 1000)
+            await self.memories.save(chat.key, SavedMemory(words, newest, now, origin=origin))
 
-    async def _look_again(self, chat: Chat) -> None:
+    async def _import_edits(self, chat: Chat) -> None:
         """Import the changes that an operator has made to the memory file."""
         before = chat.context.memory
-        if self.memories is None or before is None:
-            return
-        kept = await self.memories.load(chat.key)
-        edited = kept.markdown if kept is not None and kept.markdown != text.clean(before.markdown) else None
-        if edited is None:
+        kept = (
+            await self.memories.load(chat.key) if self.memories is not None and before is not None else None
+        )
+        if kept is None or before is None or kept.markdown == text.clean(before.markdown):
             return
         try:
-            memory.read(edited)
+            memory.read(kept.markdown)
         except MemoryInvalid as error:
-            self._write(chat, "the memory cannot be read", error)
+            self._warn(chat, "the memory cannot be read", error)
         else:
-            self.append(chat, events.Remembered(edited, None, before.origin))
-
-    def _memory(self, chat: Chat) -> SessionMemory | None:
-        remembered = chat.context.memory
-        return memory.read(remembered.markdown) if remembered is not None else None
-
-    def _covers(self, chat: Chat) -> int | None:
-        return chat.context.memory.covers if chat.context.memory is not None else None
-
-    def _known(self, chat: Chat, dropped: Sequence[int]) -> list[int]:
-        return compaction.covered(_named(chat), dropped, self._covers(chat))
-
-    def _knows(self, chat: Chat, dropped: Sequence[int]) -> bool:
-        return len(self._known(chat, dropped)) == len(dropped)
-
-    def _origin(self, chat: Chat, messages: Iterable[Message]) -> Provenance:
-        """Return the sources whose text a summary of these messages and the memory may contain."""
-        before = chat.context.memory
-        origin = unpacked(before.origin) if before is not None else NOBODYS
-        return origin | taint.seen(taint.faded(messages))
+            self.append(chat, events.Remembered(kept.markdown, None, before.origin))
 
     # ------------------------------------------------------------ helpers
 
     def _of(self, chat: Chat) -> _Work:
-        work = self._work.setdefault(chat.key, _Work(compaction.Breaker(self.clock)))
+        work = self._work.setdefault(chat.key, _Work())
         self._work.move_to_end(chat.key)
         oldest = next(iter(self._work.values()))
         if len(self._work) > MOST_CHATS and oldest.compacting is None is oldest.writing:
@@ -371,7 +331,7 @@ class Summaries:
         newer memory.
         """
         if work.writing is not None and not await ends_within(WAIT_SECONDS, work.writing, self.clock):
-            await _give_up(work.writing)
+            await _cancel(work.writing)
 
     def _task(self, chat: Chat, work: Any) -> asyncio.Task[Any]:
         task = asyncio.create_task(work)
@@ -381,41 +341,62 @@ class Summaries:
             mine.compacting = None if mine.compacting is ended else mine.compacting
             mine.writing = None if mine.writing is ended else mine.writing
             if not ended.cancelled() and (error := ended.exception()) is not None:
-                self._write(chat, "a compaction failed", error)
+                self._warn(chat, "a compaction failed", error)
 
         task.add_done_callback(over)
         return task
 
-    def _write(self, chat: Chat, what: str, error: BaseException | None = None) -> None:
+    def _warn(self, chat: Chat, what: str, error: BaseException | None = None) -> None:
         cause = f"{type(error).__name__}: {error}" if error is not None else None
         self.log.write("memory", what, level="warn", chat_key=chat.key, cause=cause)
 
 
-async def _give_up(task: asyncio.Task[Any] | None) -> None:
+async def _cancel(task: asyncio.Task[Any] | None) -> None:
     if task is not None:
         task.cancel()
         await asyncio.wait([task])
 
 
-def _named(chat: Chat) -> list[list[tuple[int, Message]]]:
-    return [turn.named for turn in chat.context.turns]
+def _memory(chat: Chat) -> SessionMemory | None:
+    remembered = chat.context.memory
+    return memory.read(remembered.markdown) if remembered is not None else None
 
 
-def _newest(chat: Chat) -> int | None:
-    return chat.context.turns[-1].entries[-1].seq if chat.context.turns else None
+def _origin(chat: Chat, messages: Iterable[Message]) -> Provenance:
+    """Return the sources whose text a summary of these messages and the memory may contain."""
+    before = chat.context.memory
+    origin = unpacked(before.origin) if before is not None else NOBODYS
+    return origin | taint.seen(taint.faded(messages))
 
 
-def _messages(chat: Chat, names: Iterable[int]) -> list[Message]:
-    wanted = {*names}
-    return [message for turn in _named(chat) for name, message in turn if name in wanted]
+def _border(fit: Fit, keep: float) -> list[int]:
+    return compaction.border(fit.context.turns, size=fit.measure, keep=keep)
+
+
+def _covered(fit: Fit, dropped: Sequence[int]) -> list[int]:
+    remembered = fit.context.memory
+    return compaction.covered(fit.context.turns, dropped, remembered.covers) if remembered is not None else []
+
+
+def _is_covered(fit: Fit, dropped: Sequence[int]) -> bool:
+    return len(_covered(fit, dropped)) == len(dropped)
+
+
+def _newest(fit: Fit) -> int | None:
+    return fit.context.turns[-1].entries[-1].seq if fit.context.turns else None
+
+
+def _messages(fit: Fit, numbers: Iterable[int]) -> list[Message]:
+    wanted = {*numbers}
+    entries = (entry for turn in fit.context.turns for entry in turn.entries)
+    return [entry.message for entry in entries if entry.seq in wanted]
 
 
 def _prefix(fit: Fit, current: Sequence[Message] = ()) -> forks.Prefix:
     """Return the prefix of the chat's next request, without untrusted text."""
-    chat = fit.chat
-    shown = [*chat.context.view()]
+    shown = [*fit.context.view()]
     history, now = taint.faded(shown), taint.faded(current)
-    prefix = forks.Prefix(fit.system, history, now)
+    prefix = forks.Prefix(fit.frame.system, history, now)
     # The provider would reject thinking and provider summaries that were made for another prompt.
     return prefix if (history, now) == (shown, [*current]) else forks.in_words(prefix)
 

@@ -1,19 +1,21 @@
-"""Runs a turn's tool calls. The start of a call with effects is on disk before the call runs; each result is
-appended at once.
-"""
+"""Runs a turn's tool calls, and loads the older messages that a call asks for."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import KW_ONLY, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bot import errors, tags, text
+from bot.contracts.archive import ArchiveLine
 from bot.contracts.base import Json
+from bot.contracts.environment import Ids
 from bot.contracts.inbound import Inbound
 from bot.contracts.provenance import NOBODYS
-from bot.contracts.tools import Effect, ToolCall, ToolResult
-from bot.core import events
+from bot.contracts.tools import ToolCall, ToolResult
+from bot.core import estimate, events, prompt
 from bot.core.chat import Chat
 from bot.core.chats import Chats, Fact
 from bot.core.context import INTERRUPTED
@@ -25,115 +27,158 @@ from bot.tools.dispatch import Dispatcher
 if TYPE_CHECKING:
     from bot.core.tasks.turn_tasks import TurnTasks
 
-MESSAGE = frozenset[Effect]({"message"})
-"""Effects of tools whose action is itself an event: the message is queued and is sent once, however often
-the tool is called.
-"""
+MOST_TOKENS = 30_000
+"""Max estimated tokens of older messages loaded by one turn."""
+LONGEST_LINE = 20_000
+"""Max characters of an archive line; a longer line is shortened in the middle."""
 
 
+@dataclass(eq=False)
 class ToolCalls:
-    """Runs the tool calls of one turn, and implements `tools.dispatch.Recorder` for their results."""
+    """Runs the tool calls of one turn, and implements `tools.dispatch.Recorder` for their results. The start of
+    a call with effects is on disk before the call runs; each result is appended at once.
+    """
 
-    def __init__(
-        self,
-        chat: Chat,
-        turn: str,
-        chats: Chats,
-        event_log: EventLog,
-        dispatcher: Dispatcher,
-        *,
-        reply: Reply | None,
-        queued: Callable[[str], bool],
-        boot: str,
-        undeclared: Callable[[], Sequence[Json]] = tuple,
-        injection: Injection | None = None,
-        tasks: TurnTasks | None = None,
-    ) -> None:
-        self._chat = chat
-        self._turn = turn
-        self._chats = chats
-        self._event_log = event_log
-        self._dispatcher = dispatcher
-        self._reply = reply
-        self._queued = queued
-        self._boot = boot
-        self._undeclared = undeclared
-        self._injection = injection or NoOlderTurns()
-        self._tasks = tasks
-        self._touched: list[Path] = []
-
-    def take_touched(self) -> list[Path]:
-        """Return the project paths that tools have touched since the last call."""
-        touched, self._touched = self._touched, []
-        return touched
+    chat: Chat
+    turn: str
+    chats: Chats
+    event_log: EventLog
+    dispatcher: Dispatcher
+    _: KW_ONLY
+    reply: Reply | None
+    queued: Callable[[str], bool]
+    """Function that returns True if the message of this call was queued before."""
+    boot: str
+    undeclared: Callable[[], Sequence[Json]] = tuple
+    injection: Injection = field(default_factory=NoOlderTurns)
+    tasks: TurnTasks | None = None
+    touched: list[Path] = field(init=False, default_factory=list)
+    """Project paths that tools have touched and that nobody has looked up yet."""
 
     async def run(self, calls: Sequence[ToolCall], cut: frozenset[str]) -> None:
         """Run these calls; the calls in `cut` did not arrive completely. A call that had begun when its
         process died is reported as interrupted.
         """
-        turn = self._chat.turn
+        turn = self.chat.turn
         if turn is None:
             return
         cut_off = turn.tools.keys() - turn.tasks.keys()
-        begun = [call for call in calls if call.id in cut_off and turn.tools[call.id] != self._boot]
+        begun = [call for call in calls if call.id in cut_off and turn.tools[call.id] != self.boot]
         for call in begun:
             self.finished(call, ToolResult(call.id, INTERRUPTED, failed=True, origin=NOBODYS))
         left = [
             # Files of a message that was queued before may be gone by now.
-            replace(call, input=without_files(call.input)) if self._queued(call.id) else call
+            replace(call, input=without_files(call.input)) if self.queued(call.id) else call
             for call in calls
             if call not in begun
         ]
         with tool_scope(self._context(turn.first, [one.user_id for one in turn.members])):
-            results = await self._dispatcher.run(left, cut, self)
-        if self._tasks is not None:
-            results = await self._tasks.merged(results)
+            results = await self.dispatcher.run(left, cut, self)
+        if self.tasks is not None:
+            results = await self.tasks.merged(results)
         ended = {one.call_id: one.block for one in results if one.call_id in self._open()}
-        over = self._tasks.over(ended) if self._tasks is not None else ()
-        self._append(*(events.ToolEnded(name, block) for name, block in ended.items()), over=over)
+        over = self.tasks.over(ended) if self.tasks is not None else ()
+        facts = [
+            Fact(self.chat.key, events.ToolEnded(name, block), self.turn) for name, block in ended.items()
+        ]
+        if facts:
+            self.chats.append(*over, *facts)
 
     async def started(self, call: ToolCall, *, wait: bool) -> None:
         """Record the start of a call with effects. Raises `errors.StorageError` if the start cannot be
         written; then the call must not run.
         """
         if wait:
-            task = self._tasks.name(call) if self._tasks is not None else ""
-            self._append(events.ToolStarted(call.id, call.name, self._boot, task))
-            await self._event_log.committed(patient=False)
+            task = self.tasks.name(call) if self.tasks is not None else ""
+            data = events.ToolStarted(call.id, call.name, self.boot, task)
+            self.chats.append(Fact(self.chat.key, data, self.turn))
+            await self.event_log.committed(patient=False)
 
     def finished(self, call: ToolCall, result: ToolResult) -> None:
         """Record the result of a tool call, unless the call runs a task. Results of tasks are recorded
         together with the other results of their step.
         """
-        if call.id in self._open() and (self._tasks is None or not self._tasks.has(call.id)):
-            self._append(events.ToolEnded(call.id, result.block))
+        if call.id in self._open() and (self.tasks is None or not self.tasks.has(call.id)):
+            self.chats.append(Fact(self.chat.key, events.ToolEnded(call.id, result.block), self.turn))
 
     def looked(self, call: ToolCall, result: ToolResult, began_at: float) -> None:
         """Record nothing for a call without effects, since the call runs again after a crash."""
 
-    def _open(self) -> frozenset[str]:
-        running = self._chat.context.running
-        return frozenset(call.id for call in running.open_calls) if running is not None else frozenset()
-
-    def _append(self, *data: events.EventData, over: Iterable[Fact] = ()) -> None:
-        if data:
-            self._chats.append(*over, *(Fact(self._chat.key, one, self._turn) for one in data))
+    def _open(self) -> set[str]:
+        running = self.chat.context.running
+        return {call.id for call in running.open_calls} if running is not None else set()
 
     def _context(self, first: Inbound, people: Sequence[str]) -> ToolExecutionContext:
-        context = self._chat.context
         return ToolExecutionContext(
-            chat_key=self._chat.key,
-            request_id=self._turn,
+            chat_key=self.chat.key,
+            request_id=self.turn,
             user_id=first.user_id,
-            reply=self._reply,
-            injection=self._injection,
+            reply=self.reply,
+            injection=self.injection,
             channel=first.channel,
             private=first.chat_type == "direct",
             people=tuple(dict.fromkeys(people)),
-            view=lambda: [*context.view(), *context.older(), *context.current()],
-            flush=self._event_log.committed,
-            touched=self._touched.append,
-            undeclared=self._undeclared,
-            tasks=self._tasks,
+            view=self.chat.context.shown,
+            flush=self.event_log.committed,
+            touched=self.touched.append,
+            undeclared=self.undeclared,
+            tasks=self.tasks,
             inbound=first,
         )
+
+
+@dataclass(eq=False)
+class OlderMessages:
+    """Implements `tools.context.Injection` for one turn, with at most `most` messages. Loaded messages are
+    placed before the current message until the turn ends.
+    """
+
+    chat: Chat
+    turn: str
+    most: int
+    append: Callable[[events.EventData], None]
+    ids: Ids
+
+    def room(self) -> int:
+        """Return how many more messages may be loaded; 0 once the token limit is reached."""
+        running = self.chat.context.running
+        if running is None or estimate.tokens(self.chat.context.older()) >= MOST_TOKENS:
+            return 0
+        return self.most - running.injected
+
+    def in_view(self, line: ArchiveLine) -> bool:
+        # ULIDs sort by time. Messages accepted after the turn's first message are not history yet.
+        context, turn = self.chat.context, self.chat.turn
+        if line.request_id >= self.turn or line.request_id in context.sources() - {""}:
+            return True
+        if context.running is not None and _key(line) in context.running.lines:
+            return True
+        # Platform message ids are unique only within a chat, since platforms number messages from 1 in each chat.
+        asked = {one.message_id for one in turn.members} - {None} if turn is not None else set()
+        return line.chat_key == self.chat.key and line.role == "user" and line.message_id in asked
+
+    async def inject(self, lines: Sequence[ArchiveLine]) -> list[ArchiveLine]:
+        """Load archive lines into the turn: the newest that fit, shortened, at least one. Raises
+        `errors.TurnStopped` if the turn has ended.
+        """
+        running = self.chat.context.running
+        if running is None or running.id != self.turn:
+            raise errors.TurnStopped
+        taken, names = list[ArchiveLine](), list[str]()
+        left = MOST_TOKENS - estimate.tokens(self.chat.context.older())
+        for line in reversed(lines[max(0, len(lines) - self.room()) :]):
+            short = line.model_copy(update={"text": text.shorten_middle(line.text, LONGEST_LINE)})
+            left -= estimate.text_tokens(short.text) + 2 * estimate.BLOCK_TOKENS
+            if left < 0 and taken:
+                break
+            taken.insert(0, short)
+            names.insert(0, _key(line))
+        messages = prompt.loaded_messages(taken, tags.nonce(self.ids.ulid()))
+        self.append(events.Injected(tuple(messages), tuple(line.ts for line in taken), tuple(names)))
+        return taken
+
+
+def _key(line: ArchiveLine) -> str:
+    """Return a key for an archive line: the chat with the message id, or the text if there is no id."""
+    key = (str(line.chat_key), line.ts, line.role, line.message_id or line.text)
+    return hashlib.sha256(repr(key).encode()).hexdigest()[:24]

@@ -2,84 +2,36 @@
 
 from __future__ import annotations
 
-import dataclasses
-import functools
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from bot import errors
+from bot import errors, tags
 from bot.contracts.base import Message
-from bot.contracts.environment import Clock, Log
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
-from bot.core import events, prompt, quotes, reattach
+from bot.core import events, quotes, reattach
 from bot.core.access import InboundCleaner
-from bot.core.agent_deps import AgentDeps
-from bot.core.assembly import Frozen
+from bot.core.agent import EFFORT, MODEL, AgentDeps, ModelDeps, effort_of
 from bot.core.attachments import FileReader
 from bot.core.chat import Chat
 from bot.core.chats import Chats, Fact
 from bot.core.compaction import CompactResult
 from bot.core.event_log import EventLog
-from bot.core.events import EventData
 from bot.core.feature import Door
 from bot.core.file_words import SeenFile
 from bot.core.fit import COLD_AFTER, Fit, Frame
-from bot.core.found_tools import PutBack
-from bot.core.injection import OlderMessages
-from bot.core.loop import Loop, LoopPorts
-from bot.core.models import ModelDeps
-from bot.core.prompt import TurnRequest
+from bot.core.loop import Loop
+from bot.core.prompt import Frozen, TurnRequest
 from bot.core.reply import ChatReply, ReplyPorts
 from bot.core.summaries import Summaries
 from bot.core.tasks.turn_tasks import TurnTasks
 from bot.core.tasks.worker import TaskPorts
-from bot.core.tool_calls import ToolCalls
+from bot.core.tool_calls import OlderMessages, ToolCalls
 from bot.core.user_message import instructions, said_by_servers, user_message
+from bot.core.view import PutBack
 from bot.telemetry import context
-
-Freeze = Callable[[ChatKey, str, ModelDeps], Awaitable[Frozen]]
-"""Function that builds the prompt of a chat for a channel and the model that answers."""
-
-
-class Frames:
-    """Provides the prompt of each turn. A new prompt is built only if the provider's cache has expired or is
-    invalid anyway.
-    """
-
-    def __init__(self, freeze: Freeze, *, clock: Clock, log: Log) -> None:
-        self._freeze = freeze
-        self._clock = clock
-        self._log = log
-
-    async def of(self, chat: Chat, first: Inbound, models: ModelDeps) -> tuple[Frozen, Mapping[str, str]]:
-        """Return the prompt, and the lines about the project's files that have changed since the model last
-        saw them.
-        """
-        if models.chosen is not None:
-            # The model may have been chosen in another process, so this process asks for the model's limits once.
-            with suppress(errors.ModelError):
-                await models.windows.ask(models.model, models.chosen)
-        context = chat.context
-        before = context.frame
-        known = before.frozen if before is not None and before.model == models.name else None
-        asked_at = context.asked_at
-        shows = len(context) > 0 or bool(context.current())
-        warm = shows and asked_at is not None and self._clock.now() - asked_at <= COLD_AFTER
-        if known is not None and warm:
-            return known, {}
-        fresh = await self._freeze(chat.key, first.channel, models)
-        if before is None or not len(context):
-            return fresh, {}
-        # Project files change often, so a change of the file list alone does not change the cached prefix.
-        same = replace(fresh, surroundings=before.frozen.surroundings)
-        if known != same:
-            self._log.write("prompt", "the instructions or the skills have changed")
-            return fresh, {}
-        told = prompt.known_surroundings(same.surroundings, context.view())
-        return same, {name: words for name, words in fresh.surroundings.items() if told.get(name) != words}
 
 
 class Turns:
@@ -107,17 +59,12 @@ class Turns:
         self._files = files
         self._boot = boot
 
-        async def freeze(key: ChatKey, channel: str, models: ModelDeps) -> Frozen:
-            return await dataclasses.replace(self.agent, models=models).freeze(key, channel)
-
         async def put_back(
             chat: Chat, gone: Sequence[Message], kept: Sequence[Message], most: float
         ) -> PutBack:
-            agent, person = self.agent, context.current().person
-            dropped = reattach.DroppedMessages(gone, kept)
-            return await reattach.put_back(dropped, agent, min(reattach.room(agent), most), chat.key, person)
+            person = context.current().person
+            return await reattach.put_back(gone, kept, self.agent, most, chat_key=chat.key, person=person)
 
-        agent = self.agent
         self.summaries = Summaries(
             lambda chat, data: chats.append(Fact(chat.key, data)),
             agent.memories,
@@ -127,7 +74,6 @@ class Turns:
             agent.ids,
             agent.log,
         )
-        self._frames = Frames(freeze, clock=self.agent.clock, log=self.agent.log)
 
     def use(self, agent: AgentDeps) -> None:
         """Use these agent settings and services for all turns that start later."""
@@ -135,16 +81,13 @@ class Turns:
 
     def loop(self, chat: Chat, turn: str) -> Loop:
         """Return the agent loop of a turn that has started."""
-        agent = self.agent
-        if chat.turn is None:
+        agent, running = self.agent, chat.turn
+        if running is None:
             raise errors.ShipmateError(f"turn {turn} is over")
-        first = chat.turn.first
-
+        first = running.first
         news = dict[str, str]()
-
-        display = self._door.display
-        if display is not None:
-            display.begin(chat.turn)
+        if self._door.display is not None:
+            self._door.display.begin(running)
 
         async def tell(inbound: Inbound) -> events.Told | None:
             files = await self._seen(chat, turn, inbound)
@@ -169,15 +112,10 @@ class Turns:
             told = await instructions(touched, agent, seen) if touched else None
             return [one for one in (said_by_servers(results, agent, seen), told) if one is not None]
 
-        def append(data: EventData) -> None:
-            self._chats.append(Fact(chat.key, data, turn))
-
-        quiet = all(one.overheard for one in chat.turn.members)
+        quiet = all(one.overheard for one in running.members)
         fit = self._fit(chat, turn, "overheard" if quiet else "turn")
-        models = fit.models
         reply = ChatReply(chat, turn, first, self._chats, self._reply(chat, first.channel))
         wrapped = self._door.wrapped(chat, reply, agent.registry)
-        tasks = TaskPorts(self._chats, self._event_log, fit, agent, found, self._boot)
         calls = ToolCalls(
             chat,
             turn,
@@ -188,24 +126,28 @@ class Turns:
             queued=lambda step: bool(reply.queued(step)),
             boot=self._boot,
             undeclared=lambda: agent.registry.behind(fit.tools),
-            injection=OlderMessages(chat, turn, agent.limits.max_injected, append, agent.ids),
-            tasks=TurnTasks(chat, tasks),
+            injection=OlderMessages(chat, turn, agent.limits.max_injected, fit.append, agent.ids),
+            tasks=TurnTasks(chat, TaskPorts(self._chats, self._event_log, fit, agent, found, self._boot)),
         )
-        ports = LoopPorts(
-            models.model,
-            functools.partial(self._frame, chat, first, models, news),
-            tell,
-            lambda results, touched: found([*chat.context.view(), *chat.context.current()], results, touched),
-            self.summaries.before_turn,
-            self.summaries.before_asking,
-            calls,
-            reply,
-            wrapped,
-            fit,
-            agent,
-            self._boot,
+        return Loop(
+            chat,
+            turn,
+            self._chats,
+            model=fit.models.model,
+            frame=lambda: self._frame(chat, first, fit.models, news),
+            tell=tell,
+            found=lambda results, touched: found(
+                [*chat.context.view(), *chat.context.current()], results, touched
+            ),
+            before_turn=self.summaries.before_turn,
+            before_asking=self.summaries.before_asking,
+            calls=calls,
+            reply=reply,
+            wrapped=wrapped,
+            fit=fit,
+            agent=agent,
+            boot=self._boot,
         )
-        return Loop(chat, turn, self._chats, ports)
 
     async def _seen(self, chat: Chat, turn: str, inbound: Inbound) -> Sequence[SeenFile] | None:
         """Return the outcomes of reading a message's files, which are read once; None if the message was deleted."""
@@ -229,8 +171,10 @@ class Turns:
         return await self.summaries.compact(fit, inbound.args)
 
     def models(self, chat: ChatKey, purpose: str = "turn") -> ModelDeps:
-        """Return the models chosen for a chat (see `Runtime.models`)."""
-        return self.agent.models.in_chat(chat, self._chats.facts, purpose)
+        """Return the models with the model and effort chosen for a chat (see `Runtime.models`)."""
+        model, effort = (self._chats.facts.get(kind, str(chat)) or {} for kind in (MODEL, EFFORT))
+        chosen, how = model.get("name"), effort_of(effort.get("name"))
+        return replace(self.agent.models, chosen=chosen, chosen_effort=how, purpose=purpose)
 
     def _fit(self, chat: Chat, turn: str, purpose: str) -> Fit:
         agent = self.agent
@@ -250,10 +194,39 @@ class Turns:
         project's files are added to `news`.
         """
         agent = self.agent
-        frozen, changed = await self._frames.of(chat, first, models)
+        frozen, changed = await self._frozen(chat, first, models)
         news |= changed
-        rules = agent.rules.get(first.channel, "")
-        facts = prompt.ChatFacts(agent.root, chat.key, first.channel, first.chat_id, first.chat_type, rules)
-        hour = models.prices.hour_pays(models.name)
-        system = prompt.system_blocks(frozen.static, frozen.chat(facts), hour=hour)
-        return Frame(frozen, system, agent.registry.forms)
+        rules, hour = agent.rules.get(first.channel, ""), models.prices.hour_pays(models.name)
+        return Frame(frozen, frozen.system(agent.root, first, rules, hour=hour), agent.registry.forms)
+
+    async def _frozen(
+        self, chat: Chat, first: Inbound, models: ModelDeps
+    ) -> tuple[Frozen, Mapping[str, str]]:
+        """Return the prompt, and the lines about the project's files that have changed since the model last
+        saw them. A new prompt is built only if the provider's cache has expired or is invalid anyway.
+        """
+        if models.chosen is not None:
+            # The model may have been chosen in another process, so this process asks for the model's limits once.
+            with suppress(errors.ModelError):
+                await models.windows.ask(models.model, models.chosen)
+        context, agent = chat.context, self.agent
+        before = context.frame
+        known = before.frozen if before is not None and before.model == models.name else None
+        asked_at = context.asked_at
+        shows = len(context) > 0 or bool(context.current())
+        warm = shows and asked_at is not None and agent.clock.now() - asked_at <= COLD_AFTER
+        if known is not None and warm:
+            return known, {}
+        fresh = await replace(agent, models=models).freeze(chat.key, first.channel)
+        if before is None or not len(context):
+            return fresh, {}
+        # Project files change often, so a change of the file list alone does not change the cached prefix.
+        same = replace(fresh, surroundings=before.frozen.surroundings)
+        if known != same:
+            agent.log.write("prompt", "the instructions or the skills have changed")
+            return fresh, {}
+        told = dict(same.surroundings)
+        for message in context.view():
+            facts = tags.facts(message)
+            told |= {name: facts[name] for name in told if isinstance(facts.get(name), str)}
+        return same, {name: words for name, words in fresh.surroundings.items() if told.get(name) != words}

@@ -7,6 +7,7 @@ totals.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import math
 import sqlite3
@@ -18,8 +19,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 from bot import errors
+from bot.core.chats import NO_CHAT, Chats, Fact
+from bot.core.events import Used
 from bot.core.sql_log import Session
 from bot.core.sqlite_log import FILE
+from bot.telemetry import context
 from bot.telemetry.usage import TOKENS, UsageTotals
 
 BUSY_SECONDS = 30.0
@@ -228,3 +232,32 @@ def _source(
 def _given(chat: str | None, since: float, channel: str = "", until: float = math.inf) -> Sequence[Any]:
     prefix = f"{channel}:" if channel else ""
     return math.floor(since / HOUR), until / HOUR, chat, len(prefix), prefix
+
+
+class UsageRecorder:
+    """Appends an event for each model call of any purpose. Observes the operator's log (`bot.telemetry.JsonlLog`)."""
+
+    def __init__(self, chats: Chats) -> None:
+        self._chats = chats
+        self._tasks = set[asyncio.Task[None]]()
+
+    def observe(self, line: Mapping[str, Any]) -> None:
+        """Record a line of the operator's log, in the task that wrote the line."""
+        if line["kind"] != "llm_response":
+            return
+        details, running = line["details"], context.current()
+        names = (str(details.get(name) or "") for name in ("model", "purpose", "person"))
+        usage, cost = details.get("usage"), details.get("costUsd")
+        used = Used(*names, usage, cost, str(details.get("error") or ""))
+        fact = Fact(running.chat_key or NO_CHAT, used, running.request_id)
+        if self._chats.loaded(fact.chat) is not None:
+            self._chats.append(fact)
+            return
+        task = asyncio.get_running_loop().create_task(self._append(fact), name="usage")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _append(self, fact: Fact) -> None:
+        with contextlib.suppress(errors.StorageError):  # the log of the operator has it
+            await self._chats.get(fact.chat)
+            self._chats.append(fact)

@@ -13,9 +13,9 @@ from bot.contracts.base import Json, Message
 from bot.contracts.inbound import Inbound, Quoted
 from bot.contracts.model import ShownFile
 from bot.contracts.provenance import ANYBODYS, NOBODYS, ORIGIN, WORKSPACES
-from bot.contracts.tools import PICTURES
-from bot.core import blocks, found_tools, prompt
-from bot.core.agent_deps import AgentDeps
+from bot.contracts.tools import INSTRUCTIONS, PICTURES
+from bot.core import blocks, prompt, view
+from bot.core.agent import AgentDeps
 from bot.core.archive_files import ChatStore
 from bot.core.instructions import of_folders
 from bot.core.prompt import TurnRequest
@@ -55,7 +55,8 @@ async def user_message(
     request = await _without_removed(request, inbound, deps.archive, seen)
     changed = await sent_at(deps.archive, inbound)
     words = await deps.prompts.of_person(inbound)
-    own = prompt.for_person(deps.redact(words)) if words else None
+    note = "Instructions for this person."
+    own = tags.Tag(tags.CONTEXT, f"\n{deps.redact(words)}\n", note) if words else None
     if own is not None and own in _tags_in(seen):
         own = None
     nonce = fresh_nonce(deps)
@@ -68,7 +69,6 @@ async def user_message(
             instructions=own,
             notes=await _notes(inbound, deps, nonce) if begins else (),
             wrong=wrong,
-            files=request.files,
             news=news,
             zone=zone(),
         ),
@@ -123,10 +123,12 @@ def said_by_servers(results: Message, deps: AgentDeps, seen: Iterable[Message]) 
     """Return a message with the pictures in these results and the usage notes of MCP servers whose tools the
     results found; None if the model has `seen` everything.
     """
-    brought = found_tools.brought_notes(results)
-    known = found_tools.server_notes(seen) if brought else {}
+    brought: dict[str, str] = {}
+    for result in results["content"]:
+        brought |= result.get(INSTRUCTIONS, {})
+    known = view.server_notes(seen) if brought else {}
     fresh = {server: words for server, words in brought.items() if known.get(server) != words}
-    content = [found_tools.servers_block(fresh, fresh_nonce(deps))] if fresh else []
+    content = [view.servers_block(fresh, fresh_nonce(deps))] if fresh else []
     pictures = (ShownFile(**one) for result in results["content"] for one in result.get(PICTURES, ()))
     content += [blocks.attached(one) | {ORIGIN: ANYBODYS.packed()} for one in pictures]
     return {"role": "user", "content": content} if content else None

@@ -11,13 +11,13 @@ from bot.contracts.base import Message
 from bot.contracts.channel import HomeSection
 from bot.contracts.inbound import Inbound
 from bot.core import blocks, events, rendering
+from bot.core.agent import EFFORT, MODEL, ModelDeps, effort_of
 from bot.core.chat import Chat, Phase
 from bot.core.chats import Fact
 from bot.core.context import AgentContextStore, KeptTurn
 from bot.core.event_log import ChatStats
 from bot.core.events import Event
 from bot.core.feature import Command, Done, Feature, Hooks, Runtime
-from bot.core.models import EFFORT, MODEL, ModelDeps, effort_of
 from bot.core.turn_lookup import TurnLookup
 from bot.tools.permissions.display import named
 from bot.words import paragraph, say, times
@@ -254,7 +254,7 @@ class SessionCommands:
         here = (await self._run.chats.get(inbound.chat_key)).context
         kept = {turn.id: turn for turn in past.context.turns}
         known = (past.context.left or {}) | kept
-        here.recall({one: turn for one, turn in known.items() if one in view.turns})
+        here.recalled = {one: turn for one, turn in known.items() if one in view.turns}
         return Fact(
             inbound.chat_key, events.SessionMoved(name, view.turns, view.head, view.masked, forked_at)
         )
@@ -366,7 +366,7 @@ class Conversation:
         models, usage = self._run.models(inbound.chat_key), await self._run.event_log.usage(inbound.chat_key)
 
         def count(messages: Sequence[Message]) -> int:
-            return models.estimator.messages(models.name, messages)
+            return models.estimator.tokens(models.name, messages)
 
         whole = [entry.message for turn in context.turns for entry in turn.entries]
         hidden = count(whole) - count([blocks.masked(one, context.masked) for one in whole])

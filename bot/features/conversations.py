@@ -15,7 +15,7 @@ from bot.core.chat import STOPPABLE, Chat, Phase, plain
 from bot.core.context import KeptTurn
 from bot.core.events import Received
 from bot.core.feature import Feature, Hooks, Runtime
-from bot.core.loop import SEND
+from bot.tags import SEND
 from bot.tools.permissions import taint
 
 QUICK = 10_000

@@ -27,17 +27,16 @@ from bot.contracts.model import InMemoryLearned, ModelFacts, ModelReply, ModelRe
 from bot.contracts.tools import Effect
 from bot.core import chat, events
 from bot.core.access import InboundCleaner
-from bot.core.agent_deps import AgentDeps, Limits
+from bot.core.agent import AgentDeps, Limits, ModelDeps
 from bot.core.archive_files import ChatStore
-from bot.core.assembly import Prompts
 from bot.core.chats import Chats, Fact
 from bot.core.feature import Door
 from bot.core.instructions import InstructionFiles
 from bot.core.locales import Locales
 from bot.core.long_blocks import LongBlocks
-from bot.core.models import ModelDeps
 from bot.core.outgoing import OutboxRow, Saying
 from bot.core.outgoing_files import OutgoingFiles, OutgoingLimits
+from bot.core.prompt import Prompts
 from bot.core.reply import ReplyPorts
 from bot.core.runner import Runner, Slots
 from bot.core.turns import Turns

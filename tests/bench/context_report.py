@@ -17,7 +17,7 @@ from unittest import mock
 
 from bot.contracts.model import Usage
 from bot.core import reattach, view
-from bot.core.agent_deps import Limits
+from bot.core.agent import Limits
 from bot.core.compaction import KEEP_TOKENS, Policy
 from bot.llm.prices import PriceTable
 from tests.bench.context_bill import Bill

@@ -12,11 +12,11 @@ from bot.contracts.base import Json
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
 from bot.core import events
-from bot.core.assembly import Frozen
 from bot.core.chat import Chat
 from bot.core.chats import Chats, Fact
 from bot.core.event_log import EventLog
 from bot.core.events import EventData
+from bot.core.prompt import Frozen
 from bot.core.sqlite_log import FILE, SqliteLog
 from bot.system import SystemClock, UlidSource
 from bot.testing.log import MemoryLog

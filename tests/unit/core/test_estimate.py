@@ -78,9 +78,9 @@ def test_every_kind_of_block_counts() -> None:
 def test_the_frame_is_counted_and_breakpoints_cost_nothing() -> None:
     mark = {"cache_control": {"type": "ephemeral"}}
     tool = {"name": "look", "description": "x" * 280, "input_schema": {"type": "object"}}
-    plain = estimate.frame_tokens([text("x" * 330)], [tool])
+    plain = estimate.tokens([text("x" * 330), tool])
     assert plain > 104 + 16 + 100
-    assert estimate.frame_tokens([text("x" * 330) | mark], [tool | mark]) == plain
+    assert estimate.tokens([text("x" * 330) | mark, tool | mark]) == plain
 
 
 @SEEDED
@@ -96,17 +96,13 @@ def test_more_of_anything_never_costs_less(parts: list[str], more: str) -> None:
 def test_the_sum_of_the_parts_is_the_whole_in_any_order(parts: list[list[str]], rng: random.Random) -> None:
     messages = [user(*map(text, part)) for part in parts]
     counting = Estimator()
-    whole = counting.messages("m", messages)
+    whole = counting.tokens("m", messages)
     assert whole == round(estimate.tokens(messages))
     rng.shuffle(messages)
-    assert abs(counting.messages("m", messages) - whole) <= 1
+    assert abs(counting.tokens("m", messages) - whole) <= 1
     frame = [text("system")]
     assert (
-        abs(
-            counting.request(asked(*messages, model="m", system=frame))
-            - whole
-            - counting.frame("m", frame, [])
-        )
+        abs(counting.request(asked(*messages, model="m", system=frame)) - whole - counting.tokens("m", frame))
         <= 1
     )
 
@@ -181,7 +177,7 @@ def test_a_kept_ratio_that_cannot_be_is_not_used(damaged: float) -> None:
 def test_a_history_that_grows_is_not_counted_again(monkeypatch: pytest.MonkeyPatch) -> None:
     counting = Estimator()
     messages = [user(text(f"{number} " * 50)) for number in range(100)]
-    before = counting.messages("m", messages)
+    before = counting.tokens("m", messages)
     counted: list[Json] = []
 
     def count(block: Json) -> float:
@@ -189,7 +185,7 @@ def test_a_history_that_grows_is_not_counted_again(monkeypatch: pytest.MonkeyPat
         return 100.0
 
     monkeypatch.setattr(estimate, "block_tokens", count)
-    assert counting.messages("m", [*messages, user(text("new"))]) > before
+    assert counting.tokens("m", [*messages, user(text("new"))]) > before
     assert counted == [text("new")]
 
 

@@ -14,11 +14,11 @@ from bot.contracts.base import Json
 from bot.contracts.identity import ChatKey
 from bot.contracts.model import InMemoryLearned, ModelRequest
 from bot.core import estimate, events
-from bot.core.assembly import Frozen
+from bot.core.agent import Limits, ModelDeps
 from bot.core.chat import Chat
 from bot.core.events import Event, EventData
 from bot.core.fit import Fit, Frame, HistoryCleared, TurnTooLarge
-from bot.core.models import ContextLimits, ModelDeps
+from bot.core.prompt import Frozen
 from bot.llm.windows import ContextWindows
 from bot.testing.clock import FakeClock
 from bot.testing.log import MemoryLog
@@ -60,7 +60,7 @@ class Asking:
         self.fit = Fit(
             self.chat,
             ModelDeps(ScriptedModel(), "m", windows),
-            ContextLimits(),
+            Limits(),
             ages=lambda _: True,
             append=partial(self.append, name),
             clock=FakeClock(),
@@ -86,7 +86,7 @@ class Asking:
 
 
 def size(request: ModelRequest) -> float:
-    return estimate.tokens(request.messages) + estimate.frame_tokens((), request.tools)
+    return estimate.tokens(request.messages) + estimate.tokens(request.tools)
 
 
 @given(st.integers(0, 10**9), st.sampled_from([0, 100, 2_000, 8_000]), st.booleans())

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from bot.contracts.base import Json, Message
 from bot.contracts.model import ShownFile
 from bot.contracts.tools import OMISSION, Omission
-from bot.core import blocks, estimate, masking
-from bot.core.masking import KEPT_TOKENS, masks, placeholder
+from bot.core import blocks, estimate
+from bot.core.fit import CROWD, GONE, KEPT_BYTES, KEPT_TOKENS, crowded, masks, placeholder
 from tests.shares import examples
 
 LONG = "\n".join(f"Zeile {number} 見た 👀" for number in range(60))
@@ -169,7 +169,7 @@ def shown(number: int, size: int = 1_000) -> list[Message]:
 
 def test_pictures_go_but_the_newest_and_those_without_an_answer() -> None:
     messages = [one for number in range(6) for one in shown(number)]
-    gone = masking.GONE.format("image/png")
+    gone = GONE.format("image/png")
     assert old(messages) == {"A0": gone, "A1": gone}
     assert old(messages[:-1]) == {"A0": gone, "A1": gone}
     unanswered = [one for number in range(6) for one in shown(number)[:1]]
@@ -181,8 +181,8 @@ def test_pictures_go_but_the_newest_and_those_without_an_answer() -> None:
 
 
 def test_large_pictures_go_before_small_ones() -> None:
-    messages = [*shown(0), *shown(1, masking.KEPT_BYTES), *shown(2)]
+    messages = [*shown(0), *shown(1, KEPT_BYTES), *shown(2)]
     assert sorted(old(messages)) == ["A0", "A1"]
-    assert masking.crowded(messages)
-    assert not masking.crowded(shown(0) * masking.CROWD)
-    assert masking.crowded(shown(0) * (masking.CROWD + 1))
+    assert crowded(messages)
+    assert not crowded(shown(0) * CROWD)
+    assert crowded(shown(0) * (CROWD + 1))

@@ -10,61 +10,10 @@ from hypothesis import strategies as st
 
 from bot import text
 from bot.contracts.model import TextDelta, ToolInputDelta
-from bot.core.partial_reply import PartialJSON, PartialReply
+from bot.core.continuation import PartialReply
 from tests.shares import examples
 
-WORDS = st.text(st.characters(), max_size=30)  # halves of pairs too
-
-
-def fed(*pieces: str) -> PartialJSON:
-    made = PartialJSON()
-    for piece in pieces:
-        made.feed(piece)
-    return made
-
-
-@settings(derandomize=True, deadline=None, max_examples=examples(200))
-@given(WORDS, st.booleans(), st.lists(st.integers(1, 5), min_size=1, max_size=5))
-def test_a_text_grows_into_what_it_will_be(words: str, escaped: bool, sizes: list[int]) -> None:
-    raw = json.dumps({"more": [1, {"a": None}], "text": words}, ensure_ascii=escaped)
-    final = text.clean(words)
-    whole, at, number = PartialJSON(), 0, 0
-    while at < len(raw):
-        size = sizes[number % len(sizes)]
-        whole.feed(raw[at : at + size])
-        at, number = at + size, number + 1
-        so_far = (whole.value() or {}).get("text", "")
-        assert final.startswith(text.clean(so_far))
-    assert whole.value() == json.loads(raw)
-
-
-@pytest.mark.parametrize(
-    ("raw", "value"),
-    [
-        ('{"text": "ab', {"text": "ab"}),
-        ('{"text": "ab\\', {"text": "ab"}),
-        ('{"text": "ab\\u00e', {"text": "ab"}),
-        ('{"text": "a"} and more', {"text": "a"}),
-        ('{"a": [{"b": "c', {"a": [{"b": "c"}]}),
-        ('{"te', {}),
-    ],
-)
-def test_what_has_not_ended_is_closed(raw: str, value: object) -> None:
-    assert fed(raw).value() == value
-
-
-@pytest.mark.parametrize(
-    "raw", ["", " ", "{'a'", '{"a": NaN', '{"a": 1, "a": 2}', '{"a": 1, "a": 2', "[" * 100_000, '{"a": "\t']
-)
-def test_what_cannot_be_read_is_no_value(raw: str) -> None:
-    assert fed(raw).value() is None
-
-
-def test_what_was_read_before_stays_where_nothing_can_be_read_any_more() -> None:
-    made = fed('{"text": "so f')
-    assert made.value() == {"text": "so f"}
-    made.feed("ar\t")
-    assert made.value() == {"text": "so f"}
+WORDS = st.text(max_size=30)
 
 
 def call(*pieces: str, name: str = "chat_send", call_id: str = "toolu_1") -> list[ToolInputDelta]:
@@ -76,6 +25,26 @@ def heard(*events: TextDelta | ToolInputDelta) -> PartialReply:
     for event in events:
         made.take(event)
     return made
+
+
+@settings(derandomize=True, deadline=None, max_examples=examples(200))
+@given(WORDS, st.booleans(), st.lists(st.integers(1, 5), min_size=1, max_size=5))
+def test_a_text_grows_into_what_it_will_be(words: str, escaped: bool, sizes: list[int]) -> None:
+    raw = json.dumps({"more": [1, {"a": None}], "text": words}, ensure_ascii=escaped)
+    made, at, number = PartialReply(), 0, 0
+    while at < len(raw):
+        size = sizes[number % len(sizes)]
+        made.take(*call(raw[at : at + size]))
+        at, number = at + size, number + 1
+        assert text.clean(words).startswith(made.shown())
+    assert made.shown() == text.clean(words)
+
+
+def test_what_was_read_before_stays_where_nothing_can_be_read_any_more() -> None:
+    made = heard(*call('{"text": "so f'))
+    assert made.shown() == "so f"
+    made.take(*call("ar\t"))
+    assert made.shown() == "so f"
 
 
 def test_the_words_of_the_first_message_are_shown_as_they_come() -> None:

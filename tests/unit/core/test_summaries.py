@@ -11,13 +11,13 @@ from bot.contracts.base import Message
 from bot.contracts.identity import ChatKey
 from bot.contracts.model import InMemoryLearned
 from bot.core import compaction, events
-from bot.core.assembly import Frozen
+from bot.core.agent import Limits, ModelDeps
 from bot.core.chat import Chat
 from bot.core.events import Event, EventData
 from bot.core.fit import Fit, Frame
-from bot.core.found_tools import PutBack
-from bot.core.models import ContextLimits, ModelDeps
+from bot.core.prompt import Frozen
 from bot.core.summaries import Summaries
+from bot.core.view import PutBack
 from bot.llm.windows import ContextWindows
 from bot.system import UlidSource
 from bot.testing.clock import FakeClock
@@ -62,7 +62,7 @@ class Quiet:
         self.fit = Fit(
             self.chat,
             ModelDeps(self.model, "m", ContextWindows(InMemoryLearned(), log=log)),
-            replace(ContextLimits(), compaction=policy),
+            replace(Limits(), compaction=policy),
             ages=lambda _: True,
             append=self.append,
             clock=self.clock,

@@ -7,7 +7,7 @@ import pytest
 from bot import errors
 from bot.contracts.base import Json, Message
 from bot.contracts.model import ModelRequest
-from bot.core.validate import MAX_BYTES, problems, validate
+from bot.core.view import MAX_BYTES, problems, validate
 
 
 def say(role: str, *content: Any) -> Message:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bot.core.assembly import LISTED_CHARACTERS, top_level
+from bot.core.prompt import LISTED_CHARACTERS, top_level
 
 
 def write(root: Path, name: str, words: str = "") -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from bot import errors
 from bot.contracts.model import InMemoryLearned, ModelFacts
-from bot.core.models import Budget
+from bot.core.agent import Budget
 from bot.llm.windows import ContextWindows
 from bot.testing.log import MemoryLog
 from bot.testing.model import ScriptedModel

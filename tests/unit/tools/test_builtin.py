@@ -18,9 +18,8 @@ from bot.contracts.model import ModelReply, ModelRequest
 from bot.contracts.tools import Effect, ToolInput
 from bot.core import prompt
 from bot.core.archive_files import ChatStore
-from bot.core.assembly import Prompts
 from bot.core.instructions import InstructionFiles
-from bot.core.prompt import TurnRequest
+from bot.core.prompt import Prompts, TurnRequest
 from bot.core.view import render
 from bot.llm.messages_api import body_of
 from bot.storage.artifacts import ArtifactStore
@@ -171,10 +170,6 @@ async def test_the_first_request_in_a_code_repository_is_at_most_12000_character
         has_files=True,
     )
     frozen = await prompts.freeze(key, "slack", "m", budget=60_000, size=len)
-    facts = prompt.ChatFacts(tmp_path, key, "slack", "C01234567", "group", MANIFEST.rules)
-    system = prompt.system_blocks(frozen.static, frozen.chat(facts))
-    assert "You are Shipmate" in system[0]["text"]
-    assert "package_0/" in system[1]["text"]
     inbound = Inbound(
         channel="slack",
         chat_id="C01234567",
@@ -188,6 +183,9 @@ async def test_the_first_request_in_a_code_repository_is_at_most_12000_character
         text="Hi, who are you?",
         request_id=UlidSource().ulid(),
     )
+    system = frozen.system(tmp_path, inbound, MANIFEST.rules)
+    assert "You are Shipmate" in system[0]["text"]
+    assert "package_0/" in system[1]["text"]
     message = prompt.user_message(TurnRequest(inbound.request_id, key, inbound), 0, "0" * 8)
     asked = render(
         model="claude-sonnet-5-5",

@@ -24,8 +24,8 @@ from bot.contracts.provenance import ANYBODYS, NOBODYS, ORIGIN, WORKSPACES, Prov
 from bot.contracts.tools import Effect, ToolCall, ToolResult
 from bot.core import memory, prompt
 from bot.core.file_words import SeenFile
-from bot.core.found_tools import PutBack
 from bot.core.prompt import TurnRequest
+from bot.core.view import PutBack
 from bot.system import read_link
 from bot.testing.clock import FakeClock
 from bot.testing.log import MemoryLog
@@ -464,7 +464,7 @@ def sent_file() -> Message:
         attachments=(Attachment(kind="file", name="a.txt"),),
     )
     return prompt.user_message(
-        TurnRequest("R", KEY, inbound=inbound), 1, "0a1b2c3d", files=[SeenFile("01A", 1, 1, "x")]
+        TurnRequest("R", KEY, inbound=inbound, files=[SeenFile("01A", 1, 1, "x")]), 1, "0a1b2c3d"
     )
 
 

@@ -1,22 +1,34 @@
-"""`ModelDeps`: the models with their context windows, prices and token ratios; `ContextLimits`."""
+"""Models, limits and services of the agent, which every turn uses."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from pathlib import Path
 
 from bot.config.ship_file import Effort, Thinking
+from bot.contracts.approvals import Approvals, Unattended
 from bot.contracts.base import Json
+from bot.contracts.environment import Clock, Ids, Log, OperatorNotices, Redact
 from bot.contracts.identity import ChatKey
 from bot.contracts.model import Model, ModelReply, ModelRequest
 from bot.core import blocks
-from bot.core.chats import Facts
+from bot.core.archive_files import ChatStore
 from bot.core.compaction import Policy
 from bot.core.estimate import Estimator
 from bot.core.memory import in_plain_words
+from bot.core.prompt import LEAST_BUDGET, MOST_BUDGET, SHARE, Frozen, Prompts
+from bot.core.tasks.limits import TaskEvent, TaskLimits
 from bot.llm.prices import PriceTable
 from bot.llm.windows import EFFORTS, ContextWindows
+from bot.storage.artifacts import ArtifactStore
+from bot.storage.memories import Memories
+from bot.storage.notes import NoteStore
+from bot.tools.dispatch import Dispatcher
+from bot.tools.registry import Registry
+from bot.vetting import Vetting
+from bot.words import sentence
 
 MARGIN = 13_000
 """Tokens kept free at the end of the context window, since sizes are estimates."""
@@ -174,13 +186,6 @@ class ModelDeps:
         """Return the efforts that the answering model accepts."""
         return tuple(one for one in EFFORTS if self.windows.takes(self.name, f"effort.{one}"))
 
-    def in_chat(self, chat: ChatKey, facts: Facts, purpose: str = "turn") -> ModelDeps:
-        """Return a copy with the model and effort chosen for a chat."""
-        model, effort = (facts.get(kind, str(chat)) or {} for kind in (MODEL, EFFORT))
-        return replace(
-            self, chosen=model.get("name"), chosen_effort=effort_of(effort.get("name")), purpose=purpose
-        )
-
     def of(self, purpose: str) -> Manner:
         """Return the effort, thinking setting and model for a purpose."""
         own = self.purposes.get(purpose, Manner())
@@ -221,19 +226,18 @@ class ModelDeps:
         window = self.windows.window(self.name)
         if window is None:
             return forms[0]
-        fitting = (one for one in forms if self.estimator.frame(self.name, (), one) <= window * TOOLS)
+        fitting = (one for one in forms if self.estimator.tokens(self.name, (), one) <= window * TOOLS)
         return next(fitting, forms[-1])
 
     def budget(self, soft: int) -> Budget:
         """Return the token limits of the model that answers; `soft` is the configured soft limit."""
         name, windows = self.name, self.windows
-        return Budget(
-            windows.window(name), windows.max_tokens(name, self.sent().room), soft, windows.max_output(name)
-        )
+        most = windows.max_tokens(name, self.sent().room)
+        return Budget(windows.window(name), most, soft, windows.max_output(name))
 
 
 @dataclass(frozen=True, slots=True)
-class ContextLimits:
+class Limits:
     """Limits at which messages in a chat's model context are changed or dropped."""
 
     max_messages: int = 60
@@ -244,3 +248,67 @@ class ContextLimits:
     keep_observations: int = 4
     """Number of newest tool results that are never masked."""
     compaction: Policy = field(default_factory=Policy)
+    tasks: TaskLimits = field(default_factory=TaskLimits)
+
+
+@dataclass(frozen=True, slots=True)
+class AgentDeps:
+    """Ports, settings and services of the agent, built in `bot.composition`. `rules` maps a channel to its
+    output rules.
+    """
+
+    models: ModelDeps
+    archive: ChatStore
+    artifacts: ArtifactStore
+    """Artifact store, which holds the transcripts of subagent tasks too."""
+    registry: Registry
+    dispatcher: Dispatcher
+    prompts: Prompts
+    root: Path
+    clock: Clock
+    ids: Ids
+    log: Log
+    operators: OperatorNotices
+    vetting: Vetting
+    """Check that decides which instruction files the prompt may use."""
+    memories: Memories | None = None
+    """Session memories by chat; None if the session memory is off."""
+    notes: NoteStore | None = None
+    """Files of the `memory` tool that begin a conversation's prompt; None if there is no `memory` tool."""
+    limits: Limits = field(default_factory=Limits)
+    redact: Redact = str
+    settled: Redact = str
+    """Function that returns the part of an unfinished text that cannot be the beginning of a secret."""
+    rules: Mapping[str, str] = field(default_factory=dict)
+    task_events: Callable[[TaskEvent], object] = lambda _: None
+    """Callback that receives the events of subagent tasks."""
+    approvals: Approvals = field(default_factory=Unattended)
+
+    def declared(self, registry: Registry | None = None) -> tuple[Json, ...]:
+        """Return the tool definitions of a request: all of them, or in a small context window those that fit
+        into half of the window.
+        """
+        return self.models.declared((registry or self.registry).forms)
+
+    def budget(self) -> Budget:
+        """Return the token limits of the model that answers."""
+        return self.models.budget(self.limits.soft_tokens)
+
+    async def freeze(self, chat_key: ChatKey, channel: str | None) -> Frozen:
+        """Build the prompt of a chat for one epoch, that is until the prompt changes, within the prompt's
+        share of the context window.
+        """
+        tools = self.models.estimator.tokens(self.models.name, (), self.declared())
+        room = self.budget().share(SHARE, MOST_BUDGET) - tools
+        frozen = await self.prompts.freeze(
+            chat_key,
+            channel,
+            self.models.name,
+            budget=max(LEAST_BUDGET, room),
+            size=lambda words: self.models.estimator.text(self.models.name, words),
+            system_role=self.models.windows.takes_system(self.models.name),
+        )
+        if frozen.cut:
+            told = sentence("operators.instructions", names=", ".join(frozen.cut))
+            self.operators.tell(f"instructions {frozen.cut}", told, every=86_400.0)
+        return frozen
