@@ -90,8 +90,9 @@ class FallbackModel(ModelWrapper):
                     refused = isinstance(item, ModelReply) and item.stop_reason == "refusal"
                     if refused and own:
                         self._note(request.model, context.current().chat_key, DECLINED)
-                    mine = own or refused or not isinstance(item, ModelReply)
-                    yield item if mine else self._stood_in(request, item)
+                    if isinstance(item, ModelReply) and not own and not refused:
+                        item = self._stood_in(request, item)  # noqa: PLW2901
+                    yield item
         except errors.ModelError as error:
             if own and (isinstance(error, errors.SummaryUnavailable) or not isinstance(error, GONE)):
                 raise

@@ -246,9 +246,14 @@ class UsageRecorder:
         if line["kind"] != "llm_response":
             return
         details, running = line["details"], context.current()
-        names = (str(details.get(name) or "") for name in ("model", "purpose", "person"))
-        usage, cost = details.get("usage"), details.get("costUsd")
-        used = Used(*names, usage, cost, str(details.get("error") or ""))
+        used = Used(
+            str(details.get("model") or ""),
+            str(details.get("purpose") or ""),
+            str(details.get("person") or ""),
+            details.get("usage"),
+            details.get("costUsd"),
+            str(details.get("error") or ""),
+        )
         fact = Fact(running.chat_key or NO_CHAT, used, running.request_id)
         if self._chats.loaded(fact.chat) is not None:
             self._chats.append(fact)
