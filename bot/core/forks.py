@@ -8,12 +8,12 @@ one message is added. A fork runs no tool, sends nothing to people, and is never
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from bot import errors, text
 from bot.contracts.base import Json, Message
-from bot.contracts.model import ModelReply, ModelRequest, Usage
+from bot.contracts.model import ModelReply, ModelRequest
 from bot.core import blocks, compaction, memory, view
 from bot.core.context import LENGTH
 from bot.core.fit import Fit
@@ -120,7 +120,10 @@ async def _provided(prefix: Prefix, known: SessionMemory | None, focus: str, fit
     if reply.stop_reason != "compaction" or len(found) != 1:
         raise MemoryInvalid(f"no block of the provider's: {reply.stop_reason}")
     # A changed block would not match the provider's signature, so a block with a secret becomes plain text.
-    words, written = memory.read_summary(str(found[0].get("content") or ""), known, block=True), json.dumps(found[0], ensure_ascii=False)
+    words, written = (
+        memory.read_summary(str(found[0].get("content") or ""), known, block=True),
+        json.dumps(found[0], ensure_ascii=False),
+    )
     fits = blocks.redacted(found, fit.redact) == found and text.clean(written) == written
     return Summary(words, found[0]) if fits else Summary(text.clean(fit.redact(words)))
 

@@ -15,9 +15,9 @@ from bot.contracts.model import ModelRequest
 from bot.contracts.provenance import ANYBODYS, NOBODYS
 from bot.contracts.tools import ToolCall, ToolResult
 from bot.core import blocks, events
+from bot.core.agent import Manner
 from bot.core.chat import Chat, Turn, chat_of_task
 from bot.core.chats import Fact
-from bot.core.agent import Manner
 from bot.core.tasks import limits
 from bot.core.tasks.limits import Allowance
 from bot.core.tasks.worker import Order, TaskPorts, TaskResult, Worker
