@@ -189,6 +189,14 @@ class AgentContextStore:
 
     # ------------------------------------------------------------ the fold
 
+    def recall(self, turns: Mapping[str, KeptTurn]) -> None:
+        """Provide the turns of a conversation that is about to be resumed."""
+        self.recalled = turns
+
+    def begin(self, turn: str, at: float, since: int) -> None:
+        """Begin a turn. `since` is the number of the oldest event that the turn depends on."""
+        self.running = RunningTurn(turn, at, since)
+
     def apply(self, event: Event) -> None:  # noqa: C901, PLR0912 - one `match` of all kinds
         """Fold an event into the context. An event of a turn that is not running changes nothing."""
         running = self.running

@@ -254,7 +254,7 @@ class SessionCommands:
         here = (await self._run.chats.get(inbound.chat_key)).context
         kept = {turn.id: turn for turn in past.context.turns}
         known = (past.context.left or {}) | kept
-        here.recalled = {one: turn for one, turn in known.items() if one in view.turns}
+        here.recall({one: turn for one, turn in known.items() if one in view.turns})
         return Fact(
             inbound.chat_key, events.SessionMoved(name, view.turns, view.head, view.masked, forked_at)
         )
