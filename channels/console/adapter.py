@@ -16,8 +16,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import socket
-import struct
 from collections import OrderedDict, deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -29,7 +27,7 @@ from bot.contracts.inbound import Inbound, Quoted
 from bot.contracts.outbound import Outbound, Sent
 from bot.words import DEFAULT, language_of, say, speaking
 from channels.console import socket_file
-from channels.console.settings import KEYS, NAME
+from channels.console.manifest import KEYS, NAME
 from channels.local import CHAT_ID
 
 PART = 32_000
@@ -154,10 +152,7 @@ class ConsoleChannel:
         assert task is not None  # noqa: S101  a coroutine runs in a task
         self._sessions[task] = writer
         try:
-            if _peer(writer) in {None, os.getuid()}:
-                await self._session(reader, writer)
-            else:
-                _write(writer, {"error": say("console.not_yours")})
+            await self._session(reader, writer)
         except ConnectionError:
             pass  # the terminal has disconnected
         except ValueError:
@@ -170,7 +165,7 @@ class ConsoleChannel:
             del self._sessions[task]
 
     async def _session(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        chat_id, language, zone = "", None, None
+        chat_id, language, zone = "", DEFAULT, None
         while line := await reader.readline():
             said = _parse(line)
             if said is None:
@@ -178,19 +173,21 @@ class ConsoleChannel:
             elif "ping" in said:
                 _write(writer, {"pong": said["ping"]})
             elif "hello" in said:
-                chat_id = self._hello(said["hello"], writer) or chat_id
-                hello = said["hello"] if isinstance(said["hello"], dict) else {}
-                language, zone = _language(hello), hello.get("zone")
+                hello = said["hello"] if isinstance(said["hello"], dict) else {"chat": ""}
+                named = hello.get("chat", "local")
+                if not isinstance(named, str) or CHAT_ID.fullmatch(named) is None:
+                    _write(writer, {"error": "A chat id has 1 to 64 of A-Z, a-z, 0-9, _ and -."})
+                    continue
+                self._attach(named, writer)
+                chat_id, zone = named, hello.get("zone")
+                language = language_of(str(hello.get("language"))) or DEFAULT
             elif not chat_id:
                 _write(writer, {"error": "Say hello first."})
             else:
-                _write(writer, await self._take(chat_id, language, zone, said))
+                with speaking(language):
+                    _write(writer, await self._take(chat_id, language, zone, said))
 
-    def _hello(self, hello: Any, writer: asyncio.StreamWriter) -> str:
-        chat_id = hello.get("chat", "local") if isinstance(hello, dict) else None
-        if not isinstance(chat_id, str) or CHAT_ID.fullmatch(chat_id) is None:
-            _write(writer, {"error": "A chat id has 1 to 64 of A-Z, a-z, 0-9, _ and -."})
-            return ""
+    def _attach(self, chat_id: str, writer: asyncio.StreamWriter) -> None:
         chat = self._chat(chat_id)
         if writer not in chat.terminals:
             chat.terminals.append(writer)
@@ -199,34 +196,29 @@ class ConsoleChannel:
             _write(writer, chat.held.popleft())
         if chat.working:
             _write(writer, {"working": True})
-        return chat_id
 
-    async def _take(
-        self, chat_id: str, language: str | None, zone: object, said: dict[str, Any]
-    ) -> dict[str, Any]:
+    async def _take(self, chat_id: str, language: str, zone: object, said: dict[str, Any]) -> dict[str, Any]:
         """Pass one message to the intake and return the response for the terminal."""
         key, words = said.get("id"), said.get("text")
         if not isinstance(key, str) or CHAT_ID.fullmatch(key) is None or not isinstance(words, str):
             return {"error": "A message needs an id and a text."}
         if not words.strip():
-            return _refusal("local.empty", key, language)
+            return {"error": say("local.empty"), "id": key}
         if self._paused or self._intake is None:
-            return _refusal("local.closing", key, language)
-        now = self._around.clock.now()
+            return {"error": say("local.closing"), "id": key}
         inbound = KEYS.inbound(
             KEYS.encode({"chat": chat_id}),
             key,
             text.clean(words),
             user=self._user,
-            now=now,
+            now=self._around.clock.now(),
             language=language,
             zone=zone,
         )
         try:
             taken = await self._intake.accept(inbound)
         except errors.StorageError as failure:
-            with speaking(language or DEFAULT):
-                return {"error": failure.person, "id": key}
+            return {"error": failure.person, "id": key}
         return {"ok": True, "id": key, "taken": taken}
 
     # -- chats -----------------------------------------------------------------------------------------------
@@ -245,30 +237,6 @@ def _tell(chat: _Chat, line: dict[str, Any]) -> None:
         _write(writer, line)
         if writer.transport.get_write_buffer_size() > _BACKLOG:
             writer.transport.abort()
-
-
-def _peer(writer: asyncio.StreamWriter) -> int | None:
-    """Return the user id of the client's process. Return None if the system does not report it; there the
-    mode of the socket file keeps other users out.
-    """
-    if not hasattr(socket, "SO_PEERCRED"):
-        return None
-    form = "3i"
-    peer = writer.get_extra_info("socket").getsockopt(
-        socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize(form)
-    )
-    return int(struct.unpack(form, peer)[1])
-
-
-def _language(hello: dict[str, Any]) -> str | None:
-    """Return the language that the terminal names, or None."""
-    tag = hello.get("language")
-    return language_of(tag) if isinstance(tag, str) else None
-
-
-def _refusal(sentence: str, key: str, language: str | None) -> dict[str, Any]:
-    with speaking(language or DEFAULT):
-        return {"error": say(sentence), "id": key}
 
 
 def _write(writer: asyncio.StreamWriter, line: dict[str, Any]) -> None:

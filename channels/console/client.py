@@ -68,34 +68,25 @@ async def read_lines(stdin: TextIO) -> AsyncIterator[str]:
     """Yield every line of `stdin` without its line break. Reads the file descriptor itself, so that no
     thread blocks on `stdin` at exit.
     """
-    try:
-        descriptor = stdin.fileno()
-    except (OSError, ValueError):  # `stdin` is an object in memory without a file descriptor
-        for line in stdin:
-            yield line.rstrip("\r\n")
-        return
+    loop, descriptor = asyncio.get_running_loop(), stdin.fileno()
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     rest = ""
-    while data := await _read(descriptor):
+    while True:
+        readable = asyncio.Event()
+        # `stdin` may be a regular file: always readable, but refused by selectors.
+        with contextlib.suppress(PermissionError):
+            loop.add_reader(descriptor, readable.set)
+            try:
+                await readable.wait()
+            finally:
+                loop.remove_reader(descriptor)
+        if not (data := os.read(descriptor, 1 << 16)):
+            break
         *whole, rest = (rest + decoder.decode(data)).split("\n")
         for line in whole:
             yield line.rstrip("\r")
     if rest:
         yield rest
-
-
-async def _read(descriptor: int) -> bytes:
-    loop = asyncio.get_running_loop()
-    readable = asyncio.Event()
-    try:
-        loop.add_reader(descriptor, readable.set)
-    except PermissionError:  # `stdin` is a regular file: always readable, but refused by selectors
-        return await asyncio.to_thread(os.read, descriptor, 1 << 16)
-    try:
-        await readable.wait()
-    finally:
-        loop.remove_reader(descriptor)
-    return os.read(descriptor, 1 << 16)
 
 
 async def converse(

@@ -1,14 +1,21 @@
-"""Manifest of the console channel, which is read before the channel is started."""
+"""Manifest, settings and chatKeys of the console channel, which are read before the channel is started."""
 
 from __future__ import annotations
 
 import os
 
-from bot.contracts.channel import Channel, ChannelDeps, Manifest
-from channels.console.settings import KEYS, NAME, ConsoleSettings
+from bot.contracts.channel import Channel, ChannelDeps, ChannelSettings, Manifest
+from channels.local import LocalKeys
+
+NAME = "console"
+KEYS = LocalKeys(NAME)
 
 
-def build(_settings: ConsoleSettings, around: ChannelDeps) -> Channel:
+class ConsoleSettings(ChannelSettings):
+    """Settings of the terminal: `shipmate chat`."""
+
+
+def _build(_settings: ConsoleSettings, around: ChannelDeps) -> Channel:
     from channels.console.adapter import ConsoleChannel
 
     return ConsoleChannel(around)
@@ -17,7 +24,7 @@ def build(_settings: ConsoleSettings, around: ChannelDeps) -> Channel:
 MANIFEST = Manifest(
     name=NAME,
     settings=ConsoleSettings,
-    build=build,
+    build=_build,
     encode=KEYS.encode,
     decode=KEYS.decode,
     access="local",

@@ -12,8 +12,7 @@ from bot.contracts.channel import Channel
 from bot.contracts.outbound import OutgoingFile
 from bot.testing.intake import RecordingIntake
 from channels.console import socket_file
-from channels.console.manifest import MANIFEST
-from channels.console.settings import ConsoleSettings
+from channels.console.manifest import MANIFEST, ConsoleSettings
 from tests.contracts.channel_contract import surroundings
 
 

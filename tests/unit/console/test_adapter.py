@@ -15,8 +15,7 @@ from bot import errors
 from bot.contracts.channel import Channel
 from bot.testing.intake import RecordingIntake
 from channels.console import socket_file
-from channels.console.manifest import MANIFEST
-from channels.console.settings import ConsoleSettings
+from channels.console.manifest import MANIFEST, ConsoleSettings
 from tests.contracts.channel_contract import notice, reply, surroundings
 from tests.contracts.console_rig import Terminal
 

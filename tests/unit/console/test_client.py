@@ -5,6 +5,7 @@ import io
 import os
 import pty
 import signal
+import tempfile
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
@@ -19,8 +20,7 @@ from bot.contracts.identity import ChatKey
 from bot.testing.intake import RecordingIntake
 from bot.words import speaking
 from channels.console import client
-from channels.console.manifest import MANIFEST
-from channels.console.settings import ConsoleSettings
+from channels.console.manifest import MANIFEST, ConsoleSettings
 from tests.contracts.channel_contract import reply, surroundings
 
 
@@ -82,9 +82,15 @@ async def channel(tmp_path: Path, intake: RecordingIntake) -> AsyncIterator[Chan
 
 async def piped(home: Path, stdin: TextIO | str, **how: Any) -> tuple[int, str]:
     """Exit code and output of a conversation with this input."""
-    given = io.StringIO(stdin) if isinstance(stdin, str) else stdin
-    out = io.StringIO()
-    return await client.converse(home, stdin=given, stdout=out, quiet=0.01, **how), out.getvalue()
+    out = how.pop("stdout", io.StringIO())
+    with tempfile.TemporaryFile("w+", encoding="utf-8") as file:
+        if isinstance(stdin, str):
+            file.write(stdin)
+            file.seek(0)
+            stdin = file
+        return await client.converse(home, stdin=stdin, stdout=out, quiet=0.01, **how), getattr(
+            out, "getvalue", str
+        )()
 
 
 @pytest.fixture
@@ -163,9 +169,9 @@ async def test_output_that_lacks_a_character_shows_a_replacement(
 ) -> None:
     raw = io.BytesIO()
     out = io.TextIOWrapper(raw, encoding="ascii")
-    talking = asyncio.create_task(client.converse(home, stdin=io.StringIO("hi\n"), stdout=out, quiet=0.01))
+    talking = asyncio.create_task(piped(home, "hi\n", stdout=out))
     await channel.send(reply(await intake.offers(1), "fünf"))
-    assert await talking == 0
+    assert (await talking)[0] == 0
     assert raw.getvalue() == b"f?nf\n"
 
 
