@@ -8,7 +8,7 @@ import hashlib
 import json
 import re
 from collections import OrderedDict, deque
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 from weakref import WeakValueDictionary
 
 import aiohttp
+from multidict import CIMultiDict
 from slack_bolt.app.async_app import AsyncApp
 from slack_bolt.middleware.async_middleware import AsyncMiddleware
 from slack_bolt.request.async_request import AsyncBoltRequest
@@ -47,7 +48,6 @@ from channels.slack.http_events import HttpEvents
 from channels.slack.manifest import SlackSettings, is_direct
 from channels.slack.socket_mode import SocketConnection
 from channels.slack.streams import Streams, begun_as
-from channels.slack.typing_indicator import TypingIndicator
 
 CALL_SECONDS = 20.0
 """Timeout of a Web API call in seconds."""
@@ -73,6 +73,8 @@ PAGES = 10
 MAX_LOOKUPS = 10
 """Max names that are looked up for one message."""
 METADATA = "shipmate_message"
+LOADING = 4
+"""Number of status lines that Slack shows in turn."""
 _READS = frozenset({"channels:history", "groups:history"})
 """OAuth scopes that let the app read channels. Without these scopes Slack sends only mentions."""
 _TS = re.compile(r"(\d{1,12})\.(\d{6})")
@@ -91,7 +93,6 @@ class _Workspace:
     site: str
     scopes: frozenset[str]
     names: people.UserNames
-    signs: TypingIndicator
     streams: Streams
 
 
@@ -104,27 +105,18 @@ class DuplicateMentions:
     def __init__(self) -> None:
         self._processed: OrderedDict[tuple[str, str], asyncio.Event] = OrderedDict()
         """Newest messages by channel and `ts`; each event is set once the message was processed."""
-        self._silent: set[str] = set()
-        """Channels where an `app_mention` waited in vain, so the app is not subscribed to their messages."""
 
     @contextlib.asynccontextmanager
     async def paired(self, event: Json) -> AsyncIterator[None]:
         """Process an event inside this context manager."""
-        channel, ts, kind = event.get("channel"), event.get("ts"), event.get("type")
-        if not (isinstance(channel, str) and isinstance(ts, str)) or kind not in {"message", "app_mention"}:
-            yield
-            return
-        processed = self._processed.setdefault((channel, ts), asyncio.Event())
+        key, kind = (str(event.get("channel")), str(event.get("ts"))), event.get("type")
+        processed = self._processed.setdefault(key, asyncio.Event())
         if len(self._processed) > MAX_KNOWN:
             self._processed.popitem(last=False)
-        if kind == "message":
-            self._silent.discard(channel)
-        elif not event.get("files") and channel not in self._silent:
-            try:
+        if kind == "app_mention" and not event.get("files"):
+            with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(HOLD_SECONDS):
                     await processed.wait()
-            except TimeoutError:
-                self._silent.add(channel)
         try:
             yield
         finally:
@@ -172,6 +164,8 @@ class SlackChannel:
         can post with it for half an hour.
         """
         self._mentions = DuplicateMentions()
+        self._lacking: set[str] = set()
+        """Signs of work that the workspace does not support."""
         self._writer = block_kit.BlockWriter(outside.log)
 
     @property
@@ -214,8 +208,7 @@ class SlackChannel:
         team, user, bot = answer.get("team_id"), answer.get("user_id"), answer.get("bot_id")
         if not (isinstance(team, str) and isinstance(user, str) and isinstance(bot, str)):
             raise errors.ChannelRefused("Slack says that channels.slack.botToken is not the token of a bot")
-        headers = {name.lower(): value for name, value in (answer.headers or {}).items()}
-        scopes = headers.get("x-oauth-scopes", "").replace(" ", "").split(",")
+        scopes = CIMultiDict(answer.headers or {}).get("X-OAuth-Scopes", "").replace(" ", "").split(",")
         one_direct = self._settings.direct == "one"
         me = incoming.BotIdentity(team, user, bot, one_direct, name=str(answer.get("user") or ""))
         return _Workspace(
@@ -226,7 +219,6 @@ class SlackChannel:
             site=str(answer.get("url") or ""),
             scopes=frozenset(filter(None, scopes)),
             names=people.UserNames(client, self._log, self._outside.clock),
-            signs=TypingIndicator(client, self._log),
             streams=Streams(client, self._outside.clock, self._log),
         )
 
@@ -282,7 +274,9 @@ class SlackChannel:
         now = self._outside.clock.now()
         opened = incoming.read_home(body, me, now)
         if opened is not None:
-            self._spawn(self._publish_home(opened, workspace))
+            task = asyncio.create_task(self._publish_home(opened, workspace))
+            self._background.add(task)
+            task.add_done_callback(self._background.discard)
             return
         mentioned: dict[str, None] = {}
         message = incoming.read(body, me, now, mentioned.setdefault)
@@ -303,24 +297,15 @@ class SlackChannel:
                 await names.learn(people)
         if mentioned:
             message = incoming.read(body, me, now, names.get) or message
-        names.renew(message.user_id)
         message = names.named(message)
         accepted = await intake.accept(message)
-        if not accepted and (rest := incoming.rest_of(message, me)) is not None:
-            accepted = await intake.accept(rest)
-        if accepted and message.kind == "stop" and not message.from_bot:
-            self._spawn(workspace.signs.remove_stop(message.target))
-
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(work)
-        self._background.add(task)
-        task.add_done_callback(self._background.discard)
+        if not accepted and (rest := incoming.rest_of(message)) is not None:
+            await intake.accept(rest)
 
     async def _publish_home(self, opened: Inbound, workspace: _Workspace) -> None:
         """Publish the Home tab for the person who opened it. A failure is only logged."""
         try:
             await workspace.names.learn([opened.user_id])
-            workspace.names.renew(opened.user_id)
             sections = await workspace.intake.home(workspace.names.named(opened))
             await workspace.client.views_publish(user_id=opened.user_id, view=block_kit.home(sections))
         except (*web_api.CALL_ERRORS, errors.ShipmateError) as error:
@@ -348,9 +333,8 @@ class SlackChannel:
             said = await self._earlier(inbound.target["channel"], None if root == before else root, before)
             people = [one.user_id for one in said if one.user_id and not one.from_self]
             await self._started.names.learn(people, MAX_LOOKUPS)
-        return tuple(
-            one.model_copy(update={"user_name": self._started.names.get(one.user_id)}) for one in said
-        )
+        names = self._started.names
+        return tuple(one.model_copy(update={"user_name": names.get(one.user_id)}) for one in said)
 
     async def _earlier(self, channel: str, root: str | None, before: str) -> Sequence[Quoted]:
         """Return the newest messages of a thread or a channel, oldest first. Slack returns a thread oldest
@@ -396,12 +380,10 @@ class SlackChannel:
     async def introduce(self, inbound: Inbound) -> Introduction:  # noqa: ARG002 - the same in each chat
         words = say("slack.hello", name=self._outside.name)
         scopes = self._workspace.scopes
-        missing = sorted(_READS - scopes) if scopes else []
-        if not missing:
+        if not scopes or not (missing := sorted(_READS - scopes)):
             return Introduction(words)
-        return Introduction(
-            paragraph(words, say("slack.deaf")), sentence("operators.deaf_slack", scopes=", ".join(missing))
-        )
+        hindrance = sentence("operators.deaf_slack", scopes=", ".join(missing))
+        return Introduction(paragraph(words, say("slack.deaf")), hindrance)
 
     # Outgoing
 
@@ -543,22 +525,56 @@ class SlackChannel:
         begun = message.kind == "preview" and mine and not known and begun_as(message, post)
         return begun and files.may_be(post, message)
 
+    # Signs of work. A method that the workspace does not support is called only once, and logged.
+
     async def indicate(self, target: Mapping[str, str], *, working: bool) -> None:
-        with web_api.raised_as(web_api.send_error):
-            await self._workspace.signs.show(target, "processing" if working else "active")
+        await self._set_status(target, "processing" if working else "active")
 
     async def suspend(self, target: Mapping[str, str]) -> None:
+        await self._set_status(target, "suspended")
+
+    async def _set_status(self, target: Mapping[str, str], status: str) -> None:
+        """Set the status of an agent session, which has a stop button, and a status line. Outside threads Slack
+        has no session, so nothing is set.
+        """
+        if "thread_ts" not in target:
+            return
         with web_api.raised_as(web_api.send_error):
-            await self._workspace.signs.show(target, "suspended")
+            client = self._workspace.client
+            where = {"channel_id": target["channel"], "thread_ts": target["thread_ts"]}
+            await self._sign("no stop button", client.agents_sessions_setStatus, **where, status=status)
+            line: Json = {"status": ""}
+            if status == "processing":
+                loading = [say(f"slack.loading_{number}") for number in range(1, LOADING + 1)]
+                line = {"status": say("slack.thinking"), "loading_messages": loading}
+            await self._sign("no sign of work", client.assistant_threads_setStatus, **where, **line)
 
     async def entitle(self, target: Mapping[str, str], title: str) -> None:
-        if "thread_ts" in target and is_direct(target["channel"]):
-            with web_api.raised_as(web_api.send_error):
-                await self._workspace.signs.entitle(target["channel"], target["thread_ts"], title)
+        if "thread_ts" not in target or not is_direct(target["channel"]):
+            return
+        with web_api.raised_as(web_api.send_error):
+            call = self._workspace.client.assistant_threads_setTitle
+            where = {"channel_id": target["channel"], "thread_ts": target["thread_ts"]}
+            await self._sign("no titles of conversations", call, **where, title=title)
 
     async def react(self, target: Mapping[str, str], message_id: str) -> None:
         with web_api.raised_as(web_api.send_error):
-            await self._workspace.signs.react(target["channel"], message_id)
+            call = self._workspace.client.reactions_add
+            where = {"channel": target["channel"], "timestamp": message_id}
+            await self._sign("no reactions", call, **where, name="eyes")
+
+    async def _sign(self, lacking: str, call: Callable[..., Awaitable[Any]], **fields: Any) -> None:
+        if lacking in self._lacking:
+            return
+        try:
+            await call(**fields)
+        except SlackApiError as error:
+            code = web_api.error_code(error)
+            if code in web_api.UNSUPPORTED:
+                self._lacking.add(lacking)
+                self._log.write("delivery", f"Slack shows {lacking}", level="warn", error=code)
+            elif code != "already_reacted":
+                raise
 
 
 def _rendered(message: Outbound) -> str:

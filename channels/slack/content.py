@@ -14,13 +14,6 @@ from channels.http_client import file_name
 
 Names = Callable[[str], str | None]
 """Function that returns the name of a person by the person's id; None if the name is unknown."""
-MAX_FILES = 50
-"""Max files of one message that are read. Slack allows ten."""
-MAX_SHARES = 20
-"""Max shared messages and previews of one message."""
-MAX_PARTS = 2_000
-"""Max parts of a message's blocks that are read. Slack allows 50 blocks."""
-MAX_DEPTH = 20
 _MARK = re.compile(r"<([@#!a-z][^<>|\n]{0,3000})(?:\|([^<>\n]{0,1000}))?>", re.IGNORECASE)
 _PERSON = re.compile(r"[UW][A-Z0-9]{1,20}")
 _CHANNEL = re.compile(r"[CG][A-Z0-9]{1,20}")
@@ -130,58 +123,42 @@ def text_of(blocks: Any) -> str:
     """Return the text of blocks, line by line. Mentions are written as `<@U…>`; typed text that looks like a
     mention is escaped.
     """
-    reading = _BlockReader()
-    return "\n".join(line for block in _objects(blocks) for line in reading.block(block, 0)).strip("\n")
+    return "\n".join(line for block in _objects(blocks) for line in _lines(block)).strip("\n")
 
 
-class _BlockReader:
-    """Reads the blocks of one message and counts down from `MAX_PARTS`."""
+def _lines(block: dict[str, Any]) -> Iterator[str]:
+    kind, elements = str(block.get("type")), _objects(block.get("elements") or block.get("child_blocks"))
+    if kind in {"rich_text_section", "rich_text_preformatted", "rich_text_quote"}:
+        line = "".join(map(_element, elements))
+        yield from ("> " + part for part in line.split("\n")) if kind == "rich_text_quote" else [line]
+    elif kind == "table":
+        rows = block.get("rows")
+        for row in rows if isinstance(rows, list) else ():
+            yield " | ".join(" ".join(_lines(cell)) for cell in _objects(row))
+    elif kind in _PICTURES:
+        title = _text(block.get("title")) or escape(_word(block.get("alt_text")))
+        yield f"[{kind}{': ' + title if title else ''}]"
+    else:
+        texts = (block, *(block.get(key) for key in ("title", "subtitle", "body")))
+        yield from filter(None, map(_text, (*texts, *_objects(block.get("fields")))))
+        mark = "• " if kind == "rich_text_list" else ""
+        for one in elements:
+            yield from (mark + line for line in _lines(one))
 
-    def __init__(self) -> None:
-        self._left = MAX_PARTS
 
-    def block(self, block: dict[str, Any], depth: int) -> Iterator[str]:
-        self._left -= 1
-        kind = str(block.get("type"))
-        if self._left < 0 or depth > MAX_DEPTH:
-            return
-        if kind == "rich_text_quote":
-            yield from ("> " + line for line in self._line(block, depth).split("\n"))
-        elif kind in {"rich_text_section", "rich_text_preformatted"}:
-            yield self._line(block, depth)
-        elif kind == "table":
-            rows = block.get("rows")
-            for row in rows if isinstance(rows, list) else ():
-                yield " | ".join(" ".join(self.block(cell, depth + 1)) for cell in _objects(row))
-        elif kind in _PICTURES:
-            title = _text(block.get("title")) or escape(_word(block.get("alt_text")))
-            yield f"[{kind}{': ' + title if title else ''}]"
-        else:
-            texts = (block, *(block.get(key) for key in ("title", "subtitle", "body")))
-            yield from filter(None, map(_text, (*texts, *_objects(block.get("fields")))))
-            mark = "• " if kind == "rich_text_list" else ""
-            for one in _objects(block.get("elements") or block.get("child_blocks")):
-                yield from (mark + line for line in self.block(one, depth + 1))
-
-    def _line(self, block: dict[str, Any], depth: int) -> str:
-        return "".join(self._element(one, depth) for one in _objects(block.get("elements")))
-
-    def _element(self, one: dict[str, Any], depth: int) -> str:
-        self._left -= 1
-        if self._left < 0:
-            return ""
-        words = escape(_word(one.get("text")))
-        match one.get("type"):
-            case "text":
-                return words
-            case "link":
-                return f"<{_safe(one.get('url'))}{'|' + words if words else ''}>"
-            case "emoji":
-                return f":{escape(_word(one.get('name')))}:"
-            case str(kind) if kind in _MARKED:
-                mark, key = _MARKED[kind]
-                return f"<{mark}{_safe(one.get(key))}>"
-        return escape(_word(one.get("fallback") or one.get("value"))) or "\n".join(self.block(one, depth + 1))
+def _element(one: dict[str, Any]) -> str:
+    words = escape(_word(one.get("text")))
+    match one.get("type"):
+        case "text":
+            return words
+        case "link":
+            return f"<{_safe(one.get('url'))}{'|' + words if words else ''}>"
+        case "emoji":
+            return f":{escape(_word(one.get('name')))}:"
+        case str(kind) if kind in _MARKED:
+            mark, key = _MARKED[kind]
+            return f"<{mark}{_safe(one.get(key))}>"
+    return escape(_word(one.get("fallback") or one.get("value"))) or "\n".join(_lines(one))
 
 
 def _text(value: Any) -> str:
@@ -217,8 +194,7 @@ def shared_messages(
     """Return the messages that `by` shared in `channel`, and the previews of links, each with its files. `ours`
     are the ids of the bot.
     """
-    shares = _objects(found)[:MAX_SHARES]
-    return [(_quoted(one, by, channel, ours), attachments(one.get("files"))) for one in shares]
+    return [(_quoted(one, by, channel, ours), attachments(one.get("files"))) for one in _objects(found)]
 
 
 def _quoted(found: dict[str, Any], by: str | None, channel: str | None, ours: frozenset[str]) -> Quoted:
@@ -259,18 +235,19 @@ def _line(value: Any) -> str | None:
 
 
 def attachments(files: Any) -> tuple[Attachment, ...]:
-    found = files[:MAX_FILES] if isinstance(files, list) else []
-    return tuple(_attachment(file if isinstance(file, dict) else {}) for file in found)
-
-
-def _attachment(file: dict[str, Any]) -> Attachment:
-    name, mime, ref = (file_name(_word(file.get(key))) or None for key in ("name", "mimetype", "id"))
-    size = file.get("size")
-    kind = _KINDS.get((mime or "").partition("/")[0], "file")
-    return Attachment(
-        kind="voice" if file.get("subtype") == "slack_audio" else kind,
-        name=name,
-        size=size if type(size) is int and size >= 0 else None,
-        mime=mime,
-        ref=ref,
-    )
+    found = []
+    for file in files if isinstance(files, list) else ():
+        facts = file if isinstance(file, dict) else {}
+        name, mime, ref = (file_name(_word(facts.get(key))) or None for key in ("name", "mimetype", "id"))
+        size = facts.get("size")
+        kind = _KINDS.get((mime or "").partition("/")[0], "file")
+        found.append(
+            Attachment(
+                kind="voice" if facts.get("subtype") == "slack_audio" else kind,
+                name=name,
+                size=size if type(size) is int and size >= 0 else None,
+                mime=mime,
+                ref=ref,
+            )
+        )
+    return tuple(found)

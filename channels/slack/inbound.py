@@ -36,6 +36,8 @@ are ignored.
 BOTS = "post of a bot"
 """`Quoted.kind` of a message that no person wrote."""
 
+_WHOLE = ":whole"
+"""End of the de-duplication key of a message that has all its parts. An `app_mention` may lack some parts."""
 _LEAD = " \t\r\n\u200b\ufeff"
 _COMMAND = re.compile(r"!([A-Za-z][A-Za-z0-9_-]{0,31})(?:\s+(.*))?", re.DOTALL)
 _COMMANDS = frozenset(command_names("help"))
@@ -96,14 +98,10 @@ class _Payload(BaseModel):
     model_config = ConfigDict(frozen=True, strict=True, extra="ignore")
 
 
-class _Body(_Payload):
-    event_id: Label
-    event: dict[str, Any]
-
-
 class _Head(_Payload):
-    type: Label
-    subtype: Label | None = None
+    event_id: Label
+    type: Label = Field(validation_alias=AliasPath("event", "type"))
+    subtype: Label | None = Field(default=None, validation_alias=AliasPath("event", "subtype"))
 
 
 class _Edited(_Payload):
@@ -136,9 +134,16 @@ class _Post(_Payload):
         return unescape(self.source)
 
     @property
-    def thread(self) -> str | None:
-        """Return the `ts` of the thread's first message, if this message is a reply."""
-        return self.thread_ts if self.thread_ts != self.ts else None
+    def is_reply(self) -> bool:
+        return self.thread_ts is not None and self.thread_ts != self.ts
+
+    @property
+    def of_bot(self) -> bool:
+        return self.bot_id is not None or self.subtype == "bot_message"
+
+    @property
+    def is_message(self) -> bool:
+        return self.subtype is None or self.subtype in MESSAGES
 
 
 class _New(_Post):
@@ -230,9 +235,8 @@ def read_event(body: Json, me: BotIdentity, names: Names = content.nobody) -> In
     """Return the inbound of an `event_callback`; None if the event is not for the bot. `names` looks up the
     people that the text mentions. Raises `Unreadable`.
     """
-    parsed = _parse(_Body, body)
-    event, event_key = parsed.event, f"slack:{me.team}:event:{parsed.event_id}"
-    head = _parse(_Head, event)
+    head, event = _parse(_Head, body), body["event"]
+    event_key = f"slack:{me.team}:event:{head.event_id}"
     match head.type, head.subtype:
         case "agent_session_stopped", _:
             return _stop(_parse(_Stopped, event), event_key, me)
@@ -339,12 +343,12 @@ def read_thread(messages: Any, me: BotIdentity, before: str, names: Names = cont
         except Unreadable:
             continue
         ts = _milliseconds(post.ts)
-        if not _is_message(post) or _nano(post.ts) >= _nano(before):
+        if not post.is_message or _nano(post.ts) >= _nano(before):
             continue
         who = post.user or post.bot_id
         if post.words.strip():
             words = me.readable(post.source, names)
-            kind = BOTS if _of_bot(post) and not me.wrote(post) else None
+            kind = BOTS if post.of_bot and not me.wrote(post) else None
             quoted = Quoted(
                 user_id=who, text=words, ts=ts, from_self=me.wrote(post), message_id=post.ts, kind=kind
             )
@@ -355,14 +359,6 @@ def read_thread(messages: Any, me: BotIdentity, before: str, names: Names = cont
             earlier = shared.model_copy(update={"message_id": post.ts, "brought": False})
             found.append((_nano(post.ts), earlier))
     return [quoted for _, quoted in sorted(found, key=lambda each: each[0])]
-
-
-def _of_bot(post: _Post) -> bool:
-    return post.bot_id is not None or post.subtype == "bot_message"
-
-
-def _is_message(post: _Post) -> bool:
-    return post.subtype is None or post.subtype in MESSAGES
 
 
 def newest(said: Sequence[Quoted], most: int) -> list[Quoted]:
@@ -383,38 +379,29 @@ def _message(post: _New, event_key: str, me: BotIdentity, names: Names) -> Inbou
         return None
     if post.user is None and post.bot_id is None:
         raise Unreadable("user: missing")
-    keys = [event_key, f"slack:{me.team}:message:{post.channel}:{post.ts}"]
+    key = f"slack:{me.team}:message:{post.channel}:{post.ts}"
+    keys = [event_key, key]
     if not is_direct(post.channel) and (post.type == "message" or post.files):
-        keys.append(_whole(me, post.channel, post.ts))
+        keys.append(key + _WHOLE)
     if post.client_msg_id is not None:
         keys.append(f"slack:{me.team}:client:{post.client_msg_id}")
-    typed = _typed_command(post.words, me)
-    command = typed if typed is not None and typed.name in _COMMANDS else None
-    addressed = _place(post.channel, post, mentioned=post.type == "app_mention" or me.named_in(post.source))
-    if addressed == "chat" and command is not None:
-        addressed = "command"
-    elif addressed != "chat" and typed is not None and _is_misspelt(typed):
-        command = typed
+    addressed = _addressed(post.channel, me, post, mentioned=post.type == "app_mention")
+    command = _typed_command(post.words, me)
+    if command is not None and command.name not in _COMMANDS:
+        command = command if addressed != "chat" and _is_misspelt(command) else None
     found = _inbound(post.channel, post, me, names, keys=tuple(keys), addressed=addressed, command=command)
     about_chat = command is not None and (command.name == "stop" or is_direct(post.channel))
-    if about_chat and post.thread is None:
+    if about_chat and not post.is_reply:
         return found.model_copy(update={"chat_key": encode({"channel": post.channel})})
     return found
 
 
-def _whole(me: BotIdentity, channel: str, ts: str) -> str:
-    """Return the de-duplication key of a message that has all its parts. An `app_mention` may lack some
-    parts, so it does not get this key.
-    """
-    return f"slack:{me.team}:message:{channel}:{ts}:whole"
-
-
-def rest_of(message: Inbound, me: BotIdentity) -> Inbound | None:
+def rest_of(message: Inbound) -> Inbound | None:
     """Return an inbound with the files and shared messages that an accepted `app_mention` lacked; None if
     the message has none. The text of the message becomes a quote, since it is answered already.
     """
-    whole = _whole(me, message.chat_id, message.message_id or "")
-    if message.kind != "message" or whole not in message.keys or not (message.attachments or message.brought):
+    whole = tuple(key for key in message.keys if key.endswith(_WHOLE))
+    if message.kind != "message" or not whole or not (message.attachments or message.brought):
         return None
     words = Quoted(
         user_id=message.user_id,
@@ -424,7 +411,7 @@ def rest_of(message: Inbound, me: BotIdentity) -> Inbound | None:
         message_id=message.message_id,
     )
     update = {
-        "keys": (whole,),
+        "keys": whole,
         "text": "",
         "command": None,
         "message_id": None,
@@ -437,30 +424,26 @@ def _change(event: _Changed, event_key: str, me: BotIdentity, names: Names) -> I
     post, before = event.message, event.previous_message
     if post.subtype == "tombstone":
         return _delete(event.channel, before, event_key, me)
-    if post.edited is None or not _is_edit(post, post.edited, before) or me.wrote(post):
+    # Slack also reports a change for a link preview, for a new reply, and if somebody else than the author edits.
+    if post.edited is None or not post.is_message or me.wrote(post):
+        return None
+    if (before is not None and before.source == post.source) or (
+        post.user is not None and post.edited.user not in {None, post.user}
+    ):
         return None
     if post.user is None and post.bot_id is None:
         raise Unreadable("message.user: missing")
-    addressed = _changed_place(event.channel, me, *([post] if before is None else [post, before]))
+    addressed = _addressed(event.channel, me, *([post] if before is None else [post, before]))
     keys = (event_key, f"slack:{me.team}:message:{event.channel}:{post.ts}:edited:{post.edited.ts}")
     ts = _milliseconds(post.edited.ts)
     return _inbound(event.channel, post, me, names, keys=keys, addressed=addressed, kind="edit", ts=ts)
 
 
-def _is_edit(post: _Post, edited: _Edited, before: _Post | None) -> bool:
-    """Return True if the author changed the text. Slack also reports a change for a link preview and for a
-    new reply.
-    """
-    if not _is_message(post) or (before is not None and before.source == post.source):
-        return False
-    return post.user is None or edited.user in {None, post.user}
-
-
 def _delete(channel: str, post: _Post | None, event_key: str, me: BotIdentity) -> Inbound | None:
     # Without the deleted message, its author is unknown and no rights can be checked.
-    if post is None or me.wrote(post) or (post.user is None and post.bot_id is None) or not _is_message(post):
+    if post is None or me.wrote(post) or (post.user is None and post.bot_id is None) or not post.is_message:
         return None
-    addressed = _changed_place(channel, me, post)
+    addressed = _addressed(channel, me, post)
     if addressed == "chat" and post.thread_ts is not None:
         addressed = "thread"  # the first message of a thread is context of mentions in the thread
     keys = (event_key, f"slack:{me.team}:message:{channel}:{post.ts}:deleted")
@@ -481,21 +464,17 @@ def _stop(event: _Stopped, event_key: str, me: BotIdentity) -> Inbound:
     )
 
 
-def _place(channel: str, post: _Post, *, mentioned: bool) -> Addressed:
+def _addressed(channel: str, me: BotIdentity, *versions: _Post, mentioned: bool = False) -> Addressed:
+    """Return why a message, or a change of it, concerns the bot. `versions` are its versions, newest first."""
     if is_direct(channel):
         return "direct"
-    if mentioned:
+    if mentioned or any(me.named_in(post.source) for post in versions):
         return "mention"
-    return "thread" if post.thread is not None else "chat"
-
-
-def _changed_place(channel: str, me: BotIdentity, *versions: _Post) -> Addressed:
-    """Return why the change of a message concerns the bot. `versions` are the versions of the message, newest first."""
-    found = _place(channel, versions[0], mentioned=any(me.named_in(post.source) for post in versions))
+    if versions[0].is_reply:
+        return "thread"
     typed = [_typed_command(post.words, me) for post in versions]
-    if found == "chat" and any(command is not None and command.name in _COMMANDS for command in typed):
-        return "command"
-    return found
+    known = any(command is not None and command.name in _COMMANDS for command in typed)
+    return "command" if known else "chat"
 
 
 def _typed_command(words: str, me: BotIdentity) -> Command | None:
@@ -512,11 +491,8 @@ def _is_misspelt(typed: Command) -> bool:
     """Return True if the word resembles a command. Passed on as a message, a misspelt command would cancel
     the open question to its author.
     """
-    return (
-        typed.name not in _COMMANDS
-        and len(typed.args.split()) <= _MAX_MISSPELT_ARGS
-        and text.nearest(typed.name, _COMMANDS) is not None
-    )
+    short = len(typed.args.split()) <= _MAX_MISSPELT_ARGS
+    return typed.name not in _COMMANDS and short and text.nearest(typed.name, _COMMANDS) is not None
 
 
 def _inbound(channel: str, post: _Post, me: BotIdentity, names: Names | None, **more: Any) -> Inbound:
@@ -542,7 +518,7 @@ def _inbound(channel: str, post: _Post, me: BotIdentity, names: Names | None, **
         target={"channel": channel, "thread_ts": root},
         to_others=content.begins_with_other(post.source, me.user),
         message_id=post.ts,
-        from_bot=_of_bot(post),
+        from_bot=post.of_bot,
         **facts | more,
     )
 

@@ -37,7 +37,7 @@ class Profile:
     name: str | None = None
     locale: str | None = None
     zone: str | None = None
-    asked_at: float = 0.0
+    asked_at: float = float("-inf")
 
 
 class UserNames:
@@ -69,21 +69,18 @@ class UserNames:
         return inbound.model_copy(update=known | {"chat_name": chat_name and f"#{chat_name}"})
 
     async def learn(self, users: Iterable[str], most: int | None = None) -> None:
-        """Look up unknown ids, at most `most`. A lookup that exceeds `PATIENCE` continues in the background."""
-        unknown = [user for user in dict.fromkeys(users) if user not in self._known][:most]
-        if not unknown:
+        """Look up unknown and outdated ids, at most `most`. A lookup that exceeds `PATIENCE` continues in the
+        background.
+        """
+        now = self._clock.monotonic()
+        due = [user for user in dict.fromkeys(users) if now - self.profile(user).asked_at > MAX_AGE][:most]
+        if not due:
             return
-        lookups = asyncio.gather(*(self._lookup(user) for user in unknown))
+        lookups = asyncio.gather(*(self._lookup(user) for user in due))
         if not await ends_within(PATIENCE, lookups, self._clock):
-            for user in unknown:
+            for user in due:
                 # The next message does not wait for this lookup.
-                self._known.setdefault(user, Profile())
-
-    def renew(self, user: str) -> None:
-        """Look up an outdated profile again, in the background."""
-        known = self._known.get(user)
-        if known is not None and self._clock.monotonic() - known.asked_at > MAX_AGE:
-            self._lookup(user)
+                self._known.setdefault(user, Profile(asked_at=now))
 
     def _lookup(self, user: str) -> asyncio.Task[None]:
         if (lookup := self._lookups.get(user)) is None:

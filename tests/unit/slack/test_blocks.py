@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from channels.slack.content import MAX_DEPTH, MAX_PARTS, text_of
+from channels.slack.content import text_of
 
 
 def section(*elements: dict[str, Any], kind: str = "rich_text_section") -> dict[str, Any]:
@@ -73,13 +73,3 @@ def test_blocks_are_read_as_the_text_of_a_message(block: dict[str, Any], read: s
 @pytest.mark.parametrize("blocks", [None, "words", {}, [None, 3, "words"]])
 def test_what_is_no_list_of_blocks_has_no_words(blocks: Any) -> None:
     assert text_of(blocks) == ""
-
-
-def test_of_many_and_of_deep_parts_only_so_many_are_read() -> None:
-    many = rich(section(*(words("a") for _ in range(2 * MAX_PARTS))))
-    assert 0 < len(text_of([many])) <= MAX_PARTS
-    assert text_of([rich(section(words("a")))] * MAX_PARTS).count("a") < MAX_PARTS
-    deep = rich(section(words("bottom")))
-    for _ in range(MAX_DEPTH):
-        deep = rich(deep)
-    assert text_of([deep, rich(section(words("beside")))]) == "beside"
