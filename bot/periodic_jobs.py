@@ -1,8 +1,7 @@
-"""Runs periodic jobs with APScheduler.
+"""Runs periodic jobs with APScheduler. A late job runs once, however late it is.
 
-By default APScheduler 3 silently skips a job that is more than a second late. Here such a job runs once, however late it is. APScheduler
-uses the system's time of day. If the clock were set back, all jobs would stop until the clock reaches the old time again. If the clock
-were set forward, computing each missed run would block the event loop. This module corrects both cases.
+APScheduler uses the system's time of day. A clock that was set back would stop all jobs until the old time, and
+a clock that was set forward would block the event loop while missed runs are computed. Both are corrected here.
 """
 
 from __future__ import annotations
@@ -21,14 +20,11 @@ from bot.contracts.environment import Log
 
 LOOK_EVERY = 5.0
 """Interval in seconds between two checks whether the clock was set back."""
-_SLACK = timedelta(seconds=1)
 
 
 @dataclass(frozen=True, slots=True)
 class PeriodicJob:
-    """A job that runs every `seconds` seconds. If a run raises an exception, the exception is logged and
-    later runs still happen.
-    """
+    """A job that runs every `seconds` seconds. An exception of a run is logged; later runs still happen."""
 
     name: str
     seconds: float
@@ -45,9 +41,9 @@ class _Trigger(IntervalTrigger):  # type: ignore[misc]
 
 
 class PeriodicJobs:
-    """Runs periodic jobs while the gateway runs."""
+    """Runs periodic jobs while the gateway runs. `start` needs a running event loop; `stop` cancels running jobs."""
 
-    def __init__(self, chores: list[PeriodicJob], log: Log) -> None:
+    def __init__(self, jobs: list[PeriodicJob], log: Log) -> None:
         self._log = log
         self._look: asyncio.TimerHandle | None = None
         self._stopped = False
@@ -55,22 +51,15 @@ class PeriodicJobs:
             timezone=UTC, job_defaults={"misfire_grace_time": None, "coalesce": True, "max_instances": 1}
         )
         self._apscheduler.add_listener(self._failed, EVENT_JOB_ERROR)
-        for chore in chores:
-            self._apscheduler.add_job(
-                self._run,
-                _Trigger(seconds=chore.seconds, timezone=UTC),
-                args=(chore,),
-                id=chore.name,
-                name=chore.name,
-            )
+        for job in jobs:
+            trigger = _Trigger(seconds=job.seconds, timezone=UTC)
+            self._apscheduler.add_job(self._run, trigger, args=(job,), id=job.name, name=job.name)
 
     def start(self) -> None:
-        """Start the jobs. Needs a running event loop."""
         self._apscheduler.start()
         self._watch()
 
     def stop(self) -> None:
-        """Cancel running jobs and start no further jobs. Can be called without `start`."""
         self._stopped = True
         if self._look is not None:
             self._look.cancel()
@@ -82,23 +71,18 @@ class PeriodicJobs:
         now = base.datetime.now(UTC)  # APScheduler's clock
         for job in self._apscheduler.get_jobs():
             latest = now + job.trigger.interval
-            if job.next_run_time > latest + _SLACK:
+            if job.next_run_time > latest + timedelta(seconds=1):
                 job.modify(next_run_time=latest)
         self._look = asyncio.get_running_loop().call_later(LOOK_EVERY, self._watch)
 
     def _failed(self, event: JobExecutionEvent) -> None:
-        error = event.exception
-        self._log.write(
-            "error",
-            f"the periodic job {event.job_id} failed: {type(error).__name__}: {error}",
-            level="error",
-            chore=event.job_id,
-        )
+        words = f"the periodic job {event.job_id} failed: {type(event.exception).__name__}: {event.exception}"
+        self._log.write("error", words, level="error", chore=event.job_id)
 
-    async def _run(self, chore: PeriodicJob) -> None:
+    async def _run(self, job: PeriodicJob) -> None:
         # APScheduler awaits coroutine functions only, not functions that return a coroutine.
         try:
-            await chore.run()
+            await job.run()
         except asyncio.CancelledError:
             # APScheduler would report a job that our stop cancelled as failed.
             if not self._stopped:

@@ -50,12 +50,6 @@ UNKNOWN = ""
 Settle = Callable[[Question, Verdict], Awaitable[Sequence[Fact] | None]]
 """Function that carries out a verdict. Returns the facts to append, or None if the question is no longer open."""
 
-WrapReply = Callable[[Chat, Reply, Registry], Reply]
-"""Function that wraps the reply of a turn. Called in the turn's task."""
-
-WrapCall = Callable[[CallWrapper, Registry], CallWrapper]
-"""Function that wraps each tool call, outside the permission check."""
-
 
 @dataclass(frozen=True, slots=True)
 class Runtime:
@@ -190,8 +184,10 @@ class Hooks:
     """Function that returns True if every message of a chat is addressed to the bot."""
     home: Mapping[int, Callable[[Inbound], Awaitable[HomeSection]]] = field(default_factory=dict)
     """Sections of the home page, by position; sections with the same title are merged."""
-    wrap_reply: WrapReply | None = None
-    wrap_call: WrapCall | None = None
+    wrap_reply: Callable[[Chat, Reply, Registry], Reply] | None = None
+    """Function that wraps the reply of a turn. Called in the turn's task."""
+    wrap_call: Callable[[CallWrapper, Registry], CallWrapper] | None = None
+    """Function that wraps each tool call, outside the permission check."""
     wrap_model: Callable[[Model], Model] | None = None
     """Function that wraps each provider model, inside the fallback logic."""
     close: Callable[[], Awaitable[None]] | None = None
@@ -262,27 +258,23 @@ class Door:
             self.asks = hooks.asks or self.asks
 
     def wrapped(self, chat: Chat, reply: Reply, registry: Registry) -> Reply:
-        """Return a turn's reply, wrapped by the features."""
         for wrap in [one.wrap_reply for one in self._hooks if one.wrap_reply is not None]:
             reply = wrap(chat, reply, registry)
         return reply
 
     def model(self, model: Model) -> Model:
-        """Return a model, wrapped by the features."""
         for wrap in [one.wrap_model for one in self._hooks if one.wrap_model is not None]:
             model = wrap(model)
         return model
 
-    async def close(self) -> None:
-        """Close all features."""
-        for close in [one.close for one in self._hooks if one.close is not None]:
-            await close()
-
     def around_calls(self, call: CallWrapper, registry: Registry) -> CallWrapper:
-        """Return the wrapper of each tool call, wrapped by the features."""
         for wrap in [one.wrap_call for one in self._hooks if one.wrap_call is not None]:
             call = wrap(call, registry)
         return call
+
+    async def close(self) -> None:
+        for close in [one.close for one in self._hooks if one.close is not None]:
+            await close()
 
     def command(self, inbound: Inbound) -> Command | None:
         """Return the command that an incoming message invokes; None for any other message or an unknown signal."""
@@ -298,25 +290,19 @@ class Door:
         return command is not None and command.queued and bool(inbound.args or not command.tells)
 
     def turn_ends(self, turn: Turn, state: TurnEndState) -> list[Done]:
-        """Return the facts and texts that features add to the end of a turn."""
         return [one.turn_ends(turn, state) for one in self._hooks if one.turn_ends is not None]
 
     async def before_intake(self, inbound: Inbound) -> Sequence[Inbound]:
-        """Return the messages to accept in place of this incoming message; () if the message is not
-        addressed to the bot.
-        """
         found: Sequence[Inbound] = (inbound,)
         for before in [one.before_intake for one in self._hooks if one.before_intake is not None]:
             found = [more for one in found for more in await before(one)]
         return found
 
     async def before_turn(self, chat: Chat, inbound: Inbound) -> list[Quoted]:
-        """Return messages that the model sees together with the first message of a turn."""
         hooks = [one.before_turn for one in self._hooks if one.before_turn is not None]
         return [quoted for before in hooks for quoted in await before(chat, inbound)]
 
     async def home(self, opened: Inbound) -> tuple[HomeSection, ...]:
-        """Return the home page of a person."""
         page = dict[str, tuple[str, ...]]()
         parts = [part for one in self._hooks for part in one.home.items()]
         for _, make in sorted(parts, key=lambda part: part[0]):
@@ -325,11 +311,9 @@ class Door:
         return tuple(HomeSection(title, lines) for title, lines in page.items() if lines)
 
     async def hears_all(self, chat: ChatKey) -> bool:
-        """Return True if every message of a chat is addressed to the bot."""
         return any([await one.hears_all(chat) for one in self._hooks if one.hears_all is not None])
 
     def questions(self, chat: ChatKey, person: UserRef) -> list[ShownQuestion]:
-        """Return the open questions of a chat that one person may see."""
         asked = [one.questions for one in self._hooks if one.questions is not None]
         return [one for ask in asked for one in ask(chat, person)]
 
@@ -354,7 +338,6 @@ class Door:
             self._settling.discard(question.id)
 
     def outcome(self, question: Question) -> str:
-        """Return the text shown below a decided question."""
         words = self._outcomes.get(question.record.asked.subject)
         return "" if words is None else words(question)
 

@@ -8,7 +8,6 @@ from typing import Literal
 
 from bot import errors, tags, ulids
 from bot.contracts.base import Json, Message
-from bot.contracts.environment import Log
 from bot.contracts.inbound import Attachment
 from bot.contracts.model import ShownFile
 from bot.words import paragraph, say
@@ -50,49 +49,27 @@ NAMED = 10
 """Max file names in a sentence; an album has no more files than this."""
 
 
-def unseen(attachments: Sequence[Attachment], *, full: bool, log: Log) -> str:
-    """Return the sentence about files that were not read at all; "" if there are none. `full`: too little
-    memory is free.
-    """
-    if attachments and full:
-        log.write("memory", "memory is short: files were refused", level="warn", files=len(attachments))
-        return say("files.no_room")
-    return cannot_open(attachments)
+def below(files: Iterable[tuple[Sequence[Attachment], Sequence[SeenFile]]]) -> str:
+    """Return the sentences about the unread files of several messages; "" if all files were read."""
+    return "\n".join(filter(None, (_unread(attachments, seen) for attachments, seen in files)))
 
 
-def unread(attachments: Sequence[Attachment], seen: Sequence[SeenFile]) -> str:
-    """Return the sentence about the unread files of a message; "" if all files were read."""
+def _unread(attachments: Sequence[Attachment], seen: Sequence[SeenFile]) -> str:
     if any(one.refused for one in seen):
         return say("files.no_room")
     both = list(zip(attachments, seen, strict=True))
     failed = [
         say("files.unread_one", file=_named(file), reason=_reason(one)) for file, one in both if one.why
     ]
+    never: dict[str, list[str]] = {}
+    for file, one in both:
+        if not one.read and not one.why:
+            never.setdefault(file.kind, []).append(_named(file))
+    kinds = [
+        say(f"files.cannot_{kind}", count=len(named), names=_listed(named)) for kind, named in never.items()
+    ]
     words = say("files.unread", files=_listed(failed)) if failed else ""
-    never = cannot_open([file for file, one in both if not one.read and not one.why])
-    return "\n".join(filter(None, (words, never)))
-
-
-def below(files: Iterable[tuple[Sequence[Attachment], Sequence[SeenFile]]]) -> str:
-    """Return the sentences about the unread files of several messages."""
-    return "\n".join(filter(None, (unread(attachments, seen) for attachments, seen in files)))
-
-
-def cannot_open(attachments: Sequence[Attachment]) -> str:
-    """Return a sentence that names the files, with separate sentences per kind (voice notes have their own);
-    "" if there are no files.
-    """
-    if not attachments:
-        return ""
-    kinds: dict[str, list[str]] = {}
-    for attachment in attachments:
-        kinds.setdefault(attachment.kind, []).append(_named(attachment))
-    return paragraph(
-        *(
-            say(f"files.cannot_{kind}", count=len(named), names=_listed(named))
-            for kind, named in kinds.items()
-        )
-    )
+    return "\n".join(filter(None, (words, paragraph(*kinds) if kinds else "")))
 
 
 def _listed(named: Sequence[str]) -> str:
@@ -144,13 +121,12 @@ def pointers(message: Message) -> Iterator[tuple[str, int]]:
 
 
 def _row(file: Attachment, seen: SeenFile) -> Json:
-    facts = {"name": file.name, "size": file.size, "artifact": seen.artifact}
+    facts: Json = {"name": file.name, "size": file.size, "artifact": seen.artifact}
     if file.kind in {"voice", "audio"}:
         facts["kind"] = file.kind
     if seen.shown is not None:
         facts |= {"type": seen.shown.type, "shown": "below, in the order of these lines"}
-    if seen.artifact is None:
-        return {key: value for key, value in facts.items() if value is not None}
-    shown = "text" if len(seen.head) == seen.characters else "beginning"
-    kept = {key: value for key, value in facts.items() if value is not None}
-    return kept | {"characters": seen.characters, "lines": seen.lines, shown: seen.head}
+    if seen.artifact is not None:
+        shown = "text" if len(seen.head) == seen.characters else "beginning"
+        facts |= {"characters": seen.characters, "lines": seen.lines, shown: seen.head}
+    return {key: value for key, value in facts.items() if value is not None}

@@ -28,8 +28,8 @@ from bot.core.event_log import EventLog
 from bot.core.feature import Door
 from bot.core.locales import Locales
 from bot.core.outgoing import is_shown_in
+from bot.core.phrases import asks_to_stop
 from bot.core.removal import emptied
-from bot.core.stop_words import asks_to_stop
 from bot.words import Sentence, say, sentence, speaking
 
 DAY = 24 * 3600.0

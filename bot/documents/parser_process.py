@@ -11,9 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bot.errors import FileCode, NoReadableText
+from bot.picture_head import MOST_BYTES, SHRUNK, SIDE, picture_of
 
 SECONDS = 30.0
 READER = Path(__file__).with_name("reader.py")
+LARGEST = 16_000_000
+"""Max bytes of a picture that is made smaller. A larger picture is refused."""
 PDF_BYTES = 7_000_000
 """Max bytes of a PDF that is shown to the model. In base64 such a PDF fits into an artifact."""
 _WHY: dict[FileCode, str] = {
@@ -40,22 +43,31 @@ class Pdf:
 
 async def read_pdf(data: bytes, most: int) -> Pdf:
     """Return the number of pages and at most `most` characters of text. Raises `NoReadableText`."""
-    head, _, words = (await run(data, "pdf", str(most))).decode("utf-8", "replace").partition("\n")
-    return Pdf(_facts(head)["pages"], words)
+    facts, words = await _read("pdf", data, most)
+    return Pdf(facts["pages"], words)
 
 
 async def read_office(data: bytes, most: int) -> str:
     """Return at most `most` characters of an office file's text. Raises `NoReadableText`."""
-    head, _, words = (await run(data, "office", str(most))).decode("utf-8", "replace").partition("\n")
-    _facts(head)
-    return words
+    return (await _read("office", data, most))[1]
 
 
-def _facts(head: str) -> dict[str, int]:
+async def _read(kind: str, data: bytes, most: int) -> tuple[dict[str, int], str]:
+    head, _, words = (await run(data, kind, str(most))).decode("utf-8", "replace").partition("\n")
     facts = json.loads(head)
     if (code := facts.get("code")) is not None:
         raise NoReadableText(_WHY[code], code)
-    return dict(facts)
+    return facts, words
+
+
+async def fitting(data: bytes, most: int) -> bytes:
+    """Return the picture in a format and size that the provider accepts, in `most` bytes if possible. Raises
+    `NoReadableText`.
+    """
+    picture = picture_of(data)
+    if picture and max(picture.width, picture.height) <= SIDE and len(data) <= min(most, MOST_BYTES):
+        return data
+    return await run(data, "picture", str(SHRUNK))
 
 
 async def run(data: bytes, *what: str, reader: Path = READER, seconds: float = SECONDS) -> bytes:

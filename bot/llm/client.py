@@ -186,10 +186,11 @@ class AnthropicModel:
             raise self._failure(error) from None
         response = stream.response
         kind = response.headers.get("content-type", "text/event-stream")
-        if "event-stream" not in kind and "json" not in kind:
+        if "event-stream" not in kind:
             await response.aclose()
-            raise errors.StreamBroken(
-                f"The provider answered with {kind[:60]!r} instead of an event stream.",
+            failed = errors.ModelMisconfigured if "json" in kind else errors.StreamBroken
+            raise failed(
+                f"The provider answered with {kind[:60]!r} instead of an event stream. Is llm.baseUrl right?",
                 request_id=_request_id(response.headers),
             )
         return response
@@ -208,28 +209,19 @@ class AnthropicModel:
         return request.wire[0]
 
     async def _events(self, response: httpx2.Response, started: float) -> AsyncIterator[Json]:
-        """Yield the events of an answer. A JSON body without a stream gives one event. Raises the error that an
-        event reports.
-        """
-        events, is_json, over = EventStream(), "json" in response.headers.get("content-type", ""), False
-        events.feed(b"data:" if is_json else b"")
-        chunks = response.aiter_bytes()
-        while not over:
+        """Yield the events of an answer. Raises the error that an event reports."""
+        events, chunks = EventStream(), response.aiter_bytes()
+        while True:
             # aiohttp's own timeout stops working after the first byte that breaks the protocol.
             async with asyncio.timeout(self._idle):
-                chunk = await anext(chunks, b"")
-            over = not chunk
+                chunk = await anext(chunks, None)
+            if chunk is None:
+                return
             if self._clock.monotonic() - started > self._total:
                 raise endless(f"The answer took longer than {self._total:.0f} s: given up.")
-            if is_json:
-                chunk = b"\n\n" if over else chunk.translate(None, b"\r\n")
             for event in events.feed(chunk):
-                if event.get("type") == "error" or (is_json and "error" in event):
+                if event.get("type") == "error":
                     raise self._classified(response.status_code, event, response.headers)
-                if is_json and "type" not in event:
-                    raise errors.ModelMisconfigured(
-                        "The provider's JSON is not a message. Is llm.baseUrl right?"
-                    )
                 yield event
 
     def _classified(self, status: int, body: object, headers: Mapping[str, str]) -> errors.ModelError:

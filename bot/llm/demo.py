@@ -105,13 +105,13 @@ class _Turn:
     found: dict[str, str] = field(default_factory=dict)
     """Named groups that the pattern matched."""
 
-    def called(self, name: str) -> bool:
-        return any(tool == name for tool, _, _ in self.results)
+    def result(self, name: str) -> str | None:
+        return next((words for tool, words, _ in self.results if tool == name), None)
 
     @property
     def lacks_sandbox(self) -> bool:
         return any(
-            tool == "run_shell" and failed and "bubblewrap" in words for tool, words, failed in self.results
+            name == "run_shell" and failed and "bubblewrap" in words for name, words, failed in self.results
         )
 
 
@@ -121,7 +121,16 @@ def _read(messages: Sequence[Message]) -> _Turn:
     begins = (at for at, one in enumerate(messages) if one["role"] == "user" and _texts(one["content"]))
     begin = max(begins, default=len(messages))
     for message in messages[:begin]:
-        _read_earlier(message, turn)
+        if message["role"] == "assistant":
+            sent = (block["input"] for block in message["content"] if block.get("name") == "chat_send")
+            turn.earlier += (("", str(one["text"])) for one in sent if one.get("text"))
+        elif (mark := tags.begins(message, tags.HISTORY)) is None:
+            turn.earlier += (("you", one) for one in _untagged(message))
+        else:
+            facts = json.loads(mark.words)
+            name, when = str(facts.get("speaker", "user")), f"{facts['time']} · " if facts.get("time") else ""
+            speaker = "" if name == "you" else f"{when}**{name}**"
+            turn.loaded += ((speaker, one) for one in _untagged(message))
     for message in messages[begin : begin + 1]:
         facts = tags.facts(message)
         turn.time = str(facts.get("time", ""))
@@ -144,20 +153,6 @@ def _read(messages: Sequence[Message]) -> _Turn:
     return turn
 
 
-def _read_earlier(message: Message, turn: _Turn) -> None:
-    if message["role"] == "assistant":
-        sent = (block["input"] for block in message["content"] if block.get("name") == "chat_send")
-        turn.earlier += (("", str(one["text"])) for one in sent if one.get("text"))
-        return
-    words = filter(None, _untagged(message))
-    if (mark := tags.begins(message, tags.HISTORY)) is None:
-        turn.earlier += (("you", one) for one in words)
-        return
-    told = json.loads(mark.words)
-    speaker, when = str(told.get("speaker", "user")), f"{told['time']} · " if told.get("time") else ""
-    turn.loaded += (("" if speaker == "you" else f"{when}**{speaker}**", one) for one in words)
-
-
 def _texts(content: str | Sequence[Json]) -> list[str]:
     if isinstance(content, str):
         return [content]
@@ -167,7 +162,7 @@ def _texts(content: str | Sequence[Json]) -> list[str]:
 def _untagged(message: Message) -> list[str]:
     """Return the texts in a message that a person wrote."""
     pairs = zip(message["content"], tags.of(message), strict=True)
-    return [str(one["text"]) for one, tag in pairs if one["type"] == "text" and tag is None]
+    return [str(one["text"]) for one, tag in pairs if one["type"] == "text" and tag is None and one["text"]]
 
 
 class DemoModel:
@@ -186,13 +181,11 @@ class DemoModel:
                     await self._clock.sleep(PIECE_SECONDS)
                 piece = words[at : at + PIECE]
                 yield TextDelta(piece) if is_text else ToolInputDelta(block["id"], block["name"], piece)
+        answer = json.dumps(content, ensure_ascii=False)
         yield ModelReply(
             content=content,
             stop_reason="tool_use" if content[0]["type"] == "tool_use" else "end_turn",
-            usage=Usage(
-                input_tokens=len(wire(request)) // 4 + 1,
-                output_tokens=len(json.dumps(content, ensure_ascii=False)) // 4 + 1,
-            ),
+            usage=Usage(input_tokens=len(wire(request)) // 4 + 1, output_tokens=len(answer) // 4 + 1),
             model=DEMO,
             cost_usd=0.0,
             first_token_ms=0,
@@ -214,21 +207,22 @@ def _answer(request: ModelRequest) -> list[Json]:
     turn = _read(request.messages)
     is_chinese = _HAN.search(turn.words) is not None and _KANA.search(turn.words) is None
     with speaking("zh" if is_chinese else "en"):
-        if request.purpose in {"memory", "compaction"}:
-            notes = _notes(words for who, words in turn.earlier if who)
-            words = notes if request.purpose == "memory" else f"<summary>\n{notes}\n</summary>"
-            return [{"type": "text", "text": words}]
-        if request.purpose == "synthesis":
-            return [{"type": "text", "text": say("demo.introduction")}]
         tools = {str(tool.get("name")) for tool in request.tools}
+        words = _reply(turn, tools)
+        if request.purpose in {"memory", "compaction"}:
+            notes = _notes(said for who, said in turn.earlier if who)
+            words = notes if request.purpose == "memory" else f"<summary>\n{notes}\n</summary>"
+        elif request.purpose == "synthesis":
+            words = say("demo.introduction")
         # A delivered message ends the turn, so a request after a call of chat_send means that the message was not delivered.
-        if turn.steps < MAX_STEPS and not turn.called("chat_send"):
+        elif turn.steps < MAX_STEPS and turn.result("chat_send") is None:
             calls = _CALLS[turn.request](turn) if turn.request else []
-            if calls := [call for call in calls if call[0] in tools and not turn.called(call[0])]:
+            calls = [call for call in calls if call[0] in tools and turn.result(call[0]) is None]
+            if not calls and "chat_send" in tools:
+                calls = [("chat_send", {"text": words})]
+            if calls:
                 return [_call(request, *call, at) for at, call in enumerate(calls)]
-            if "chat_send" in tools:
-                return [_call(request, "chat_send", {"text": _reply(turn, tools)})]
-        return [{"type": "text", "text": _reply(turn, tools)}]
+        return [{"type": "text", "text": words}]
 
 
 def _run(turn: _Turn) -> list[Call]:
@@ -256,9 +250,8 @@ def _remind(turn: _Turn) -> list[Call]:
 def _look(turn: _Turn) -> list[Call]:
     """Return the calls that list the folder and then read the file whose name matches, with or without its suffix."""
     wanted = PurePosixPath(turn.found["path"])
-    if not turn.called("list_dir"):
+    if (listed := turn.result("list_dir")) is None:
         return [("list_dir", {"path": str(wanted.parent)})]
-    listed = next(words for tool, words, _ in turn.results if tool == "list_dir")
     rows = [PurePosixPath(row.rpartition("  ")[0]) for row in listed.splitlines()]
     names = {wanted.name.casefold(), wanted.stem.casefold()}
     found = [row for row in rows if {row.name.casefold(), row.stem.casefold()} & names]
@@ -288,7 +281,7 @@ def _reply(turn: _Turn, tools: set[str]) -> str:
     if turn.request == "history":
         earlier = (turn.loaded or turn.earlier)[-MAX_EARLIER:]
         lines = (f"- {who or say('quoted.me')}: {text.preview(words, MAX_QUOTED)}" for who, words in earlier)
-        return "\n\n".join((say("demo.history"), "\n".join(lines)) if earlier else (say("demo.no_history"),))
+        return "\n\n".join((say("demo.history"), "\n".join(lines))) if earlier else say("demo.no_history")
     if turn.request and turn.results:
         return _outcome(turn)
     said = text.preview(turn.words, MAX_QUOTED)
@@ -301,7 +294,7 @@ def _reply(turn: _Turn, tools: set[str]) -> str:
 def _outcome(turn: _Turn) -> str:
     """Return a text with the results of the calls that a request made."""
     parts = [say("demo.no_sandbox")] if turn.lacks_sandbox else []
-    if turn.request == "look" and not turn.called("read_file"):
+    if turn.request == "look" and turn.result("read_file") is None:
         parts.append(say("demo.no_file", name=turn.found["path"]))
     last = [name for name, _, _ in turn.results if name != "chat_send"][-1:]
     for name, words, failed in turn.results:
@@ -318,8 +311,7 @@ def _notes(said: Iterable[str]) -> str:
     return f"## Facts\n{facts}\n\n## Decisions\n(none)\n\n## Preferences\n(none)\n\n## Open tasks\n(none)"
 
 
-def _call(request: ModelRequest, name: str, arguments: Json, at: int = 0) -> Json:
+def _call(request: ModelRequest, name: str, arguments: Json, at: int) -> Json:
     # Equal requests get equal ids. The same request at another place in the conversation gets another id.
-    seed = json.dumps([list(request.messages), name, at], ensure_ascii=False, sort_keys=True, default=str)
-    digest = hashlib.sha256(seed.encode("utf-8", "replace")).hexdigest()[:24]
+    digest = hashlib.sha256(wire(request) + f"{name} {at}".encode()).hexdigest()[:24]
     return {"type": "tool_use", "id": f"toolu_demo{digest}", "name": name, "input": arguments}

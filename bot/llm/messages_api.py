@@ -203,9 +203,14 @@ class Accumulator:
     def _feed(self, event: Json) -> TextDelta | ToolInputDelta | None:
         match event.get("type"):
             case "message_start":
-                self._start(event["message"])
+                if self.started:
+                    raise ValueError("a second message in one stream")
+                self.started, self.model = True, str(event["message"].get("model") or "")
+                self._count(event["message"].get("usage") or {})
             case "content_block_start":
-                self._open(event["index"], event["content_block"])
+                if not self.started or event["index"] in self._blocks:
+                    raise ValueError("a content block outside of a message, or twice")
+                self._blocks[event["index"]] = _Block(event["content_block"], self._taken)
             case "content_block_delta":
                 self.begun = True
                 return self._blocks[event["index"]].add(event["delta"])
@@ -213,37 +218,13 @@ class Accumulator:
                 self._blocks[event["index"]].close()
             case "message_delta":
                 self._count(event.get("usage") or {})
-                self._stop_reason(event["delta"])
-            case "message":  # the whole answer of an endpoint that does not stream
-                self._start(event)
-                for index, block in enumerate(event["content"]):
-                    self._open(index, block).close()
-                self._stop_reason(event)
-                self._stop()
+                delta = event["delta"]
+                self.stop_reason = delta.get("stop_reason") or self.stop_reason
+                if details := delta.get("stop_details"):
+                    self.stop_details = {key: value for key, value in details.items() if value is not None}
             case "message_stop":
                 self._stop()
         return None
-
-    def _start(self, message: Json) -> None:
-        if self.started:
-            raise ValueError("a second message in one stream")
-        self.started = True
-        self.model = str(message.get("model") or "")
-        self._count(message.get("usage") or {})
-
-    def _open(self, index: int, start: Json) -> _Block:
-        if not self.started or index in self._blocks:
-            raise ValueError("a content block outside of a message, or twice")
-        block = self._blocks[index] = _Block(start)
-        if block.is_call:
-            block.value["id"] = fitting_id(block.value["id"], self._taken)
-            self._taken.add(block.value["id"])
-        return block
-
-    def _stop_reason(self, told: Json) -> None:
-        self.stop_reason = told.get("stop_reason") or self.stop_reason
-        if details := told.get("stop_details"):
-            self.stop_details = {key: value for key, value in details.items() if value is not None}
 
     def _stop(self) -> None:
         if not (self.stop_reason or self._blocks):
@@ -291,7 +272,7 @@ class Accumulator:
 class _Block:
     """One content block while it is being built."""
 
-    def __init__(self, start: Json) -> None:
+    def __init__(self, start: Json, taken: set[str]) -> None:
         self.is_call = start["type"] == "tool_use"
         self.value = {k: v for k, v in start.items() if v is not None or start["type"] not in _KNOWN}
         self.closed = False
@@ -299,6 +280,9 @@ class _Block:
         self._pieces = defaultdict[str, list[str]](list)
         if self.is_call and not (start["id"] and start["name"]):
             raise ValueError("a tool call without id or name")
+        if self.is_call:
+            self.value["id"] = fitting_id(start["id"], taken)
+            taken.add(self.value["id"])
 
     def add(self, delta: Json) -> TextDelta | ToolInputDelta | None:
         if self.closed:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 from dataclasses import dataclass
 
 import aiohttp
@@ -19,8 +18,6 @@ _SUFFIXES = {
     "audio/flac": "flac",
 }
 """File name suffixes by MIME type. Endpoints recognise the format of a recording by its file name."""
-MAX_ANSWER = 1_000_000
-"""Max bytes of an endpoint's answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,23 +57,14 @@ class HttpTranscriber:
             ):
                 if answer.status != 200:
                     raise errors.TranscriptionFailed(f"the transcription endpoint answers {answer.status}")
-                raw = await answer.content.read(MAX_ANSWER + 1)
-                while len(raw) <= MAX_ANSWER and (more := await answer.content.read(MAX_ANSWER)):
-                    raw += more
+                told = await answer.json(content_type=None)
         except (aiohttp.ClientError, OSError) as error:
             # The error's text and address are left out, because they may contain a password.
             raise errors.TranscriptionFailed(
                 f"the transcription endpoint cannot be reached: {errors.connection_reason(error)}"
             ) from None
-        return _words(raw)
-
-
-def _words(raw: bytes) -> str:
-    try:
-        told = json.loads(raw) if len(raw) <= MAX_ANSWER else None
-    except (ValueError, RecursionError):
-        told = None
-    words = told.get("text") if isinstance(told, dict) else None
-    if not isinstance(words, str):
-        raise errors.TranscriptionFailed("the transcription endpoint's answer is not valid")
-    return words
+        except ValueError:
+            told = None
+        if not isinstance(told, dict) or not isinstance(words := told.get("text"), str):
+            raise errors.TranscriptionFailed("the transcription endpoint's answer is not valid")
+        return words

@@ -18,8 +18,7 @@ from bot.contracts.environment import Log, Redact
 from bot.contracts.model import ShownFile
 from bot.contracts.provenance import ANYBODYS, Provenance
 from bot.contracts.tools import Omission, ToolCall, ToolResult
-from bot.documents.pictures import MOST_BYTES, SIDE
-from bot.picture_head import picture_of
+from bot.picture_head import MOST_BYTES, SIDE, picture_of
 from bot.sizes import fair_cap
 from bot.storage.artifacts import ArtifactStore
 from bot.tools import context, excerpt

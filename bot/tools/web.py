@@ -21,7 +21,7 @@ import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
 
 from bot import errors, text
-from bot.documents import encoding
+from bot.documents import file_types
 from bot.tools.permissions.matching import PORTS, Url, read_url
 
 _CLOSED = tuple(
@@ -197,7 +197,7 @@ class Web:
                     f"This is {text.preview(kind, 80)}, not text. Only text can be fetched."
                 )
             raw, cut = await _body(answer)
-            if not kind and (other := encoding.binary_kind(raw[: encoding.SNIFF])) is not None:
+            if not kind and (other := file_types.binary_kind(raw[: file_types.SNIFF])) is not None:
                 raise errors.ToolError(f"This is a {other}, not text. Only text can be fetched.")
             return Page(address, answer.status, kind, _decoded(raw, answer.charset), cut), None
 
@@ -290,6 +290,8 @@ def _decoded(raw: bytes, named: str | None) -> str:
     from the page's own declaration, else UTF-8 is assumed.
     """
     found = _CHARSET.search(raw[:4_096])
-    names = (encoding.bom_encoding(raw), named, found[1].decode("ascii") if found is not None else None)
-    known = next((name for one in names if one is not None and (name := encoding.python_name(one))), "utf-8")
+    names = (file_types.bom_encoding(raw), named, found[1].decode("ascii") if found is not None else None)
+    known = next(
+        (name for one in names if one is not None and (name := file_types.python_name(one))), "utf-8"
+    )
     return raw.decode(known, "replace")

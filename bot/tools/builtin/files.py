@@ -13,7 +13,7 @@ from pydantic import Field
 from bot import errors, text
 from bot.contracts.provenance import WORKSPACES
 from bot.contracts.tools import WRITES, ToolInput
-from bot.documents import encoding
+from bot.documents import file_types
 from bot.tools import context, excerpt
 from bot.tools.builtin import BuiltinTool
 from bot.tools.permissions import taint
@@ -137,12 +137,12 @@ class ReadFile(FileTool):
         raw, found = self.raw(place, LARGEST)
         self.report(str(place))
         self.touch(place)
-        head = raw[: encoding.SNIFF]
-        if args.encoding is None and (kind := encoding.binary_kind(head)) is not None:
+        head = raw[: file_types.SNIFF]
+        if args.encoding is None and (kind := file_types.binary_kind(head)) is not None:
             raise errors.ToolError(f"{place} is a {kind} of {found.st_size} bytes. Only text can be read.")
-        name = encoding.bom_encoding(head) or "utf-8"
+        name = file_types.bom_encoding(head) or "utf-8"
         if args.encoding is not None:
-            known = encoding.python_name(args.encoding)
+            known = file_types.python_name(args.encoding)
             if known is None:
                 raise errors.ToolError(f"There is no encoding {text.preview(args.encoding, 40)!r}.")
             name = known
@@ -164,7 +164,7 @@ class ReadFile(FileTool):
         notes = [f"{place}, lines {args.offset} to {last} of {len(lines)}"]
         notes += [f"go on with offset {last + 1}"] if last < len(lines) else []
         notes += [f"only its first {LARGEST:,} bytes can be read"] if found.st_size > LARGEST else []
-        if name == "utf-8" and not encoding.is_utf8(head):
+        if name == "utf-8" and not file_types.is_utf8(head):
             notes.append("it is not UTF-8, and what could not be read is shown as �: name its encoding")
         return "\n".join([f"[{'; '.join(notes)}]", *shown])
 
@@ -229,9 +229,9 @@ class SearchFiles(FileTool):
             raw, _ = self.raw(ProjectPath(tuple(path.split("/"))), EDITED + 1)
         except (OSError, errors.ToolError):
             return None  # removed meanwhile, or unreadable
-        if len(raw) > EDITED or encoding.binary_kind(raw[: encoding.SNIFF]) is not None:
+        if len(raw) > EDITED or file_types.binary_kind(raw[: file_types.SNIFF]) is not None:
             return None
-        words = raw.decode(encoding.bom_encoding(raw) or "utf-8", "replace")
+        words = raw.decode(file_types.bom_encoding(raw) or "utf-8", "replace")
         return (
             f"{path}:{number}: {_around(line, at)}"
             for number, line in enumerate(_lines(words), 1)
@@ -320,9 +320,9 @@ class EditFile(FileTool):
         raw, found = self.raw(place, EDITED + 1)
         if len(raw) > EDITED:
             raise errors.ToolError(f"{place} has more than {EDITED} bytes and cannot be edited.")
-        if (kind := encoding.binary_kind(raw[: encoding.SNIFF])) is not None:
+        if (kind := file_types.binary_kind(raw[: file_types.SNIFF])) is not None:
             raise errors.ToolError(f"{place} is a {kind}. Only text can be edited.")
-        name = encoding.bom_encoding(raw) or "utf-8"
+        name = file_types.bom_encoding(raw) or "utf-8"
         try:
             words = raw.decode(name)
         except UnicodeDecodeError:

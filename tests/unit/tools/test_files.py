@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from bot import errors
 from bot.contracts.base import Json
-from bot.documents import encoding
+from bot.documents import file_types
 from bot.testing.clock import FakeClock
 from bot.testing.model import tool_use
 from bot.tools import excerpt
@@ -323,7 +323,7 @@ async def test_other_encodings_are_told_of_and_can_be_named(desk: Desk) -> None:
     assert "漢字かな" in await desk.said("read_file", path="old.txt", encoding="Shift_JIS")
     for wrong in ("rot13", "hex", "klingon", "a\0b"):
         assert "There is no encoding" in await desk.refused("read_file", path="old.txt", encoding=wrong)
-    assert encoding.is_utf8("字".encode()[:2])
+    assert file_types.is_utf8("字".encode()[:2])
 
 
 # ------------------------------------------------------------------ list_dir, search_files

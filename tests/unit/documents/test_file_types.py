@@ -7,7 +7,7 @@ import pytest
 from bot.contracts.inbound import Attachment
 from bot.core.attachments import artifact_id
 from bot.core.file_words import size_in_words
-from bot.documents.decoder import OLD_OFFICE, Decoder
+from bot.documents import file_types
 from bot.errors import NoReadableText
 
 TEXT = "日志 line one\nשורה two\n"
@@ -18,13 +18,12 @@ KOREAN = "이것은 오래된 인코딩으로 쓴 로그입니다. 다시 해 �
 WESTERN = "Größe: 3 µm – “déjà vu”, señor, façade, 5 €\n"
 
 
-def decoded(data: bytes, size: int) -> str:
-    decoder = Decoder()
-    for at in range(0, len(data), size):
-        decoder.take(data[at : at + size])
-    if decoder.kind != "text":
+def decoded(data: bytes) -> str:
+    file_types.check_text(data[: file_types.SAMPLE])
+    words = file_types.decode(data)
+    if file_types.type_of(data) != "text" or words is None:
         raise NoReadableText
-    return decoder.text()
+    return words
 
 
 @pytest.mark.parametrize(
@@ -55,9 +54,8 @@ def decoded(data: bytes, size: int) -> str:
         ("👨‍👩‍👧".encode(), "👨‍👩‍👧"),
     ],
 )
-def test_bytes_that_are_text_are_read_however_they_are_cut(data: bytes, words: str) -> None:
-    for size in (1, 3, 7, 1_000) if len(data) < 2_000 else (1_000, 65_536):
-        assert decoded(data, size) == words
+def test_bytes_that_are_text_are_read(data: bytes, words: str) -> None:
+    assert decoded(data) == words
 
 
 @pytest.mark.parametrize(
@@ -78,16 +76,15 @@ def test_bytes_that_are_text_are_read_however_they_are_cut(data: bytes, words: s
         bytes(range(256)) * 300,
     ],
 )
-def test_bytes_that_are_no_text_are_none_however_they_are_cut(data: bytes) -> None:
-    for size in (1, 3, 1_000) if len(data) < 2_000 else (1_000, 65_536):
-        with pytest.raises(NoReadableText):
-            decoded(data, size)
+def test_bytes_that_are_no_text_are_none(data: bytes) -> None:
+    with pytest.raises(NoReadableText):
+        decoded(data)
 
 
 def test_an_old_or_protected_office_file_is_told_as_such() -> None:
     with pytest.raises(NoReadableText) as caught:
-        decoded(b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(1_000), 700)
-    assert caught.value.why == OLD_OFFICE
+        decoded(b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(1_000))
+    assert caught.value.code == "old_office"
 
 
 def test_an_artifacts_name_is_a_ulid_of_its_messages_moment() -> None:

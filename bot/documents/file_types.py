@@ -1,10 +1,16 @@
-"""Distinguishes text from binary data and detects the text's encoding."""
+"""Recognises the type of a file by its bytes, and decodes text. The file's name is ignored."""
 
 from __future__ import annotations
 
 import codecs
 import contextlib
 import re
+from typing import Literal
+
+from bot.errors import NoReadableText
+from bot.picture_head import is_picture
+
+FileType = Literal["text", "picture", "pdf", "office", "recording"]
 
 SNIFF = 8_192
 """Number of bytes at the start of a file by which the tools recognise text."""
@@ -31,6 +37,12 @@ _MAGIC = {
     b"\x1f\x8b": "gzip archive",
     b"\x7fELF": "program",
     b"SQLite format 3\0": "SQLite database",
+}
+_RECORDINGS = {
+    b"OggS": "audio/ogg",
+    b"ID3": "audio/mpeg",
+    b"\x1a\x45\xdf\xa3": "audio/webm",
+    b"fLaC": "audio/flac",
 }
 _LEGACY = ("gb18030", "big5", "cp932", "cp949", "cp1252")
 """Encodings from before Unicode that are tried. Cyrillic encodings are not tried, because short French texts
@@ -121,3 +133,34 @@ def _detected(head: bytes) -> str | None:
         if sum(map(len, _WESTERN.findall(words))) < _WESTERN_SHARE * beyond:
             return None
     return name if all(one.isprintable() or one in "\t\n\r\f\x1b\u3000\xa0" for one in words) else None
+
+
+def type_of(head: bytes) -> FileType:
+    """Return the type of a file, judged by its first bytes. "text" is a guess until `decode` has decoded the file."""
+    if head.startswith(b"PK\x03\x04"):
+        return "office"
+    if head.startswith(b"%PDF-"):
+        return "pdf"
+    return "picture" if is_picture(head) else "text"
+
+
+def check_text(head: bytes) -> None:
+    """Raise `NoReadableText` if no file that begins with these bytes is text."""
+    if head.startswith(b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"):
+        raise NoReadableText("it is protected, or in an old Office format", "old_office")
+    if not may_be_text(head):
+        raise NoReadableText
+
+
+def recording_type(head: bytes) -> str:
+    """Return the MIME type of a recording. Raises `NoReadableText` if the file is not a recording."""
+    if head[4:8] == b"ftyp":
+        return "audio/mp4"
+    if head.startswith(b"RIFF") and head[8:12] == b"WAVE":
+        return "audio/wav"
+    if head[:1] == b"\xff" and head[1:2] >= b"\xe0":
+        return "audio/mpeg"
+    for magic, kind in _RECORDINGS.items():
+        if head.startswith(magic):
+            return kind
+    raise NoReadableText
