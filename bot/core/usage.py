@@ -1,6 +1,4 @@
-"""Usage of the model: an event for each call, and totals that are kept longer than the events.
-
-The totals are tables in the log's database, updated by triggers: by hour, chat, person, model and purpose.
+"""Usage of the model: an event for each call, and totals that are kept longer than the events. The totals are tables in the log's database, updated by triggers: by hour, chat, person, model and purpose.
 Erasing a chat or person deletes the totals of that `chat` or `person`; the retention time does not apply to
 totals.
 """
@@ -32,8 +30,6 @@ HOUR, DAY = 3_600, 86_400
 By = Literal["day", "person", "chat", "model"]
 _GROUPS: Mapping[By, str] = {"day": "hour / 24", "person": "person", "chat": "chat", "model": "model"}
 _SUMS = "sum(turns), sum(failed), sum(calls), sum(input), sum(cache_read), sum(cache_write), sum(output), sum(cost), sum(unpriced)"
-_SUMMED, _COST, _INPUT = 9, 7, slice(3, 6)
-"""Number of `_SUMS`, and the positions of the cost and of the input tokens among them."""
 _WHERE = " WHERE hour >= ? AND hour < ? AND chat = coalesce(?, chat) AND substr(chat, 1, ?) = ?"
 
 
@@ -75,14 +71,20 @@ class UsageSums:
         return found
 
     def by(
-        self, name: By, *, chat: str | None = None, channel: str = "", since: float = 0.0
+        self,
+        name: By,
+        *,
+        chat: str | None = None,
+        channel: str = "",
+        since: float = 0.0,
+        until: float = math.inf,
     ) -> list[tuple[str, UsageTotals]]:
         """Return totals by day (UTC) in order, or by person, chat or model with the highest cost first.
-        Errors, models and waits are left out. The name "" collects usage that belongs to no person,
-        chat or model.
+        Errors, models and waits are left out. The name "" collects usage that belongs to no person or chat.
         """
         whole = chat is None and name in {"day", "model"}
-        of, given = _source(chat, since, channel) if whole else ("", _given(chat, since, channel))
+        given = _given(chat, since, channel, until)
+        of, given = _source(chat, since, channel, until) if whole else ("", given)
         with self.opened() as db:
             groups = _grouped(db, [_GROUPS[name]], given, of) if db is not None else ()
             found = [(one, sums) for (one,), sums in groups]
@@ -105,37 +107,13 @@ class UsageSums:
         return found
 
     def page(
-        self,
-        name: By,
-        *,
-        channel: str = "",
-        since: float = 0.0,
-        until: float = math.inf,
-        fits: Callable[[str], bool] = lambda _: True,
-        offset: int,
-        limit: int,
+        self, name: By, *, fits: Callable[[str], bool] = lambda _: True, offset: int, limit: int, **what: Any
     ) -> UsagePage:
-        """Return a page of the totals of `by` whose names fit: days with the newest first, or people, chats or
-        models with the highest cost first.
-        """
-        of, given = (
-            _source(None, since, channel, until)
-            if name in {"day", "model"}
-            else ("", _given(None, since, channel, until))
-        )
-        with self.opened() as db:
-            # Totals are made only of the rows of the page, because there may be 10,000 chats.
-            rows = [] if db is None else _rows(db, [_GROUPS[name]], given, of).fetchall()
-        if name == "day":
-            rows.reverse()
-        else:
-            rows = [row for row in rows if fits(row[-1]) and (row[-1] or name != "model")]
-            rows.sort(key=lambda row: (-row[_COST], -sum(row[_INPUT]), row[-1]))
-        page = [
-            (_day(row[-1]) if name == "day" else row[-1], _totals(row))
-            for row in rows[offset : offset + limit]
-        ]
-        return UsagePage(page, len(rows), max((row[_COST] for row in rows), default=0.0))
+        """Return a page of the totals of `by` whose names fit; days begin with the newest."""
+        found = [one for one in self.by(name, **what) if name == "day" or fits(one[0])]
+        found = found[::-1] if name == "day" else found
+        highest = max((sums.cost for _, sums in found), default=0.0)
+        return UsagePage(found[offset : offset + limit], len(found), highest)
 
     def last_chats(self, ids: Collection[str], *, of: Literal["person", "chat"] = "person") -> dict[str, str]:
         """Return, for each of these people, the chat in which the person last caused usage; or the people of
@@ -187,21 +165,12 @@ class UsageSums:
 def _grouped(
     db: Session, groups: Sequence[str], given: Sequence[Any], of: str = ""
 ) -> Iterator[tuple[tuple[Any, ...], UsageTotals]]:
-    for row in _rows(db, groups, given, of):
-        yield tuple(row[_SUMMED:]), _totals(row)
-
-
-def _rows(db: Session, groups: Sequence[str], given: Sequence[Any], of: str) -> Any:
-    """Return the sums of each group, followed by the names of the group."""
+    """Yield each group, as its values of `groups`, and its sums."""
     names = ", ".join(groups)
     select = f"SELECT {_SUMS}, {names} FROM usage{of}{_WHERE} GROUP BY {names} ORDER BY {names}"  # noqa: S608 - constants
-    return db.execute(select, given)
-
-
-def _totals(row: Sequence[Any]) -> UsageTotals:
-    turns, failed, calls, fresh, read, write, answer, cost, unpriced = row[:_SUMMED]
-    tokens = Counter(dict(zip(TOKENS, (fresh, read, write, answer), strict=True)))
-    return UsageTotals(turns, failed, calls, tokens=tokens, cost=cost, unpriced=unpriced)
+    for turns, failed, calls, fresh, read, write, answer, cost, unpriced, *group in db.execute(select, given):
+        tokens = Counter(dict(zip(TOKENS, (fresh, read, write, answer), strict=True)))
+        yield tuple(group), UsageTotals(turns, failed, calls, tokens=tokens, cost=cost, unpriced=unpriced)
 
 
 def _day(day: int) -> str:

@@ -7,16 +7,14 @@ if the file cannot be read. If there is no output, the file is damaged or exceed
 
 from __future__ import annotations
 
-import collections
 import contextlib
 import io
 import json
-import posixpath
 import re
 import sys
 import xml.etree.ElementTree as ET
 import zipfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from typing import BinaryIO, TextIO
 
 PICTURES = ("AVIF", "GIF", "HEIF", "JPEG", "PNG", "WEBP")
@@ -27,7 +25,6 @@ PART = 16_000_000
 GAP = 64
 """Max empty cells that are shown in a row of a table."""
 CUT = "\n[the rest is left out: the file holds more text than is read of one]\n"
-_REFERENCES = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
 _CPU_SECONDS = 20
 _BYTES = 1_000_000_000
 
@@ -134,33 +131,15 @@ def _pieces(package: zipfile.ZipFile, data: bytes) -> Iterator[str]:
 
 
 def _slides(package: zipfile.ZipFile) -> Iterator[str]:
-    targets = _targets(package, "ppt/presentation.xml")
-    order = [
-        one.get(f"{{{_REFERENCES}}}id", "")
-        for one in _parsed(package, "ppt/presentation.xml").iter()
-        if _local(one.tag) == "sldId"
-    ]
-    slides = dict.fromkeys(targets[name][1] for name in order if name in targets)
-    for number, slide in enumerate(slides, 1):
-        yield f"{'' if number == 1 else chr(10)}# Slide {number}\n{_prose(package, slide)}"
-        for kind, part in _targets(package, slide).values():
-            if kind == "notesSlide":
-                yield f"Notes: {_prose(package, part)}"
-
-
-def _targets(package: zipfile.ZipFile, name: str) -> dict[str, tuple[str, str]]:
-    """Return the references of a part by reference id. Each reference has the kind and the name of the other part."""
-    folder, file = posixpath.split(name)
-    references = f"{folder}/_rels/{file}.rels"
-    if references not in package.namelist():
-        return {}
-    return {
-        one.get("Id", ""): (
-            one.get("Type", "").rpartition("/")[2],
-            posixpath.normpath(posixpath.join("/", folder, one.get("Target", ""))).lstrip("/"),
-        )
-        for one in _parsed(package, references)
-    }
+    names = package.namelist()
+    slides = [found for name in names if (found := re.fullmatch(r"ppt/slides/slide(\d+)\.xml", name))]
+    for number, slide in enumerate(sorted(slides, key=lambda found: int(found[1])), 1):
+        yield f"{'' if number == 1 else chr(10)}# Slide {number}\n{_prose(package, slide[0])}"
+        references = f"ppt/slides/_rels/slide{slide[1]}.xml.rels"
+        if references in names and (
+            notes := re.search(rb"notesSlides/[\w.-]+\.xml", package.read(references))
+        ):
+            yield f"Notes: {_prose(package, f'ppt/{notes[0].decode()}')}"
 
 
 def _sheets(data: bytes) -> Iterator[str]:
@@ -183,70 +162,35 @@ def _cell(value: object) -> str:
     return " ".join(str(value).split())
 
 
-def _parsed(package: zipfile.ZipFile, name: str) -> ET.Element:
-    return ET.fromstring(package.read(name))  # noqa: S314 - the limits of this process protect from malicious XML
+_BREAKS = {"tab": "\t", "br": "\n", "cr": "\n", "noBreakHyphen": "-", "line-break": "\n", "s": " "}
+_AFTER = {"p": "\n", "h": "\n", "tc": "| ", "table-cell": "| ", "tr": "\n", "table-row": "\n"}
+_SKIPPED = frozenset({"Fallback", "tabs", "delText", "tracked-changes"})
+"""Elements that are skipped: repeated text for older programs, tab stops, deleted text."""
 
 
 def _prose(package: zipfile.ZipFile, name: str, text: frozenset[str] = frozenset({"t"})) -> str:
-    target = _Prose(text)
-    parser = ET.XMLParser(target=target)  # noqa: S314 - the limits of this process protect from malicious XML
-    parser.feed(package.read(name))
-    parser.close()
-    return "".join(target.found)
-
-
-class _Prose:
-    """XML parser target that collects the text of paragraphs and tables from Word, PowerPoint and
-    OpenDocument. `text` has the names of the elements that contain text.
+    """Return the text of paragraphs and tables of a part from Word, PowerPoint or OpenDocument. `text` has the
+    names of the elements that contain text.
     """
-
-    _BREAKS: Mapping[str, str] = {
-        "tab": "\t",
-        "br": "\n",
-        "cr": "\n",
-        "noBreakHyphen": "-",
-        "line-break": "\n",
-        "s": " ",
-    }
-    _SKIPPED = ("Fallback", "tabs", "delText", "tracked-changes")
-    """Elements that are skipped: repeated text for older programs, tab stops, deleted text."""
-
-    def __init__(self, text: frozenset[str]) -> None:
-        self._text = text
-        self._open = collections.Counter[str]()
-        self.found: list[str] = []
-
-    def start(self, name: str, attributes: Mapping[str, str]) -> None:
-        tag = _local(name)
-        self._open[tag] += 1
-        if tag in self._BREAKS and not self._inside(self._SKIPPED):
-            count = next((value for key, value in attributes.items() if _local(key) == "c"), "1")
-            self.found.append(self._BREAKS[tag] * int(count))
-
-    def end(self, name: str) -> None:
-        tag = _local(name)
-        if not self._inside(self._SKIPPED):
-            if tag in {"p", "h"}:
-                self.found.append(" " if self._inside(("tc", "table-cell")) else "\n")
-            elif tag in {"tc", "table-cell"}:
-                self.found.append("| ")
-            elif tag in {"tr", "table-row"}:
-                self.found.append("\n")
-        self._open[tag] -= 1
-
-    def data(self, words: str) -> None:
-        if self._inside(self._text) and not self._inside(self._SKIPPED):
-            self.found.append(words)
-
-    def close(self) -> None:
-        """Do nothing; XML parsers require this method."""
-
-    def _inside(self, tags: Iterable[str]) -> bool:
-        return any(self._open[tag] for tag in tags)
+    root = ET.fromstring(package.read(name))  # noqa: S314 - the limits of this process protect from malicious XML
+    return "".join(_words(root, text, inside=False, cell=False))
 
 
-def _local(name: str) -> str:
-    return name.rpartition("}")[2]
+def _words(node: ET.Element, text: frozenset[str], *, inside: bool, cell: bool) -> Iterator[str]:
+    tag = node.tag.rpartition("}")[2]
+    if tag in _SKIPPED:
+        return
+    if tag in _BREAKS:
+        yield _BREAKS[tag] * int(next((count for key, count in node.items() if key.endswith("}c")), "1"))
+    inside, in_cell = inside or tag in text, cell or tag in {"tc", "table-cell"}
+    if inside and node.text:
+        yield node.text
+    for child in node:
+        yield from _words(child, text, inside=inside, cell=in_cell)
+        if inside and child.tail:
+            yield child.tail
+    if tag in _AFTER:
+        yield " " if cell and tag in {"p", "h"} else _AFTER[tag]
 
 
 if __name__ == "__main__":

@@ -40,20 +40,12 @@ def relationships(targets: Mapping[str, tuple[str, str]]) -> str:
 
 
 def pptx(*slides: str, notes: str = "") -> bytes:
-    """Slides in this order, stored under numbers that run the other way; the last has notes."""
-    count = len(slides)
-    parts: dict[str, str | bytes] = {
-        "ppt/presentation.xml": f"<p:presentation {_P} {_R}><p:sldIdLst>"
-        + "".join(f'<p:sldId id="{256 + at}" r:id="rId{at}"/>' for at in range(count))
-        + "</p:sldIdLst></p:presentation>",
-        "ppt/_rels/presentation.xml.rels": relationships(
-            {f"rId{at}": ("slide", f"slides/slide{count - at}.xml") for at in range(count)}
-        ),
-    }
-    for at, words in enumerate(slides):
-        parts[f"ppt/slides/slide{count - at}.xml"] = f"<p:sld {_P} {_A}>{words}</p:sld>"
+    """A presentation whose last slide has notes."""
+    parts: dict[str, str | bytes] = {"ppt/presentation.xml": f"<p:presentation {_P}/>"}
+    for number, words in enumerate(slides, 1):
+        parts[f"ppt/slides/slide{number}.xml"] = f"<p:sld {_P} {_A}>{words}</p:sld>"
     if notes:
-        parts["ppt/slides/_rels/slide1.xml.rels"] = relationships(
+        parts[f"ppt/slides/_rels/slide{len(slides)}.xml.rels"] = relationships(
             {"rId1": ("notesSlide", "../notesSlides/notesSlide1.xml")}
         )
         parts["ppt/notesSlides/notesSlide1.xml"] = f"<p:notes {_P} {_A}>{notes}</p:notes>"
