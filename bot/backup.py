@@ -31,7 +31,7 @@ from bot.core.event_log import RESTORED
 from bot.core.sql_log import CURSOR, FACT, FORGET
 from bot.core.sqlite_log import FILE as LOG
 from bot.core.sqlite_log import SCHEMA, damage
-from bot.importing.ship import JOURNAL
+from bot.importing import JOURNAL
 from bot.storage import jsonl
 from bot.system import SystemClock
 

@@ -66,7 +66,7 @@ from bot.dashboard.server import Dashboard
 from bot.disk_reserve import DiskReserve
 from bot.health import ChannelWatchdog, GatewayHealth
 from bot.http_server import Connections
-from bot.importing.ship import import_ship
+from bot.importing import import_ship
 from bot.llm import wrapper
 from bot.llm.budgets import BudgetedModel, Spending, day_of
 from bot.llm.transcription import Endpoint, HttpTranscriber
@@ -123,8 +123,8 @@ class Gateway:
     health: GatewayHealth
     reload: ConfigurationReload
     maintenance: Maintenance
-    import_ship: Callable[[], object | None]
-    """Function that imports a `.ship` of version 0.1. It returns None if there is none. Blocking."""
+    import_ship: Callable[[], bool]
+    """Function that imports a `.ship` of version 0.1. It returns False if there is none. Blocking."""
     counted: LogMetrics | None
     dashboard: Dashboard | None
 
@@ -364,7 +364,6 @@ def assemble(
             make,
             needs_turn=door.needs_turn,
             is_operator=lambda inbound: access.is_operator(inbound.person),
-            prefix=lambda inbound: services.manifests[inbound.channel].command_prefix,
         ),
         counted,
         dashboard,

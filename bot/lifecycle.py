@@ -16,7 +16,7 @@ from bot.composition import Gateway
 from bot.contracts.channel import Channel
 from bot.contracts.environment import Log, cancel_all
 from bot.health import PartLines, Say
-from bot.importing.ship import end_cleanly, remove_backup
+from bot.importing import end_cleanly, remove_backup
 from bot.periodic_jobs import PeriodicJob, PeriodicJobs
 
 PAUSE_SECONDS = 1.0
@@ -147,7 +147,7 @@ async def _read(gateway: Gateway) -> None:
     await asyncio.to_thread(services.reserve.look)
     await gateway.memory.look()
     with errors.as_storage_error("the .ship of 0.1 cannot be imported", OSError, sqlite3.Error):
-        if await asyncio.to_thread(gateway.import_ship) is not None:
+        if await asyncio.to_thread(gateway.import_ship):
             services.log.write("storage", "the .ship of 0.1 is imported, and kept in before-0.2")
         elif await asyncio.to_thread(remove_backup, services.settings.home):
             services.log.write("storage", "before-0.2, the .ship of 0.1, is removed")

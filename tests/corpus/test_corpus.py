@@ -19,7 +19,7 @@ import pytest
 from bot.contracts.base import Json
 from bot.core.chat import Chat
 from bot.core.events import Remembered, decode
-from bot.importing.ship import import_ship
+from bot.importing import import_ship
 from tests.blackbox.conftest import eventually
 from tests.corpus.stage import ANN, Stage, staged
 from tests.torture import scene
@@ -227,5 +227,4 @@ def _import(home: Path) -> None:
         Chat,
         needs_turn=lambda one: one.kind == "message",
         is_operator=lambda _: False,
-        prefix=lambda _: "/",
     )

@@ -27,7 +27,7 @@ def quick_ends(patch: pytest.MonkeyPatch) -> None:
     """Nobody waits for the dead, and what a test imported stays the collector's."""
     patch.setattr(lifecycle, "DRAIN_SECONDS", 0.0)
     patch.setattr(sql_log, "RETRY_SECONDS", 0.05)
-    patch.setattr(app, "settle_memory", lambda: None)
+    patch.setattr("gc.freeze", lambda: None)
 
 
 class Inside:

@@ -1,4 +1,10 @@
-"""Converts the journal, archive and transcripts of version 0.1 into events."""
+"""Imports the journal, archive and transcripts of version 0.1 into a new `shipmate.db`, at the first start in such
+a `.ship`.
+
+The database is written under a temporary name and renamed once it is complete. Only then are the old files
+moved to `before-0.2`. If the process is killed, either everything has been imported or nothing. Ids are
+hashes of the imported data.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +12,12 @@ import contextlib
 import hashlib
 import itertools
 import json
+import os
+import shutil
 import sqlite3
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,13 +30,25 @@ from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.inbound import Inbound
 from bot.contracts.provenance import ANYBODYS, ORIGIN, Provenance, unpacked
 from bot.core import events, memory
+from bot.core.chat import Chat
 from bot.core.chats import NO_CHAT
-from bot.core.events import Event, EventData, StoredFile
-from bot.core.outgoing import Address, ApprovalRecord
+from bot.core.event_log import RESTORED
+from bot.core.events import Event, EventData, StoredFile, encode, fact_of, keys_of
+from bot.core.outgoing import ApprovalRecord
 from bot.core.removal import SENDS
+from bot.core.sql_log import APPEND, FACT, KEY, POSITION
+from bot.core.sqlite_log import SCHEMA
 from bot.storage import file_names
-from bot.words import DEFAULT, say, speaking
 
+LOG, NEW, JOURNAL = "shipmate.db", "shipmate.db.importing", "journal.db"
+BACKUP = "before-0.2"
+"""Folder in `.ship` to which the files of version 0.1 are moved."""
+CLEAN = "clean"
+"""Name of a file in the backup folder. The file exists once a process has used the imported data and exited cleanly."""
+MOVED = ("chats", "transcripts", "index.db", "usage.db", "cache", JOURNAL)
+"""Beginnings of the names of obsolete files of version 0.1. The journal is moved last, because its existence shows that there
+are still files to move.
+"""
 BOOT = "before-0.2"
 """Boot id of all work that version 0.1 began. No process has this id, so open work counts as interrupted."""
 MOST_LINES = 5_000
@@ -46,6 +66,100 @@ _APPROVALS: TypeAdapter[Approval] = TypeAdapter(Approval)
 _FILES: TypeAdapter[StoredFile] = TypeAdapter(StoredFile)
 
 
+def import_ship(
+    home: Path,
+    make: Callable[[ChatKey], Chat],
+    *,
+    needs_turn: Callable[[Inbound], bool],
+    is_operator: Callable[[Inbound], bool],
+) -> bool:
+    """Import the folder `home`. Return False if there are no files of version 0.1. Raises OSError and
+    `sqlite3.Error`.
+    """
+    if not (home / JOURNAL).exists():
+        return False
+    if not (home / LOG).exists():
+        for left in home.glob(f"{NEW}*"):
+            left.unlink()
+        with contextlib.closing(sqlite3.connect(home / JOURNAL)) as old:
+            source = Source(old, home, needs_turn, is_operator)
+            keys = [(row["key"].partition(":")[2], str(NO_CHAT), 0) for row in source.rows("keys")]
+            _write(home / NEW, events_of(source), keys, make, restored=(home / RESTORED).exists())
+        (home / NEW).replace(home / LOG)
+        _sync(home)
+    # A file that a killed import has already moved is kept.
+    backup = home / BACKUP
+    backup.mkdir(exist_ok=True)
+    for name in MOVED:
+        for file in sorted(home.glob(f"{name}*"), reverse=True):
+            if not (backup / file.name).exists():
+                file.replace(backup / file.name)
+    _sync(backup)
+    _sync(home)
+    (home / RESTORED).unlink(missing_ok=True)
+    return True
+
+
+def end_cleanly(home: Path) -> None:
+    """Record that a process has exited cleanly, so that the next start removes the backup. Raises OSError."""
+    if (backup := home / BACKUP).exists():
+        (backup / CLEAN).touch()
+
+
+def remove_backup(home: Path) -> bool:
+    """Remove the backup if a process has exited cleanly since the import. Return True if the backup was
+    removed. Errors are ignored.
+    """
+    clean = (home / BACKUP / CLEAN).exists()
+    if clean:
+        shutil.rmtree(home / BACKUP, ignore_errors=True)
+    return clean
+
+
+def _write(
+    path: Path,
+    chats: Mapping[ChatKey, list[Event]],
+    keys: Sequence[tuple[str, str, int]],
+    make: Callable[[ChatKey], Chat],
+    *,
+    restored: bool,
+) -> None:
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as db:
+        db.execute("PRAGMA synchronous = full")
+        db.executescript(SCHEMA)
+        db.execute("BEGIN")
+        for chat, found in chats.items():
+            _write_chat(db, make(chat), found)
+        db.executemany(KEY, keys)
+        if restored:
+            db.execute(FACT, (RESTORED, RESTORED, "{}"))
+        db.execute("COMMIT")
+
+
+def _write_chat(db: sqlite3.Connection, chat: Chat, found: list[Event]) -> None:
+    for event in found:
+        chat.apply(event)
+        row = (str(event.chat), event.seq, event.id, event.turn, event.person, event.kind, event.at)
+        db.execute(APPEND, (*row, encode(event.data)))
+        db.executemany(KEY, [(key, str(event.chat), event.seq) for key in keys_of(event.data)])
+        if (fact := fact_of(event.data)) is not None:
+            kind, key, value = fact
+            db.execute(FACT, (kind, key, json.dumps(value, ensure_ascii=False)))
+    at = chat.position
+    db.execute(POSITION, (str(chat.key), at.base, at.open))
+
+
+def _sync(folder: Path) -> None:
+    number = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(number)
+    finally:
+        os.close(number)
+
+
+# ------------------------------------------------------------ events of the journal
+
+
 @dataclass(frozen=True, slots=True)
 class Source:
     """The journal of version 0.1, the files beside it, and functions that answer questions about a message
@@ -56,21 +170,11 @@ class Source:
     home: Path
     needs_turn: Callable[[Inbound], bool]
     is_operator: Callable[[Inbound], bool]
-    prefix: Callable[[Inbound], str]
-    """Function that returns the prefix of commands in the chat of a message."""
 
     def rows(self, table: str, more: str = "") -> list[dict[str, Any]]:
         cursor = self.db.execute(f"SELECT * FROM {table} {more}")  # noqa: S608 - all table names are from this module
         names = [one[0] for one in cursor.description]
         return [dict(zip(names, row, strict=True)) for row in cursor]
-
-
-@dataclass(slots=True)
-class Found:
-    """Converted events by chat, in order, and keys of accepted platform events."""
-
-    chats: dict[ChatKey, list[Event]] = field(default_factory=dict)
-    keys: list[tuple[str, str, int]] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,11 +188,10 @@ class _Fact:
     person: str | None = None
 
 
-def events_of(source: Source) -> Found:
-    """Convert everything into events. An unreadable row or line is skipped; the backup still contains it."""
+def events_of(source: Source) -> dict[ChatKey, list[Event]]:
+    """Convert everything into events by chat. An unreadable row or line is skipped; the backup still contains it."""
     facts: dict[ChatKey, list[_Fact]] = defaultdict(list)
-    inbox = _inbox(source)
-    pending = _pending_lines(source)
+    inbox, pending = _inbox(source), _pending_lines(source)
     sent_in = {ChatKey.parse(row["chat_key"]) for row in source.rows("outbox")}
     for chat in sorted({*inbox, *sent_in}, key=str):
         facts[chat] += _life(source, chat, inbox.get(chat, []), pending)
@@ -96,16 +199,14 @@ def events_of(source: Source) -> Found:
     for chat, lines in _archived(source, pending, taken).items():
         facts[chat] += lines
     facts[NO_CHAT] += _gateway(source)
-    found = Found(
-        keys=[(row["key"].partition(":")[2], str(NO_CHAT), 0) for row in source.rows("keys")],
-    )
+    found = dict[ChatKey, list[Event]]()
     for chat, told in facts.items():
         told.extend(_memory(source, chat, max((one.at for one in told), default=0.0)))
         told.sort(key=lambda one: one.at)  # the sort is stable, so the facts of one row keep their order
         once = dict[tuple[str, str], _Fact]()
         for one in told:  # each message of a question has a fact that the question was asked
             once.setdefault((one.made_from, one.data.kind), one)
-        found.chats[chat] = [_event(chat, number, one) for number, one in enumerate(once.values(), 1)]
+        found[chat] = [_event(chat, number, one) for number, one in enumerate(once.values(), 1)]
     return found
 
 
@@ -162,7 +263,9 @@ def _life(
         members = [one for one in rows if one.turn == name and one.inbound.kind in {"message", "edit"}]
         members = [one for one in members if not (one.inbound.command and not source.needs_turn(one.inbound))]
         if members and members[0].inbound.command is not None and turn["state"] not in ENDS:
-            facts += _cut_off(source, name, members[0])
+            # A command whose outcome is unknown is not repeated.
+            for data in (events.TurnStarted((name,), BOOT), events.TurnEnded("handled")):
+                facts.append(_Fact(members[0].at, data, f"{name} {data.kind}", name))
         elif members:
             mine = [] if name in dropped else [line for line in lines if line.get("requestId") == name]
             facts += _turn(source, turn, members, mine, sent)
@@ -239,23 +342,6 @@ def _turn(
         facts.append(_Fact(turn["ended_at"] or at, end, f"{name} ended", name))
     times = itertools.accumulate((one.at for one in facts), max)
     return [replace(one, at=when) for one, when in zip(facts, times, strict=True)]
-
-
-def _cut_off(source: Source, turn: str, row: _Row) -> Iterator[_Fact]:
-    """Yield the events for a command whose outcome is unknown. The command is not repeated, and its sender
-    is notified.
-    """
-    inbound = row.inbound
-    languages = {UserRef(one["channel"], one["user_id"]): one["language"] for one in source.rows("locales")}
-    language = languages.get(inbound.person) or DEFAULT
-    with speaking(language):
-        words = say("commands.cut_off", prefix=source.prefix(inbound))
-    to = Address.of(inbound)
-    told = events.Queued(
-        f"{turn}/end", to.target, words, "notice", to.channel, to.chat_id, to.chat_type, language=language
-    )
-    for data in (events.TurnStarted((turn,), BOOT), told, events.TurnEnded("handled")):
-        yield _Fact(row.at, data, f"{turn} {data.kind}", turn)
 
 
 def _answer(line: Json, turn: Json, steps: Mapping[str, Json], sent: Sequence[Json]) -> Iterator[_Fact]:
