@@ -82,11 +82,10 @@ from bot.storage.notes import NoteStore
 from bot.system import read_link
 from bot.telemetry import JsonlLog, Redactor
 from bot.tools.builtin import Search, ToolPorts, builtin_tools
-from bot.tools.command_limits import CommandLimits
 from bot.tools.context import Recalls
 from bot.tools.dispatch import CallWatcher, Dispatcher
 from bot.tools.file_provenance import FileProvenance
-from bot.tools.isolation import Isolation
+from bot.tools.isolation import CommandLimits, Isolation
 from bot.tools.mcp.servers import McpServers
 from bot.tools.permissions.matching import Paths
 from bot.tools.permissions.protected_code import protected_code

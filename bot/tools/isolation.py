@@ -5,7 +5,6 @@ programs, and nothing else.
 from __future__ import annotations
 
 import asyncio
-import collections
 import contextlib
 import dataclasses
 import json
@@ -15,16 +14,15 @@ import shutil
 import stat
 import tempfile
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from bot import errors, file_access
 from bot.file_access import is_hidden
 from bot.tools import processes, seccomp
-from bot.tools.command_limits import CommandLimits, CommandUsage
 from bot.tools.permissions.patterns import literal_words
 from bot.tools.permissions.protected_code import CLOSED, ProtectedCode, protected_code
+from bot.tools.processes import LimitCheck
 from bot.vetting import NOT_VETTED, InstructionFileSet, Vetting
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -37,10 +35,14 @@ ENVIRONMENT: Mapping[str, str] = {
     "TERM": "dumb",
 }
 """All environment variables that a command gets."""
-VISITS = 500_000
-"""Max entries of the project's folder searched for hidden names. Folders above this limit are masked as a whole."""
 ARGUMENTS = 8_000
 """Max arguments used for masks; bubblewrap accepts 9,000 arguments in all."""
+FILES = 500_000
+"""Max files that one command may create."""
+_SHARE = 2
+"""Divisor of the free bytes and inodes: a command may use at most 1/_SHARE of each."""
+_OURS = 4
+"""Max processes that the sandbox itself needs."""
 _NOTES = 10
 """Max lines of each kind in the notes on a command."""
 _TWINS = 100
@@ -50,60 +52,90 @@ the links are made read-only.
 _LAST = 5_000
 """Timeout in milliseconds for processes that a finished command left running."""
 _MB = 1024 * 1024
+_BLOCK = 512
 _KILLED_FIRST = 'echo 1000 2>/dev/null >/proc/self/oom_score_adj; exec "$@"'
-_READ_ONLY_PROC = (
-    "/proc/sys",
-    "/proc/bus",
-    "/proc/driver",
-    "/proc/fs",
-    "/proc/irq",
-    "/proc/pressure",
-    "/proc/tty",
-)
-_MASKED_PROC = (
-    "/proc/acpi",
-    "/proc/asound",
-    "/proc/kallsyms",
-    "/proc/kcore",
-    "/proc/key-users",
-    "/proc/keys",
-    "/proc/kmsg",
-    "/proc/latency_stats",
-    "/proc/mtrr",
-    "/proc/sched_debug",
-    "/proc/scsi",
-    "/proc/slabinfo",
-    "/proc/sysrq-trigger",
-    "/proc/timer_list",
-    "/proc/vmallocinfo",
-)
+_ROOM = 'for one in {}; do ulimit ${{one%=*}} ${{one#*=}} 2>/dev/null; done; exec "$@"'
+"""Shell line that sets the limits. Errors are ignored, because a limit that cannot be set is already lower."""
+_READ_ONLY_PROC = "sys bus driver fs irq pressure tty"
+_MASKED_PROC = """
+    acpi asound kallsyms kcore key-users keys kmsg latency_stats mtrr sched_debug scsi slabinfo sysrq-trigger timer_list
+    vmallocinfo
+"""
 """Parts of /proc that show information about the whole machine, or can change the machine."""
-_SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
-_ETC = (
-    "/etc/alternatives",
-    "/etc/ca-certificates",
-    "/etc/group",
-    "/etc/ld.so.cache",
-    "/etc/ld.so.conf",
-    "/etc/ld.so.conf.d",
-    "/etc/localtime",
-    "/etc/mime.types",
-    "/etc/nsswitch.conf",
-    "/etc/passwd",
-    "/etc/pki/tls/certs",
-    "/etc/ssl/certs",
-    "/etc/ssl/openssl.cnf",
-)
-_NETWORK_ETC = ("/etc/hosts", "/etc/resolv.conf")
+_SYSTEM = "/usr /bin /sbin /lib /lib32 /lib64 /libx32"
+_ETC = """
+    alternatives ca-certificates group ld.so.cache ld.so.conf ld.so.conf.d localtime mime.types nsswitch.conf passwd
+    pki/tls/certs ssl/certs ssl/openssl.cnf
+"""
+_NETWORK_ETC = " hosts resolv.conf"
 CROWDED = (
-    "The project's folder itself has thousands of names that commands may not see, such as .env_1: too many to hide here. "
-    "Tell the person to move them into a folder, and go on without commands."
+    "The project's folder has thousands of names that commands may not see, such as .env_1: too many to hide here. "
+    "Tell the person to move them out of the project, and go on without commands."
 )
 MISSING = (
     "Commands run only in a sandbox, and bubblewrap 0.7 or newer, which makes it, is missing or does not work here. Whoever runs me "
     "can install it (apt install bubblewrap, dnf install bubblewrap) and allow users to create namespaces. Tell the person, and go on "
     "without commands."
 )
+
+
+@dataclass(frozen=True, slots=True)
+class CommandLimits:
+    """Limits of a command. Per process: memory (data segment), processor time and file size. Per command:
+    number of processes and disk space. There is also a size limit for each of `/tmp` and `/dev/shm`. None
+    means that Shipmate sets no limit.
+    """
+
+    memory_mb: int | None = 4_096
+    processes: int | None = 512
+    file_mb: int | None = 1_024
+    cpu_seconds: int | None = 600
+    disk_mb: int | None = 4_096
+    tmp_mb: int | None = 512
+
+    def around(self, words: Sequence[str]) -> list[str]:
+        """Return the words of a command wrapped so that it runs within these limits."""
+        wanted = {
+            "-d": self.memory_mb and self.memory_mb * 1024,
+            "-f": self.file_mb and self.file_mb * _MB // _BLOCK,
+            "-t": self.cpu_seconds,
+            # The `ulimit` option for the number of processes has different letters in bash and dash.
+            "-u": self.processes,
+            "-p": self.processes,
+            "-c": 0,
+        }
+        given = " ".join(f"{letter}={most}" for letter, most in wanted.items() if most is not None)
+        return ["/bin/sh", "-c", _ROOM.format(given), "sh", *words]
+
+    def watch(self, root: Path) -> LimitCheck:
+        """Return a check of what the kernel's limits do not cover: the number of root's processes, and disk space."""
+        before = os.statvfs(root)
+        room = min((self.disk_mb or 0) * _MB, before.f_bavail * before.f_frsize // _SHARE)
+        places = min(FILES, before.f_favail // _SHARE)
+
+        def exceeded(pid: int) -> str | None:
+            if self.processes is not None and _threads(pid) > self.processes + _OURS:
+                return f"it had more than {self.processes} processes"
+            now = os.statvfs(root)
+            if self.disk_mb is not None and (before.f_bavail - now.f_bavail) * now.f_frsize > room:
+                return f"it had written more than {max(1, room // _MB):,} MB"
+            if before.f_favail and before.f_favail - now.f_favail > places:
+                return f"it had made more than {places:,} files"
+            return None
+
+        return exceeded
+
+
+def _threads(pid: int) -> int:
+    """Return the number of threads of a process and its descendants."""
+    left, count = [pid], 0
+    while left:
+        with contextlib.suppress(OSError):
+            for thread in Path(f"/proc/{left.pop()}/task").iterdir():
+                count += 1
+                with contextlib.suppress(OSError):
+                    left += map(int, (thread / "children").read_bytes().split())
+    return count
 
 
 @dataclass(slots=True)
@@ -145,18 +177,18 @@ class Isolation:
         async with contextlib.AsyncExitStack() as around:
             handles: list[int] = []
             info, instructs = await around.enter_async_context(self._watched(root, notes))
-            around.callback(close, handles)
+            around.callback(_close, handles)
             handles.append(os.dup(info))
             if self.required:
-                words = [*await self.sandbox(root, handles, notes, instructs), *self.limits.around(words)]
+                words = [*await self.sandbox(root, handles, instructs), *self.limits.around(words)]
             else:
                 # Without a process namespace, the limit on processes would count all processes of the user.
                 words = dataclasses.replace(self.limits, processes=None).around(words)
-            usage = await asyncio.to_thread(CommandUsage, root, self.limits)
             # If memory runs out, the kernel kills a command before it kills the gateway.
             words = ["/bin/sh", "-c", _KILLED_FIRST, "sh", *words]
+            watch = await asyncio.to_thread(self.limits.watch, root)
             ended = await processes.run(
-                words, folder=root, environment=ENVIRONMENT, seconds=seconds, watch=usage, handles=handles
+                words, folder=root, environment=ENVIRONMENT, seconds=seconds, watch=watch, handles=handles
             )
         return dataclasses.replace(ended, stderr="\n".join([ended.stderr, *notes])) if notes else ended
 
@@ -199,8 +231,7 @@ class Isolation:
             try:
                 moved = await asyncio.to_thread(file_access.set_aside, root, self._own)
                 lines = [
-                    f"{name} may not be made by a command; it is {aside} now."
-                    for name, aside in moved.items()
+                    f"{name} may not be made by a command; it is {to} now." for name, to in moved.items()
                 ]
                 more = len(lines) - _NOTES
                 notes += [*lines[:_NOTES], *([f"So it is with {more:,} names more."] if more > 0 else [])]
@@ -221,9 +252,7 @@ class Isolation:
             self.vetting = Vetting(self.root)
         return self.vetting
 
-    async def sandbox(
-        self, root: Path, handles: list[int], notes: list[str], instructs: InstructionFileSet
-    ) -> list[str]:
+    async def sandbox(self, root: Path, handles: list[int], instructs: InstructionFileSet) -> list[str]:
         """Return the words that start bubblewrap around a command. The command inherits `handles`; the
         descriptors that bubblewrap's arguments need are added to `handles`. Raises `errors.ToolError` if
         no sandbox is possible.
@@ -231,39 +260,48 @@ class Isolation:
         program = await self._program()
         if program is None:
             raise errors.ToolError(MISSING)
-        found = await asyncio.to_thread(lambda: self._covered(root, instructs).fitting())
-        if found is None:
+        found = await asyncio.to_thread(self._covered, root, instructs)
+        if len(found) > ARGUMENTS:
             raise errors.ToolError(CROWDED)
-        notes += found.notes(root)
-        masks = _handle_of(b"".join(os.fsencode(word) + b"\0" for word in found.words()), handles)
+        covered = _handle_of(b"".join(os.fsencode(word) + b"\0" for word in found), handles)
         calls = seccomp.program()
         return [
             program,
             *arguments(root, self.limits, network=self.network, parts=self._works[program]),
             *("--info-fd", str(handles[0])),
             *(() if calls is None else ("--seccomp", str(_handle_of(calls, handles)))),
-            *("--args", str(masks), "--"),
+            *("--args", str(covered), "--"),
         ]
 
-    def _covered(self, root: Path, instructs: InstructionFileSet) -> PathMasks:
-        """Return the paths that commands cannot see and the paths that commands cannot change. This call
-        blocks the thread.
+    def _covered(self, root: Path, instructs: InstructionFileSet) -> list[str]:
+        """Return the arguments of bubblewrap that hide what commands cannot see and make read-only what they
+        cannot change: code that Shipmate runs, and instruction files, because only file tools ask for approval.
+        This call blocks the thread.
         """
-        found = find(root, self._own)
-        masked = {mask.path for mask in found.masks}
-        # Only file tools may change instruction files, because they ask for approval.
-        standing = [one for one in instructs.files if not _within(one, masked)]
-        sealed = (*map(str, self._ours().standing()), *standing)
-        covered = masked.union(sealed)
-        others = [(path, node) for path, node in found.others if not _within(path, covered)]
+        masks, others = find(root, self._own)
+        sealed = [str(path) for path in self._ours().standing()]
+        sealed += [one for one in instructs.files if not _within(one, masks)]
+        covered = {*masks, *sealed}
+        others = {path: node for path, node in others.items() if not _within(path, covered)}
         # The code is searched for hard links only if the project contains hard links.
         nodes = self._ours().linked() | instructs.nodes if others else frozenset()
-        twins = [path for path, node in others if node in nodes]
-        shared: tuple[str, ...] = ()
+        twins = [path for path, node in others.items() if node in nodes]
         if len(twins) > _TWINS:
             tops = (path[len(str(root)) + 1 :].split("/", 1)[0] for path in twins)
-            shared, twins = tuple(dict.fromkeys(f"{root}/{top}" for top in tops)), []
-        return dataclasses.replace(found, sealed=(*sealed, *twins, *shared), shared=shared)
+            twins = [f"{root}/{top}" for top in dict.fromkeys(tops)]
+        sealed += twins
+        # Each folder above such a path becomes a mount point. Otherwise a command could move the folder, with its
+        # content, to a place that the masks of another command do not cover.
+        above, fixed = set[str](), frozenset(sealed)
+        for path in (*masks, *sealed):
+            folder = path.rpartition("/")[0]
+            # Commands cannot move anything in a read-only folder.
+            while len(folder) > len(str(root)) and folder not in above and not _within(folder, fixed):
+                above.add(folder)
+                folder = folder.rpartition("/")[0]
+        words = [word for path in sorted(above) for word in ("--bind", path, path)]
+        words += [word for path in sealed for word in ("--ro-bind", path, path)]
+        return words + [word for path, folder in masks.items() for word in _mask(path, folder=folder)]
 
     async def check(self) -> None:
         """Raise `errors.ToolError` if bubblewrap is missing or does not work on this machine."""
@@ -304,18 +342,14 @@ def arguments(root: Path, limits: CommandLimits, *, network: bool, parts: Sequen
         yield "--share-net"
     for name, value in ENVIRONMENT.items():
         yield from ("--setenv", name, value)
-    for folder in map(Path, _SYSTEM):
+    for folder in map(Path, _SYSTEM.split()):
         if folder.is_symlink():
             yield from ("--symlink", str(folder.readlink()), str(folder))
         elif folder.is_dir():
             yield from ("--ro-bind", str(folder), str(folder))
-    for fact in map(Path, (*_ETC, *(_NETWORK_ETC if network else ()))):
-        if fact.exists():
-            yield from ("--ro-bind", str(fact.resolve()), str(fact))
-    if "proc" in parts:
-        yield from ("--proc", "/proc", *_proc())
-    else:
-        yield from ("--tmpfs", "/proc", "--remount-ro", "/proc")
+    for fact in _existing("/etc", _ETC + (_NETWORK_ETC if network else "")):
+        yield from ("--ro-bind", str(fact.resolve()), str(fact))
+    yield from _proc() if "proc" in parts else ("--tmpfs", "/proc", "--remount-ro", "/proc")
     yield from ("--dev", "/dev", *size, "--tmpfs", "/dev/shm", "--remount-ro", "/dev")  # noqa: S108 - its own
     yield from (*size, "--tmpfs", _TMP, "--tmpfs", "/run", "--remount-ro", "/run")
     yield from ("--bind", str(root), str(root), "--chdir", str(root))
@@ -323,13 +357,20 @@ def arguments(root: Path, limits: CommandLimits, *, network: bool, parts: Sequen
 
 
 def _proc() -> Iterator[str]:
-    """Return the bubblewrap arguments that mask machine-wide parts of /proc, which a root user could change."""
-    for path in map(Path, _READ_ONLY_PROC):
-        if path.exists():
-            yield from ("--ro-bind", str(path), str(path))
-    for path in map(Path, _MASKED_PROC):
-        if path.exists():
-            yield from Mask(str(path), folder=path.is_dir()).words()
+    yield from ("--proc", "/proc")
+    for path in _existing("/proc", _READ_ONLY_PROC):
+        yield from ("--ro-bind", str(path), str(path))
+    for path in _existing("/proc", _MASKED_PROC):
+        yield from _mask(str(path), folder=path.is_dir())
+
+
+def _existing(folder: str, names: str) -> list[Path]:
+    return [path for name in names.split() if (path := Path(folder, name)).exists()]
+
+
+def _mask(path: str, *, folder: bool) -> tuple[str, ...]:
+    """Return the arguments of bubblewrap that make a path appear empty."""
+    return ("--tmpfs", path, "--remount-ro", path) if folder else ("--ro-bind", os.devnull, path)
 
 
 def _handle_of(data: bytes, handles: list[int]) -> int:
@@ -339,6 +380,11 @@ def _handle_of(data: bytes, handles: list[int]) -> int:
         file.seek(0)
         handles.append(os.dup(file.fileno()))
     return handles[-1]
+
+
+def _close(handles: list[int]) -> None:
+    for handle in handles:
+        os.close(handle)
 
 
 def _wait_for(first: int) -> None:
@@ -355,159 +401,60 @@ def _wait_for(first: int) -> None:
             os.close(process)
 
 
-def close(handles: list[int]) -> None:
-    while handles:
-        os.close(handles.pop())
-
-
-@dataclass(frozen=True, slots=True)
-class Mask:
-    """A path that appears empty to commands."""
-
-    path: str
-    folder: bool
-
-    def words(self) -> tuple[str, ...]:
-        """Return the arguments of bubblewrap for this mask."""
-        if self.folder:
-            return ("--tmpfs", self.path, "--remount-ro", self.path)
-        return ("--ro-bind", os.devnull, self.path)
-
-
-@dataclass(frozen=True, slots=True)
-class PathMasks:
-    """The paths in a project's folder that commands cannot see or cannot change."""
-
-    root: str = ""
-    masks: tuple[Mask, ...] = ()
-    whole: frozenset[str] = frozenset()
-    """Folders that are masked as a whole, because they contain too many hidden names or too many entries to search."""
-    sealed: tuple[str, ...] = ()
-    """Read-only paths: code that Shipmate runs after the next start, and instruction files."""
-    shared: tuple[str, ...] = ()
-    """Read-only folders that contain too many hard links of protected files."""
-    others: tuple[tuple[str, tuple[int, int]], ...] = ()
-    """Files with several hard links, each with its device and inode."""
-
-    def pins(self) -> list[str]:
-        """Return the folders above masked or read-only paths, outermost first. Each of these folders becomes
-        a mount point. Otherwise a command could move the folder, with its content, to a place that the
-        masks of another command do not cover.
-        """
-        above: set[str] = set()
-        sealed = frozenset(self.sealed)
-        for kept in (*(mask.path for mask in self.masks), *self.sealed):
-            path = kept.rpartition("/")[0]
-            if _within(path, sealed):
-                continue  # commands cannot move anything in a read-only folder
-            while len(path) > len(self.root) and path not in above:
-                above.add(path)
-                path = path.rpartition("/")[0]
-        return sorted(above)
-
-    def words(self) -> list[str]:
-        """Return the arguments of bubblewrap for all masks and read-only paths."""
-        pinned = [word for path in self.pins() for word in ("--bind", path, path)]
-        fixed = [word for path in self.sealed for word in ("--ro-bind", path, path)]
-        return [*pinned, *fixed, *(word for mask in self.masks for word in mask.words())]
-
-    def fitting(self) -> PathMasks | None:
-        """Return masks that need at most `ARGUMENTS` arguments. To save arguments, top-level folders are
-        masked as a whole; the folder with the most masks comes first. Returns None if the top of the
-        project alone needs too many.
-        """
-        here = self
-        while len(here.words()) > ARGUMENTS:
-            inner = (mask.path[len(self.root) + 1 :] for mask in here.masks)
-            most = collections.Counter(path.split("/", 1)[0] for path in inner if "/" in path)
-            if not most:
-                return None
-            folder = f"{self.root}/{most.most_common(1)[0][0]}"
-            kept = (mask for mask in here.masks if not mask.path.startswith(f"{folder}/"))
-            masks = (*kept, Mask(folder, folder=True))
-            here = dataclasses.replace(here, masks=masks, whole=here.whole | {folder})
-        return here
-
-    def notes(self, root: Path) -> Iterator[str]:
-        """Yield a line for the model on each folder that is masked or read-only as a whole."""
-        for path in sorted(self.whole)[:_NOTES]:
-            shown = os.path.relpath(path, root)
-            yield f"{shown} is empty for commands: it has too many files, or too many that they may not see."
-        for path in self.shared[:_NOTES]:
-            yield f"{os.path.relpath(path, root)} cannot be changed by commands: it shares files (hard links) with what Shipmate runs on."
-
-
-def _within(path: str, places: AbstractSet[str]) -> bool:
+def _within(path: str, places: Collection[str]) -> bool:
     """Return True if a path is one of these places, or is inside one."""
     while path and path not in places:
         path = path.rpartition("/")[0]
     return bool(path)
 
 
-def find(root: Path, own: Collection[str]) -> PathMasks:
-    """Return masks for all hidden names below the project's top folder, and for those hidden names at the
-    top that are in `own`. This call blocks the thread.
+def find(root: Path, own: Collection[str]) -> tuple[dict[str, bool], dict[str, tuple[int, int]]]:
+    """Return the paths that commands may not see, each with True for a folder: all hidden names below the
+    project's top folder, and those hidden names at the top that are in `own`. Return also the other files with
+    several hard links, each with its device and inode. This call blocks the thread.
     """
-    masks: list[Mask] = []
-    whole: set[str] = set()
+    masks: dict[str, bool] = {}
+    others: dict[str, tuple[int, int]] = {}
     linked: set[tuple[int, int]] = set()
-    left: collections.deque[str] = collections.deque([str(root)])
-    others: list[tuple[str, tuple[int, int]]] = []
-    seen = 0
+    left = [str(root)]
     while left:
-        folder = left.popleft()
-        if seen > VISITS:
-            masks.append(Mask(folder, folder=True))
-            whole.add(folder)
-            continue
+        folder = left.pop()
         for entry in _entries(folder):
-            seen += folder != str(root)
+            hidden = is_hidden(entry.name)
             if entry.is_symlink():
-                if is_hidden(entry.name):
-                    masks += _target(root, entry.path)
+                real = Path(os.path.realpath(entry.path)) if hidden else root
+                # The target may be in the project, under a name that is not hidden.
+                if real != root and real.exists() and not file_access.hidden(root, real):
+                    masks[str(real)] = real.is_dir()
                 continue
             is_folder = entry.is_dir(follow_symlinks=False)
-            if is_hidden(entry.name):
-                if folder != str(root) or entry.name in own:
-                    masks.append(Mask(entry.path, folder=is_folder))
-                    linked |= _linked(entry)
-            elif is_folder:
+            if is_folder and not hidden:
                 left.append(entry.path)
-            else:
-                others += [(entry.path, node) for node in _linked(entry)]
-            if seen > VISITS and folder != str(root):
-                masks = [mask for mask in masks if not mask.path.startswith(f"{folder}/")]
-                left = collections.deque(one for one in left if not one.startswith(f"{folder}/"))
-                masks.append(Mask(folder, folder=True))
-                whole.add(folder)
-                break
-    masks += [Mask(path, folder=False) for path, node in others if node in linked]
-    return PathMasks(str(root), tuple(masks), frozenset(whole), others=tuple(others))
+                continue
+            if hidden and folder == str(root) and entry.name not in own:
+                continue
+            node = _shared(entry)
+            if hidden:
+                masks[entry.path] = is_folder
+                linked |= {node} if node is not None else set()
+            elif node is not None:
+                others[entry.path] = node
+    return masks | {path: False for path, node in others.items() if node in linked}, others
 
 
-def _target(root: Path, link: str) -> Iterator[Mask]:
-    """Return a mask of a symlink's target, if the target is in the project under a name that is not hidden."""
-    real = Path(os.path.realpath(link))
-    if real != root and real.exists() and not file_access.hidden(root, real):
-        yield Mask(str(real), folder=real.is_dir())
-
-
-def _linked(entry: os.DirEntry[str]) -> set[tuple[int, int]]:
-    """Return device and inode of a file with several hard links; nothing for other files."""
-    try:
+def _shared(entry: os.DirEntry[str]) -> tuple[int, int] | None:
+    """Return device and inode of a file with several hard links; None for other files."""
+    with contextlib.suppress(OSError):
         found = entry.stat(follow_symlinks=False)
-    except OSError:
-        return set()
-    other = found.st_nlink > 1 and stat.S_ISREG(found.st_mode)
-    return {(found.st_dev, found.st_ino)} if other else set()
+        if found.st_nlink > 1 and stat.S_ISREG(found.st_mode):
+            return found.st_dev, found.st_ino
+    return None
 
 
-def _entries(folder: str) -> Iterator[os.DirEntry[str]]:
-    """Return the entries of a folder. Returns none if the folder cannot be listed, because commands cannot
-    list such a folder either.
-    """
+def _entries(folder: str) -> list[os.DirEntry[str]]:
+    """Return the entries of a folder; none if it cannot be listed, because commands cannot list it either."""
     try:
         with os.scandir(folder) as entries:
-            yield from entries
+            return list(entries)
     except (FileNotFoundError, NotADirectoryError, PermissionError):
-        return
+        return []

@@ -8,10 +8,10 @@ import os
 import re
 import signal
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 KEPT = 512 * 1024
 """Max bytes kept of the beginning of each output stream, and the same number of its end."""
@@ -71,29 +71,21 @@ class _Output:
         return _ESCAPES.sub("", (bytes(self._head) + between + tail).decode("utf-8", "replace"))
 
 
-class ExitWatch(asyncio.SubprocessProtocol):
-    """Sets `exited` when the process ends, even if a child process still keeps the pipes open."""
+class _Outputs(asyncio.SubprocessProtocol):
+    """Collects the outputs. `exited` is set when the process ends, even if a child process still keeps the pipes
+    open; `silent` is set when the pipes are closed.
+    """
 
-    def __init__(self, **how: Any) -> None:
-        super().__init__(**how)
-        self.exited = asyncio.Event()
-
-    def process_exited(self) -> None:
-        super().process_exited()
-        self.exited.set()
-
-
-Watch = TypeVar("Watch", bound=ExitWatch)
-
-
-class _Outputs(ExitWatch):
     def __init__(self) -> None:
-        super().__init__()
         self.outputs = {1: _Output(), 2: _Output()}
+        self.exited = asyncio.Event()
         self.silent = asyncio.Event()
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
         self.outputs[fd].add(data)
+
+    def process_exited(self) -> None:
+        self.exited.set()
 
     def connection_lost(self, exc: Exception | None) -> None:
         del exc
@@ -113,51 +105,38 @@ async def run(
     at the time limit, when `watch` reports an exceeded limit, or when the caller is cancelled. The
     command inherits only the descriptors in `handles`. Raises OSError if the command cannot be started.
     """
-    how = {"cwd": folder, "env": dict(environment), "pass_fds": tuple(handles)}
-    late, over = False, None
-    async with running(_Outputs, words, stdin=asyncio.subprocess.DEVNULL, **how) as (transport, outputs):
-        try:
-            async with asyncio.timeout(seconds):
-                over = await until_over(outputs.exited, watch, transport.get_pid())
-        except TimeoutError:
-            late = True
-        signal_group(transport.get_pid(), signal.SIGKILL)
-        # A process that left the group may hold the pipes open; we do not wait for it.
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(LAST_WORDS):  # `wait_for` of Python 3.11 may swallow a cancellation
-                await outputs.silent.wait()
-    status = transport.get_returncode()
-    return CommandResult(
-        -signal.SIGKILL if status is None else status,
-        outputs.outputs[1].words(),
-        outputs.outputs[2].words(),
-        late,
-        over,
-    )
-
-
-@contextlib.asynccontextmanager
-async def running(
-    protocol: Callable[[], Watch], words: Sequence[str], **how: Any
-) -> AsyncIterator[tuple[asyncio.SubprocessTransport, Watch]]:
-    """Run a process in a session of its own during the block. After the block, the process group is killed
-    and the process is reaped. A cancelled caller waits until both are done, so that no zombie process
-    remains. Raises OSError if the process cannot be started.
-    """
     loop = asyncio.get_running_loop()
-    starting = loop.create_task(loop.subprocess_exec(protocol, *words, start_new_session=True, **how))
+    how = {"cwd": folder, "env": dict(environment), "pass_fds": tuple(handles), "start_new_session": True}
+    exec_ = loop.subprocess_exec(_Outputs, *words, stdin=asyncio.subprocess.DEVNULL, **how)  # type: ignore[arg-type]
+    starting = loop.create_task(exec_)
+    # A cancelled caller waits until the process has been reaped, so that no zombie process remains.
     cancelled = await _in_spite_of_stops(starting)
-    transport, watch = starting.result()
+    transport, outputs = starting.result()
+    late, over, group = False, None, transport.get_pid()
     try:
         if cancelled is None:
-            yield transport, watch
+            try:
+                async with asyncio.timeout(seconds):
+                    over = await until_over(outputs.exited, watch, group)
+            except TimeoutError:
+                late = True
+            _kill(group)
+            # A process that left the group may hold the pipes open; we do not wait for it.
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(
+                    LAST_WORDS
+                ):  # `wait_for` of Python 3.11 may swallow a cancellation
+                    await outputs.silent.wait()
     finally:
-        signal_group(transport.get_pid(), signal.SIGKILL)
-        ending = loop.create_task(asyncio.wait([loop.create_task(watch.exited.wait())], timeout=REAP))
+        _kill(group)
+        ending = loop.create_task(asyncio.wait([loop.create_task(outputs.exited.wait())], timeout=REAP))
         cancelled = await _in_spite_of_stops(ending) or cancelled
         transport.close()
         if cancelled is not None:
             raise cancelled
+    status = transport.get_returncode()
+    stdout, stderr = outputs.outputs[1].words(), outputs.outputs[2].words()
+    return CommandResult(-signal.SIGKILL if status is None else status, stdout, stderr, late, over)
 
 
 async def _in_spite_of_stops(task: asyncio.Task[Any]) -> asyncio.CancelledError | None:
@@ -185,7 +164,6 @@ async def until_over(exited: asyncio.Event, watch: LimitCheck | None, pid: int) 
     return None
 
 
-def signal_group(group: int, number: signal.Signals) -> None:
-    """Send a signal to all processes of a group, if the group still exists."""
+def _kill(group: int) -> None:
     with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(group, number)
+        os.killpg(group, signal.SIGKILL)

@@ -5,13 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import Callable, Coroutine
 from pathlib import Path
 
 import pytest
 
 from bot.tools import processes
-from bot.tools.mcp import transports
 
 SPEAK_AND_SLEEP = ("/bin/sh", "-c", "echo $$ > pid.new; mv pid.new pid; exec sleep 600")
 
@@ -41,18 +39,10 @@ async def a_command(folder: Path) -> None:
     await processes.run(SPEAK_AND_SLEEP, folder=folder, environment=os.environ, seconds=600)
 
 
-async def an_mcp_server(folder: Path) -> None:
-    async with transports.process(
-        SPEAK_AND_SLEEP, folder=folder, env=dict(os.environ), said=print, ended=print
-    ):
-        await asyncio.Event().wait()
-
-
-@pytest.mark.parametrize("run", [a_command, an_mcp_server])
 async def test_a_caller_that_is_stopped_again_and_again_leaves_no_zombie(
-    run: Callable[[Path], Coroutine[None, None, None]], tmp_path: Path
+    tmp_path: Path,
 ) -> None:
-    task = asyncio.create_task(run(tmp_path))
+    task = asyncio.create_task(a_command(tmp_path))
     pid = await started(tmp_path)
     await stopped_again_and_again(task)
     assert task.cancelled()

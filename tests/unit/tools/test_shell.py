@@ -14,8 +14,7 @@ import pytest
 
 from bot.tools import isolation, processes
 from bot.tools.builtin import ToolPorts, run_shell
-from bot.tools.command_limits import CommandLimits
-from bot.tools.isolation import ENVIRONMENT, Isolation
+from bot.tools.isolation import ENVIRONMENT, CommandLimits, Isolation
 from bot.tools.permissions.protected_code import ProtectedCode
 
 from .walls import CANARY, MARK, Desk, all_ended, isolated
@@ -187,18 +186,6 @@ def test_network_is_given_only_where_it_is_granted(tmp_path: Path) -> None:
     for network in (False, True):
         ports = cast("ToolPorts", SimpleNamespace(isolation=Isolation(tmp_path, network=network)))
         assert ("without network" in run_shell.RunShell(ports).description) is not network
-
-
-def test_a_folder_with_too_many_files_is_not_half_hidden(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    def masks() -> dict[str, bool]:
-        found = isolation.find(desk.root, frozenset(path.name for path in desk.root.iterdir()))
-        return {os.path.relpath(mask.path, desk.root): mask.folder for mask in found.masks}
-
-    folders = {".ship": True, ".git": True}
-    files = {".env": False, "ship.json": False}
-    assert masks() == folders | files | {"sub/.env.local": False, "sub/deep/.Git": True}
-    monkeypatch.setattr(isolation, "VISITS", 1)
-    assert masks() == folders | files | {"sub": True}
 
 
 # ------------------------------------------------------------------ limits

@@ -257,7 +257,7 @@ async def test_many_instruction_files_and_shared_ones_hold_nobody_up(tmp_path: P
         (tmp_path / str(number)).hardlink_to(tmp_path / "shared")
     isolation, handles = Isolation(tmp_path, code=ProtectedCode(tmp_path)), [os.open(os.devnull, os.O_WRONLY)]
     began = time.thread_time()
-    words = await isolation.sandbox(tmp_path, handles, [], InstructionFileSet(files=files))
+    words = await isolation.sandbox(tmp_path, handles, InstructionFileSet(files=files))
     assert time.thread_time() - began < 0.3
     assert words
     while handles:

@@ -11,9 +11,8 @@ from pathlib import Path
 import pytest
 
 from bot import config, file_access
-from bot.tools import command_limits, seccomp
-from bot.tools.command_limits import CommandLimits
-from bot.tools.isolation import CROWDED
+from bot.tools import seccomp
+from bot.tools.isolation import CROWDED, CommandLimits
 from bot.tools.permissions.protected_code import RunningCode, protected_code
 
 from .walls import CANARY, MARK, Desk, all_ended, isolated
@@ -87,33 +86,6 @@ async def test_files_that_nobody_finds_fill_it_too(desk: Desk) -> None:
     assert "it had written more than 100 MB" in said
 
 
-@isolated
-async def test_what_others_free_meanwhile_hides_nothing(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    desk.isolation.limits = CommandLimits(disk_mb=50)
-    monkeypatch.setattr(command_limits, "free_space", lambda _: (10**12, 10**6))  # as much as it fills
-    said = await desk.failed("exec 11>big; rm big; head -c 120M /dev/zero >&11; sleep 60", timeoutMs=60_000)
-    assert "it had written more than 50 MB" in said
-
-
-async def test_what_goes_through_a_pipe_fills_no_disk(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    desk.isolation.limits = CommandLimits(disk_mb=50)
-    monkeypatch.setattr(command_limits, "free_space", lambda _: (10**12, 10**6))
-    ended = await desk.isolation.run("head -c 400M /dev/zero | cat | wc -c", 60)
-    assert (ended.over, ended.stdout.strip()) == (None, str(400 * MB))
-
-
-async def test_what_others_write_meanwhile_does_not_count(desk: Desk) -> None:
-    desk.isolation.limits = CommandLimits(disk_mb=16)
-    other = desk.root.parent / "other"
-    _pipes(desk.root)
-    task = asyncio.create_task(desk.isolation.run("echo > begun; cat go; echo fine", 60))
-    await _begun(desk.root)
-    await asyncio.to_thread(other.write_bytes, b"x" * 64 * MB)
-    await asyncio.to_thread((desk.root / "go").write_text, "")
-    ended = await task
-    assert (ended.over, ended.stdout) == (None, "fine\n")
-
-
 # ------------------------------------------------------------------ processes
 
 
@@ -135,22 +107,23 @@ async def test_a_bomb_of_processes_is_put_out_for_root_too(desk: Desk) -> None:
 @isolated
 @pytest.mark.skipif(seccomp.program() is None, reason="no filter is written for this machine")
 async def test_calls_that_no_command_needs_are_closed(desk: Desk) -> None:
-    numbers = seccomp.MACHINES[os.uname().machine].numbers
+    _, column = seccomp.MACHINES[os.uname().machine]
+    forbidden, unknown = (
+        [columns[column] for columns in seccomp.CALLS[kind].values() if columns[column] >= 0]
+        for kind in ("forbidden", "unknown")
+    )
     lines = "".join(
-        f"for n in {sorted(numbers[one] for one in group if one in numbers)}:\n"
+        f"for n in {group}:\n"
         "  ctypes.set_errno(0); libc.syscall(n, 0, 0, 0, 0, 0); print(n, os.strerror(ctypes.get_errno()))\n"
-        for group in (seccomp.FORBIDDEN, seccomp.UNKNOWN)
+        for group in (forbidden, unknown)
     )
     said = await desk.said(
         f"python3 - <<'X'\nimport ctypes, os\nlibc = ctypes.CDLL(None, use_errno=True)\n{lines}X"
     )
     told = dict(line.split(" ", 1) for line in said.splitlines())
-    for group, words in (
-        (seccomp.FORBIDDEN, "Operation not permitted"),
-        (seccomp.UNKNOWN, "Function not implemented"),
-    ):
-        for call in group:
-            assert told.get(str(numbers.get(call)), words) == words, call
+    for group, words in ((forbidden, "Operation not permitted"), (unknown, "Function not implemented")):
+        for number in group:
+            assert told[str(number)] == words
     assert len(told) > 30
 
 
@@ -183,19 +156,11 @@ async def test_no_file_runs_as_somebody_else(desk: Desk) -> None:
 
 def test_a_machine_that_is_not_known_has_no_filter() -> None:
     assert seccomp.program("riscv64") is None
-    for name, machine in seccomp.MACHINES.items():
-        known = {
-            *seccomp.FORBIDDEN,
-            *seccomp.UNKNOWN,
-            "clone",
-            "unshare",
-            "ioctl",
-            "socket",
-            "fchmod",
-            "openat",
-        }
-        assert known - machine.numbers.keys() <= {"iopl", "ioperm"}, name
-        assert len(set(machine.numbers.values())) == len(machine.numbers)
+    for name, (_, column) in seccomp.MACHINES.items():
+        numbers = [
+            one[column] for table in seccomp.CALLS.values() for one in table.values() if one[column] >= 0
+        ]
+        assert len(set(numbers)) == len(numbers)
         assert len(seccomp.program(name) or b"") % 8 == 0
 
 
@@ -252,7 +217,7 @@ async def test_no_core_is_left(desk: Desk) -> None:
 
 
 @isolated
-async def test_thousands_of_hidden_names_are_hidden(desk: Desk) -> None:
+async def test_with_thousands_of_hidden_names_no_command_runs(desk: Desk) -> None:
     """Bubblewrap takes 9,000 arguments."""
     for number in range(5_000):
         (desk.root / f".env_{number}").write_text(CANARY)
@@ -261,10 +226,7 @@ async def test_thousands_of_hidden_names_are_hidden(desk: Desk) -> None:
     (desk.root / "many").mkdir()
     for number in range(5_000):
         (desk.root / f".env_{number}").rename(desk.root / f"many/.env_{number}")
-    said = await desk.call("cat many/.env_* sub/.env* 2>&1 | sort -u; cat seen.txt; echo x > sub/made")
-    assert CANARY not in said["content"]
-    assert "seen" in said["content"]
-    assert (desk.root / "sub/made").exists()
+    assert await desk.failed("cat many/.env_*") == CROWDED
 
 
 @isolated
@@ -452,4 +414,4 @@ async def test_a_command_does_not_write_into_what_runs_by_another_name(desk: Des
     )
     assert {path.read_text() for path in ours.glob("*.py")} == {"pass\n"}
     assert (desk.root / "seen.txt").read_text() == "y\n"
-    assert ("env cannot be changed by commands" in said["content"]) is many
+    assert "Read-only file system" in said["content"]
