@@ -107,11 +107,7 @@ FORBIDDEN = {
 
 
 def parsed(source: str) -> ast.Module:
-    """Return the syntax tree of a module.
-
-    CPython before 3.11.8 and 3.12.2 raises SystemError when several threads compile at the same time, because
-    the threads share a depth counter (CPython issue 106905). In that case, parse again.
-    """
+    """Return the syntax tree of a module."""
     for _ in range(1_000):
         with contextlib.suppress(SystemError):
             return ast.parse(source)
@@ -241,9 +237,7 @@ def _known(name: str, tree: ast.Module) -> Iterator[str]:
 
 
 def _sentences(tree: ast.AST) -> Iterator[int]:
-    """Yield the lines with a text that reads like a sentence to people. Docstrings, errors and log calls are
-    skipped.
-    """
+    """Yield the lines with a text that reads like a sentence to people."""
     apart = set[ast.AST]()
     for node in ast.walk(tree):
         silent = isinstance(node, ast.Raise) or (
@@ -282,9 +276,7 @@ def _labels(tree: ast.AST) -> Iterator[int]:
 
 
 def _shown(pattern: re.Pattern[str], content: str) -> Iterator[int]:
-    """Yield the lines of an HTML page or a script with a text that the page shows. Inserted values (`${…}`)
-    are skipped.
-    """
+    """Yield the lines of an HTML page or a script with a text that the page shows."""
     for match in pattern.finditer(content):
         words = re.sub(r"\$\{[^}]*\}", "", "".join(filter(None, match.groups())))
         if any(map(str.isalpha, words)) and words.strip(" ·") not in {OWN_NAME, "UTC"}:
@@ -292,9 +284,7 @@ def _shown(pattern: re.Pattern[str], content: str) -> Iterator[int]:
 
 
 def _shown_by_template(content: str) -> Iterator[int]:
-    """Yield the lines of a template with a text that its page shows. `<code>` contains commands, which are the
-    same in all languages.
-    """
+    """Yield the lines of a template with a text that its page shows."""
     page = re.sub(r"<code>.*?</code>", "", content)
     for expression in JINJA.finditer(page):
         for literal in LITERAL.finditer(expression.group()):
@@ -317,11 +307,7 @@ def _catches_all(node: ast.ExceptHandler) -> bool:
 
 
 def _assigned(code: Mapping[str, ast.Module]) -> dict[str, list[int]]:
-    """Return, by file, the lines that assign an attribute of one of our classes from outside the class.
-
-    Fields of mutable dataclasses may be assigned in the dataclass's own package and in modules that import
-    the dataclass's module. Tests may configure the fakes of `bot/testing`.
-    """
+    """Return, by file, the lines that assign an attribute of one of our classes from outside the class."""
     attributes = {one for tree in code.values() for one in _attributes(tree)}
     state = {
         name: {one for each in _classes(tree) if _is_state(each) for one in _fields(each)}
@@ -412,9 +398,7 @@ def _imports(tree: ast.Module) -> Iterator[str]:
 
 
 def _private(tree: ast.Module) -> Iterator[int]:
-    """Yield the lines on which a test uses a private name of another object; `getattr`, `setattr` and
-    `delattr` count too.
-    """
+    """Yield the lines on which a test uses a private name of another object; `getattr`, `setattr` and `delattr` count too."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute):
             own = ast.unparse(node.value) in {"self", "cls", "super()"}

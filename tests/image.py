@@ -95,9 +95,7 @@ def copy(sources: Sequence[str], target: Path) -> None:
 
 
 def run(stage: Sequence[Instruction], scratch: Path) -> None:
-    """Start the container as its user and run the health check. Then try to write to the container's root,
-    and stop the container.
-    """
+    """Start the container as its user and run the health check."""
     last = dict(stage)
     (packages,) = re.findall(r"--no-install-recommends ([\w -]+?) *&&", last["RUN"])
     for package in packages.split():

@@ -73,9 +73,7 @@ class Postgres:
     """
 
     def __init__(self, *, durable: bool = False, apart: bool = False) -> None:
-        """Create and start a server. With `apart`, the server runs in a network of its own, reached through
-        `line`. With `durable`, the server syncs its writes to disk.
-        """
+        """Create and start a server."""
         memory = Path("/dev/shm")
         folder = memory if memory.is_dir() else Path(tempfile.gettempdir())
         _remove_old(folder)
@@ -162,9 +160,7 @@ class Postgres:
         shutil.rmtree(self.home, ignore_errors=True)
 
     def log(self) -> str:
-        """Return the address of an empty log. Its tables are emptied but not dropped, because creating
-        tables takes longer than most tests.
-        """
+        """Return the address of an empty log."""
         from bot.core.postgres_log import prepared
 
         prepared(self.url()).close()
@@ -185,9 +181,7 @@ class Postgres:
         return ("unshare", "--net", "setpriv", *who, "--pdeathsig", "QUIT")
 
     def _until_ready(self, server: subprocess.Popen[bytes]) -> None:
-        """Wait for the output line that says that the server is ready. A thread reads and drops all later
-        output, so that the server never blocks on a full pipe.
-        """
+        """Wait for the output line that says that the server is ready."""
         assert server.stderr is not None
         said = b""
         for line in server.stderr:
@@ -235,9 +229,7 @@ def lease(url: str, holder: str) -> None:
 
 
 def _remove_old(folder: Path) -> None:
-    """Remove the data folders of servers whose tests were killed. Folders younger than an hour stay, because
-    a starting server may have no process id yet.
-    """
+    """Remove the data folders of servers whose tests were killed."""
     for home in folder.glob(f"{_PREFIX}*"):
         with contextlib.suppress(OSError, ValueError):
             note = home / "data/postmaster.pid"

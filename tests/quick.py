@@ -152,9 +152,7 @@ async def _reader(end: int) -> asyncio.StreamReader:
 
 @functools.cache
 def prepare() -> str:
-    """Start the forking process of this test run, once; return its socket. The forking process ends with the
-    test run.
-    """
+    """Start the forking process of this test run, once; return its socket."""
     folder = tempfile.TemporaryDirectory(prefix="quick-")
     address = f"{folder.name}/socket"
     process = subprocess.Popen(
@@ -176,16 +174,12 @@ def prepare() -> str:
 
 
 def _untraced() -> dict[str, str]:
-    """Return the environment without coverage variables. Tests in one process measure the coverage of this
-    code, so tracing it here would only cost time.
-    """
+    """Return the environment without coverage variables."""
     return {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE_")}
 
 
 def _serve(address: str) -> Sequence[str]:
-    """Fork a process for each connection, until stdin closes. In each forked process, return the process's
-    arguments.
-    """
+    """Fork a process for each connection, until stdin closes."""
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(address)
         server.listen()

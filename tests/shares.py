@@ -35,32 +35,24 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Run one example before the workers are forked. Hypothesis reads all modules for constants before its
-    first example, which takes seconds and would otherwise happen in each worker.
-    """
+    """Run one example before the workers are forked."""
     if any(is_hypothesis_test(getattr(item, "obj", None)) for item in session.items):
         find(strategies.text(), lambda _: True, settings=settings(database=None))
 
 
 def examples(whole: int) -> int:
-    """Return the number of examples of a property test. `make torture` uses `whole`; `make test` uses a
-    share of `whole`, but at least 10 if `whole` is at least 10.
-    """
+    """Return the number of examples of a property test."""
     return max(min(whole, 10), whole * settings().max_examples // _ALL)
 
 
 @pytest.fixture(params=[5, pytest.param(1, marks=pytest.mark.torture)])
 def stride(request: pytest.FixtureRequest) -> int:
-    """Return the distance between the places that a test tries. `make test` tries every fifth place, `make
-    torture` tries every place.
-    """
+    """Return the distance between the places that a test tries."""
     return int(request.param)
 
 
 def one_in(few: int, cases: Iterable[Any]) -> list[Any]:
-    """Return the cases for `parametrize`. `make test` runs every `few`-th case; the other cases are marked
-    `torture`.
-    """
+    """Return the cases for `parametrize`."""
     return [
         case
         if at % few == 0

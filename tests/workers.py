@@ -156,9 +156,7 @@ def _taken(turn: Any, left: Sequence[Sequence[pytest.Item]]) -> Iterator[pytest.
 
 
 def portions(items: Iterable[pytest.Item]) -> list[list[pytest.Item]]:
-    """Return the tests in order, in portions. A module marked `together` is one portion; each other test is
-    a portion by itself.
-    """
+    """Return the tests in order, in portions."""
     return [
         portion
         for together, group in itertools.groupby(items, _together)

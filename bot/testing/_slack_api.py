@@ -154,9 +154,7 @@ class WebApi:
         return metadata
 
     def _writable(self, params: Json, *, opens: bool = False) -> Room:
-        """Return the conversation that a call writes to. If `opens`, the call may name a person instead;
-        that person's direct messages are then opened.
-        """
+        """Return the conversation that a call writes to."""
         channel = params.get("channel")
         if opens and isinstance(channel, str) and channel in self.world.users:
             channel = self._direct(channel)
@@ -250,9 +248,7 @@ class WebApi:
         return _slack_streams.content(params, chunks, needed=needed)
 
     async def _show_alone(self, params: Json) -> Json:
-        """Post an ephemeral message. In a thread without replies the call succeeds, but nobody sees the
-        message, as in Slack.
-        """
+        """Post an ephemeral message."""
         room, user = self._writable(params), params.get("user")
         text, thread_ts = self._content(params, TEXT_LIMIT), params.get("thread_ts")
         if not isinstance(user, str) or user not in room.members:

@@ -20,9 +20,7 @@ class FileHosting(FaultInjection):
     bot_token: str
 
     def add_file(self, name: str, data: bytes, *, mime: str = "text/plain", at: str = "") -> Json:
-        """Upload a file as a person; return the file object to pass to `say(files=[…])`. `at` replaces the
-        host of the file's address.
-        """
+        """Upload a file as a person; return the file object to pass to `say(files=[…])`."""
         file_id = f"F0FILE{len(self.world.files) + 1:04d}"
         address = f"{at or self.url}/files-pri/{self.world.team}-{file_id}/download/{quote(name)}"
         file: Json = {

@@ -191,11 +191,7 @@ class Link:
         await self._changed()
 
     async def _attempt(self, delivery: Delivery) -> float:
-        """Send a payload once and wait for the acknowledgement; return the time at which the attempt counts
-        as failed.
-
-        If no socket is open, the attempt fails at once.
-        """
+        """Send a payload once and wait for the acknowledgement; return the time at which the attempt counts as failed."""
         now, attempt = self._clock.monotonic(), delivery.attempts
         delivery.attempts += 1
         if self.requests is not None:

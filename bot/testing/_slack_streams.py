@@ -53,9 +53,7 @@ class Streams:
         return stream is not None and not stream.stopped and self._world.clock.monotonic() < stream.until
 
     def stop_all(self, channel: str, posts: Sequence[Post]) -> list[str]:
-        """Stop the open streams among `posts`, as the stop button does; return the timestamps of the stopped
-        messages.
-        """
+        """Stop the open streams among `posts`, as the stop button does; return the timestamps of the stopped messages."""
         stopped = [post.ts for post in posts if self.is_open(channel, post.ts)]
         for ts in stopped:
             self._streams[channel, ts].stopped = True

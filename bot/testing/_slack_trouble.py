@@ -22,9 +22,7 @@ class FaultInjection(Loopback):
     _storm: asyncio.Task[None] | None = None
 
     def limit(self, method: str, retry_after: str | None = "1", times: int = 1) -> None:
-        """Answer the next `times` calls of `method` with 429. `retry_after` is the value of the Retry-After
-        header; None omits the header.
-        """
+        """Answer the next `times` calls of `method` with 429."""
         headers = {} if retry_after is None else {"Retry-After": retry_after}
         body = {"ok": False, "error": "ratelimited"}
         self.fail(method, status=429, headers=headers, body=body, times=times)
@@ -58,9 +56,7 @@ class FaultInjection(Loopback):
             await self.link.cut(politely=False)
 
     async def deafen(self, *, answering: bool = True) -> None:
-        """Stop sending anything to the sockets that are open now: no events, no pings, no close. With
-        `answering`, the server still answers the app's pings. Sockets opened later work normally.
-        """
+        """Stop sending anything to the sockets that are open now: no events, no pings, no close."""
         self.link.deafen(answering=answering)
         await self.changed()
 
@@ -73,12 +69,7 @@ class FaultInjection(Loopback):
     async def redeliver(
         self, delivery: Delivery, *, attempt: int = 1, reason: str = "timeout", times: int = 1
     ) -> list[Delivery]:
-        """Send an earlier delivery again under new envelope ids, whether or not the app acknowledged the
-        delivery.
-
-        Slack's three retries of unacknowledged events need no call of this method; the last retry comes after
-        six minutes.
-        """
+        """Send an earlier delivery again under new envelope ids, whether or not the app acknowledged the delivery."""
         copies = [Delivery(delivery.kind, delivery.payload, retry=(attempt, reason)) for _ in range(times)]
         for copy in copies:
             self.link.send(copy)

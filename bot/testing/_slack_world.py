@@ -128,9 +128,7 @@ class World:
         return f"{self._last // 1_000_000}.{self._last % 1_000_000:06d}"
 
     def room(self, channel: Any, *, member: bool = True) -> Room:
-        """Return a conversation that the bot can see. Raises `ApiError` as if the conversation did not exist
-        if it is private and the bot is no member.
-        """
+        """Return a conversation that the bot can see."""
         room = self.rooms.get(channel) if isinstance(channel, str) else None
         inside = room is not None and self.bot_user in room.members
         if room is None or (not inside and room.kind != "channel"):

@@ -133,9 +133,7 @@ class AnthropicServer(Loopback):
         self.queue.extend(answers)
 
     def script(self, script: Script | None) -> None:
-        """Set the function that answers requests while the queue is empty. `script` takes the request body
-        and returns a reply, a failure or text.
-        """
+        """Set the function that answers requests while the queue is empty."""
         self._script = script
 
     @property

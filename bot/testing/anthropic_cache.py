@@ -44,9 +44,7 @@ class Part:
 
 
 def _raw_parts(body: Json) -> Iterator[tuple[str, Any, bool]]:
-    """Yield (prefix, block, whether the block may carry a breakpoint) in the order in which the provider
-    caches blocks.
-    """
+    """Yield (prefix, block, whether the block may carry a breakpoint) in the order in which the provider caches blocks."""
     loaded = deferred(body)
     for tool in body.get("tools", ()):
         if tool["name"] not in loaded:
@@ -164,9 +162,7 @@ def _usage(rest: int, read: int, written: Mapping[str, int]) -> Json:
 
 
 def check_breakpoints(body: Json) -> None:
-    """Check the cache breakpoints of a request: at most four, each of a known type, longer lifetimes before
-    shorter ones. Raises `Refused`.
-    """
+    """Check the cache breakpoints of a request: at most four, each of a known type, longer lifetimes before shorter ones."""
     marks: list[tuple[str, Any]] = []
     for place, block in _cacheable(body):
         if block.get("cache_control") is not None:

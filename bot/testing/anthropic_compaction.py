@@ -26,9 +26,7 @@ class Compactions:
         self._signed: dict[str, tuple[Json, str]] = {}
 
     def check(self, body: Json, betas: str, *, able: bool = True) -> None:
-        """Raise `Refused` for the first rule that the request breaks. `betas` is the value of the
-        anthropic-beta header.
-        """
+        """Raise `Refused` for the first rule that the request breaks."""
         known = BETA in betas.replace(" ", "").split(",")
         if KIND in body:
             _config(body, known=known, able=able)
@@ -105,9 +103,7 @@ def capabilities(*, able: bool) -> Json:
 
 
 def usage(found: Json, output: int) -> Json:
-    """Return the usage of a summary request. As in the service, the tokens of the summary are reported
-    separately in `iterations`.
-    """
+    """Return the usage of a summary request."""
     figures = {name: value for name, value in found.items() if name != "service_tier"}
     nothing = {name: 0 for name in figures if name.endswith("input_tokens")}
     return nothing | {"output_tokens": 0, "iterations": [{"type": KIND, "output_tokens": output} | figures]}

@@ -222,12 +222,7 @@ def _thinking(body: Json) -> None:
 
 
 def check_manner(body: Json, thinks: Collection[str] | None) -> None:
-    """Raise `Refused` if the model does not accept the requested thinking or effort. A model that thinks
-    also rejects a forced tool.
-
-    `thinks` are the thinking types that the model accepts; None if the model accepts neither thinking nor
-    efforts.
-    """
+    """Raise `Refused` if the model does not accept the requested thinking or effort."""
     kind, effort = (body.get("thinking") or {}).get("type"), (body.get("output_config") or {}).get("effort")
     if effort is not None and (thinks is None or effort not in EFFORTS):
         raise Refused("output_config.effort: this model does not support this effort level")

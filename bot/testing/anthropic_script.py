@@ -70,9 +70,7 @@ def text(words: str) -> Json:
 
 
 def tool_use(name: str, input: Json | str | None = None, id: str | None = None) -> Json:  # noqa: A002
-    """Return a tool call block. `input` given as text is sent unchanged, even if it is invalid JSON. Without
-    `id`, the server chooses an id.
-    """
+    """Return a tool call block."""
     return {"type": "tool_use", "id": id, "name": name, "input": {} if input is None else input}
 
 
@@ -87,9 +85,7 @@ def reply(*blocks: Json | str, **how: Any) -> Reply:
 
 
 def sse(event: Json, name: str | None = None) -> bytes:
-    """Return one frame of a stream. Non-ASCII characters are escaped, even the halves of surrogate pairs, as
-    many JSON encoders do.
-    """
+    """Return one frame of a stream."""
     data = json.dumps(event, separators=(",", ":"))
     return f"event: {name or event['type']}\ndata: {data}\n\n".encode()
 
@@ -100,10 +96,7 @@ PING = sse({"type": "ping"})
 def frames(
     answer: Reply, message: Json, usage: Json, *, chunk: int, pings: int, whole: Collection[str] = ()
 ) -> list[Frame]:
-    """Return the frames of an answer, with `pings` ping frames after the first frame.
-
-    For the tools named in `whole`, each top-level argument arrives in one piece, after empty frames.
-    """
+    """Return the frames of an answer, with `pings` ping frames after the first frame."""
     wire: list[Frame] = [sse({"type": "message_start", "message": message}), *[PING] * pings]
     for index, block in enumerate(answer.blocks):
         wire.extend(_block_frames(index, block, chunk, held=block.get("name") in whole))
@@ -154,9 +147,7 @@ def _pieces(words: str, chunk: int) -> Sequence[str]:
 
 
 def _held(pieces: Sequence[str], given: Json | str) -> Sequence[str]:
-    """Return as many pieces, but with each argument moved whole into the piece that ends it. Text that is
-    not a JSON object moves into the last piece.
-    """
+    """Return as many pieces, but with each argument moved whole into the piece that ends it."""
     items = given.items() if isinstance(given, dict) else ()
     ends = [*itertools.accumulate((len(json.dumps({k: v}, ensure_ascii=False)) for k, v in items))]
     raw, come, told, held = "".join(pieces), 0, 0, list[str]()

@@ -136,9 +136,7 @@ class ChaosProxy:
         return fate
 
     def deafen(self, *, answers_only: bool = False) -> None:
-        """Discard the data of all open connections, and of new connections until `heal` is called. With
-        `answers_only`, requests still arrive and only the answers are discarded.
-        """
+        """Discard the data of all open connections, and of new connections until `heal` is called."""
         self._deaf = [not answers_only, True]
         self.struck["all deaf"] += 1
         for connection in self._connections:

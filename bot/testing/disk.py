@@ -47,9 +47,7 @@ R = TypeVar("R")
 
 
 def due(armed: list[FailureT], matches: Callable[[FailureT], bool]) -> FailureT | None:
-    """Count one operation; return the failure for this operation, if any. The failure is removed after its
-    last time.
-    """
+    """Count one operation; return the failure for this operation, if any."""
     for failure in armed:
         if not matches(failure):
             continue

@@ -125,9 +125,7 @@ class RecordingIntake:
         return []
 
     async def until(self, condition: Callable[[], bool], timeout: float = 90.0) -> None:  # noqa: ASYNC109
-        """Wait until `condition()` holds. The condition is checked after every call of `accept` and
-        `keep_dead_letter`.
-        """
+        """Wait until `condition()` holds."""
         await self._changes.until(condition, timeout)
 
     async def offers(self, count: int) -> Inbound:

@@ -25,9 +25,7 @@ def tool_use(name: str, **arguments: Any) -> Json:
 
 
 def reply(*blocks: Json, stop_reason: str | None = None, cut: Iterable[str] = ()) -> ModelReply:
-    """Return an answer made of these blocks. The default stop reason is `tool_use` if there is a tool call,
-    else `end_turn`.
-    """
+    """Return an answer made of these blocks."""
     calls = any(block["type"] == "tool_use" for block in blocks)
     reason = stop_reason or ("tool_use" if calls else "end_turn")
     return ModelReply(content=list(blocks), stop_reason=reason, model="scripted", cut=frozenset(cut))

@@ -142,9 +142,7 @@ class SlackServer(FileHosting):
         return f"{self.url}/api/"
 
     async def post_to(self, url: str) -> None:
-        """Verify the request URL, then turn Socket Mode off and post all payloads to the URL. Raises
-        `ValueError` if the URL does not answer the challenge.
-        """
+        """Verify the request URL, then turn Socket Mode off and post all payloads to the URL."""
         requests = RequestUrl(url, self.clock)
         await requests.verify()
         self.link.requests = requests
@@ -180,11 +178,7 @@ class SlackServer(FileHosting):
         bot_id: str | None = None,
         told: Sequence[Telling] = BOTH,
     ) -> str:
-        """Post a message as a person (or as another bot, with `bot_id`); return the message's timestamp.
-        Mentions are written `<@U…>`.
-
-        `told` lists the events that the app receives now, in order. `tell` sends further events later.
-        """
+        """Post a message as a person (or as another bot, with `bot_id`); return the message's timestamp."""
         room = self.world.rooms[channel]
         post = Post(
             ts=self.world.stamp(),
@@ -203,12 +197,7 @@ class SlackServer(FileHosting):
         return post.ts
 
     async def tell(self, channel: str, ts: str, told: Sequence[Telling] = BOTH) -> None:
-        """Send the app the events of a message: `message`, and in a channel that mentions the bot also
-        `app_mention`.
-
-        Real Slack may send `app_mention` first, and without the message's files; that is the event
-        `bare_mention`.
-        """
+        """Send the app the events of a message: `message`, and in a channel that mentions the bot also `app_mention`."""
         room = self.world.rooms[channel]
         await self._announce(room, room.posts[ts], told)
 
@@ -403,9 +392,7 @@ class SlackServer(FileHosting):
         return self.world.titles.get((channel, thread_ts), "")
 
     def session_of(self, channel: str, thread_ts: str) -> str:
-        """Return the status of a thread's agent session; "" if there is no session. The status "processing"
-        shows a stop button.
-        """
+        """Return the status of a thread's agent session; "" if there is no session."""
         return self.world.sessions.get((channel, thread_ts), "")
 
     def tally(self, channel: str) -> ChatCounts:

@@ -66,12 +66,7 @@ class TelegramServer(Service):
         language: str | None = None,
         fields: Mapping[str, Any] | None = None,
     ) -> Json:
-        """Send a message as a person or as another bot; return the update that the bot will receive.
-
-        Chats with negative ids are supergroups. Entities for mentions, commands and links are detected;
-        `entities` are added to the detected ones. `language` is the language of the person's app. `fields`
-        are added to the message unchanged.
-        """
+        """Send a message as a person or as another bot; return the update that the bot will receive."""
         chat = self.chat(chat_id, chat_type)
         sender = chat_id if chat.kind == "private" else 1001
         who = world.person(user_id or sender, name=name, username=username, is_bot=is_bot, language=language)
@@ -99,11 +94,7 @@ class TelegramServer(Service):
         hidden: bool = False,
         album: str | None = None,
     ) -> Json:
-        """Forward a message as a person; return the update. `message` is any message made by this server, or
-        any message that `world.origin` understands.
-
-        Like Telegram, the update also names the sender in the older fields `forward_from` and `forward_date`.
-        """
+        """Forward a message as a person; return the update."""
         told = world.origin(message, hidden=hidden)
         fields: Json = {"forward_origin": told, "forward_date": told["date"]}
         if told["type"] == "user":
@@ -132,9 +123,7 @@ class TelegramServer(Service):
         del self.chats[chat_id].messages[message_id]
 
     def press_stop(self, *, chat_id: int = 1001, thread_id: int | None = None, draft_id: int = 1) -> Json:
-        """Stop a reply that the bot is writing, as a person; return the update. Possible in private chats
-        only; raises `ValueError` elsewhere.
-        """
+        """Stop a reply that the bot is writing, as a person; return the update."""
         chat = self.chat(chat_id)
         if chat.kind != "private":
             raise ValueError("drafts are shown in private chats only")
@@ -169,10 +158,7 @@ class TelegramServer(Service):
         return self.say(words, chat_id=chat_id)
 
     def react(self, message_id: int, *emoji: str, chat_id: int = 1001, user_id: int | None = None) -> Json:
-        """Set a person's reactions to a message; return the update.
-
-        Telegram sends such updates only to bots that ask for them, and in groups only to administrators.
-        """
+        """Set a person's reactions to a message; return the update."""
         chat, who = self.chat(chat_id), world.person(user_id or abs(chat_id))
         before = chat.reactions.get((message_id, who["id"]), ())
         chat.reactions[message_id, who["id"]] = emoji
@@ -239,9 +225,7 @@ class TelegramServer(Service):
     def upgrade(
         self, chat_id: int, new_id: int, *, told: Iterable[Literal["to", "from"]] = ("to", "from")
     ) -> None:
-        """Upgrade a group to a supergroup with a new id and new message numbers. `told` lists the service
-        messages that the bot receives about the upgrade, in order.
-        """
+        """Upgrade a group to a supergroup with a new id and new message numbers."""
         old = self.chat(chat_id, "group")
         old.moved_to = new_id
         fresh = self.chat(new_id, "supergroup")

@@ -222,9 +222,7 @@ def checked_text(text: str, entities: Iterable[Any], limit: int = TEXT_LIMIT) ->
 
 
 def checked_entities(text: str, entities: Iterable[Any]) -> list[Json]:
-    """Return the first 100 entities in text order; Telegram drops the rest. Raises `Refused` if an entity
-    breaks a rule.
-    """
+    """Return the first 100 entities in text order; Telegram drops the rest."""
     spans = [_checked_entity(text, entity) for entity in entities]
     spans.sort(key=lambda span: (span["offset"], -span["length"]))
     del spans[ENTITY_LIMIT:]

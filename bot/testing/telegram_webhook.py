@@ -72,9 +72,7 @@ class WebhookPoster:
         return next((one for one in self._updates.waiting() if _chat(one[1]) == line), None)
 
     async def _post(self, body: Any) -> float | None:
-        """Post an update once. Return None if the update was confirmed, else the seconds to wait that the
-        answer asks for (0 if the answer names no time).
-        """
+        """Post an update once."""
         parts = urlsplit(self.url)
         address = self.url if self.front is None else f"http://127.0.0.1:{self.front}{parts.path}"
         headers = {SECRET: self.secret} if self.secret else {}
@@ -94,9 +92,7 @@ class WebhookPoster:
 
 
 def _chat(update: Any) -> object:
-    """Return the id of the chat that an update is about; for a button press, a key for the person who
-    pressed. None if there is neither.
-    """
+    """Return the id of the chat that an update is about; for a button press, a key for the person who pressed."""
     if isinstance(update, dict) and isinstance(pressed := update.get("callback_query"), dict):
         return ("press", (pressed.get("from") or {}).get("id"))
     for part in update.values() if isinstance(update, dict) else ():

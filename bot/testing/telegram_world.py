@@ -80,12 +80,7 @@ class Chat:
         return self.last_id
 
     def spend(self, now: float) -> int:
-        """Take one call out of the chat's flood budget. Return 0, or the seconds to wait if the budget is
-        used up.
-
-        The budget is one call a second in private chats and 20 calls a minute in groups, with bursts of at
-        most five calls.
-        """
+        """Take one call out of the chat's flood budget."""
         every = 1.0 if self.kind == "private" else 3.0
         self.spent = max(0.0, self.spent - (now - self.spent_at) / every)
         self.spent_at = now
@@ -123,9 +118,7 @@ class Updates:
         return len(self._kept)
 
     def add(self, body: Any) -> Any:
-        """Queue an update and return it. An object without `update_id` gets an id; anything else is queued
-        unchanged.
-        """
+        """Queue an update and return it."""
         number = self._next
         if isinstance(body, dict):
             body = {"update_id": number, **body}
@@ -189,11 +182,7 @@ def person(
 
 
 def origin(message: Json, *, hidden: bool = False) -> Json:
-    """Return the `forward_origin` of a forwarded message: a person, a group with an anonymous author, or a
-    channel. A message that was itself forwarded keeps its first origin.
-
-    With `hidden`, the person does not allow links from forwarded messages.
-    """
+    """Return the `forward_origin` of a forwarded message: a person, a group with an anonymous author, or a channel."""
     if "forward_origin" in message:
         return dict(message["forward_origin"])
     found: Json = {"date": message["date"]}

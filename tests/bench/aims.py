@@ -45,9 +45,7 @@ AIMS = (
 
 
 def told(found: Mapping[str, Any], *, measured_alone: bool = False) -> Iterator[str]:
-    """Yield a line for each aim: reached, missed, or not measured. With `measured_alone`, skip aims that
-    were not measured.
-    """
+    """Yield a line for each aim: reached, missed, or not measured."""
     for aim in AIMS:
         value = at(found, aim.path)
         if value is None:

@@ -33,9 +33,7 @@ def request_id(day: int, number: int) -> str:
 
 
 def fill(logs: Path, lines: int) -> None:
-    """Write a log as left by turns with two model calls and one tool call. Of each 10 lines, 2 are answers
-    of the model and 1 is the end of a turn.
-    """
+    """Write a log as left by turns with two model calls and one tool call."""
     for day in range(1, DAYS + 1):
         written = list[str]()
         for number in range(lines // DAYS // 10):
@@ -75,9 +73,7 @@ def fill(logs: Path, lines: int) -> None:
 
 
 def _process(*words: str, lines: int = 0) -> tuple[float, float]:
-    """Return the wall-clock and CPU seconds of a command until it ends; with `lines`, until it has printed
-    that many lines.
-    """
+    """Return the wall-clock and CPU seconds of a command until it ends; with `lines`, until it has printed that many lines."""
     began = time.perf_counter()
     process = subprocess.Popen([sys.executable, "-m", "bot", *words], stdout=subprocess.PIPE)
     assert process.stdout is not None

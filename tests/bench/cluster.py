@@ -121,9 +121,7 @@ def _cpu(programs: list[OnPostgres]) -> float:
 
 
 async def _commits(programs: list[OnPostgres], server: postgres.Postgres) -> int:
-    """Return the number of committed transactions. PostgreSQL reports a session's commits only with a later
-    commit of the same session, at least a second later, so each program first answers one more message.
-    """
+    """Return the number of committed transactions."""
     await asyncio.sleep(1.2)
     await asyncio.gather(*(program.answered(program.new_chats(1)) for program in programs))
     with psycopg.connect(server.url(), autocommit=True) as db:

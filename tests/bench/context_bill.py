@@ -113,9 +113,7 @@ class Account:
 
 
 def shared(before: Sequence[tuple[object, int]], now: Sequence[tuple[object, int]]) -> float:
-    """Return the share of the previous request's tokens that the new request repeats at its start. Both
-    requests are lists of (digest of the prefix, tokens of the prefix).
-    """
+    """Return the share of the previous request's tokens that the new request repeats at its start."""
     same = itertools.takewhile(
         lambda pair: pair[0] == pair[1],
         zip((p[0] for p in before), (p[0] for p in now), strict=False),

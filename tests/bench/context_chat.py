@@ -367,9 +367,7 @@ class Chat:
             raise RuntimeError(f"turn {number}: {status}")
 
     def _commit(self, number: int) -> None:
-        """Change the project as a person at work would: each turn adds a module, every twentieth turn a
-        folder. A report appears or disappears every tenth turn.
-        """
+        """Change the project as a person at work would: each turn adds a module, every twentieth turn a folder."""
         (self.root / ".git").mkdir(exist_ok=True)
         (self.root / ".git" / "HEAD").write_text(f"{number:040x}\n", encoding="utf-8")
         package = self.root / f"part{number // 20}" / f"module{number}"
@@ -382,9 +380,7 @@ class Chat:
             report.unlink()
 
     async def _settled(self) -> None:
-        """Wait until all background work is done. Background work takes no simulated time, so the next turn
-        finds it finished.
-        """
+        """Wait until all background work is done."""
         held = await self._chats.get(KEY)
         while (others := asyncio.all_tasks() - {asyncio.current_task()}) or held.open_since is not None:
             await (asyncio.wait(others) if others else asyncio.sleep(0))

@@ -130,9 +130,7 @@ def _against(ours: dict[str, float], other: dict[str, float]) -> list[str]:
 
 
 async def _lifetimes(folder: Path, turns: Sequence[Turn], say: Say) -> dict[str, Any]:
-    """Measure the cost of the cache lifetimes, of thinking, and of memory on the fast model. The fast model
-    has no cached prefix of the chat.
-    """
+    """Measure the cost of the cache lifetimes, of thinking, and of memory on the fast model."""
     found, bills = dict[str, Any](), list[Bill]()
     for name, pays, rest in (
         ("5 m", False, view.CACHE),
@@ -159,9 +157,7 @@ async def _lifetimes(folder: Path, turns: Sequence[Turn], say: Say) -> dict[str,
 
 
 async def _put_back(folder: Path, turns: Sequence[Turn], say: Say) -> dict[str, Any]:
-    """Measure the cost of restoring skills and files after each compaction, compared with the same chat
-    without restoring.
-    """
+    """Measure the cost of restoring skills and files after each compaction, compared with the same chat without restoring."""
     found: dict[str, Any] = {}
     for name, most in (("  reads files and a skill", reattach.MOST_TOKENS), ("  the same, none put back", 0)):
         with mock.patch.object(reattach, "MOST_TOKENS", most):
@@ -171,9 +167,7 @@ async def _put_back(folder: Path, turns: Sequence[Turn], say: Say) -> dict[str, 
 
 
 async def _summaries(folder: Path, turns: Sequence[Turn], say: Say) -> dict[str, Any]:
-    """Measure a chat without session memory. Each compaction then needs a summary, written either by a fork
-    or by the provider.
-    """
+    """Measure a chat without session memory."""
     ways = {
         "  no memory, summaries by a fork": Chat(_folder(folder, "fork"), remembers=False),
         "  no memory, by the provider": Chat(_folder(folder, "provider"), remembers=False, compacts=True),
@@ -184,10 +178,7 @@ async def _summaries(folder: Path, turns: Sequence[Turn], say: Say) -> dict[str,
 
 
 async def _growth(folder: Path, size: Size, say: Say) -> dict[str, float]:
-    """Measure the tokens per turn early in the chat and at the end of a chat of years.
-
-    The later turns repeat the first ones, so any growth comes from the history alone.
-    """
+    """Measure the tokens per turn early in the chat and at the end of a chat of years."""
     part = trace(size.turns, SEED)
     bill = await Chat(_folder(folder, "long")).replay(part * (size.long // size.turns))
     early, late = bill.tokens(0, size.turns), bill.tokens(size.long - size.turns, size.long)
@@ -208,11 +199,7 @@ def _folder(folder: Path, name: str) -> Path:
 
 
 def main() -> None:
-    """Run this section alone: `python -m tests.bench.context_report`.
-
-    `--full` includes the long chat, which takes seven minutes of one processor. `--growth` and `--summaries`
-    run only that part.
-    """
+    """Run this section alone: `python -m tests.bench.context_report`."""
     wanted = sys.argv[1:2]
     with tempfile.TemporaryDirectory(prefix=".bench-", dir=Path.cwd()) as made:
         folder = Path(made)

@@ -37,9 +37,7 @@ class Turn:
 
 
 def trace(turns: int, seed: int) -> list[Turn]:
-    """Return the turns of a chat. The same seed gives the same chat, and a longer chat begins with the turns
-    of a shorter one.
-    """
+    """Return the turns of a chat."""
     rng = random.Random(seed)
     return [_turn(rng) for _ in range(turns)]
 

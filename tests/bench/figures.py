@@ -34,9 +34,7 @@ def number(value: float) -> str:
 
 
 def paired(label: str, ours: Sequence[float], theirs: Sequence[float]) -> tuple[str, dict[str, float]]:
-    """Return a report line, and the same figures as a dict. The line has the spread of both programs and the
-    ratios of the medians and of the 99th percentiles.
-    """
+    """Return a report line, and the same figures as a dict."""
     a, b = Spread.of(ours), Spread.of(theirs)
     cells = [number(value) for spread in (a, b) for value in (spread.min, spread.p50, spread.p99)]
     ratios = (_over(a.p50, b.p50), _over(a.p99, b.p99))

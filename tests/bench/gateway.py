@@ -67,9 +67,7 @@ class Crowd:
 
 
 async def crowd(programs: list[Program], model: TimedModel, rounds: int = ROUNDS) -> list[Crowd]:
-    """Send a message in all chats at once, for several rounds; return the results of each program. The chats
-    are new in the first round only.
-    """
+    """Send a message in all chats at once, for several rounds; return the results of each program."""
     model.thinking = CROWD_THINKING
     found = [Crowd() for _ in programs]
     chats = [program.new_chats(CROWD) for program in programs]
@@ -87,9 +85,7 @@ async def crowd(programs: list[Program], model: TimedModel, rounds: int = ROUNDS
 
 
 async def by_tool(program: Program, model: TimedModel, count: int = 40) -> Times:
-    """Measure Shipmate's usual way to answer: the reply is sent through `chat_send`, and a second model call
-    ends the turn.
-    """
+    """Measure Shipmate's usual way to answer: the reply is sent through `chat_send`, and a second model call ends the turn."""
     model.thinking = ONE_CHAT_THINKING
     model.by_tool = True
     times = Times()

@@ -60,9 +60,7 @@ class Restart:
 
 
 async def restart(folder: Path, size: Size) -> Restart:
-    """Kill a gateway with unfinished turns and start it again. Raises `Unanswered` if a message is not
-    answered, or is answered twice.
-    """
+    """Kill a gateway with unfinished turns and start it again."""
     board = Board()
     model = TimedModel(board)
     program = Shipmate(folder / "restart", board, first_chat=7_000_000)

@@ -43,9 +43,7 @@ SHORT, FULL, QUICK = Size(200, 5), Size(1_000, 20), Size(70, 2)
 
 
 async def load(programs: Sequence[Program], model: TimedModel, size: Size) -> list[Load]:
-    """Run rounds in which every chat sends one message, with at most 64 messages at once. The programs
-    alternate, so that drift cancels.
-    """
+    """Run rounds in which every chat sends one message, with at most 64 messages at once."""
     model.thinking, model.longest = THINKING
     loads = [Load() for _ in programs]
     chats = [program.new_chats(size.chats) for program in programs]
@@ -73,9 +71,7 @@ class Rush:
 
 
 async def rush(programs: Sequence[Program], model: TimedModel, size: Size) -> list[Rush]:
-    """Run rounds in which every chat sends one message as soon as one of the places for waiting messages is
-    free. The model answers at once.
-    """
+    """Run rounds in which every chat sends one message as soon as one of the places for waiting messages is free."""
     model.thinking, model.longest = 0.0, 0.0
     found = [Rush() for _ in programs]
     chats = [program.new_chats(size.chats) for program in programs]
@@ -116,9 +112,7 @@ def check(name: str, answers: dict[int, int], wanted: int) -> None:
 
 
 def growth(resident: Sequence[float], chats: int) -> float:
-    """Return the memory growth in kilobytes per message, over the later half of the rounds. The first half
-    is left out because the program is still warming up.
-    """
+    """Return the memory growth in kilobytes per message, over the later half of the rounds."""
     later = resident[len(resident) // 2 :]
     rounds = len(later) - 1
     return figures.slope(list(range(len(later))), later) * 1_000 / chats if rounds else 0.0

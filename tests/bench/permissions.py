@@ -20,9 +20,7 @@ WHO = [Subject("slack", "U1", "member", ChatKey.parse("slack:chat:C1:thread:10")
 
 
 def judging(folder: Path) -> tuple[float, float]:
-    """Return the milliseconds to check one call: with rules indexed by tool, and with a scan of the text of
-    every rule.
-    """
+    """Return the milliseconds to check one call: with rules indexed by tool, and with a scan of the text of every rule."""
     names = [*FILES, "run_shell", "web_fetch", *(f"mcp__server__tool{number}" for number in range(TOOLS - 6))]
     lists: dict[str, list[str]] = {"allow": [], "ask": [], "deny": []}
     for number in range(RULES):

@@ -40,9 +40,7 @@ class Memory:
 
 
 async def memory(folder: Path, chats: int) -> Memory:
-    """Measure the memory. Raises `Unanswered` if a message gets no answer, or if the system does not report
-    a process's memory.
-    """
+    """Measure the memory."""
     board = Board()
     model = TimedModel(board)
     program = OnSlack(folder / "memory", board, first_chat=5_000_000)
@@ -93,9 +91,7 @@ class First:
 
 
 async def first_replies(folder: Path, starts: int = STARTS) -> list[First]:
-    """Measure the first reply after a start, with a message that already waits at the platform. The programs
-    alternate.
-    """
+    """Measure the first reply after a start, with a message that already waits at the platform."""
     board = Board()
     model = TimedModel(board)
     found = [First(), First()]
@@ -132,9 +128,7 @@ async def _first(program: Program, model: TimedModel, found: First) -> None:
 
 
 async def streaming(program: Program, model: TimedModel, deltas: int = DELTAS) -> list[float]:
-    """Return the microseconds of CPU time per delta, from the model to the channel. Answers in many deltas
-    alternate with the same answers in one delta.
-    """
+    """Return the microseconds of CPU time per delta, from the model to the channel."""
     said, chunk = model.words, model.chunk
     model.thinking = model.longest = 0.0
     model.words = ("Some words. " * deltas)[: deltas * DELTA]

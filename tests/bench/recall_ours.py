@@ -60,9 +60,7 @@ class Searched:
         self._finder = Finder(self._db, weights=weights)
 
     def search(self, question: Question, limit: int) -> list[tuple[str, float]]:
-        """Return the ids and scores of the best lines. If the question has other wordings, all wordings are
-        searched at once.
-        """
+        """Return the ids and scores of the best lines."""
         query = RecallQuery((question.text, *question.phrasings), question.asked_at, limit=limit)
         hits = self._finder.recall([str(self._key)], query).hits
         return [(str(hit.line.message_id), hit.score) for hit in hits]

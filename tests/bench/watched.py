@@ -73,9 +73,7 @@ class Watch:
 
 
 def _waits() -> int:
-    """Return how often this thread has waited for something other than a processor. If the system does not
-    report the number, each call returns a larger one.
-    """
+    """Return how often this thread has waited for something other than a processor."""
     if not hasattr(resource, "RUSAGE_THREAD"):
         return int(time.perf_counter_ns())
     return resource.getrusage(resource.RUSAGE_THREAD).ru_nvcsw

@@ -69,11 +69,7 @@ class Rig(Protocol):
     intake: RecordingIntake
 
     async def say(self, text: str, *, user: str = "first") -> None:
-        """Address the bot in a direct chat as a person. `user` is a label: the same label means the same
-        person.
-
-        Return when the platform has the message. If the platform answers at once, return after the answer.
-        """
+        """Address the bot in a direct chat as a person."""
         ...
 
     async def repeat(self) -> None:

@@ -31,9 +31,7 @@ class SendsFilesRig(Rig, Protocol):
         ...
 
     async def refuse_files(self) -> str:
-        """Make the platform refuse files because the bot lacks a right. Return the name of the right that
-        the channel must report; "" if the channel reports none.
-        """
+        """Make the platform refuse files because the bot lacks a right."""
         ...
 
     async def fail_next_file(self) -> None:

@@ -14,9 +14,7 @@ from tests.contracts.model_contract import ModelContract
 
 
 def answer(body: Json) -> script.Reply:
-    """Return a reply that repeats the person's words, through `chat_send` if the request offers that tool. After
-    the tool's result, return a short last reply.
-    """
+    """Return a reply that repeats the person's words, through `chat_send` if the request offers that tool."""
     last = body["messages"][-1]["content"][-1]
     if last["type"] == "tool_result":
         return script.reply("Done.")
