@@ -304,7 +304,7 @@ async def _context(folder: Path, scale: Scale) -> dict[str, Any]:
 
 
 async def _recall(folder: Path, scale: Scale) -> dict[str, Any]:
-    found = {"recall": recall_report.measured(scale.recall, say)}
+    found = {"recall": await asyncio.to_thread(recall_report.measured, scale.recall, say)}
     say("\none long chat")
     speeds: dict[str, Any] = {}
     for lines in scale.speed:

@@ -5,7 +5,7 @@ its price list.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from bot.contracts.model import Usage
@@ -15,7 +15,6 @@ MODEL = "claude-sonnet-5-5"
 SMALLEST = 1_024
 """Min size in tokens of a prefix that the provider caches."""
 LIFETIME = 300.0
-LOOK_BACK = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,41 +76,6 @@ class Bill:
         return sum(one.purpose == purpose for one in self.sent)
 
 
-Block = tuple[object, int]
-"""Identity of a block, and its size in tokens."""
-
-
-@dataclass
-class Account:
-    """Simulates the provider's cache for a context policy. Prompts are lists of blocks without content."""
-
-    bill: Bill = field(default_factory=Bill)
-    _entries: dict[int, float] = field(default_factory=dict)
-    _before: list[tuple[int, int]] = field(default_factory=list)
-
-    def send(self, blocks: Sequence[Block], marks: Sequence[int], now: float, output: int, turn: int) -> None:
-        """Bill one request. `marks` are the positions of its cache breakpoints."""
-        parts = list(_chain(blocks))
-        hit = next((at for at in self._looked(parts, marks, now)), -1)
-        read = parts[hit][1] if hit >= 0 else 0
-        kept = [at for at in marks if parts[at][1] >= SMALLEST]
-        done = max([read, *(parts[at][1] for at in kept)])
-        for at in [*kept, *([hit] if hit >= 0 else [])]:
-            self._entries[parts[at][0]] = now + LIFETIME
-        usage = Usage(parts[-1][1] - done, output, read, done - read)
-        self.bill.sent.append(Sent(usage, turn, stable=self._stable(parts)))
-        self._before = parts
-
-    def _looked(self, parts: list[tuple[int, int]], marks: Sequence[int], now: float) -> Iterator[int]:
-        for mark in reversed(marks):
-            for at in range(mark, max(-1, mark - LOOK_BACK), -1):
-                if self._entries.get(parts[at][0], 0.0) > now:
-                    yield at
-
-    def _stable(self, parts: list[tuple[int, int]]) -> float | None:
-        return shared(self._before, parts) if self._before else None
-
-
 def shared(before: Sequence[tuple[object, int]], now: Sequence[tuple[object, int]]) -> float:
     """Return the share of the previous request's tokens that the new request repeats at its start."""
     same = itertools.takewhile(
@@ -120,10 +84,3 @@ def shared(before: Sequence[tuple[object, int]], now: Sequence[tuple[object, int
     )
     count = sum(1 for _ in same)
     return before[count - 1][1] / before[-1][1] if count else 0.0
-
-
-def _chain(blocks: Sequence[Block]) -> Iterator[tuple[int, int]]:
-    digest, end = 0, 0
-    for name, tokens in blocks:
-        digest, end = hash((digest, name, tokens)), end + tokens
-        yield digest, end

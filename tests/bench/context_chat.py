@@ -8,7 +8,6 @@ fake provider of the tests. Time passes only where the trace says so.
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import functools
 import itertools
 import json
@@ -40,7 +39,7 @@ from bot.core.prompt import Prompts
 from bot.core.reply import ReplyPorts
 from bot.core.runner import Runner, Slots
 from bot.core.turns import Turns
-from bot.llm.messages_api import body_of, headers_of
+from bot.llm.messages_api import body_of
 from bot.llm.windows import ContextWindows
 from bot.llm.wrapper import SystemRoleModel
 from bot.storage.artifacts import ArtifactStore
@@ -50,7 +49,6 @@ from bot.storage.notes import NoteStore
 from bot.system import SystemDisk, UlidSource
 from bot.testing import anthropic_cache as cache
 from bot.testing import anthropic_rules as rules
-from bot.testing.anthropic_compaction import Compactions
 from bot.testing.clock import FakeClock
 from bot.testing.log import MemoryLog
 from bot.testing.model import reply, text, tool_use
@@ -72,51 +70,38 @@ MEMORY_TOKENS = 500
 """Size in tokens of a memory or a summary of this chat."""
 CHANGE_TOKENS = 100
 """Tokens that an update of the memory adds; the update removes as many."""
-FILES, FILE_TOKENS = 5, 1_000
-"""Number of files that the tools read, and the size in tokens of each file and of a skill."""
 SECONDS_A_CALL, SECONDS_A_TOKEN = 1.5, 1 / 80
 BOOT = "boot"
 
 
 class Provider:
     """A `contracts.model.Model` that returns the replies in `answers` and refuses what the provider would
-    refuse. With `compacts`, the model writes summaries on request. `remembers` is the size of a memory or
-    summary in tokens.
+    refuse. `remembers` is the size of a memory or summary in tokens.
     """
 
-    def __init__(
-        self, clock: FakeClock, log: MemoryLog, *, compacts: bool = False, remembers: int = MEMORY_TOKENS
-    ) -> None:
+    def __init__(self, clock: FakeClock, log: MemoryLog, remembers: int) -> None:
         self.bill = bill.Bill()
         self.answers: list[ModelReply] = []
         self.turn = 0
-        self.thinks = 0
-        """Thinking tokens of each request, billed with the answer."""
         self.frame = (0, 0)
         """Sizes in tokens of the tools and of the system prompt."""
         self._clock = clock
         self._log = log
         self._cache = cache.PromptCache(clock, lambda _: bill.SMALLEST)
         self._leave = rules.Leave(types={"compaction"}, system_role=True)
-        self._compacts = compacts
         self._remembers = remembers
         self._changes = 0
-        self._compactions = Compactions()
         self._before: list[tuple[object, int]] = []
         self._asked = float("-inf")
         self._told = 0
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Any, None]:
         body = json.loads(json.dumps(body_of(request), ensure_ascii=False))
-        self._compactions.check(body, headers_of(request).get("anthropic-beta", ""), able=self._compacts)
-        rules.check(body, dataclasses.replace(self._leave, prefill=request.summarize is not None))
+        rules.check(body, self._leave)
         cache.check_breakpoints(body)
         found, keep = self._cache.look(body, cache.count_characters)
         own = request.purpose == "turn"
         answer = self.answers.pop(0) if own else reply(text(self._written(request)))
-        if request.summarize is not None:
-            block = self._compactions.sign(f"## What happened\nMuch.\n\n{_sections(self._remembers)}", body)
-            answer = dataclasses.replace(answer, content=[block], stop_reason="compaction")
         usage = Usage(
             found["input_tokens"],
             max(1, len(cache.plain(answer.content)) // CHARACTERS),
@@ -124,7 +109,6 @@ class Provider:
             found["cache_creation_input_tokens"],
             found["cache_creation"]["ephemeral_1h_input_tokens"],
         )
-        usage = dataclasses.replace(usage, output_tokens=usage.output_tokens + self.thinks)
         self.bill.sent.append(self._sent(body, request, usage))
         keep()
         if own:
@@ -167,7 +151,7 @@ class Provider:
     async def check(self) -> None: ...
 
     async def facts(self, model: str) -> ModelFacts:
-        return ModelFacts(compacts=self._compacts)
+        return ModelFacts()
 
     async def close(self) -> None: ...
 
@@ -218,40 +202,25 @@ class Screen:
 
 @dataclass
 class Chat:
-    """One chat in a folder. With `sends` the model answers through `chat_send`, else in plain text. Without
-    `remembers` there is no session memory. With `compacts` the provider writes the summaries.
-
-    With `works`, the folder is a project in which files and commits are added with every turn. With `reads`,
-    a turn that uses tools first reads one of five files, and the first turn loads a skill.
+    """One chat in a folder. With `sends` the model answers through `chat_send`, else in plain text. With
+    `works`, the folder is a project in which files and commits are added with every turn.
     """
 
     root: Path
     sends: bool = True
-    compacts: bool = False
     limits: Limits = field(default_factory=Limits)
-    remembers: bool = True
     works: bool = False
-    reads: bool = False
     memory_tokens: int = MEMORY_TOKENS
 
     def __post_init__(self) -> None:
         self.clock = FakeClock()
         self.log = MemoryLog()
-        self.model = Provider(self.clock, self.log, compacts=self.compacts, remembers=self.memory_tokens)
+        self.model = Provider(self.clock, self.log, self.memory_tokens)
         self.look = Look()
         self._ids = UlidSource()
         disk, ids, clock, log = SystemDisk(), self._ids, self.clock, self.log
         archive = ChatStore(self.root / "chats", disk=disk, log=log)
         artifacts = ArtifactStore(self.root / "artifacts", disk=disk, ids=ids, clock=clock, log=log)
-        skill = self.root / ".claude" / "skills" / "reporting" / "SKILL.md"
-        if self.reads:
-            skill.parent.mkdir(parents=True)
-            head = "---\nname: reporting\ndescription: Reports.\n---\n"
-            skill.write_text(head + words(FILE_TOKENS, "skill"), encoding="utf-8")
-            for number in range(FILES):
-                (self.root / f"part{number}.md").write_text(
-                    words(FILE_TOKENS, f"f{number}"), encoding="utf-8"
-                )
         vetting = Vetting(self.root)
         skills = SkillFolder(self.root, [], log, vetting)
         memory = NoteStore(self.root / "memory", disk=disk)
@@ -284,7 +253,7 @@ class Chat:
             ids=ids,
             log=log,
             vetting=vetting,
-            memories=memories if self.remembers else None,
+            memories=memories,
             limits=self.limits,
             rules={"telegram": "Markdown."},
         )
@@ -352,10 +321,6 @@ class Chat:
         steps = [tool_use("look_up", query=words(20, f"q{number}")) for _ in turn.results]
         self.look.results = [words(size, f"r{number}.{at}") for at, size in enumerate(turn.results)]
         answer = words(turn.answer, f"a{number}")
-        if self.reads and number == 0:
-            steps.insert(0, tool_use("skills_load") | {"input": {"name": "reporting"}})
-        elif self.reads and steps:
-            steps.insert(0, tool_use("read_file", path=f"part{number % FILES}.md"))
         self.model.answers = [reply(step) for step in steps]
         self.model.answers.append(reply(tool_use("chat_send", text=answer) if self.sends else text(answer)))
         inbound = self._inbound(number, words(turn.said, f"s{number}"))

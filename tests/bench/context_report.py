@@ -1,6 +1,4 @@
-"""The section `context` of the bench: the cost per turn of a chat over months, compared with other ways to
-keep its history.
-"""
+"""The section `context` of the bench: the cost per turn of a chat over months."""
 
 from __future__ import annotations
 
@@ -9,28 +7,18 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
-from bot.contracts.model import Usage
-from bot.core import reattach, view
 from bot.core.agent import Limits
 from bot.core.compaction import KEEP_TOKENS, Policy
-from bot.llm.prices import PriceTable
 from tests.bench.context_bill import Bill
 from tests.bench.context_chat import Chat
-from tests.bench.context_policies import RIVALS
-from tests.bench.context_trace import Turn, days, trace
+from tests.bench.context_trace import days, trace
 
 SEED = 1
-FAST = "claude-haiku-5-5"
-THOUGHT = {"low": 250, "medium": 500}
-"""Thinking tokens per request by effort. The numbers are assumed, because only a real model could give
-measured ones.
-"""
 FULL_MEMORY = 2_900
 OTHER = 4_000
 """Alternative number of tokens that a compaction keeps, for comparison with the default."""
@@ -72,16 +60,11 @@ async def measured(folder: Path, size: Size, say: Say) -> dict[str, Any]:
     for name, chat in ways.items():
         bill = await chat.replay(turns)
         found[name.strip()] = _told(name, bill, size.turns, say)
-    found |= await _lifetimes(folder, turns, say)
-    found |= await _put_back(folder, turns, say)
     took = time.monotonic() - began
     frame = ways["shipmate"].model.frame
-    for rival in RIVALS:
-        found[rival.name] = _told(rival.name, rival(*frame).replay(turns), size.turns, say, declares=False)
     for line in _against(found["shipmate"], found[f"keepTokens {OTHER:,}"]):
         say(line)
     if size.long:
-        found["summaries"] = await _summaries(folder, turns, say)
         found["growth"] = await _growth(folder, size, say)
     say(f"  tools {frame[0]:,} and system {frame[1]:,} tokens in every line; took {took:.0f} s")
     return found
@@ -91,7 +74,7 @@ def _keeps(tokens: int) -> Limits:
     return Limits(compaction=Policy(keep_tokens=tokens))
 
 
-def _told(name: str, bill: Bill, turns: int, say: Say, *, declares: bool = True) -> dict[str, float]:
+def _told(name: str, bill: Bill, turns: int, say: Say) -> dict[str, float]:
     found = {
         "centsPerTurn": bill.cents(turns),
         "memoryCentsPerTurn": bill.cents_of("memory", turns),
@@ -99,13 +82,13 @@ def _told(name: str, bill: Bill, turns: int, say: Say, *, declares: bool = True)
         "prefixStability": bill.stability,
         "tokensPerTurn": bill.tokens(0, turns),
         "largest": float(bill.largest),
+        "undeclaredBreaks": float(bill.breaks),
     }
-    breaks = f"{bill.breaks:>8}" if declares else f"{'–':>8}"
     say(
         f"  {name:<40}{found['centsPerTurn']:>8.2f}{found['memoryCentsPerTurn']:>8.3f}{found['cacheReadShare']:>8.3f}{found['prefixStability']:>8.3f}"
-        f"{found['tokensPerTurn']:>9,.0f}{found['largest']:>9,.0f}{breaks}"
+        f"{found['tokensPerTurn']:>9,.0f}{found['largest']:>9,.0f}{bill.breaks:>8}"
     )
-    return found | ({"undeclaredBreaks": float(bill.breaks)} if declares else {})
+    return found
 
 
 def _against(ours: dict[str, float], other: dict[str, float]) -> list[str]:
@@ -127,54 +110,6 @@ def _against(ours: dict[str, float], other: dict[str, float]) -> list[str]:
         "  every aim is met" if not missed else f"  missed: {'; '.join(missed)}",
         f"  keepTokens {KEEP_TOKENS:,} (the default) costs {costs}",
     ]
-
-
-async def _lifetimes(folder: Path, turns: Sequence[Turn], say: Say) -> dict[str, Any]:
-    """Measure the cost of the cache lifetimes, of thinking, and of memory on the fast model."""
-    found, bills = dict[str, Any](), list[Bill]()
-    for name, pays, rest in (
-        ("5 m", False, view.CACHE),
-        ("1 h and 5 m", True, view.CACHE),
-        ("1 h", True, view.HOUR),
-    ):
-        with (
-            mock.patch.object(PriceTable, "hour_pays", return_value=pays),
-            mock.patch.object(view, "CACHE", rest),
-        ):
-            bills.append(await Chat(_folder(folder, f"lifetime {name}")).replay(turns))
-        found[f"cache of {name}"] = _told(f"  cache of {name}", bills[-1], len(turns), say)
-    for effort, thought in THOUGHT.items():
-        chat = Chat(_folder(folder, f"thinks {effort}"))
-        chat.model.thinks = thought
-        bill = await chat.replay(turns)
-        found[f"thinks {effort}"] = _told(f"  thinks {thought} tokens ({effort})", bill, len(turns), say)
-    upkeep = [one.usage for one in bills[0].sent if one.purpose == "memory"]
-    read = (one.input_tokens + one.cache_read_tokens + one.cache_write_tokens for one in upkeep)
-    fresh = (Usage(size, one.output_tokens) for size, one in zip(read, upkeep, strict=True))
-    fast = sum(100 * (PriceTable().cost_usd(FAST, one) or 0) for one in fresh) / len(turns)
-    say(f"  memory on {FAST}, read anew: {fast:.3f} cents a turn, without thinking")
-    return found | {"memoryFastCentsPerTurn": fast}
-
-
-async def _put_back(folder: Path, turns: Sequence[Turn], say: Say) -> dict[str, Any]:
-    """Measure the cost of restoring skills and files after each compaction, compared with the same chat without restoring."""
-    found: dict[str, Any] = {}
-    for name, most in (("  reads files and a skill", reattach.MOST_TOKENS), ("  the same, none put back", 0)):
-        with mock.patch.object(reattach, "MOST_TOKENS", most):
-            bill = await Chat(_folder(folder, f"reads{most}"), reads=True).replay(turns)
-        found[name.strip()] = _told(name, bill, len(turns), say)
-    return found
-
-
-async def _summaries(folder: Path, turns: Sequence[Turn], say: Say) -> dict[str, Any]:
-    """Measure a chat without session memory."""
-    ways = {
-        "  no memory, summaries by a fork": Chat(_folder(folder, "fork"), remembers=False),
-        "  no memory, by the provider": Chat(_folder(folder, "provider"), remembers=False, compacts=True),
-    }
-    return {
-        name.strip(): _told(name, await chat.replay(turns), len(turns), say) for name, chat in ways.items()
-    }
 
 
 async def _growth(folder: Path, size: Size, say: Say) -> dict[str, float]:
@@ -199,16 +134,13 @@ def _folder(folder: Path, name: str) -> Path:
 
 
 def main() -> None:
-    """Run this section alone: `python -m tests.bench.context_report`."""
-    wanted = sys.argv[1:2]
+    """Run this section alone: `python -m tests.bench.context_report`.
+
+    `--full` includes the long chat, which takes seven minutes of one processor.
+    """
+    size = FULL if sys.argv[1:2] == ["--full"] else ORDINARY
     with tempfile.TemporaryDirectory(prefix=".bench-", dir=Path.cwd()) as made:
-        folder = Path(made)
-        if wanted == ["--growth"]:
-            asyncio.run(_growth(folder, FULL, _print))
-        elif wanted == ["--summaries"]:
-            asyncio.run(_summaries(folder, trace(FULL.turns, SEED), _print))
-        else:
-            asyncio.run(measured(folder, FULL if wanted == ["--full"] else ORDINARY, _print))
+        asyncio.run(measured(Path(made), size, _print))
 
 
 def _print(line: str) -> None:

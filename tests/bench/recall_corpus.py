@@ -8,6 +8,7 @@ Search weights are tuned on the other topics; topics of the family `held` are on
 
 from __future__ import annotations
 
+import calendar
 import random
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
@@ -25,36 +26,8 @@ POOLED = 10_000
 FAMILIES = ("tuned", "held")
 PEOPLE = {"tuned": {"en": 9, "zh": 8, "ja": 6}, "held": {"en": 7, "zh": 7, "ja": 6}}
 _EPOCH = datetime(2025, 1, 6, 8, tzinfo=UTC)
-_MONTHS = [
-    "January",
-    "February",
-    "March",
-    "April",
-    "May",
-    "June",
-    "July",
-    "August",
-    "September",
-    "October",
-    "November",
-    "December",
-]
-_WEEKDAYS = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"]
 _ZH, _JA = "一二三四五六日", "月火水木金土日"
-_ZH_MONTHS = [
-    "一月",
-    "二月",
-    "三月",
-    "四月",
-    "五月",
-    "六月",
-    "七月",
-    "八月",
-    "九月",
-    "十月",
-    "十一月",
-    "十二月",
-]
+_ZH_MONTHS = [f"{name}月" for name in (*"一二三四五六七八九十", "十一", "十二")]
 
 
 def people(family: str, language: str, seed: int, number: int | None = None) -> list[Conversation]:
@@ -261,7 +234,7 @@ def _whens(language: str, day: date, today: date) -> Iterator[tuple[str, date, d
     monday = today - today.weekday() * one
     in_last_week = monday - 7 * one <= day < monday
     named = {
-        "en": (f"on {day.day} {_MONTHS[day.month - 1]}", f"in {_MONTHS[day.month - 1]}"),
+        "en": (f"on {day.day} {calendar.month_name[day.month]}", f"in {calendar.month_name[day.month]}"),
         "zh": (f"{day.month}月{day.day}日", f"{_ZH_MONTHS[day.month - 1]}"),
         "ja": (f"{day.month}月{day.day}日", f"{day.month}月"),
     }[language]
@@ -281,7 +254,7 @@ def _whens(language: str, day: date, today: date) -> Iterator[tuple[str, date, d
         weekday = day.weekday()
         yield (
             {
-                "en": f"last {_WEEKDAYS[weekday]}",
+                "en": f"last {calendar.day_name[weekday]}",
                 "zh": f"上周{_ZH[weekday]}",
                 "ja": f"先週の{_JA[weekday]}曜日",
             }[language],

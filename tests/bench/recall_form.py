@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, Field, ValidationError
 
 GAP_MS = 30_000
 """Interval in milliseconds between turns that have no time of their own."""
@@ -16,6 +17,49 @@ GAP_MS = 30_000
 
 class FormError(ValueError):
     """A file does not follow the format. The text says where, and what was expected."""
+
+
+def _time(value: Any) -> Any:
+    """Return ISO 8601 text, which is UTC without a zone, as epoch milliseconds."""
+    if not isinstance(value, str):
+        return value
+    moment = datetime.fromisoformat(value)
+    return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
+Time = Annotated[int, BeforeValidator(_time)]
+Text = Annotated[str, Field(min_length=1)]
+
+
+class _Said(BaseModel):
+    id: Text
+    role: Literal["user", "assistant"]
+    speaker: str = ""
+    text: Text
+    ts: Time | None = None
+
+
+class _Session(BaseModel):
+    start: Time
+    turns: list[_Said]
+
+
+class _Asked(BaseModel):
+    text: Text
+    asked_at: Time
+    evidence: frozenset[str]
+    kind: str = "question"
+    phrasings: tuple[str, ...] = ()
+
+
+class _Talk(BaseModel):
+    id: Text
+    sessions: list[_Session]
+    questions: list[_Asked]
+
+
+class _File(BaseModel):
+    conversations: list[_Talk]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,99 +100,36 @@ class Conversation:
 
 def load(path: Path) -> list[Conversation]:
     """Return the conversations in a file. Raises `FormError`, and `OSError` if the file cannot be read."""
-    try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise FormError(f"{path.name} is no JSON: {error}") from error
-    return parse(value)
+    return _found(_File.model_validate_json, path.read_bytes())
 
 
 def parse(value: Any) -> list[Conversation]:
     """Return the conversations in parsed JSON. Raises `FormError`."""
-    found = [
-        _conversation(one, f"conversations[{number}]")
-        for number, one in enumerate(_list(value, "conversations", "the file"))
-    ]
-    if len({one.id for one in found}) != len(found):
-        raise FormError("two conversations have the same id")
-    return found
+    return _found(_File.model_validate, value)
 
 
-def _conversation(value: Any, where: str) -> Conversation:
-    sessions = tuple(
-        _session(one, f"{where}.sessions[{number}]")
-        for number, one in enumerate(_list(value, "sessions", where))
-    )
-    ids = [turn.id for session in sessions for turn in session]
-    if len(set(ids)) != len(ids):
-        raise FormError(f"{where}: two turns have the same id")
-    known = frozenset(ids)
-    questions = tuple(
-        _question(one, known, f"{where}.questions[{number}]")
-        for number, one in enumerate(_list(value, "questions", where))
-    )
-    ordered = sorted((session for session in sessions if session), key=lambda session: session[0].ts)
-    return Conversation(_text(value, "id", where), tuple(ordered), questions)
-
-
-def _session(value: Any, where: str) -> tuple[Turn, ...]:
-    start = _time(_get(value, "start", where), f"{where}.start")
-    return tuple(
-        _turn(one, start + number * GAP_MS, f"{where}.turns[{number}]")
-        for number, one in enumerate(_list(value, "turns", where))
-    )
-
-
-def _turn(value: Any, ts: int, where: str) -> Turn:
-    role = _text(value, "role", where)
-    if role not in {"user", "assistant"}:
-        raise FormError(f"{where}.role is {role!r}, not user or assistant")
-    said = value.get("ts")
-    return Turn(
-        _text(value, "id", where),
-        role,
-        str(value.get("speaker") or role),
-        _text(value, "text", where),
-        ts if said is None else _time(said, f"{where}.ts"),
-    )
-
-
-def _question(value: Any, known: frozenset[str], where: str) -> Question:
-    evidence = frozenset(map(str, _list(value, "evidence", where)))
-    if strange := evidence - known:
-        raise FormError(f"{where}.evidence: no turn has the id {min(strange)!r}")
-    asked = _time(_get(value, "asked_at", where), f"{where}.asked_at")
-    phrasings = tuple(map(str, _list(value, "phrasings", where))) if "phrasings" in value else ()
-    kind = str(value.get("kind") or "question")
-    return Question(_text(value, "text", where), asked, evidence, kind, phrasings)
-
-
-def _get(value: Any, key: str, where: str) -> Any:
-    if not isinstance(value, Mapping) or key not in value:
-        raise FormError(f"{where} has no {key}")
-    return value[key]
-
-
-def _list(value: Any, key: str, where: str) -> list[Any]:
-    found = _get(value, key, where)
-    if not isinstance(found, list):
-        raise FormError(f"{where}.{key} is no list")
-    return found
-
-
-def _text(value: Any, key: str, where: str) -> str:
-    found = _get(value, key, where)
-    if not isinstance(found, str) or not found:
-        raise FormError(f"{where}.{key} is no text")
-    return found
-
-
-def _time(value: Any, where: str) -> int:
-    """Return a time in epoch milliseconds. A number is used as it is; ISO 8601 text without a zone is read as UTC."""
-    if isinstance(value, int) and not isinstance(value, bool):
-        return value
+def _found(read: Any, value: Any) -> list[Conversation]:
     try:
-        moment = datetime.fromisoformat(value)
-    except (TypeError, ValueError):
-        raise FormError(f"{where} is neither ISO 8601 nor milliseconds") from None
-    return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
+        file = read(value)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise FormError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+    return [_conversation(one) for one in file.conversations]
+
+
+def _conversation(talk: _Talk) -> Conversation:
+    sessions = [
+        tuple(
+            Turn(one.id, one.role, one.speaker or one.role, one.text, one.ts or session.start + at * GAP_MS)
+            for at, one in enumerate(session.turns)
+        )
+        for session in talk.sessions
+        if session.turns
+    ]
+    known = {turn.id for session in sessions for turn in session}
+    questions = tuple(
+        Question(one.text, one.asked_at, one.evidence, one.kind, one.phrasings) for one in talk.questions
+    )
+    if strange := frozenset[str]().union(*(one.evidence for one in questions)) - known:
+        raise FormError(f"{talk.id}: no turn has the id {min(strange)!r}")
+    return Conversation(talk.id, tuple(sorted(sessions, key=lambda one: one[0].ts)), questions)
