@@ -13,7 +13,7 @@ from bot.core.events import Event
 
 @dataclass(frozen=True, slots=True)
 class ChatStats:
-    """Totals of a chat since its beginning, across restarts and `reset`, and the chat's present state.
+    """Totals of a chat since its beginning, and the chat's present state.
 
     `calls` are model calls. `input_tokens` were neither read from a cache nor written to a cache. `cost_usd`
     excludes the `unpriced` calls. `tokens` is the token estimate for the `messages`; `masked_tokens` of these
@@ -56,19 +56,20 @@ class Position:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """An event to write, and the position of the chat's state after the event."""
+    """An event to write, the position of the chat's state after it, and its data as JSON. `blanks` are events
+    whose text this event removes, each with its new stored data.
+    """
 
     event: Event
     position: Position
     raw: str = ""
-    """Data of the event as JSON, in its stored form."""
     blanks: Sequence[tuple[Event, str]] = ()
-    """Events whose text this event blanks, each with its new stored data."""
 
 
 class EventLog(Protocol):
     """Appends events in order, never refuses an event, and reports when events are on disk. `trouble` is the
-    disk's error message; "" if there is no error.
+    disk's error message; "" if there is no error. Methods that read or change the disk raise
+    `errors.StorageError`.
     """
 
     trouble: str
@@ -80,104 +81,89 @@ class EventLog(Protocol):
         ...
 
     async def committed(self, *, patient: bool = True) -> None:
-        """Wait until everything appended so far is on disk. If a write fails, wait until writes succeed
-        again; with `patient=False` raise `errors.StorageError` at the first failed write. Events that
-        could not be written stay pending.
+        """Wait until everything appended so far is on disk, however often writes fail. With `patient=False`,
+        raise at the first failed write; its events stay pending.
         """
         ...
 
     async def read(self, chat: ChatKey, since: int = 0, *, pending: bool = True) -> list[Event]:
-        """Return a chat's events in order, beginning with number `since`, including pending events. Raises
-        `errors.StorageError`.
-        """
+        """Return a chat's events in order, beginning with number `since`."""
         ...
 
     async def of_kinds(self, chat: ChatKey, kinds: Collection[str], since: float) -> list[Event]:
-        """Return a chat's events of these kinds since a time (epoch seconds), in order, including pending
-        events. Raises `errors.StorageError`.
-        """
+        """Return a chat's events of these kinds since a time (epoch seconds), in order, with pending events."""
         ...
 
     async def after(self, n: int, limit: int) -> list[tuple[int, Event]]:
-        """Return the events on disk after global number `n`, of all chats in commit order, with their global
-        numbers. Raises `errors.StorageError`.
-        """
+        """Return the events on disk after global number `n`, of all chats in commit order, with their numbers."""
         ...
 
     async def chats(self) -> list[ChatKey]:
-        """Return all chats that have events on disk. Raises `errors.StorageError`."""
+        """Return all chats that have events on disk."""
         ...
 
     async def cursor(self, export: str) -> int:
-        """Return the global event number up to which an export is written; 0 at first. Raises `errors.StorageError`."""
+        """Return the global event number up to which an export is written; 0 at first."""
         ...
 
-    async def move_cursor(self, export: str, n: int) -> None:
-        """Set the global event number up to which an export is written. Raises `errors.StorageError`."""
-        ...
+    async def move_cursor(self, export: str, n: int) -> None: ...
 
     async def position(self, chat: ChatKey) -> Position | None:
-        """Return the position of a chat; None if the chat is not in the log. Raises `errors.StorageError`."""
+        """Return the position of a chat; None if the chat is not in the log."""
         ...
 
     async def open_chats(self) -> list[ChatKey]:
-        """Return the chats with unfinished work. Raises `errors.StorageError`."""
+        """Return the chats with unfinished work."""
         ...
 
     async def newest(self) -> str:
-        """Return the greatest event id on disk; "" if there are no events. Raises `errors.StorageError`."""
+        """Return the greatest event id on disk; "" if there are no events."""
         ...
 
     async def naming(self, place: ChatKey, names: Collection[str]) -> list[Event]:
         """Return the events of a chat and its threads that refer to one of these request, turn or message
-        ids, in commit order. Raises `errors.StorageError`.
+        ids, in commit order.
         """
         ...
 
     async def chat_of(self, request: str) -> ChatKey | None:
-        """Return the chat that this request, turn or task belongs to. Raises `errors.StorageError`."""
+        """Return the chat that this request, turn or task belongs to."""
         ...
 
     async def usage(self, chat: ChatKey) -> ChatStats:
-        """Return a chat's usage totals since the chat's beginning. Raises `errors.StorageError`."""
+        """Return a chat's usage totals since the chat's beginning."""
         ...
 
     async def known(self, keys: Collection[str]) -> bool:
-        """Return True if an event with one of these platform keys is in the log. Raises `errors.StorageError`."""
+        """Return True if an event with one of these platform keys is in the log or pending."""
         ...
 
     async def spoken_in(self, place: ChatKey, since: float = 0.0) -> dict[ChatKey, float]:
         """Return the conversations of a chat and its threads that have messages since the given time, newest
-        first, each with the time of its newest message. Raises `errors.StorageError`.
+        first, each with the time of its newest message.
         """
         ...
 
     async def first_words(self, chats: Collection[ChatKey]) -> dict[ChatKey, str]:
-        """Return the text of the first message of each chat, commands and messages without text excepted.
-        Chats without such a message are left out. Raises `errors.StorageError`.
-        """
+        """Return the text of the first message of each chat that has one besides commands."""
         ...
 
     async def facts(self) -> dict[tuple[str, str], Json]:
-        """Return all facts by kind and key. Raises `errors.StorageError`."""
+        """Return all facts by kind and key."""
         ...
 
     async def older(self, chat: ChatKey, at: float) -> tuple[int, int]:
         """Return two event numbers of a chat: its oldest event, and its first event not older than `at`
         (epoch seconds). If all events are older, the second is the number that the next event will get.
-        Returns 0 and 0 if the chat has no events. Raises `errors.StorageError`.
+        Returns 0 and 0 if the chat has no events.
         """
         ...
 
     async def delete_before(self, chat: ChatKey, seq: int) -> None:
-        """Delete a chat's events before this number, with their platform keys. Usage totals are kept. Raises
-        `errors.StorageError`.
-        """
+        """Delete a chat's events before this number, with their platform keys. Usage totals are kept."""
         ...
 
-    def watch(self, committed: Committed) -> None:
-        """Register `committed`, a callback that runs after each commit."""
-        ...
+    def watch(self, committed: Committed) -> None: ...
 
     async def close(self) -> None:
         """Write pending events if the disk accepts them, then close the log."""

@@ -175,8 +175,6 @@ class PostgresLog(SqlLog):
         self._cursors = cursors
         self._epoch = epoch
         self._disk = disk
-        self._db: PostgresSession | None = None
-        self._read_db: PostgresSession | None = None
         self._proven = False
         """True once the writing session has committed."""
 
@@ -226,11 +224,6 @@ class PostgresLog(SqlLog):
 
     def _kept_cursors(self) -> Json:
         return jsonl.loads(self._disk.read(self._cursors)) or {}
-
-    def _end(self) -> None:
-        for db in (self._db, self._read_db):
-            if db is not None:
-                db.close()
 
 
 @lru_cache(maxsize=512)

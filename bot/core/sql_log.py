@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from typing import Any, ClassVar, Protocol, TypeVar
@@ -28,13 +28,16 @@ CURSOR = "cursor"
 """Kind of the facts that store export cursors."""
 FORGET = "DELETE FROM facts WHERE kind = ? AND key = ?"
 AFTER = "SELECT id, seq, turn, person, kind, at, data, chat, n FROM events WHERE n > ? ORDER BY n LIMIT ?"
-READ = "SELECT id, seq, turn, person, kind, at, data FROM events WHERE chat = ? AND seq >= ? ORDER BY seq"
-OF_KINDS = "SELECT id, seq, turn, person, kind, at, data FROM events WHERE chat = ? AND at >= ? AND kind IN (%s) ORDER BY seq"
+READ = (
+    "SELECT id, seq, turn, person, kind, at, data, chat FROM events WHERE chat = ? AND seq >= ? ORDER BY seq"
+)
+OF_KINDS = "SELECT id, seq, turn, person, kind, at, data, chat FROM events WHERE chat = ? AND at >= ? AND kind IN (%s) ORDER BY seq"
 NAMING = "SELECT id, seq, turn, person, kind, at, data, chat FROM events WHERE (chat = ? OR substr(chat, 1, ?) = ?) AND (%s) ORDER BY n"
 CHAT_OF = "SELECT chat FROM events WHERE id >= ? AND (id = ? OR turn = ?) ORDER BY id LIMIT 1"
 """Query for the chat of a request or turn. Event ids and request ids are both ULIDs, and events of a request
 are appended after its id was made, so older events are skipped.
 """
+KNOWN = "SELECT 1 FROM keys WHERE key IN (%s) LIMIT 1"
 USAGE = """SELECT coalesce(sum(answered), 0), coalesce(sum(calls), 0), coalesce(sum(unpriced), 0), coalesce(sum(input), 0),
 coalesce(sum(cache_read), 0), coalesce(sum(cache_write), 0), coalesce(sum(output), 0), coalesce(sum(cost), 0.0) FROM usage WHERE chat = ?"""
 OLDER = """SELECT (SELECT seq FROM events WHERE chat = ? ORDER BY seq LIMIT 1),
@@ -49,8 +52,6 @@ FIRST_SAID = """
     SELECT chat, (SELECT data FROM events WHERE chat = chats.chat AND kind = 'received' AND instr(data, '"command":{') = 0
     AND instr(data, '"text":"') > 0 ORDER BY seq LIMIT 1) FROM chats WHERE chat IN (%s)
 """
-AT_ONCE = 500
-"""Max chats of one query."""
 LINGER = 0.05
 """Max seconds until events are written for which no caller waits; a kill of the process loses at most these events."""
 RETRY_SECONDS = 2.0
@@ -72,22 +73,15 @@ class Session(Protocol):
 
 class SqlLog(ABC):
     """Implements `EventLog` with statements that SQLite and PostgreSQL both accept. Subclasses provide
-    sessions and classify errors.
+    sessions and classify errors: `refusals` of a database that is temporarily unusable, and `conflicts` of
+    events that can never be written.
     """
 
     refusals: ClassVar[tuple[type[Exception], ...]]
-    """Errors of a database that is temporarily unusable."""
     conflicts: ClassVar[tuple[type[Exception], ...]]
-    """Errors of events that can never be written."""
 
-    def __init__(
-        self,
-        *,
-        clock: Clock,
-        log: OperatorLog,
-        alert: Alert | None = None,
-    ) -> None:
-        self._alert = alert
+    def __init__(self, *, clock: Clock, log: OperatorLog, alert: Alert | None = None) -> None:
+        self._alert = alert or (lambda _subject, _words: None)
         self._lost = set[ChatKey]()
         """Chats with a lost event that no retry could write; kept until operators are told."""
         self._watchers: list[Committed] = []
@@ -99,8 +93,9 @@ class SqlLog(ABC):
         self._linger: asyncio.TimerHandle | None = None
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="event-log")
         self._reader = ThreadPoolExecutor(1, thread_name_prefix="event-log-reader")
+        self._db: Any = None
+        self._read_db: Any = None
         self.trouble = ""
-        """Reason why the disk refuses writes; "" while writes succeed."""
 
     @abstractmethod
     def _writing_session(self) -> AbstractContextManager[Session]:
@@ -115,10 +110,6 @@ class SqlLog(ABC):
     @abstractmethod
     def _again(self, error: Exception) -> bool:
         """Return True if a transaction that failed with this error is retried at once."""
-
-    @abstractmethod
-    def _end(self) -> None:
-        """Close the database sessions."""
 
     def _words(self, error: Exception) -> str:
         """Return an error as text for operators, without any of the data."""
@@ -143,11 +134,6 @@ class SqlLog(ABC):
         self._waiters.append((waiter, patient))
         self._begin()
         await waiter
-
-    @property
-    def pending(self) -> int:
-        """Return the number of transactions that are not on disk yet."""
-        return len(self._pending)
 
     def _begin(self) -> None:
         if self._linger is not None:
@@ -183,26 +169,21 @@ class SqlLog(ABC):
             self._log.write("storage", "the log of the chats can be written again")
         while self._lost:
             chat = self._lost.pop()
-            if self._alert is not None:
-                self._alert(f"lost events of {chat}", sentence("operators.events_lost", chat=chat))
+            self._alert(f"lost events of {chat}", sentence("operators.events_lost", chat=chat))
         newest = {entry.event.chat: entry.event.seq for entry in entries}
         for watcher in self._watchers if newest else ():
             watcher(newest)
 
-    def _refused(self, cause: Exception, waiters: list[tuple[asyncio.Future[None], bool]]) -> None:
+    def _refused(self, error: Exception, waiters: list[tuple[asyncio.Future[None], bool]]) -> None:
+        cause = self._words(error)
         if not self.trouble:
-            self._log.write(
-                "storage",
-                "the disk refuses the log of the chats: nothing new is taken in",
-                level="error",
-                cause=self._words(cause),
-            )
-        self.trouble = self._words(cause)
+            words = "the disk refuses the log of the chats: nothing new is taken in"
+            self._log.write("storage", words, level="error", cause=cause)
+        self.trouble = cause
+        self._waiters += [one for one in waiters if one[1]]
         for waiter, patient in waiters:
-            if patient:
-                self._waiters.append((waiter, patient))
-            elif not waiter.done():
-                waiter.set_exception(errors.StorageError(f"the log cannot be written: {self._words(cause)}"))
+            if not patient and not waiter.done():
+                waiter.set_exception(errors.StorageError(f"the log cannot be written: {cause}"))
 
     # ------------------------------------------------------------ on the writer's thread
 
@@ -216,10 +197,10 @@ class SqlLog(ABC):
                 self._transaction([entry for some in batch for entry in some])
             except self.conflicts as error:
                 chats = {entry.event.chat for some in batch for entry in some}
-                if len(batch) > 1:
-                    return next(filter(None, [self._write([one]) for one in batch]), None)
-                if len(chats) > 1:
+                parts: list[Sequence[Entry]] = list(batch)
+                if len(batch) == 1:
                     parts = [[one for one in batch[0] if one.event.chat == chat] for chat in chats]
+                if len(parts) > 1:
                     return next(filter(None, [self._write([one]) for one in parts]), None)
                 self._lost |= chats
                 self._log.write(
@@ -231,24 +212,25 @@ class SqlLog(ABC):
                 )
                 return None
             except self.refusals as error:
-                if self._again(error):
-                    continue
-                return error
-            return None
+                if not self._again(error):
+                    return error
+            else:
+                return None
 
     def _transaction(self, entries: Sequence[Entry]) -> None:
-        keys = [
-            _clean(key, str(one.event.chat), one.event.seq)
-            for one in entries
-            for key in keys_of(one.event.data)
+        events = [(one.event, one.raw) for one in entries]
+        rows = [
+            _clean(str(one.chat), one.seq, one.id, one.turn, one.person, one.kind, one.at, raw)
+            for one, raw in events
         ]
+        keys = [_clean(key, str(one.chat), one.seq) for one, _ in events for key in keys_of(one.data)]
         positions = {str(one.event.chat): one.position for one in entries}
         with self._writing_session() as db:
-            db.executemany(APPEND, [_row(one) for one in entries])
+            db.executemany(APPEND, rows)
             db.executemany(BLANK, [(raw, event.id) for one in entries for event, raw in one.blanks])
             db.executemany(KEY, keys)
             db.executemany(POSITION, [_clean(chat, one.base, one.open) for chat, one in positions.items()])
-            for kind, key, value in filter(None, (fact_of(one.event.data) for one in entries)):
+            for kind, key, value in filter(None, (fact_of(one.data) for one, _ in events)):
                 if value is None:
                     db.execute(FORGET, _clean(kind, key))
                 else:
@@ -256,76 +238,61 @@ class SqlLog(ABC):
 
     # ------------------------------------------------------------ reading
 
-    async def read(self, chat: ChatKey, since: int = 0, *, pending: bool = True) -> list[Event]:
-        # Copy pending events before reading the disk, so that an event committed in between is in both, not in neither.
-        waiting = [one.event for one in self._waiting(chat) if one.event.seq >= since] if pending else []
-        found = await self._asked(
-            lambda db: [self._event(chat, row) for row in db.execute(READ, (str(chat), since))]
-        )
-        newest = found[-1].seq if found else since - 1
-        return [*found, *(one for one in waiting if one.seq > newest)]
+    async def _asked(self, work: Callable[[Any], _R]) -> _R:
+        return await asyncio.get_running_loop().run_in_executor(self._reader, self._reading, work)
 
-    async def of_kinds(self, chat: ChatKey, kinds: Collection[str], since: float) -> list[Event]:
-        waiting = [
-            one.event for one in self._waiting(chat) if one.event.kind in kinds and one.event.at >= since
-        ]
-        sql = OF_KINDS % ", ".join("?" * len(kinds))
-        found = await self._asked(
-            lambda db: [self._event(chat, row) for row in db.execute(sql, (str(chat), since, *kinds))]
-        )
+    async def _rows(self, sql: str, *values: object) -> list[Any]:
+        return await self._asked(lambda db: db.execute(sql, _clean(*values)).fetchall())
+
+    async def _events(self, waiting: Sequence[Event], sql: str, *values: object) -> list[Event]:
+        """Return the events of a query, and those of `waiting` that are not among them. Pending events are
+        copied before the disk is read, so that an event committed in between is in both, not in neither.
+        """
+        found = await self._asked(lambda db: [_event(row) for row in db.execute(sql, _clean(*values))])
         known = {one.id for one in found}
         return [*found, *(one for one in waiting if one.id not in known)]
 
-    def _event(self, chat: ChatKey, row: tuple[Any, ...]) -> Event:
-        name, seq, turn, person, kind, at, data = row
-        return Event(name, chat, at, decode(kind, data), turn, person, seq)
+    def _entries(self) -> list[Entry]:
+        """Return the entries that are not on disk yet."""
+        return [one for entries in self._pending for one in entries]
+
+    def _waiting(self, chat: ChatKey) -> list[Event]:
+        return [one.event for one in self._entries() if one.event.chat == chat]
+
+    async def read(self, chat: ChatKey, since: int = 0, *, pending: bool = True) -> list[Event]:
+        waiting = [one for one in self._waiting(chat) if one.seq >= since] if pending else []
+        return await self._events(waiting, READ, str(chat), since)
+
+    async def of_kinds(self, chat: ChatKey, kinds: Collection[str], since: float) -> list[Event]:
+        waiting = [one for one in self._waiting(chat) if one.kind in kinds and one.at >= since]
+        return await self._events(waiting, OF_KINDS % _marks(kinds), str(chat), since, *kinds)
 
     async def after(self, n: int, limit: int) -> list[tuple[int, Event]]:
         return await self._asked(
-            lambda db: [
-                (number, self._event(ChatKey.parse(chat), tuple(row)))
-                for *row, chat, number in db.execute(AFTER, (n, limit))
-            ]
+            lambda db: [(number, _event(row)) for *row, number in db.execute(AFTER, (n, limit))]
         )
 
     async def chats(self) -> list[ChatKey]:
-        rows = await self._asked(lambda db: db.execute("SELECT chat FROM chats").fetchall())
-        return [ChatKey.parse(chat) for (chat,) in rows]
+        return [ChatKey.parse(chat) for (chat,) in await self._rows("SELECT chat FROM chats")]
 
     async def naming(self, place: ChatKey, names: Collection[str]) -> list[Event]:
         # This scans all rows: removals are rare, while an index of all ids would slow down every message.
-        wanted = [name for name in names if name]
         # Ids occur as JSON strings and, in model messages, as JSON inside a JSON string.
-        forms = {name: (f'"{name}"', f'\\"{name}\\"') for name in wanted}
-        # Copy pending events before reading the disk, so that an event committed in between is in both, not in neither.
-        pending = [
-            one.event
-            for entries in self._pending
-            for one in entries
-            if place.chat.contains(one.event.chat)
-            and any(one.event.turn == name or any(form in one.raw for form in forms[name]) for name in wanted)
-        ]
-        tells = " OR ".join(["turn = ? OR instr(data, ?) > 0 OR instr(data, ?) > 0"] * len(wanted)) or "1 = 0"
+        forms = {name: (f'"{name}"', f'\\"{name}\\"') for name in names if name}
+
+        def refers(one: Entry) -> bool:
+            named = any(form in one.raw for some in forms.values() for form in some)
+            return place.chat.contains(one.event.chat) and (one.event.turn in forms or named)
+
+        waiting = [one.event for one in self._entries() if refers(one)]
+        tells = " OR ".join(["turn = ? OR instr(data, ?) > 0 OR instr(data, ?) > 0"] * len(forms)) or "1 = 0"
         below = f"{place.chat}:"
-        given = (
-            str(place.chat),
-            len(below),
-            below,
-            *(word for name in wanted for word in (name, *forms[name])),
-        )
-        found = await self._asked(
-            lambda db: [
-                self._event(ChatKey.parse(chat), tuple(row))
-                for *row, chat in db.execute(NAMING % tells, given)
-            ]
-        )
-        known = {one.id for one in found}
-        return [*found, *(one for one in pending if one.id not in known)]
+        wanted = [word for name in forms for word in (name, *forms[name])]
+        return await self._events(waiting, NAMING % tells, str(place.chat), len(below), below, *wanted)
 
     async def cursor(self, export: str) -> int:
-        sql = "SELECT value FROM facts WHERE kind = ? AND key = ?"
-        row = await self._asked(lambda db: db.execute(sql, (CURSOR, export)).fetchone())
-        return 0 if row is None else int(row[0])
+        rows = await self._rows("SELECT value FROM facts WHERE kind = ? AND key = ?", CURSOR, export)
+        return int(rows[0][0]) if rows else 0
 
     async def move_cursor(self, export: str, n: int) -> None:
         await self._changed(lambda db: db.execute(FACT, (CURSOR, export, str(n))))
@@ -345,83 +312,55 @@ class SqlLog(ABC):
     async def older(self, chat: ChatKey, at: float) -> tuple[int, int]:
         await self.committed(patient=False)
         name = str(chat)
-        first, young, end = await self._asked(lambda db: db.execute(OLDER, (name, name, at, name)).fetchone())
+        ((first, young, end),) = await self._rows(OLDER, name, name, at, name)
         return (first, end if young is None else young) if first is not None else (0, 0)
 
     async def delete_before(self, chat: ChatKey, seq: int) -> None:
         await self._changed(lambda db: [db.execute(one, (str(chat), seq)) for one in DELETES])
 
     async def position(self, chat: ChatKey) -> Position | None:
-        newest = next(iter(list(self._waiting(chat))[-1:]), None)
-        if newest is not None:
-            return newest.position
-        sql = "SELECT base, open FROM chats WHERE chat = ?"
-        row = await self._asked(lambda db: db.execute(sql, (str(chat),)).fetchone())
-        return None if row is None else Position(*row)
-
-    def _waiting(self, chat: ChatKey) -> Iterator[Entry]:
-        return (one for entries in self._pending for one in entries if one.event.chat == chat)
+        for entry in reversed(self._entries()):
+            if entry.event.chat == chat:
+                return entry.position
+        rows = await self._rows("SELECT base, open FROM chats WHERE chat = ?", str(chat))
+        return Position(*rows[0]) if rows else None
 
     async def open_chats(self) -> list[ChatKey]:
-        rows = await self._asked(
-            lambda db: db.execute("SELECT chat FROM chats WHERE open IS NOT NULL").fetchall()
-        )
+        rows = await self._rows("SELECT chat FROM chats WHERE open IS NOT NULL")
         return [ChatKey.parse(chat) for (chat,) in rows]
 
     async def spoken_in(self, place: ChatKey, since: float = 0.0) -> dict[ChatKey, float]:
-        pending = [one.event for entries in self._pending for one in entries]
-        given = (since, str(place), str(place), str(place))
-        on_disk = await self._asked(
-            lambda db: {ChatKey.parse(chat): at for chat, at in db.execute(SPOKEN_IN, given)}
-        )
         found = dict[ChatKey, float]()
-        for one in reversed(pending):
-            if one.kind == "received" and place.contains(one.chat):
-                found.setdefault(one.chat, one.at)
-        return found | {chat: at for chat, at in on_disk.items() if chat not in found}
+        for one in reversed(self._entries()):
+            if one.event.kind == "received" and place.contains(one.event.chat):
+                found.setdefault(one.event.chat, one.event.at)
+        rows = await self._rows(SPOKEN_IN, since, *[str(place)] * 3)
+        return found | {key: at for chat, at in rows if (key := ChatKey.parse(chat)) not in found}
 
     async def first_words(self, chats: Collection[ChatKey]) -> dict[ChatKey, str]:
         await self.committed(patient=False)
-        names = [*map(str, chats)]
-
-        def read(db: Session) -> dict[ChatKey, str]:
-            found = dict[ChatKey, str]()
-            for some in (names[at : at + AT_ONCE] for at in range(0, len(names), AT_ONCE)):
-                for chat, raw in db.execute(FIRST_SAID % ", ".join("?" * len(some)), some):
-                    if raw is not None and (words := json.loads(raw)["inbound"].get("text")):
-                        found[ChatKey.parse(chat)] = words
-            return found
-
-        return await self._asked(read)
+        rows = await self._rows(FIRST_SAID % _marks(chats), *map(str, chats))
+        said = {chat: json.loads(raw)["inbound"].get("text") for chat, raw in rows if raw is not None}
+        return {ChatKey.parse(chat): words for chat, words in said.items() if words}
 
     async def facts(self) -> dict[tuple[str, str], Json]:
-        rows = await self._asked(lambda db: db.execute(FACTS, (CURSOR,)).fetchall())
-        return {(kind, key): json.loads(value) for kind, key, value in rows}
+        return {(kind, key): json.loads(value) for kind, key, value in await self._rows(FACTS, CURSOR)}
 
     async def newest(self) -> str:
-        row = await self._asked(lambda db: db.execute("SELECT coalesce(max(id), '') FROM events").fetchone())
-        return str(row[0])
+        return str((await self._rows("SELECT coalesce(max(id), '') FROM events"))[0][0])
 
     async def chat_of(self, request: str) -> ChatKey | None:
-        row = await self._asked(lambda db: db.execute(CHAT_OF, (request,) * 3).fetchone())
-        return None if row is None else ChatKey.parse(row[0])
+        rows = await self._rows(CHAT_OF, *[request] * 3)
+        return ChatKey.parse(rows[0][0]) if rows else None
 
     async def usage(self, chat: ChatKey) -> ChatStats:
         await self.committed(patient=False)
-        return ChatStats(*await self._asked(lambda db: db.execute(USAGE, (str(chat),)).fetchone()))
+        return ChatStats(*(await self._rows(USAGE, str(chat)))[0])
 
     async def known(self, keys: Collection[str]) -> bool:
-        if not keys:
-            return False
-        if any(
-            key in keys for entries in self._pending for one in entries for key in keys_of(one.event.data)
-        ):
+        if any(key in keys for one in self._entries() for key in keys_of(one.event.data)):
             return True
-        sql = f"SELECT 1 FROM keys WHERE key IN ({', '.join('?' * len(keys))}) LIMIT 1"  # noqa: S608 - question marks alone
-        return await self._asked(lambda db: db.execute(sql, _clean(*keys)).fetchone()) is not None
-
-    async def _asked(self, work: Callable[[Any], _R]) -> _R:
-        return await asyncio.get_running_loop().run_in_executor(self._reader, self._reading, work)
+        return bool(keys and await self._rows(KNOWN % _marks(keys), *keys))
 
     async def close(self) -> None:
         if self._pending:
@@ -432,12 +371,18 @@ class SqlLog(ABC):
                 self._writing.cancel()
         for pool in (self._writer, self._reader):
             pool.shutdown()
-        self._end()
+        for db in (self._db, self._read_db):
+            if db is not None:
+                db.close()
 
 
-def _row(entry: Entry) -> tuple[object, ...]:
-    one = entry.event
-    return _clean(str(one.chat), one.seq, one.id, one.turn, one.person, one.kind, one.at, entry.raw)
+def _event(row: Sequence[Any]) -> Event:
+    name, seq, turn, person, kind, at, data, chat = row
+    return Event(name, ChatKey.parse(chat), at, decode(kind, data), turn, person, seq)
+
+
+def _marks(values: Collection[object]) -> str:
+    return ", ".join("?" * len(values))
 
 
 def _clean(*values: object) -> tuple[object, ...]:

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from bot import errors
 from bot.contracts.environment import Clock
@@ -70,8 +70,6 @@ class SqliteLog(SqlLog):
         self._path = path
         self._mend = mend
         self._reserve = reserve or DiskReserve(None, log)
-        self._db: sqlite3.Connection | None = None
-        self._read_db: sqlite3.Connection | None = None
 
     @contextmanager
     def _writing_session(self) -> Iterator[sqlite3.Connection]:
@@ -107,7 +105,7 @@ class SqliteLog(SqlLog):
             db.execute(f"PRAGMA user_version = {VERSION}")
             db.execute("COMMIT")
             self._db = db
-        return self._db
+        return cast("sqlite3.Connection", self._db)
 
     async def delete_before(self, chat: ChatKey, seq: int) -> None:
         await super().delete_before(chat, seq)
@@ -140,11 +138,6 @@ class SqliteLog(SqlLog):
             return work(self._read_db)
         except (sqlite3.Error, OSError) as error:
             raise errors.StorageError(f"the log cannot be read: {error}") from None
-
-    def _end(self) -> None:
-        for db in (self._db, self._read_db):
-            if db is not None:
-                db.close()
 
 
 def _wrong(path: Path) -> str:
