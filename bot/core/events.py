@@ -42,11 +42,12 @@ class EventData:
     kind: ClassVar[str]
     words: ClassVar[frozenset[str]] = frozenset()
 
-    def __init_subclass__(cls) -> None:
+    def __init_subclass__(cls, kind: str = "", words: str = "") -> None:
+        if kind:
+            cls.kind, cls.words = kind, frozenset(words.split())
         if "kind" in cls.__dict__:
-            KINDS[cls.kind] = (
-                cls  # a dataclass with slots is created twice; the second class replaces the first
-            )
+            # A dataclass with slots is created twice; the second class replaces the first.
+            KINDS[cls.kind] = cls
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,64 +82,55 @@ class Event:
 
 
 @dataclass(frozen=True, slots=True)
-class Received(EventData):
+class Received(EventData, kind="received", words="inbound"):
     """Event: a message, a command or a due job was accepted."""
 
-    kind: ClassVar[str] = "received"
-    words: ClassVar[frozenset[str]] = frozenset({"inbound"})
     inbound: Inbound
     beside: bool = False
     """True for an incoming command that bypasses the queue, and for a signal; both need no turn."""
 
 
 @dataclass(frozen=True, slots=True)
-class Ordered(EventData):
+class Ordered(EventData, kind="ordered", words="inbound label"):
     """Event: a turn started a subagent task. `Ordered` is the first event of the task's chat. `inbound`
     contains the task's instructions in the name of the turn's person, `label` is the name of the task
     that people see. With mode `fork`, the task starts with the model context of its parent.
     """
 
-    kind: ClassVar[str] = "ordered"
-    words: ClassVar[frozenset[str]] = frozenset({"inbound", "label"})
     inbound: Inbound
     label: str
     mode: TaskMode
 
 
 @dataclass(frozen=True, slots=True)
-class Edited(EventData):
+class Edited(EventData, kind="edited", words="inbound"):
     """Event: the author edited a message."""
 
-    kind: ClassVar[str] = "edited"
-    words: ClassVar[frozenset[str]] = frozenset({"inbound"})
     inbound: Inbound
 
 
 @dataclass(frozen=True, slots=True)
-class Deleted(EventData):
+class Deleted(EventData, kind="deleted"):
     """Event: the author deleted a message."""
 
-    kind: ClassVar[str] = "deleted"
     inbound: Inbound
 
 
 @dataclass(frozen=True, slots=True)
-class Stop(EventData):
+class Stop(EventData, kind="stop"):
     """Event: a person stopped their own work, or an operator (`everyones`) stopped anybody's work. Messages
     later than `since` (epoch ms) are not affected.
     """
 
-    kind: ClassVar[str] = "stop"
     inbound: Inbound
     since: int | None = None
     everyones: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Closed(EventData):
+class Closed(EventData, kind="closed"):
     """Event: an incoming command, stranger's message or late edit was handled without a turn."""
 
-    kind: ClassVar[str] = "closed"
     request: str
     reason: str = ""
 
@@ -147,50 +139,43 @@ class Closed(EventData):
 
 
 @dataclass(frozen=True, slots=True)
-class TurnStarted(EventData):
+class TurnStarted(EventData, kind="turn_started"):
     """Event: a turn was started, or restarted after its process died. `members` are the requests that the
     turn answers.
     """
 
-    kind: ClassVar[str] = "turn_started"
     members: tuple[str, ...]
     boot: str
 
 
 @dataclass(frozen=True, slots=True)
-class Joined(EventData):
+class Joined(EventData, kind="joined"):
     """Event: further messages joined the running turn."""
 
-    kind: ClassVar[str] = "joined"
     members: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class TurnLeft(EventData):
+class TurnLeft(EventData, kind="turn_left"):
     """Event: at shutdown a process left its turn to the next process. The restart of the turn does not count
     as an attempt.
     """
 
-    kind: ClassVar[str] = "turn_left"
-
 
 @dataclass(frozen=True, slots=True)
-class FilesRead(EventData):
+class FilesRead(EventData, kind="files_read", words="files"):
     """Event: the attached files of one message of the running turn were read, in order, as far as possible."""
 
-    kind: ClassVar[str] = "files_read"
-    words: ClassVar[frozenset[str]] = frozenset({"files"})
     request: str
     files: tuple[SeenFile, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class TurnEnded(EventData):
+class TurnEnded(EventData, kind="turn_ended"):
     """Event: a turn ended. The turn's last message, if any, was queued before or with this event. `reason`
     tells the model what went wrong.
     """
 
-    kind: ClassVar[str] = "turn_ended"
     end: TurnEndState
     reason: str = ""
     model: str = ""
@@ -198,13 +183,12 @@ class TurnEnded(EventData):
 
 
 @dataclass(frozen=True, slots=True)
-class Waited(EventData):
+class Waited(EventData, kind="waited"):
     """Event: the person sees the first words of a turn's answer, `ms` milliseconds after the message.
     `rounded` is the same number to two digits. `parts` are the milliseconds by what they were spent on:
     `queue`, `approval`, `model`, `tools` and `delivery`.
     """
 
-    kind: ClassVar[str] = "waited"
     ms: int
     rounded: int
     parts: Mapping[str, int] = field(default_factory=dict)
@@ -214,44 +198,38 @@ class Waited(EventData):
 
 
 @dataclass(frozen=True, slots=True)
-class QuestionAsked(EventData):
+class QuestionAsked(EventData, kind="question_asked", words="asked"):
     """Event: people were asked whether something may be done. The turn that asks is suspended until the verdict."""
 
-    kind: ClassVar[str] = "question_asked"
-    words: ClassVar[frozenset[str]] = frozenset({"asked"})
     question: str
     asked: Approval
 
 
 @dataclass(frozen=True, slots=True)
-class Decided(EventData):
+class Decided(EventData, kind="decided"):
     """Event: a question got its verdict. Only the first verdict counts."""
 
-    kind: ClassVar[str] = "decided"
     question: str
     verdict: Verdict
 
 
 @dataclass(frozen=True, slots=True)
-class Revised(EventData):
+class Revised(EventData, kind="revised", words="text"):
     """Event: a message that shows a question was edited to show the outcome, without buttons. `text` is its
     text since then, `shown_at` the time of the message in epoch seconds.
     """
 
-    kind: ClassVar[str] = "revised"
-    words: ClassVar[frozenset[str]] = frozenset({"text"})
     row: str
     text: str = ""
     shown_at: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
-class FactSet(EventData):
+class FactSet(EventData, kind="fact_set"):
     """Event: a fact outside any turn changed, such as a person's language or a lasting approval. A `value`
     of None deletes the fact.
     """
 
-    kind: ClassVar[str] = "fact_set"
     of: str
     """Kind of the fact, such as a person's language."""
     key: str
@@ -262,38 +240,33 @@ class FactSet(EventData):
 
 
 @dataclass(frozen=True, slots=True)
-class Told(EventData):
+class Told(EventData, kind="told", words="message"):
     """Event: a user message was added to the model's context: a person's message in the form that the model
     sees, instructions, or a line that asks the model to continue. `sources` are the requests whose text
     the message contains, `edits` the ids of edits of earlier messages that it contains.
     """
 
-    kind: ClassVar[str] = "told"
-    words: ClassVar[frozenset[str]] = frozenset({"message"})
     message: Message
     sources: tuple[str, ...] = ()
     edits: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Asked(EventData):
+class Asked(EventData, kind="asked"):
     """Event: the model was called. Answers to earlier calls of the turn are ignored."""
 
-    kind: ClassVar[str] = "asked"
     call: str
     boot: str
     model: str
 
 
 @dataclass(frozen=True, slots=True)
-class Answered(EventData):
+class Answered(EventData, kind="answered", words="content"):
     """Event: the model's complete answer. `cut` lists the tool calls that did not arrive completely.
     `continues` counts how often this answer was continued. `unshown` lists the artifacts of files that
     the provider refused; `blind` says that the provider refused all files.
     """
 
-    kind: ClassVar[str] = "answered"
-    words: ClassVar[frozenset[str]] = frozenset({"content"})
     call: str
     content: list[Json]
     stop_reason: str | None
@@ -313,12 +286,11 @@ class Answered(EventData):
 
 
 @dataclass(frozen=True, slots=True)
-class Used(EventData):
+class Used(EventData, kind="used"):
     """Event: a model call ended, for a turn, a task or a summary. `usage` is what the provider bills, None
     if unknown. `error` is the type of a failure, "" on success. Usage totals are sums over these events.
     """
 
-    kind: ClassVar[str] = "used"
     model: str
     purpose: str
     person: str = ""
@@ -328,21 +300,19 @@ class Used(EventData):
 
 
 @dataclass(frozen=True, slots=True)
-class Rated(EventData):
+class Rated(EventData, kind="rated"):
     """Event: a person rated the answer of a turn as good or bad; "" withdraws the rating."""
 
-    kind: ClassVar[str] = "rated"
     rating: str
 
 
 @dataclass(frozen=True, slots=True)
-class ToolStarted(EventData):
+class ToolStarted(EventData, kind="tool_started"):
     """Event: a tool call began. If the process stopped before a `ToolEnded` event, it is unknown whether the
     call had an effect. A call that runs a `task` can be continued, since the task has an event log of its
     own.
     """
 
-    kind: ClassVar[str] = "tool_started"
     call: str
     name: str
     boot: str
@@ -350,11 +320,9 @@ class ToolStarted(EventData):
 
 
 @dataclass(frozen=True, slots=True)
-class ToolEnded(EventData):
+class ToolEnded(EventData, kind="tool_ended", words="result"):
     """Event: a tool call ended, with its `tool_result` block and metadata."""
 
-    kind: ClassVar[str] = "tool_ended"
-    words: ClassVar[frozenset[str]] = frozenset({"result"})
     call: str
     result: Json
 
@@ -376,7 +344,7 @@ class StoredFile:
 
 
 @dataclass(frozen=True, slots=True)
-class Queued(EventData):
+class Queued(EventData, kind="queued", words="text"):
     """Event: a message was queued in the outbox. `call` is the tool call that sends the message. `part_of`
     is the first row of a message in several parts. `ends` marks the turn's last message. `replaces` is
     the platform id of the live message that this message replaces, `repeat_of` the row that this row
@@ -385,8 +353,6 @@ class Queued(EventData):
     the passage that the file replaces.
     """
 
-    kind: ClassVar[str] = "queued"
-    words: ClassVar[frozenset[str]] = frozenset({"text"})
     row: str
     target: Mapping[str, str]
     text: str
@@ -411,61 +377,55 @@ class Queued(EventData):
 
 
 @dataclass(frozen=True, slots=True)
-class Deferred(EventData):
+class Deferred(EventData, kind="deferred"):
     """Event: a message was postponed until this time (epoch seconds)."""
 
-    kind: ClassVar[str] = "deferred"
     row: str
     until: float
 
 
 @dataclass(frozen=True, slots=True)
-class Sending(EventData):
+class Sending(EventData, kind="sending"):
     """Event: sending a message began. If the process stopped before an event that ends the send, it is
     unknown whether the message arrived. `replaces` is the platform id of the message that this message
     replaces.
     """
 
-    kind: ClassVar[str] = "sending"
     row: str
     boot: str
     replaces: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Returned(EventData):
+class Returned(EventData, kind="returned"):
     """Event: a sent message certainly did not arrive, and the send may be retried."""
 
-    kind: ClassVar[str] = "returned"
     row: str
     reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Uncertain(EventData):
+class Uncertain(EventData, kind="uncertain"):
     """Event: the platform did not answer a send, so the platform must be asked whether the message arrived."""
 
-    kind: ClassVar[str] = "uncertain"
     row: str
 
 
 @dataclass(frozen=True, slots=True)
-class Shown(EventData):
+class Shown(EventData, kind="shown"):
     """Event: a live message is visible in the chat and may still change."""
 
-    kind: ClassVar[str] = "shown"
     row: str
     message_id: str
 
 
 @dataclass(frozen=True, slots=True)
-class RowEnded(EventData):
+class RowEnded(EventData, kind="row_ended"):
     """Event: a message was delivered in its final form (`sent`), was certainly not delivered (`failed`), or
     the outcome cannot be determined (`unknown`). `missing` is the name of a file that the chat cannot
     receive; another message reports that.
     """
 
-    kind: ClassVar[str] = "row_ended"
     row: str
     state: RowEndState
     message_id: str | None = None
@@ -477,28 +437,24 @@ class RowEnded(EventData):
 
 
 @dataclass(frozen=True, slots=True)
-class Cut(EventData):
+class Cut(EventData, kind="cut", words="head"):
     """Event: messages were dropped from the model's context: all of them, or the event numbers in `dropped`.
     `head` is the message that replaces everything dropped so far.
     """
 
-    kind: ClassVar[str] = "cut"
-    words: ClassVar[frozenset[str]] = frozenset({"head"})
     dropped: tuple[int, ...] | Literal["all"]
     head: Message | None
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
-class SessionMoved(EventData):
+class SessionMoved(EventData, kind="session_moved", words="head"):
     """Event: the chat switched to another conversation, or to a fork of the current conversation that ends
     with the turn `forked_at`. `session` is the conversation's name. `turns` lists the turns in the
     model's context, `masked` the masked results, `head` the message that replaces dropped messages.
     Nothing is copied, since the turns are in the log.
     """
 
-    kind: ClassVar[str] = "session_moved"
-    words: ClassVar[frozenset[str]] = frozenset({"head"})
     session: str
     turns: tuple[str, ...]
     head: Message | None = None
@@ -507,24 +463,21 @@ class SessionMoved(EventData):
 
 
 @dataclass(frozen=True, slots=True)
-class Masked(EventData):
+class Masked(EventData, kind="masked"):
     """Event: tool results were masked. `results` maps call ids to the texts that replace the results in all
     later requests.
     """
 
-    kind: ClassVar[str] = "masked"
     results: Mapping[str, str]
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
-class Injected(EventData):
+class Injected(EventData, kind="injected", words="messages"):
     """Event: older messages were placed before the current message until the turn ends. With `kept`, only
     the newest `kept` injected messages stay.
     """
 
-    kind: ClassVar[str] = "injected"
-    words: ClassVar[frozenset[str]] = frozenset({"messages"})
     messages: tuple[Message, ...] = ()
     times: tuple[int, ...] = ()
     lines: tuple[str, ...] = ()
@@ -532,13 +485,12 @@ class Injected(EventData):
 
 
 @dataclass(frozen=True, slots=True)
-class Framed(EventData):
+class Framed(EventData, kind="framed"):
     """Event: the frame of all following requests was fixed: prompt, model, effort and thinking. `prefix` is
     a digest of the system prompt and tools as sent. The event is appended again once all turns in the
     model's context are newer than the event.
     """
 
-    kind: ClassVar[str] = "framed"
     frozen: Frozen
     model: str
     manner: str
@@ -546,28 +498,25 @@ class Framed(EventData):
 
 
 @dataclass(frozen=True, slots=True)
-class Remembered(EventData):
+class Remembered(EventData, kind="remembered", words="markdown"):
     """Event: the session memory was written. The memory covers messages up to event number `covers` (None:
     unknown). `origin` lists the sources whose text the memory contains. The event is appended again once
     all turns in the model's context are newer than the event.
     """
 
-    kind: ClassVar[str] = "remembered"
-    words: ClassVar[frozenset[str]] = frozenset({"markdown"})
     markdown: str
     covers: int | None
     origin: Json | list[str]
 
 
 @dataclass(frozen=True, slots=True)
-class Removed(EventData):
+class Removed(EventData, kind="removed"):
     """Event: content was permanently removed from the log and from all derived data: the messages of
     `requests`, the answers of `turns`, quotes of `messages`, and with `head` the summary. `message` and
     `role` identify the removed message, `related` lists the turns concerned, `by` is the request that
     asked for the removal.
     """
 
-    kind: ClassVar[str] = "removed"
     requests: tuple[str, ...] = ()
     turns: tuple[str, ...] = ()
     messages: tuple[str, ...] = ()
@@ -579,22 +528,19 @@ class Removed(EventData):
 
 
 @dataclass(frozen=True, slots=True)
-class Expired(EventData):
+class Expired(EventData, kind="expired"):
     """Event: events before number `before` exceeded the retention time and are deleted. `at` (epoch seconds)
     is the time of the oldest remaining event.
     """
 
-    kind: ClassVar[str] = "expired"
     before: int
     at: float
 
 
 @dataclass(frozen=True, slots=True)
-class Unreadable(EventData):
+class Unreadable(EventData, kind="unreadable", words="raw"):
     """Event: a channel received a platform event that could not be parsed."""
 
-    kind: ClassVar[str] = "unreadable"
-    words: ClassVar[frozenset[str]] = frozenset({"raw"})
     channel: str
     key: str
     raw: str
@@ -602,10 +548,9 @@ class Unreadable(EventData):
 
 
 @dataclass(frozen=True, slots=True)
-class Damaged(EventData):
+class Damaged(EventData, kind="damaged"):
     """Replacement for a stored event that cannot be parsed; changes nothing."""
 
-    kind: ClassVar[str] = "damaged"
     was: str
 
 

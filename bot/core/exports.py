@@ -35,15 +35,13 @@ class ExportLost(errors.StorageError):
 
 class Export(ABC):
     """A file format that is folded from events in commit order. Folding the same events again from any point
-    changes nothing.
+    changes nothing. Methods raise `errors.StorageError`.
     """
 
     name: ClassVar[str]
 
     async def cursor(self) -> int | None:
-        """Return the event number up to which the export is written, if the export itself stores that
-        number; None if the event log stores it. Raises `errors.StorageError`.
-        """
+        """Return the event number up to which the export is written; None if the event log stores it."""
         return None
 
     @property
@@ -54,25 +52,21 @@ class Export(ABC):
         """
 
     async def missing(self, chats: Collection[ChatKey]) -> list[ChatKey]:
-        """Return those of these chats for which the export contains nothing. Raises `errors.StorageError`."""
+        """Return those of these chats for which the export contains nothing."""
         del chats
         return []
 
     @abstractmethod
     async def take(self, n: int, event: Event) -> bool:
-        """Fold an event. Returns True if there is something to write. Raises `errors.StorageError` without
-        changing anything.
-        """
+        """Fold an event. Returns True if there is something to write. An error changes nothing."""
 
     @abstractmethod
     async def write(self) -> None:
-        """Write the output of the folded events. Raises `errors.StorageError`; the next call then writes the
-        remaining output.
-        """
+        """Write the output of the folded events. After an error, the next call writes the remaining output."""
 
     @abstractmethod
     async def sync(self) -> None:
-        """Flush the export's written data to disk. Raises `errors.StorageError`."""
+        """Flush the export's written data to disk."""
 
     async def close(self) -> None:  # noqa: B027 - most have nothing open
         """Close the export's files."""
@@ -157,18 +151,14 @@ class Exporter:
                 await self._clock.sleep(RETRY_SECONDS)
 
     async def _begin(self) -> None:
-        """Start at the cursor, or at the beginning if the export lacks a chat. Output that is already
-        written is not repeated.
+        """Start at the cursor, or at the beginning if the export lacks a chat or belongs to a lost log.
+        Output that is already written is not repeated.
         """
         own = await self._export.cursor()
         self._log_has_cursor = own is None
         self._at = await self._event_log.cursor(self._export.name) if own is None else own
-        ahead = own is not None and own > 0 and not await self._event_log.after(own - 1, 1)
-        if ahead:
-            self._at = (
-                # The cursor belongs to an event log that was lost. This log starts at 0, and repeated events change nothing.
-                0
-            )
+        if own and not await self._event_log.after(own - 1, 1):
+            self._at = 0
         elif self._at and await self._gone():
             await self._event_log.move_cursor(self._export.name, 0)
             self._at = 0
@@ -197,12 +187,10 @@ class Exporter:
     async def _rest(self) -> None:
         """Wait until there are more events or the next fsync is due."""
         left = self._keep_at - self._clock.monotonic() if self._at != self._kept else None
-        with suppress(TimeoutError):
-            async with asyncio.timeout(left):
-                await self._more.wait()
-        with suppress(TimeoutError):
-            async with asyncio.timeout(GATHER_SECONDS):
-                await self._soon.wait()
+        for event, seconds in ((self._more, left), (self._soon, GATHER_SECONDS)):
+            with suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    await event.wait()
 
     async def _keep(self) -> None:
         await self._export.sync()
@@ -220,12 +208,8 @@ class Exporter:
 
     def _refused(self, error: errors.StorageError) -> None:
         if not self._trouble:
-            self._log.write(
-                "storage",
-                f"the {self._export.name} cannot be written: it follows once the disk takes it",
-                level="error",
-                cause=str(error),
-            )
+            words = f"the {self._export.name} cannot be written: it follows once the disk takes it"
+            self._log.write("storage", words, level="error", cause=str(error))
         self._trouble = True
 
 
