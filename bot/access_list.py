@@ -10,7 +10,8 @@ people on the platform.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -110,46 +111,31 @@ class AccessList:
         return sorted(asked, key=lambda item: (-item.ts, item.channel, item.user_id))
 
     def allow(self, channel: str, user_id: str) -> None:
-        """Give a person access. Blocking, as are `block`, `dismiss`, `appoint` and `note`. All five methods
-        raise `errors.StorageError`.
-        """
-
-        def change(lists: ChannelLists) -> None:
+        """Give a person access. Blocking, as all changes of the lists are; they raise `errors.StorageError`."""
+        with self._changed(channel) as lists:
             _forget(lists, user_id)
             lists.allow.append(user_id)
 
-        self._change(channel, change)
-
     def block(self, channel: str, user_id: str) -> None:
         """Block a person, whatever the other lists say."""
-
-        def change(lists: ChannelLists) -> None:
+        with self._changed(channel) as lists:
             _forget(lists, user_id)
-            if user_id in lists.operators:
-                lists.operators.remove(user_id)
+            lists.operators[:] = [one for one in lists.operators if one != user_id]
             lists.block.append(user_id)
-
-        self._change(channel, change)
 
     def dismiss(self, channel: str, user_id: str) -> None:
         """Remove a person from the pending people until that person writes again."""
-
-        def change(lists: ChannelLists) -> None:
+        with self._changed(channel) as lists:
             lists.pending.pop(user_id, None)
             lists.names.pop(user_id, None)
 
-        self._change(channel, change)
-
     def appoint(self, person: UserRef) -> None:
-        """Make a person an operator unless that person is blocked. If there are more than `MOST_OPERATORS`,
-        the oldest operator is removed.
+        """Make a person an operator unless that person is blocked. Above `MOST_OPERATORS`, the oldest operator
+        is removed.
         """
-
-        def change(lists: ChannelLists) -> None:
+        with self._changed(person.channel) as lists:
             if person.user_id not in lists.block and person.user_id not in lists.operators:
                 lists.operators[:] = [*lists.operators, person.user_id][-MOST_OPERATORS:]
-
-        self._change(person.channel, change)
 
     def lists_with(self, channel: str, user_id: str) -> list[str]:
         """Return the names of the lists that contain an id."""
@@ -159,34 +145,26 @@ class AccessList:
     def erase(self, channel: str, user_id: str) -> int:
         """Remove an id from every list except `block`. Return how many lists the id was removed from."""
         before = self.lists_with(channel, user_id)
-
-        def change(lists: ChannelLists) -> None:
-            blocked = user_id in lists.block
-            _forget(lists, user_id)
-            lists.operators[:] = [one for one in lists.operators if one != user_id]
-            if blocked:
-                lists.block.append(user_id)
-
         if before:
-            self._change(channel, change)
+            with self._changed(channel) as lists:
+                blocked = user_id in lists.block
+                _forget(lists, user_id)
+                lists.operators[:] = [one for one in lists.operators if one != user_id]
+                lists.block += [user_id] if blocked else []
         return len(before) - len(self.lists_with(channel, user_id))
 
     def note(self, channel: str, user_id: str, name: str | None = None) -> None:
         """Record that a person without access wrote to the bot."""
-        now = int(self._clock.now() * 1000)
-
-        def change(lists: ChannelLists) -> None:
+        with self._changed(channel) as lists:
             if user_id in lists.allow or user_id in lists.block:
                 return
             lists.pending.pop(user_id, None)
-            lists.pending[user_id] = now
+            lists.pending[user_id] = int(self._clock.now() * 1000)
             if name:
                 lists.names[user_id] = text.preview(text.clean(name), MOST_NAME)
             for old in list(lists.pending)[:-MOST_PENDING]:
                 del lists.pending[old]
                 lists.names.pop(old, None)
-
-        self._change(channel, change)
 
     def _of(self, channel: str) -> ChannelLists:
         self._look()
@@ -231,7 +209,9 @@ class AccessList:
             raise self._unreadable(f"{error.strerror}") from None
         return (found.st_mtime_ns, found.st_ino, found.st_size)
 
-    def _change(self, channel: str, change: Callable[[ChannelLists], None]) -> None:
+    @contextmanager
+    def _changed(self, channel: str) -> Iterator[ChannelLists]:
+        """Change the lists of a channel inside the `with` block, then write them if they differ."""
         import filelock
 
         try:
@@ -240,7 +220,7 @@ class AccessList:
             with filelock.FileLock(lock, timeout=LOCK_SECONDS, mode=0o600):
                 self._load()
                 file = self._file.model_copy(deep=True)
-                change(file.channels.setdefault(channel, ChannelLists()))
+                yield file.channels.setdefault(channel, ChannelLists())
                 if file != self._file:
                     self._disk.replace(self._path, _bytes(file))
                     self._load()
@@ -263,13 +243,13 @@ class Operators(Collection[UserRef]):
         self._lists = lists
 
     def __contains__(self, person: object) -> bool:
-        return person == CONSOLE or person in self._named or person in self._lists.operators()
+        return person == CONSOLE or person in set(self)
 
     def __iter__(self) -> Iterator[UserRef]:
         return iter(self._named | self._lists.operators())
 
     def __len__(self) -> int:
-        return len(self._named | self._lists.operators())
+        return len({*self})
 
 
 def _forget(lists: ChannelLists, user_id: str) -> None:

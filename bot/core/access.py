@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal, TypeVar
+
+from pydantic import BaseModel
 
 from bot import errors, text
+from bot.access_list import AccessList
 from bot.contracts.archive import ArchiveLine
 from bot.contracts.base import ChatType
 from bot.contracts.channel import (
@@ -20,7 +23,7 @@ from bot.contracts.channel import (
 )
 from bot.contracts.environment import Log, Redact
 from bot.contracts.identity import ChatKey, UserRef
-from bot.contracts.inbound import Attachment, Command, Inbound, Link, Quoted
+from bot.contracts.inbound import Command, Inbound, Quoted
 from bot.contracts.outbound import ABOUT, ONLY_TO
 from bot.tools.permissions.display import named
 from bot.words import Sentence, say, sentence
@@ -59,13 +62,11 @@ class Memberships:
                 cause=f"{type(error).__name__}: {error}",
             )
             return MembershipAnswer([], unanswered=asked)
-
-        def of(keys: Sequence[ChatKey]) -> list[ChatKey]:
-            known = set(keys)
-            return [key for key in asked if key in known]
-
         # Return only chats that the caller asked about.
-        return MembershipAnswer(of(found.chats), of(found.unanswered))
+        chats, unanswered = (
+            [key for key in asked if key in set(one)] for one in (found.chats, found.unanswered)
+        )
+        return MembershipAnswer(chats, unanswered)
 
     def same_chat(self, channel: str, chat_id: str) -> frozenset[str]:
         """Return every id under which the channel knows this chat (a migrated group has several)."""
@@ -105,15 +106,12 @@ class Memberships:
 
 
 EVERYONE = "*"
+KINDS: tuple[ChatType, ...] = ("direct", "group")
 _ANYBODY = "\0nobody"
 """User id that appears on no list; stands for any stranger."""
 
 
-class Lists(Protocol):
-    """Users whom operators allowed or blocked at run time (`bot.access_list.AccessList`)."""
-
-    def allowed(self, channel: str) -> frozenset[str]: ...
-    def blocked(self, channel: str) -> frozenset[str]: ...
+_M = TypeVar("_M", bound=BaseModel)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,8 +128,8 @@ class Access:
     ship.json; the default is to deny.
 
     A person's own id admits that person everywhere. A group's id admits the group's members in that group,
-    but not in direct messages. Operators are admitted. If a channel is only reachable from this machine,
-    everyone on that channel is admitted. Bots are never admitted.
+    but not in direct messages. Operators are admitted, and everyone on a channel that is only reachable from this
+    machine. Bots are never admitted.
     """
 
     def __init__(
@@ -139,7 +137,7 @@ class Access:
         manifests: Mapping[str, Manifest],
         allow: Mapping[str, frozenset[str]],
         operators: Collection[UserRef],
-        lists: Lists,
+        lists: AccessList,
         memberships: Memberships,
     ) -> None:
         self._manifests = manifests
@@ -158,20 +156,15 @@ class Access:
         return verdict
 
     def prove(self, channel: str) -> None:
-        """Check that a person on no list is denied. Raises `errors.ConfigError` if such a person is admitted
-        although no list contains "*".
-        """
+        """Raise `errors.ConfigError` if a person on no list would be admitted although no list contains "*"."""
         listed = self._lists.allowed(channel) | self._allow.get(channel, frozenset())
-        if self._manifests[channel].access == "local" or EVERYONE in listed:
-            return
-        kinds: tuple[ChatType, ...] = ("direct", "group")
-        for nobody in ("", _ANYBODY):
-            for kind in kinds:
-                if self.standing(UserRef(channel, nobody), "\0nowhere", kind).allowed:
-                    raise errors.ConfigError(
-                        f"channels.{channel}.allow: found that a stranger would be let in, expected that nobody is who is not "
-                        'listed; write "*" if everyone may talk to it'
-                    )
+        people = [UserRef(channel, nobody) for nobody in ("", _ANYBODY)]
+        admitted = any(self.standing(one, "\0nowhere", kind).allowed for one in people for kind in KINDS)
+        if admitted and self._manifests[channel].access != "local" and EVERYONE not in listed:
+            raise errors.ConfigError(
+                f"channels.{channel}.allow: found that a stranger would be let in, expected that nobody is who is not "
+                'listed; write "*" if everyone may talk to it'
+            )
 
     def standing(self, person: UserRef, chat_id: str, chat_type: ChatType) -> Verdict:
         """Return whether a person may use the bot in a chat, with the reason. `person.user_id` is "" if the
@@ -221,48 +214,38 @@ class InboundCleaner:
         """Return the text with secrets redacted."""
         return self._redact(text.clean(words))
 
+    def _redacted(self, model: _M, *names: str, **update: object) -> _M:
+        """Return a copy with secrets redacted in these fields, and with `update`."""
+        values = {name: getattr(model, name) for name in names}
+        clean = {name: self.words(one) for name, one in values.items() if one is not None}
+        return model.model_copy(update=clean | update)
+
     def cleaned(self, inbound: Inbound) -> Inbound:
         """Return the incoming message with secrets redacted. `admitted` selects the quotes that stay."""
-        return inbound.model_copy(
-            update={
-                "text": self.words(inbound.text),
-                "user_name": self._optional(inbound.user_name),
-                "chat_name": self._optional(inbound.chat_name),
-                "command": self._clean_command(inbound.command),
-                "links": tuple(
-                    Link(text=self.words(link.text), url=self.words(link.url)) for link in inbound.links
-                ),
-                "attachments": tuple(map(self._clean_attachment, inbound.attachments)),
-            }
+        command = inbound.command
+        if command is not None:
+            name = ALIASES.get(command.name) or self.words(command.name)
+            command = Command(name=name, args=self.words(command.args))
+        return self._redacted(
+            inbound,
+            "text",
+            "user_name",
+            "chat_name",
+            command=command,
+            links=tuple(self._redacted(link, "text", "url") for link in inbound.links),
+            attachments=tuple(self._redacted(one, "name", "mime") for one in inbound.attachments),
         )
-
-    def _clean_command(self, command: Command | None) -> Command | None:
-        if command is None:
-            return None
-        return Command(
-            name=ALIASES.get(command.name) or self.words(command.name), args=self.words(command.args)
-        )
-
-    def _clean_attachment(self, attachment: Attachment) -> Attachment:
-        update = {"name": self._optional(attachment.name), "mime": self._optional(attachment.mime)}
-        return attachment.model_copy(update=update)
 
     def _clean_quote(self, message: Quoted) -> Quoted:
         origin = message.origin
-        if origin is not None:
-            names = {"name": self._optional(origin.name), "chat": self._optional(origin.chat)}
-            origin = origin.model_copy(update=names)
-        update = {
-            "text": self.words(message.text),
-            "user_name": self._optional(message.user_name),
-            "part": self._optional(message.part),
-            "files": tuple(map(self.words, message.files)),
-            "origin": origin,
-        }
-        return message.model_copy(update=update)
-
-    def _optional(self, words: str | None) -> str | None:
-        return self.words(words) if words is not None else None
+        return self._redacted(
+            message,
+            "text",
+            "user_name",
+            "part",
+            files=tuple(map(self.words, message.files)),
+            origin=None if origin is None else self._redacted(origin, "name", "chat"),
+        )
 
     def admitted(self, inbound: Inbound, quoted: Iterable[Quoted]) -> tuple[Quoted, ...]:
         """Return the quoted messages whose authors are admitted in this chat, so that no text of a stranger
@@ -290,24 +273,18 @@ def request_of(inbound: Inbound, request_id: str, now: float) -> Inbound:
         {ONLY_TO: inbound.user_id, ABOUT: inbound.message_id or ""} if inbound.chat_type == "group" else {}
     )
     return Inbound(
-        channel=inbound.channel,
-        chat_id=inbound.chat_id,
-        # Use the chat's address without the thread: the bot does not join a thread in which only strangers write.
+        # The chat's address without the thread: the bot does not join a thread in which only strangers write.
         chat_key=inbound.chat_key.chat,
-        chat_type=inbound.chat_type,
-        user_id=inbound.user_id,
         keys=(f"admission:{inbound.channel}:{inbound.user_id}:{int(now // EVERY)}",),
-        ts=inbound.ts,
         target={**inbound.target, **alone},
         kind="admission",
-        addressed=inbound.addressed,
-        message_id=inbound.message_id,
-        user_name=inbound.user_name,
-        chat_name=inbound.chat_name,
-        language=inbound.language,
-        zone=inbound.zone,
         request_id=request_id,
+        **{name: getattr(inbound, name) for name in _OF_STRANGERS.split()},
     )
+
+
+_OF_STRANGERS = "channel chat_id chat_type user_id ts addressed message_id user_name chat_name language zone"
+"""Fields of a stranger's message that an admission request keeps."""
 
 
 def id_form(manifest: Manifest) -> str:

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bot import errors
+from bot.access_list import AccessList
 from bot.contracts.channel import ChannelSettings, Manifest, Pace
 from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.inbound import Inbound
@@ -47,14 +48,14 @@ def manifest(name: str, **more: Any) -> Manifest:
     )
 
 
-class Lists:
+class Lists(AccessList):
     def __init__(self, allow: set[str] | None = None, block: set[str] | None = None) -> None:
         self._allow, self._block = frozenset(allow or ()), frozenset(block or ())
 
-    def allowed(self, _: str) -> frozenset[str]:
+    def allowed(self, channel: str) -> frozenset[str]:
         return self._allow
 
-    def blocked(self, _: str) -> frozenset[str]:
+    def blocked(self, channel: str) -> frozenset[str]:
         return self._block
 
 
