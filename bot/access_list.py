@@ -150,7 +150,7 @@ class AccessList:
                 blocked = user_id in lists.block
                 _forget(lists, user_id)
                 lists.operators[:] = [one for one in lists.operators if one != user_id]
-                lists.block += [user_id] if blocked else []
+                lists.block.extend([user_id] if blocked else [])
         return len(before) - len(self.lists_with(channel, user_id))
 
     def note(self, channel: str, user_id: str, name: str | None = None) -> None:
