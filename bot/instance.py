@@ -79,7 +79,9 @@ def locked(home: Path) -> Iterator[None]:
     try:
         lock.acquire(blocking=False)
     except filelock.Timeout:
-        raise errors.Unavailable(_taken(home)) from None
+        raise errors.Unavailable(
+            f"{home}: held by {_who(holder(home))}; stop it first, or start in another folder with --dir"
+        ) from None
     try:
         yield
     finally:
@@ -113,10 +115,6 @@ def holder(home: Path) -> str:
         return ""
 
 
-def _taken(home: Path) -> str:
-    return f"{home}: held by {_who(holder(home))}; stop it first, or start in another folder with --dir"
-
-
 def _who(pid: str) -> str:
     """Return a description of a process by its pid. If no process has this pid, the lock file is from an
     earlier process, so the description has no pid.
@@ -140,78 +138,54 @@ def tokens_held(
     service). Without these locks, two processes with the same token would take messages from each other,
     even from different `.ship` folders.
 
-    Lock files are named by a hash of the token and are in a folder of this user. Raises `errors.Unavailable`
-    with the pid of the process that has a lock, and `errors.ConfigError` if the folder cannot be trusted.
+    Lock files are named by a hash of the token and are in a folder of this user. They are never removed;
+    otherwise two processes could lock the same name. Raises `errors.Unavailable` with the pid of the process
+    that has a lock, and `errors.ConfigError` if the folder cannot be trusted.
     """
-    with contextlib.ExitStack() as held_too:
-        if tokens:
-            place = _private(folder or _usual())
-            for key, (token, address) in tokens.items():
-                handle = _token_lock(place / _name(token, address), key)
-                held_too.callback(os.close, handle)
-                _note(handle, f"{os.getpid()}\n{root}\n")
+    with contextlib.ExitStack() as locks:
+        place = _private_folder(folder) if tokens else root
+        for key, (token, address) in tokens.items():
+            name = hashlib.sha256(f"shipmate token lock\0{address}\0{token}".encode()).hexdigest()[:40]
+            how = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+            handle = os.open(place / f"{name}.lock", how, 0o600)
+            locks.callback(os.close, handle)
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                note = os.pread(handle, _NOTE, 0).decode("utf-8", "replace")
+                pid, _, where = note.strip().partition("\n")
+                where = f" in {where}" if where else ""
+                raise errors.Unavailable(
+                    f"{key}: this token is used by {_who(pid)}{where}; stop it first, or give this one a token of its own"
+                ) from None
+            os.ftruncate(handle, 0)
+            os.pwrite(handle, f"{os.getpid()}\n{root}\n".encode("utf-8", "replace"), 0)
         yield
 
 
-def _usual() -> Path:
-    """Return the user's runtime folder."""
+def _private_folder(folder: Path | None) -> Path:
+    """Return a folder that only this user can write to (default: the user's runtime folder). Create the
+    folder if it is missing. Raises `errors.ConfigError`.
+    """
     runtime = os.environ.get("XDG_RUNTIME_DIR", "")
-    if runtime.startswith("/") and Path(runtime).is_dir():
-        return Path(runtime) / "shipmate"
+    if folder is None and runtime.startswith("/") and Path(runtime).is_dir():
+        folder = Path(runtime) / "shipmate"
+    elif folder is None:
+        own = SERVICE.is_dir() and SERVICE.stat().st_uid == os.getuid()
+        folder = SERVICE if own else Path(tempfile.gettempdir()) / f"shipmate-{os.getuid()}"
+    found = None
     with contextlib.suppress(OSError):
-        if SERVICE.lstat().st_uid == os.getuid():
-            return SERVICE
-    return Path(tempfile.gettempdir()) / f"shipmate-{os.getuid()}"
-
-
-def _private(folder: Path) -> Path:
-    """Create the folder if it is missing. Raises if the folder is a link or belongs to another user."""
-    try:
         with contextlib.suppress(FileExistsError):
             folder.mkdir(mode=0o700)
         found = folder.lstat()
-    except OSError as error:
+    if (
+        found is None
+        or not stat.S_ISDIR(found.st_mode)
+        or found.st_uid != os.getuid()
+        or found.st_mode & 0o077
+    ):
         raise errors.ConfigError(
-            f"XDG_RUNTIME_DIR: found {folder}, which cannot be used ({error.strerror}); expected a folder of your "
-            "own; set it to one"
-        ) from None
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
-        raise errors.ConfigError(
-            f"{folder}: found something that is open to others; expected a folder of your own; remove it, or set "
+            f"{folder}: found something that is missing or open to others; expected a folder of your own; remove it, or set "
             "XDG_RUNTIME_DIR to a folder that only you can write to"
         )
     return folder
-
-
-def _name(token: str, address: str) -> str:
-    return hashlib.sha256(f"shipmate token lock\0{address}\0{token}".encode()).hexdigest()[:40] + ".lock"
-
-
-def _token_lock(path: Path, key: str) -> int:
-    try:
-        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-    except OSError as error:
-        raise errors.ConfigError(
-            f"{path}: found a file that cannot be opened ({error.strerror}); expected one of my own; remove it"
-        ) from None
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        pid, _, place = os.pread(handle, _NOTE, 0).decode("utf-8", "replace").strip().partition("\n")
-        os.close(handle)
-        where = f" in {place}" if place else ""
-        raise errors.Unavailable(
-            f"{key}: this token is used by {_who(pid)}{where}; stop it first, or give this one a token of its own"
-        ) from None
-    except OSError:
-        os.close(handle)
-        raise
-    return handle
-
-
-def _note(handle: int, words: str) -> None:
-    """Write the process that has the lock into a lock file. The file is never removed; otherwise two
-    processes could lock the same name.
-    """
-    os.ftruncate(handle, 0)
-    os.pwrite(handle, words.encode("utf-8", "replace"), 0)

@@ -44,31 +44,34 @@ async def serving(gateway: Gateway, say: Say, stop: asyncio.Event) -> AsyncItera
     are connected, the context is still entered and should be left at once.
     """
     services, door = gateway.services, gateway.door
-    environment, log, event_log = services.environment, services.log, gateway.event_log
-    lines = PartLines(gateway.health, say)
-
+    log, lines = services.log, PartLines(gateway.health, say)
+    ask = functools.partial(ask_limits, gateway, say)
     periodic = PeriodicJobs(
         [
             *door.periodic,
             *gateway.maintenance.jobs(),
             PeriodicJob("say which parts do not work", PART_SECONDS, lines.look),
-            PeriodicJob(
-                "ask for the limits of the model",
-                ASK_LIMITS_SECONDS,
-                functools.partial(ask_limits, gateway, say),
-            ),
+            PeriodicJob("ask for the limits of the model", ASK_LIMITS_SECONDS, ask),
         ],
         log,
     )
     around = contextlib.AsyncExitStack()
-    ends = functools.partial(_ends, around, log)
+
+    def ends(what: str, close: Callable[[], Awaitable[object]], seconds: float = CLOSE_SECONDS) -> None:
+        """Close a part when the context ends."""
+
+        async def end() -> None:
+            await _bounded(log, what, close(), seconds)
+
+        around.push_async_callback(end)
+
     try:
         gateway.memory.start()
         around.callback(gateway.memory.stop)
         if gateway.dashboard is not None:
             await gateway.dashboard.start()
             ends("stop the dashboard", gateway.dashboard.stop)
-        ends("close the log", event_log.close, seconds=LOG_SECONDS)
+        ends("close the log", gateway.event_log.close, seconds=LOG_SECONDS)
         ends("close the features", door.close)
         for export in gateway.exports:
             ends("close an export", export.close)
@@ -86,7 +89,7 @@ async def serving(gateway: Gateway, say: Say, stop: asyncio.Event) -> AsyncItera
         around.callback(checking.cancel)
         loops = [serve() for serve in (*door.serves, gateway.watch.run)]
         if gateway.counted is not None:
-            loops.append(gateway.counted.watch_loop(environment.clock))
+            loops.append(gateway.counted.watch_loop(services.environment.clock))
         await around.enter_async_context(_served(log, loops))
         await gateway.runner.start()
         await gateway.files.start()
@@ -105,21 +108,6 @@ async def serving(gateway: Gateway, say: Say, stop: asyncio.Event) -> AsyncItera
             # If closing were cut off, connections and files would stay open.
             await asyncio.wait([closing])
             raise
-
-
-def _ends(
-    around: contextlib.AsyncExitStack,
-    log: Log,
-    what: str,
-    close: Callable[[], Awaitable[object]],
-    seconds: float = CLOSE_SECONDS,
-) -> None:
-    """Close a part when the context ends."""
-
-    async def end() -> None:
-        await _bounded(log, what, close(), seconds)
-
-    around.push_async_callback(end)
 
 
 @contextlib.asynccontextmanager

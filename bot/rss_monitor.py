@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ctypes
 import gc
 import os
-import struct
-import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from bot.contracts.environment import Clock, Log
 from bot.words import Sentence, sentence
@@ -40,28 +39,15 @@ NEW = 60_000
 """Number of new objects above which a full collection (which then takes about 10 ms) does not wait for `FULL_EVERY`."""
 _MB = 1024 * 1024
 _STATM = Path("/proc/self/statm")
-_TASK_INFO = 4  # PROC_PIDTASKINFO of macOS
-_TASK_INFO_SIZE = 96
 _M_ARENA_MAX = -8  # of mallopt(3)
 
 
 def resident(statm: Path = _STATM) -> int | None:
-    """Return the resident memory of the process in bytes; None if the system does not report it."""
+    """Return the resident memory of the process in bytes; None if the system does not report it (macOS)."""
     try:
         return int(statm.read_bytes().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except (OSError, ValueError, IndexError):
-        return darwin_footprint() if sys.platform == "darwin" else None
-
-
-def darwin_footprint(library: Any = None) -> int | None:
-    """Return the resident memory of the process in bytes, on macOS. (`getrusage` reports only the peak.)"""
-    buffer = ctypes.create_string_buffer(_TASK_INFO_SIZE)
-    try:
-        ask = (library or ctypes.CDLL(None)).proc_pidinfo
-    except (OSError, AttributeError):
         return None
-    got = ask(os.getpid(), _TASK_INFO, ctypes.c_uint64(0), buffer, _TASK_INFO_SIZE)
-    return int(struct.unpack_from("=QQ", buffer)[1]) if got == _TASK_INFO_SIZE else None
 
 
 class GarbageCollector:
@@ -131,22 +117,16 @@ def new_objects() -> int:
 
 def trim() -> None:
     """Return freed memory to the system (glibc). Blocks without holding the GIL."""
-    try:
-        give_back = ctypes.CDLL(None).malloc_trim
-    except (OSError, AttributeError):
-        return
-    give_back(0)
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)
 
 
-def one_heap() -> bool:
-    """Make all threads that start later share one heap (glibc). Return True if that worked. Without this,
-    memory that one thread freed cannot be used by another thread, which wastes 4 MB in 100,000 events.
+def one_heap() -> None:
+    """Make all threads that start later share one heap (glibc). Without this, memory that one thread freed
+    cannot be used by another thread, which wastes 4 MB in 100,000 events.
     """
-    try:
-        option = ctypes.CDLL(None).mallopt
-    except (OSError, AttributeError):
-        return False
-    return bool(option(_M_ARENA_MAX, 1))
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 1)
 
 
 class TroubleReporter(Protocol):
@@ -183,11 +163,7 @@ class RssMonitor:
         self.used: int | None = None
         """Bytes of memory used at the last check."""
 
-    def start(self) -> None:
-        self._collector.start()
-
-    def stop(self) -> None:
-        self._collector.stop()
+        self.start, self.stop = self._collector.start, self._collector.stop
 
     async def look(self) -> None:
         """Measure the memory in use, and free memory if necessary."""
@@ -197,24 +173,14 @@ class RssMonitor:
             everything = self._collector.collect()
             await asyncio.to_thread(self._give_back)
             self.used = self._read() or before
-            self._say_tight(before, everything=everything)
+            if not self._tight:
+                words = f"garbage was collected, now {self._words(self.used)}"
+                words = f"memory is short: {self._words(before)}; {words}"
+                self._log.write("memory", words, level="warn", full_collection=everything)
+            self._tight = True
         else:
             self._tight = False
             self._collector.maintain()
-        self._judge()
-
-    def _say_tight(self, before: int, *, everything: bool) -> None:
-        """Log a shortage once when it begins, not at each check."""
-        if not self._tight:
-            self._tight = True
-            self._log.write(
-                "memory",
-                f"memory is short: {self._words(before)}; garbage was collected, now {self._words(self.used)}",
-                level="warn",
-                full_collection=everything,
-            )
-
-    def _judge(self) -> None:
         full = self.used is not None and self.used > self.limit
         if full == self.full:
             return
