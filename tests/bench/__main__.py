@@ -32,10 +32,10 @@ from tests.bench import (
     growth,
     limits,
     load,
+    markdown,
     process,
     recall_report,
     recall_speed,
-    rooms,
     starts,
 )
 from tests.bench.programs import Plain, Program, Shipmate, Unanswered
@@ -59,7 +59,6 @@ class Scale:
     tools: int
     load: load.Size
     burst: int
-    past: starts.Past
     with_past: growth.Size
     many: int
     large: int
@@ -74,7 +73,6 @@ ORDINARY = Scale(
     40,
     load.SHORT,
     burst.SHORT,
-    starts.SHORT,
     growth.SHORT,
     1_000,
     1_000_000,
@@ -88,7 +86,6 @@ FULL = Scale(
     40,
     load.FULL,
     burst.FULL,
-    starts.FULL,
     growth.FULL,
     2_000,
     3_000_000,
@@ -102,7 +99,6 @@ QUICK = Scale(
     10,
     load.QUICK,
     burst.QUICK,
-    starts.QUICK,
     growth.QUICK,
     20,
     100_000,
@@ -342,7 +338,11 @@ def _told_tool(times: gateway.Times) -> None:
 
 
 async def _loop(folder: Path, scale: Scale) -> dict[str, Any]:
-    answers = [rooms.long_markdown(30_000), *rooms.markdown_bombs(), rooms.long_markdown(scale.large)]
+    answers = [
+        markdown.long_markdown(30_000),
+        *markdown.markdown_bombs(),
+        markdown.long_markdown(scale.large),
+    ]
     found = await gateway.watched(folder / "watched", answers)
     # A block that neither computed nor waited only lost the processor to another process, so it does not count.
     blocks = [block for block in found if block["waits"] or block["cpu"] > block["wall"] / 2]
@@ -367,22 +367,10 @@ async def _loop(folder: Path, scale: Scale) -> dict[str, Any]:
     }
 
 
-async def _rooms(folder: Path, _: Scale) -> dict[str, Any]:
-    return _told_rooms("rooms", await rooms.measured(folder))
-
-
-async def _starts(folder: Path, scale: Scale) -> dict[str, Any]:
-    return _told_rooms(
-        "starts", [*await starts.starts(), *await starts.with_past(folder / "past", scale.past)]
-    )
-
-
-def _told_rooms(title: str, lines: list[rooms.Line]) -> dict[str, Any]:
-    say(f"{title:<44}{'shipmate':>10}{'reference':>11}{'ratio':>8}")
-    for line in lines:
-        cells = f"{figures.number(line.shipmate):>10}{figures.number(line.reference):>11}{line.ratio:>8.2f}"
-        say(f"  {line.what:<42}{cells}  {line.unit}, {line.beside}")
-    return {title: {line.what.strip(): {"shipmate": line.shipmate, "ratio": line.ratio} for line in lines}}
+async def _starts(_: Path, __: Scale) -> dict[str, Any]:
+    say(figures.heading("starts, ms", "shipmate", "python"))
+    rows = {name: (name, [ours], [bare]) for name, (ours, bare) in (await starts.starts()).items()}
+    return {"starts": _rows(rows)}
 
 
 PARTS: dict[str, Callable[[Path, Scale], Awaitable[dict[str, Any]]]] = {
@@ -393,7 +381,6 @@ PARTS: dict[str, Callable[[Path, Scale], Awaitable[dict[str, Any]]]] = {
     "restart": _restart,
     "growth": _growth,
     "loop": _loop,
-    "rooms": _rooms,
     "context": _context,
     "recall": _recall,
     "starts": _starts,
