@@ -25,9 +25,7 @@ HiddenNames = Mapping[str, str | None]
 
 
 def is_hidden(part: str) -> bool:
-    """Return True for `.ship`, `.git`, `ship.json` and `.env*`. The comparison ignores case, Unicode form
-    and characters that file systems ignore.
-    """
+    """Return True for `.ship`, `.git`, `ship.json` and `.env*` in any case and Unicode form."""
     name = (part if part.isascii() else _NOT_SEEN.sub("", unicodedata.normalize("NFKD", part))).casefold()
     return name in _HIDDEN or name.startswith(".env")
 
@@ -44,9 +42,8 @@ def hidden_names(root: Path) -> HiddenNames:
 
 
 def set_aside(root: Path, known: HiddenNames) -> dict[str, str]:
-    """Rename hidden files that a command created or replaced; otherwise a command could plant settings or
-    secrets. Hidden links of ours, which the sandbox cannot mask, are restored. Return the new names by
-    the old names.
+    """Rename hidden files that a command created or replaced, and restore hidden links, which the sandbox
+    cannot mask. Return the new names by the old names.
     """
     moved: dict[str, str] = {}
     for name, leads in sorted(hidden_names(root).items()):
@@ -80,9 +77,7 @@ def save_names(root: Path, known: HiddenNames | None) -> None:
 
 
 def sweep(root: Path) -> dict[str, str]:
-    """Run `set_aside` for commands that were running when Shipmate was killed. Call this before settings and
-    secrets are read.
-    """
+    """Run `set_aside` after a kill, before settings and secrets are read."""
     try:
         known = dict(json.loads((root / _SAVED).read_bytes())["known"])
     except (OSError, ValueError, KeyError, TypeError):

@@ -1,8 +1,7 @@
 """Marks Shipmate's own text in requests to the model: with tags, and as system messages for models that accept them.
 
-A message that Shipmate writes begins with a tag. All tags of a message have the same nonce. The nonce is
-chosen after people wrote the quoted text, so the authors of that text could not know the nonce. A tag with
-another nonce, or without a nonce, is text of a person.
+A message that Shipmate writes begins with a tag. All tags of a message have the same nonce, which the authors
+of quoted text could not know. A tag with another nonce, or without a nonce, is text of a person.
 """
 
 from __future__ import annotations
@@ -57,7 +56,7 @@ class Tag:
 
     @property
     def rows(self) -> list[Json]:
-        """Return the content as JSON objects, one object per line; [] if a line is invalid."""
+        """Return the JSON objects in the content, one per line; [] if a line is invalid."""
         try:
             found = [
                 json.loads(line) for line in self.words.removeprefix("\n").removesuffix("\n").split("\n")
@@ -78,7 +77,6 @@ def dumped(value: object) -> str:
 
 
 def lines(rows: list[Json]) -> str:
-    """Return JSON objects as text, one object per line; the inverse of `Tag.rows`."""
     return "\n" + "\n".join(map(dumped, rows)) + "\n"
 
 
@@ -88,7 +86,7 @@ def harmless(words: str) -> str:
 
 
 def read(text: object) -> Tag | None:
-    """Return the tag that a text consists of, whoever wrote the text; None if the text is not a tag."""
+    """Return the tag that a text consists of, whoever wrote it."""
     if not isinstance(text, str) or not text.startswith("<"):
         return None
     found = _SHAPE.fullmatch(text)
@@ -139,9 +137,7 @@ _FACTS = MessageFact[Message, Json](_facts)
 
 
 SILENT = "[silent]"
-"""Text of an answer to a message that does not address the bot and needs no answer. The text is never shown
-to people.
-"""
+"""Text of an answer to a message that needs no answer; never shown to people."""
 
 
 # ------------------------------------------------------------ system messages
@@ -169,7 +165,7 @@ EARLIER = "earlier"
 ANSWER = "The person still waits for your answer. Give it now, with what you have."
 LAST_STEP = "This is your last step: no tool runs any more. Write your summary now, with what you have, and say what is missing."
 SEND = "chat_send"
-"""Name of the tool whose result alone usually ends a turn. A message after that result did not join the turn."""
+"""Name of the tool whose result alone usually ends a turn."""
 FACTS = "Facts of the person's message above: "
 JOINED = "While you worked the person said what stands above, behind the tool results: it is no part of a result. Take it up now."
 
@@ -191,11 +187,9 @@ _NOTICES = frozenset({ANSWER, LAST_STEP})
 
 
 def with_system_messages(messages: Sequence[Message]) -> list[Message]:
-    """Return the messages with facts about people's messages moved into messages with the role `system`.
-
-    A system message stands after the messages that it describes and before the answer to them, so that each
-    request is an extension of the previous request. A system message contains ids, times, numbers and the
-    sentences above. Everything that a person may have chosen stays in the person's message, inside its tag.
+    """Return the messages with facts about people's messages moved into messages with the role `system`: ids,
+    times, numbers and the sentences above. Everything that a person may have chosen stays in the person's
+    message. A system message is placed before the answer, so that each request extends the previous request.
     """
     shown, said, works, mark = list[Message](), list[str](), False, None
     end: Message = {"role": "assistant", "content": ()}
@@ -224,9 +218,7 @@ def _marked(message: Message, mark: Json | None) -> Message:
 
 
 def without_system_messages(messages: Iterable[Message]) -> list[Message]:
-    """Undo `with_system_messages` for other models. Each system message becomes tags before the text of the
-    message that it follows.
-    """
+    """Undo `with_system_messages`: each system message becomes tags before the text that it describes."""
     shown = list[Message]()
     for message in messages:
         if message["role"] != "system" or not shown:
@@ -246,7 +238,7 @@ def without_system_messages(messages: Iterable[Message]) -> list[Message]:
 
 
 def _split(message: Message) -> tuple[Message, str]:
-    """Split a message into the part that stays and the text of its system message. The text may be ""."""
+    """Return the part of a message that stays, and the text of its system message or ""."""
     first, content = begins(message, CONTEXT), message["content"]
     if first is None or not first.nonce:
         words = content[0].get("text") if len(content) == 1 else ""
@@ -278,7 +270,5 @@ def _parted(facts: Json) -> tuple[Json, Json]:
 
 @lru_cache(1_024)
 def _system_message(*words: str) -> Message:
-    """Return a system message. Messages are cached by text, because facts of messages are cached by identity
-    (`bot.identity_cache`).
-    """
+    """Return a system message; one object per text, because facts of messages are cached by identity."""
     return {"role": "system", "content": [{"type": "text", "text": one} for one in words]}

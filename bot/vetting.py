@@ -1,9 +1,8 @@
-"""Finds the instruction files of a project and decides which of them are followed.
+"""Finds the instruction files of a project and decides which of them are followed. All functions block.
 
 A file is an instruction file because of its name, or because another instruction file includes or links to it.
 A file that a command created or changed is not followed until a person has accepted it: an operator approves
-that a file tool writes it, or a person saves it outside of Shipmate. Changes are detected by the file's ctime,
-which no command can set. All functions block.
+that a file tool writes it, or a person saves it outside of Shipmate. No command can set a file's ctime.
 """
 
 from __future__ import annotations
@@ -46,9 +45,7 @@ NOT_VETTED = (
 )
 Parts = tuple[str, ...]
 _Times = dict[str, set[int]]
-"""Change times (ctime in ns) of files by normalised name. Several files can share a normalised name if the
-names differ only in case.
-"""
+"""Change times (ctime in ns) of files by normalised name; names that differ only in case share an entry."""
 
 
 class NotVetted(errors.ShipmateError):
@@ -57,20 +54,16 @@ class NotVetted(errors.ShipmateError):
 
 @dataclass(frozen=True, slots=True)
 class InstructionFileSet:
-    """The normalised absolute paths of instruction files, as tuples of parts. Paths of missing files are included."""
-
     paths: frozenset[Parts] = frozenset()
+    """Normalised absolute paths of instruction files, also of missing ones."""
     nodes: frozenset[tuple[int, int]] = frozenset()
     """Device and inode of each file."""
     files: tuple[str, ...] = ()
     """Paths of the followed files in the project, with links resolved."""
     changed: Mapping[Path, int] = field(default_factory=dict)
-    """Change time (ctime in ns) of each file that is an instruction file by name or by inclusion, by the name
-    under which the file is read. Files that are only linked are left out.
-    """
+    """Change time (ctime in ns) of each file that is not only linked, by the name under which it is read."""
 
     def holds(self, path: Path) -> bool:
-        """Return True if a path is an instruction file under any of its names."""
         if not self.paths.isdisjoint({_parts(path), _parts(Path(os.path.realpath(path)))}):
             return True
         found = _state(path)
@@ -84,7 +77,7 @@ def find_instruction_files(
     followed: Callable[[Path, int], bool] = lambda _path, _changed: True,
 ) -> InstructionFileSet:
     """Return the instruction files of a project. `more` are instruction files elsewhere, and `skills` are
-    folders of skills. The links and inclusions of a file that is not `followed` at its change time are ignored.
+    folders of skills. References in a file that is not `followed` at its change time are ignored.
     """
     real = Path(os.path.realpath(root))
     names: set[Parts] = set()
@@ -111,12 +104,10 @@ def find_instruction_files(
 
 
 def prose(raw: bytes) -> str:
-    """Return the text of an instruction file."""
     return raw.decode("utf-8-sig", "replace").replace("\0", "").replace("\r\n", "\n").strip()
 
 
 def _named_files(root: Path) -> Iterator[Path]:
-    """Yield the files of a project that are instructions by name or are instructions of chats."""
     left = [root, root / ".ship" / "instructions"]
     for folder in left:
         with contextlib.suppress(OSError), os.scandir(folder) as entries:
@@ -135,9 +126,7 @@ def _skill_files(root: Path, folders: Iterable[Path]) -> Iterator[Path]:
 
 
 def _references(root: Path, path: Path) -> Iterator[tuple[Path, bool]]:
-    """Yield the files in the project that a file names, each with True if the file is included. Files
-    outside of the project are skipped, because a chat cannot write them.
-    """
+    """Yield the files in the project that a file names, each with True if the file is included."""
     try:
         words = prose(file_access.read(path, LARGEST))
     except OSError:
@@ -182,9 +171,8 @@ class Vetting:
     """Vets the instruction files of one project.
 
     While commands run, only files that have not changed since the first of these commands began are followed.
-    When a command ends, every other instruction file waits for acceptance; the same happens at the start after
-    a kill. The list of waiting files is stored in `file`, or only in memory if `file` is None. `more` are
-    instruction files elsewhere, and `skills` are folders of skills.
+    When a command ends, or at the start after a kill, every other instruction file waits for acceptance. The
+    waiting files are stored in `file`.
     """
 
     def __init__(
@@ -209,14 +197,12 @@ class Vetting:
         self._waiting: _Times = {}
 
     def find_instruction_files(self) -> InstructionFileSet:
-        """Return the files that are instructions, including the files that still wait for acceptance."""
+        """Return all instruction files, including the files that wait for acceptance."""
         with self._ready():
             return find_instruction_files(self._root, self._more, self._skills, self._followed)
 
     def begin(self) -> InstructionFileSet:
-        """Record that a command begins. Return the present instruction files. Raises OSError if their state
-        cannot be saved for a start after a kill.
-        """
+        """Record that a command begins. Return the instruction files. Raises OSError if nothing can be saved."""
         with self._ready():
             found = self.find_instruction_files()
             if self._known is None:
@@ -226,15 +212,15 @@ class Vetting:
             return found
 
     def end(self, *, last: bool) -> list[str]:
-        """Record that a command has ended. `last` is True if no other command still runs. Return the paths
-        of the new instruction files that now wait for acceptance.
+        """Record that a command has ended, the `last` that was running. Return the paths of the files that now
+        wait for acceptance.
         """
         with self._ready():
             return self._compare(last=last) if self._known is not None else []
 
     def read(self, path: Path, real: Path, most: int) -> bytes:
         """Return the first `most` bytes of the file `real`, which is read under the name `path`. Raises
-        `NotVetted` if the file is not followed under this name, and OSError.
+        `NotVetted` and OSError.
         """
         # No command begins or ends during the read, since both wait for the lock.
         with self._ready(), open(real, "rb", opener=_opener) as file:
@@ -252,10 +238,8 @@ class Vetting:
 
     @contextlib.contextmanager
     def writing(self, path: Path, *, whole: bool) -> Iterator[None]:
-        """Record that a file tool writes a file while the context is open, after an operator approved
-        instructions. `whole` is False if only part of the file is written. Raises `errors.ToolError` for
-        a partial write to a file that waits for acceptance, because the operator would not see the rest
-        of the file.
+        """Record that a file tool writes a file, after an operator's approval. Raises `errors.ToolError` if only
+        part of a file that waits is written (not `whole`), because the operator would not see the rest.
         """
         real = Path(os.path.realpath(path))
         with self._ready():
@@ -299,9 +283,7 @@ class Vetting:
         return self._known is None or changed in self._known.get(name, ())
 
     def _compare(self, *, last: bool) -> list[str]:
-        """Mark every file that is not followed in its present state as waiting for acceptance. Return the
-        paths of the files that were not waiting before.
-        """
+        """Mark every file that is not followed as waiting. Return the paths of the files that did not wait before."""
         found = self.find_instruction_files().changed.items()
         unvetted = [(path, changed) for path, changed in found if not self._followed(path, changed)]
         news = sorted(
@@ -360,9 +342,7 @@ class Vetting:
         return times
 
     def _name(self, path: Path) -> str:
-        """Return the key of a path: relative to the project's folder and normalised. `..` parts are kept,
-        because after a link they lead to a different folder.
-        """
+        """Return the key of a path; `..` parts are kept, because after a link they lead to a different folder."""
         if path.is_relative_to(self._given):
             path = self._root / path.relative_to(self._given)
         return folded(str(path.relative_to(self._root) if path.is_relative_to(self._root) else path))

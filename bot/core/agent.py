@@ -37,33 +37,26 @@ SOFT_TOKENS = 40_000
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """Token limits of one model's requests. `window` is None if the size of the context window is unknown.
-    In that case only `soft` applies, and a provider that rejects a request reports the size that it
-    accepts.
+    """Token limits of one model's requests: its context window (None: unknown), answer, worth (`soft`, setting
+    `context.compaction.softTokens`), and output (None: unknown).
     """
 
     window: int | None
     max_tokens: int
-    """Max tokens of the answer."""
     soft: int = SOFT_TOKENS
-    """Limit in tokens above which a request costs more than it is worth (`context.compaction.softTokens`)."""
     most_output: int | None = None
-    """Max output tokens of the model, if known."""
 
     @property
     def hard(self) -> int | None:
-        """Return the number of prompt tokens above which a request may not fit; None if the window is
-        unknown. The margin is at most a tenth of the window, and a quarter of the window is always left
-        for the prompt.
+        """Return the prompt tokens above which a request may not fit: at least a quarter of the window; None
+        if the window is unknown.
         """
         if self.window is None:
             return None
         return max(self.window - self.max_tokens - self._margin, self.window // 4)
 
     def fork(self, most: int) -> int:
-        """Return the output limit of a fork. The limit does not depend on `llm.maxTokens`, because a prompt
-        below `hard` leaves the margin free for a fork.
-        """
+        """Return the output limit of a fork; a prompt below `hard` leaves the margin free for it."""
         room = most if self.window is None else max(self.max_tokens, self._margin)
         return min(most, room, self.most_output or most)
 
@@ -83,12 +76,10 @@ class Budget:
 
 ROOM = {"low": 4_096, "medium": 8_192, "high": 16_384}
 """Max tokens of an answer that thinking may use at each effort."""
-
-
 NOTES = 1_024
 """Max tokens of an answer for text between tool calls if the model does not think."""
-
-
+MODEL, EFFORT = "model", "effort"
+"""Kinds of the facts that store the model and the effort that an operator chose for a chat."""
 _FORMS: dict[Thinking | None, tuple[str, ...]] = {
     None: (),
     "adaptive": ("adaptive",),
@@ -100,9 +91,7 @@ _FORMS: dict[Thinking | None, tuple[str, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class SentManner:
-    """Effort and thinking as sent with a request, and the tokens that thinking may use of the answer's
-    limit. A value of None is not sent.
-    """
+    """Effort and thinking as sent (None: not sent), and the tokens of the answer that thinking may use."""
 
     effort: str | None = None
     thinking: Json | None = None
@@ -121,9 +110,7 @@ class Manner:
     model: str | None = None
 
     def sent(self, takes: Callable[[str], bool]) -> SentManner:
-        """Return the settings to send to a model; `takes` says which settings the model accepts
-        (`contracts.model.ModelFacts.takes`).
-        """
+        """Return the settings to send to a model that accepts what `takes` says."""
         effort = self.effort if takes(f"effort.{self.effort}") else None
         form = next((one for one in _FORMS[self.thinking] if takes(f"thinking.{one}")), None)
         if form == "adaptive":
@@ -137,40 +124,28 @@ def effort_of(name: str | None) -> Effort | None:
     return next((one for one in EFFORTS if one == name), None)
 
 
-TOOLS = 0.5
-"""Max share of the context window for tool definitions."""
-MODEL, EFFORT = "model", "effort"
-"""Kinds of the facts that store the model and the effort that an operator chose for a chat."""
-
-
 @dataclass(slots=True)
 class ModelDeps:
     """The provider model, and the model names that a chat may use."""
 
     model: Model
     default_model: str
-    """Name of the model that answers unless another model was chosen."""
     windows: ContextWindows
-    """Context windows and output limits by model, in tokens."""
     fast_model: str = ""
     """Name of the model that summarises results; "" for the model that answers."""
     estimator: Estimator = field(default_factory=Estimator)
-    """Estimator of tokens per model."""
     prices: PriceTable = field(default_factory=PriceTable)
     manner: Manner = field(default_factory=Manner)
-    """Effort and thinking settings of all requests."""
     purposes: Mapping[str, Manner] = field(default_factory=dict)
     """Model, effort and thinking by purpose, for purposes that differ from `manner`."""
     chosen: str | None = None
-    """Name of the model that an operator chose for the chat; None for the model of ship.json."""
     chosen_effort: Effort | None = None
-    """Effort that an operator chose for the chat; None for the effort of ship.json."""
+    """Model and effort that an operator chose for the chat; None for those of ship.json."""
     purpose: str = "turn"
     """Purpose of the running turn; `overheard` if nobody addressed the bot."""
 
     @property
     def name(self) -> str:
-        """Return the name of the model that answers."""
         return self.of(self.purpose).model or self.chosen or self.default_model
 
     @property
@@ -183,11 +158,9 @@ class ModelDeps:
 
     @property
     def efforts(self) -> tuple[Effort, ...]:
-        """Return the efforts that the answering model accepts."""
         return tuple(one for one in EFFORTS if self.windows.takes(self.name, f"effort.{one}"))
 
     def of(self, purpose: str) -> Manner:
-        """Return the effort, thinking setting and model for a purpose."""
         own = self.purposes.get(purpose, Manner())
         effort = own.effort or self.chosen_effort or self.manner.effort
         return Manner(effort, own.thinking or self.manner.thinking, own.model)
@@ -198,39 +171,33 @@ class ModelDeps:
         return manner.sent(partial(self.windows.takes, manner.model or self.name))
 
     def fitted(self, request: ModelRequest, purpose: str | None = None) -> ModelRequest:
-        """Return the request with model, effort and thinking of its purpose. If that model is not the chat's
-        model, content that only the chat's model can read is left out.
+        """Return the request with model, effort and thinking of its purpose, without content that another
+        model than the chat's cannot read.
         """
         sent, model = self.sent(purpose), self.of(purpose or self.purpose).model or self.name
         if model != request.model:
             most = self.windows.max_output(model) or request.max_tokens
             messages = blocks.without_thinking(map(in_plain_words, request.messages))
-            request = replace(
-                request, model=model, messages=messages, max_tokens=min(request.max_tokens, most)
-            )
+            most = min(request.max_tokens, most)
+            request = replace(request, model=model, messages=messages, max_tokens=most)
         return replace(request, effort=sent.effort, thinking=sent.thinking)
 
     def learn(self, request: ModelRequest, reply: ModelReply) -> None:
-        """Learn the model's token ratio and a request size that fits from an answer."""
-        if reply.note:
-            return  # a fallback model gave this answer
-        usage = reply.usage
-        self.estimator.observe(request, usage)
-        prompt = usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens
-        self.windows.fitted(request.model, prompt)
+        """Learn the model's token ratio and a request size that fits, unless a fallback model answered."""
+        if not reply.note:
+            used = reply.usage
+            self.estimator.observe(request, used)
+            prompt = used.input_tokens + used.cache_read_tokens + used.cache_write_tokens
+            self.windows.fitted(request.model, prompt)
 
     def declared(self, forms: Sequence[tuple[Json, ...]]) -> tuple[Json, ...]:
-        """Return the largest version of the tool definitions that fits into half of the context window.
-        `forms` lists the versions, largest first.
-        """
+        """Return the largest version of the tool definitions that fits into half of the context window."""
         window = self.windows.window(self.name)
         if window is None:
             return forms[0]
-        fitting = (one for one in forms if self.estimator.tokens(self.name, (), one) <= window * TOOLS)
-        return next(fitting, forms[-1])
+        return next((one for one in forms if self.estimator.tokens(self.name, one) <= window / 2), forms[-1])
 
     def budget(self, soft: int) -> Budget:
-        """Return the token limits of the model that answers; `soft` is the configured soft limit."""
         name, windows = self.name, self.windows
         most = windows.max_tokens(name, self.sent().room)
         return Budget(windows.window(name), most, soft, windows.max_output(name))
@@ -253,14 +220,11 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class AgentDeps:
-    """Ports, settings and services of the agent, built in `bot.composition`. `rules` maps a channel to its
-    output rules.
-    """
+    """Ports, settings and services of the agent, built in `bot.composition`."""
 
     models: ModelDeps
     archive: ChatStore
     artifacts: ArtifactStore
-    """Artifact store, which holds the transcripts of subagent tasks too."""
     registry: Registry
     dispatcher: Dispatcher
     prompts: Prompts
@@ -270,43 +234,33 @@ class AgentDeps:
     log: Log
     operators: OperatorNotices
     vetting: Vetting
-    """Check that decides which instruction files the prompt may use."""
     memories: Memories | None = None
     """Session memories by chat; None if the session memory is off."""
     notes: NoteStore | None = None
-    """Files of the `memory` tool that begin a conversation's prompt; None if there is no `memory` tool."""
+    """Files of the `memory` tool; None if there is no such tool."""
     limits: Limits = field(default_factory=Limits)
     redact: Redact = str
     settled: Redact = str
     """Function that returns the part of an unfinished text that cannot be the beginning of a secret."""
     rules: Mapping[str, str] = field(default_factory=dict)
+    """Output rules by channel."""
     task_events: Callable[[TaskEvent], object] = lambda _: None
-    """Callback that receives the events of subagent tasks."""
     approvals: Approvals = field(default_factory=Unattended)
 
-    def declared(self, registry: Registry | None = None) -> tuple[Json, ...]:
-        """Return the tool definitions of a request: all of them, or in a small context window those that fit
-        into half of the window.
-        """
-        return self.models.declared((registry or self.registry).forms)
-
     def budget(self) -> Budget:
-        """Return the token limits of the model that answers."""
         return self.models.budget(self.limits.soft_tokens)
 
     async def freeze(self, chat_key: ChatKey, channel: str | None) -> Frozen:
-        """Build the prompt of a chat for one epoch, that is until the prompt changes, within the prompt's
-        share of the context window.
-        """
-        tools = self.models.estimator.tokens(self.models.name, (), self.declared())
-        room = self.budget().share(SHARE, MOST_BUDGET) - tools
+        """Build the prompt of a chat, within the prompt's share of the context window."""
+        models = self.models
+        tools = models.estimator.tokens(models.name, models.declared(self.registry.forms))
         frozen = await self.prompts.freeze(
             chat_key,
             channel,
-            self.models.name,
-            budget=max(LEAST_BUDGET, room),
-            size=lambda words: self.models.estimator.text(self.models.name, words),
-            system_role=self.models.windows.takes_system(self.models.name),
+            models.name,
+            budget=max(LEAST_BUDGET, self.budget().share(SHARE, MOST_BUDGET) - tools),
+            size=lambda words: models.estimator.text(models.name, words),
+            system_role=models.windows.takes_system(models.name),
         )
         if frozen.cut:
             told = sentence("operators.instructions", names=", ".join(frozen.cut))

@@ -16,12 +16,10 @@ SERVER_CALLS = frozenset({"server_tool_use", "mcp_tool_use"})
 
 
 def unmarked(block: Json) -> Json:
-    """Return the block without its cache breakpoint."""
     return {key: block[key] for key in block if key != "cache_control"} if "cache_control" in block else block
 
 
 def tool_calls(content: Iterable[Json]) -> list[ToolCall]:
-    """Return the tool calls in an answer of the model."""
     return [ToolCall.of(block) for block in content if block.get("type") == "tool_use"]
 
 
@@ -39,8 +37,7 @@ def redacted(blocks: Iterable[Json], redact: Redact) -> list[Json]:
 
 def sayable(content: Iterable[Json], *, paused: bool = False) -> list[Json]:
     """Return the blocks of an answer that the API accepts in a request: no blank text, no thinking at the
-    end, no server tool call without a result. An answer with stop reason `pause_turn` (`paused`) is
-    returned unchanged.
+    end, no server tool call without a result. A `paused` answer keeps its calls.
     """
     kept = [block for block in content if block.get("type") != "text" or block["text"].strip()]
     if not paused:
@@ -53,7 +50,7 @@ def sayable(content: Iterable[Json], *, paused: bool = False) -> list[Json]:
 
 
 def without_open_calls(content: Sequence[Json]) -> list[Json]:
-    """Return the blocks without server tool calls that have no result, and without the thinking before such calls."""
+    """Return the blocks without server tool calls that have no result, and without the thinking after them."""
     answered = {block.get("tool_use_id") for block in content}
     kept, gone = list[Json](), False
     for block in content:
@@ -65,7 +62,6 @@ def without_open_calls(content: Sequence[Json]) -> list[Json]:
 
 
 def plain_text(content: Iterable[Json]) -> str:
-    """Return the joined text blocks of a message."""
     return "".join(block["text"] for block in content if block.get("type") == "text")
 
 
@@ -84,7 +80,6 @@ def without_thinking(messages: Iterable[Message]) -> list[Message]:
 
 
 def attached(shown: ShownFile) -> Json:
-    """Return the content block for a file that the model is shown."""
     return {
         "type": ATTACHED,
         "artifact": shown.artifact,

@@ -13,28 +13,19 @@ Maker = Literal["memory", "summary", "provider"]
 """Source of the text that replaces the dropped messages: the session memory, our summary, or the provider's summary."""
 KEEP_TOKENS = 10_000
 IDLE_KEEPS = 2_000
-"""Min tokens that a compaction of an idle chat keeps. Each compaction invalidates the cached prefix, so one
-deep cut is better than many small cuts.
-"""
+"""Min tokens that a compaction of an idle chat keeps; one deep cut is better than many small cuts."""
 GROWTH = 2
-"""Max number of messages sent to the model, in multiples of the message cap, while the session memory cannot
-be written.
-"""
+"""Max messages, in multiples of the message cap, while the session memory cannot be written."""
 KEEP_MESSAGES = 5
 SPAN = 2
 """Max tokens kept by a compaction, in multiples of `keep_tokens`, if a turn border within that limit exists."""
 WORTH = 2_000
 """Min estimated tokens that a compaction must save; a smaller saving costs less than rewriting the cached prefix."""
 IDLE_ABOVE = 8_000
-EXTRACT_AFTER = 5_000
-EXTRACT_CALLS = 3
-"""Min new tool calls before the session memory is written again; `EXTRACT_AFTER` new tokens are required as well."""
-EXTRACT_ALONE = 15_000
-"""Min new tokens before the session memory is written again even without any tool call."""
+EXTRACT_AFTER, EXTRACT_CALLS, EXTRACT_ALONE = 5_000, 3, 15_000
+"""Min new tokens and tool calls, or min new tokens alone, before the session memory is written again."""
 EXTRACT_SHARE = 8
-"""Divisor of the message cap. Above the cap, `cap / EXTRACT_SHARE` new messages are enough to write the
-session memory again, since the memory should cover the messages that are dropped.
-"""
+"""Divisor of the message cap: above the cap, so many new messages are enough to write the memory again."""
 Size = Callable[[Sequence[Message]], float]
 """Function that estimates the tokens of messages."""
 
@@ -52,7 +43,6 @@ class Policy:
 
 
 def numbers(turns: Sequence[KeptTurn]) -> list[int]:
-    """Return the event numbers of all messages of these turns."""
     return [entry.seq for turn in turns for entry in turn.entries]
 
 
@@ -123,13 +113,11 @@ def without_oldest(messages: Sequence[Message], tokens: float, size: Size) -> li
 
 @dataclass(frozen=True, slots=True)
 class CompactResult:
-    """Result of a compaction that a person asked for. The outcome `memory`, `summary` (our summary) or
-    `provider` (the provider's summary) names the text that replaces `messages` older messages. The
-    outcome is `nothing` if there was nothing to gain, else `failed`. Token numbers count all messages,
-    like those in `ChatStats`.
+    """Result of a compaction: the text that replaces `messages` older messages, or `nothing` if there was
+    nothing to gain. Token numbers count all messages, like those in `ChatStats`.
     """
 
-    outcome: Literal["memory", "summary", "provider", "nothing", "failed"]
+    outcome: Maker | Literal["nothing", "failed"]
     messages: int = 0
     tokens_before: int = 0
     tokens_after: int = 0

@@ -41,9 +41,7 @@ class ContextEntry:
 
 @dataclass(frozen=True, slots=True)
 class KeptTurn:
-    """A turn that has ended. `began` is in epoch seconds. `since` is the number of the oldest event that the
-    turn depends on.
-    """
+    """A turn that has ended. It began at `began` (epoch seconds) and depends on events from number `since` on."""
 
     id: str
     entries: tuple[ContextEntry, ...]
@@ -58,7 +56,9 @@ class KeptTurn:
 
 @dataclass(slots=True)
 class RunningTurn:
-    """Messages and counters of the running turn."""
+    """Messages and counters of the running turn. An answer is cut off in a tool call (`cuts`) or in thinking
+    (`thoughts`, also counted as `cuts`), is empty (`silences`), or is paused by the provider (`pauses`).
+    """
 
     id: str
     began: float
@@ -74,17 +74,13 @@ class RunningTurn:
     last: events.Answered | None = None
     """Newest answer of the model, if no message follows it."""
     cuts: int = 0
-    """Number of answers cut off in a tool call or in thinking."""
     thoughts: int = 0
-    """Number of answers in which thinking was cut off."""
     silences: int = 0
-    """Number of empty answers that were not cut off."""
     pauses: int = 0
-    """Number of answers in which the provider paused."""
     noted: tuple[str, ...] = ()
     """Notes for the person that arrived together with answers of the model."""
     untold_notes: tuple[str, ...] = ()
-    """Notes for the person that no message to the person contains yet."""
+    """Notes that no message to the person contains yet."""
 
     @property
     def speaks(self) -> bool:
@@ -114,14 +110,12 @@ class AgentContextStore:
         self.head: Message | None = None
         """Head message, which replaces all messages dropped from the model's context."""
         self.masked: dict[str, str] = {}
-        """Placeholder texts that replace tool results in the model's context, by call id."""
+        """Texts that replace tool results, by call id, and files, by artifact id."""
         self.running: RunningTurn | None = None
         self.frame: events.Framed | None = None
         self.memory: events.Remembered | None = None
         self._stated: dict[str, int] = {}
-        """Event numbers of the frame (prompt and model settings), the session memory and the head message,
-        by event kind.
-        """
+        """Event numbers of the frame, the session memory and the head message, by event kind."""
         self.asked_at: float | None = None
         """Time of the last request to the model (epoch seconds)."""
         self.cached = False
@@ -131,11 +125,9 @@ class AgentContextStore:
         self.stood_in = ""
         """Name of the fallback model that gave the last answer; "" if none did."""
         self.left: dict[str, KeptTurn] | None = None
-        """Turns that were dropped from the model's context, by id. Kept only while the log is read, since a
-        resumed conversation brings turns back.
-        """
+        """Turns dropped from the context, by id, for resumed conversations; None once the log is read."""
         self.recalled: Mapping[str, KeptTurn] = {}
-        """Turns of a conversation that is about to be resumed in a chat that is already in memory, by id."""
+        """Turns of a conversation that is about to be resumed, by id."""
         self._view: tuple[Message, ...] | None = ()
 
     def __len__(self) -> int:
@@ -144,9 +136,7 @@ class AgentContextStore:
     # ------------------------------------------------------------ views of the messages
 
     def view(self) -> tuple[Message, ...]:
-        """Return the messages of ended turns in the form that is sent to the model. Between compactions and
-        maskings, messages are only added at the end.
-        """
+        """Return the messages of ended turns as they are sent to the model."""
         if self._view is None:
             head = () if self.head is None else (self.head,)
             kept = (entry.message for turn in self.turns for entry in turn.entries)
@@ -159,9 +149,7 @@ class AgentContextStore:
         return [blocks.masked(entry.message, self.masked) for entry in entries]
 
     def older(self) -> list[Message]:
-        """Return the older messages that the running turn loaded; the request places them before the turn's
-        own messages.
-        """
+        """Return the older messages that the running turn loaded."""
         return [message for _, message in self.running.older] if self.running is not None else []
 
     def shown(self) -> list[Message]:
@@ -181,8 +169,8 @@ class AgentContextStore:
 
     @property
     def out_of_reach(self) -> list[events.EventData]:
-        """Return the latest `Framed` and `Remembered` events if they are older than the oldest turn in the
-        context. The events returned must be appended to the log again.
+        """Return the `Framed` and `Remembered` events that must be appended again, since they are older than
+        the oldest turn.
         """
         lasting = [one for one in (self.frame, self.memory) if one is not None]
         return [one for one in lasting if self.turns and self._stated[one.kind] < self.turns[0].since]
@@ -190,11 +178,9 @@ class AgentContextStore:
     # ------------------------------------------------------------ the fold
 
     def recall(self, turns: Mapping[str, KeptTurn]) -> None:
-        """Provide the turns of a conversation that is about to be resumed."""
         self.recalled = turns
 
     def begin(self, turn: str, at: float, since: int) -> None:
-        """Begin a turn. `since` is the number of the oldest event that the turn depends on."""
         self.running = RunningTurn(turn, at, since)
 
     def apply(self, event: Event) -> None:  # noqa: C901, PLR0912 - one `match` of all kinds
@@ -274,9 +260,7 @@ class AgentContextStore:
         self.frame = data
 
     def _leave(self) -> None:
-        """Save the turns in the context, each with all of its messages, because a resumed conversation may
-        need them.
-        """
+        """Save the turns, each with all of its messages, for a conversation that is resumed later."""
         if self.left is not None:
             for turn in self.turns:
                 if turn.id not in self.left or len(turn.entries) >= len(self.left[turn.id].entries):
@@ -292,8 +276,8 @@ class AgentContextStore:
             self._stated[events.Cut.kind] = event.seq
 
     def _expire(self, before: int) -> None:
-        """Drop everything that began before this event number. While a turn runs, the prompt frame and the
-        session memory stay, because their events are appended again.
+        """Drop everything that began before this event number. The frame and the session memory stay while a
+        turn is kept, because their events are appended again.
         """
         kept = list(itertools.dropwhile(lambda turn: turn.since < before, self.turns))
         old = {kind for kind, seq in self._stated.items() if seq < before}
@@ -332,7 +316,7 @@ class AgentContextStore:
         self._show(kept)
 
     def _show(self, kept: Sequence[KeptTurn]) -> None:
-        """Drop all turns except these turns and the running turn from the model's context, and all thinking."""
+        """Keep only these turns and the running turn, without thinking."""
         self.turns = [replace(turn, entries=without_thinking(turn.entries)) for turn in kept]
         if self.running is not None:
             self.running.entries = without_thinking(self.running.entries)
@@ -361,9 +345,7 @@ class AgentContextStore:
         self._view = None
 
     def remove(self, gone: Gone, *, head: bool) -> None:
-        """Remove the content that a removal names. With `head`, also remove the message that replaces
-        dropped messages.
-        """
+        """Remove the content that a removal names, and with `head` the head message."""
         if head:
             self.head = None
             self._stated.pop(events.Cut.kind, None)
@@ -377,9 +359,9 @@ class AgentContextStore:
     # ------------------------------------------------------------ messages that may be dropped
 
     def over_cap(self) -> list[int]:
-        """Return the event numbers of messages to drop, oldest first, if the context exceeds the message
-        cap; else []. Whole turns are dropped in one batch until half the cap is left. The newest turn
-        stays, but loses its oldest API rounds if it exceeds the cap by itself.
+        """Return the event numbers of messages to drop if the context exceeds the message cap: whole turns
+        until half the cap is left. The newest turn stays, but loses its oldest API rounds if it exceeds the
+        cap by itself.
         """
         over = len(self.view()) - self.max_messages
         if over <= 0 or not self.turns:
@@ -394,9 +376,7 @@ class AgentContextStore:
         return dropped
 
     def oldest_half(self) -> list[int]:
-        """Return the event numbers of the oldest half of the messages, in whole turns: at least one turn; []
-        if there is no turn.
-        """
+        """Return the event numbers of the oldest half of the messages, in whole turns."""
         return self._oldest(self.turns, (len(self) + 1) // 2)
 
     def _oldest(self, turns: Sequence[KeptTurn], at_least: int) -> list[int]:
@@ -449,15 +429,12 @@ def _inject(running: RunningTurn, data: events.Injected) -> None:
 
 
 def _without(entries: Iterable[ContextEntry], turn: str, gone: Gone) -> tuple[ContextEntry, ...]:
-    """Return the entries of a turn without the content that a removal names."""
     found = ((entry, message_without(entry.message, entry.sources, turn, gone)) for entry in entries)
     return tuple(entry if entry.message is left else replace(entry, message=left) for entry, left in found)
 
 
 def without_thinking(entries: Iterable[ContextEntry]) -> tuple[ContextEntry, ...]:
-    """Return the entries without thinking blocks. Newer models reject thinking blocks once an earlier
-    message has changed. Entries that become empty are dropped.
-    """
+    """Return the entries without thinking blocks and without entries that become empty."""
     return tuple(
         entry if message is entry.message else replace(entry, message=message)
         for entry in entries

@@ -1,11 +1,8 @@
-"""Answers that are not complete: the text of an answer that is streaming, and which request continues an
-answer that was cut off.
+"""Incomplete answers: the text of an answer that is streaming, and how an answer that was cut off is continued.
 
 A text that reached the length limit is continued: the request contains the message so far and then a line
-that asks to continue, because newer models reject a request that ends with assistant text. Neither that line
-nor the thinking that follows is stored. A tool call that was cut off is not run. If thinking used up the
-output limit, the limit is raised. After `MAX_AGAIN` further requests the turn ends. All state is derived from
-the turn's messages.
+that asks to continue, because newer models reject a request that ends with assistant text. That line and the
+thinking that follows are not stored. If thinking used up the output limit, the limit is raised.
 """
 
 from __future__ import annotations
@@ -38,7 +35,7 @@ _VARIED = 4  # min different characters, since a line of dashes overlaps with an
 
 
 def tail(running: RunningTurn) -> tuple[Message, ...]:
-    """Return the line that ends the next request and is not stored; () if the turn's own messages end the request."""
+    """Return the line that ends the next request and is not stored, if any."""
     last = running.last
     if last is None or paused(running) or (not running.speaks and last.stop_reason in LENGTH):
         return ()
@@ -75,14 +72,12 @@ def goes_on(running: RunningTurn, *, answered: bool, waits: bool, more_room: boo
 
 
 def most_tokens(running: RunningTurn, limit: int, most: int | None) -> int:
-    """Return the next output limit in tokens: doubled for each answer that was cut off, up to the model's own limit."""
+    """Return the next output limit: doubled for each answer that was cut off, up to the model's limit."""
     return max(limit, min(limit << running.cuts, most or RAISES * limit))
 
 
 def continued(running: RunningTurn, reply: ModelReply) -> tuple[list[Json], int]:
-    """Return an answer's content in its stored form, and how often the answer was continued. A continuation
-    is merged into the answer before it, without the continuation's thinking.
-    """
+    """Return an answer's content merged with the answer that it continues, and how often it was continued."""
     content, line = list(reply.content), tail(running)
     if line:
         content = [block for block in content if block.get("type") not in blocks.THINKING]
@@ -112,10 +107,8 @@ def joined(first: Sequence[Json], second: Sequence[Json]) -> list[Json]:
 
 
 def overlap(first: str, second: str) -> int:
-    """Return the number of characters at the beginning of `second` that repeat the end of `first`.
-
-    Takes the longest repetition if it is too long to be a coincidence. A phrase that occurs a third time on
-    either side stays.
+    """Return the length of the longest beginning of `second` that repeats the end of `first` and is no
+    coincidence. A phrase that occurs a third time on either side counts as intended.
     """
     end, begin = first[-_LOOKED_AT:], second[:_LOOKED_AT]
     lengths = range(min(len(end), len(begin)), 0, -1)
@@ -128,8 +121,8 @@ def overlap(first: str, second: str) -> int:
 
 
 class PartialReply:
-    """Collects a streaming answer: the text to show so far, and the text to store if the turn is stopped. If
-    `plain`, plain text is shown as well; otherwise plain text is not shown, because it may be discarded.
+    """Collects a streaming answer: the text to show so far, and the text to store if the turn is stopped. Text
+    outside of tool calls is shown only if `plain`, since it may be discarded otherwise.
     """
 
     def __init__(self, *, plain: bool = True) -> None:
@@ -155,9 +148,7 @@ class PartialReply:
 
     @property
     def speaks(self) -> bool:
-        """Return True if the answer starts with text for people. Text about an action that was not approved
-        yet must not be shown.
-        """
+        """Return True if the answer starts with text for people, not with an action that may be refused."""
         return self._first[1] == SEND if self._first is not None else self._shows_plain and bool(self._text)
 
     def shown(self) -> str:
@@ -172,9 +163,7 @@ class PartialReply:
         return "\n\n".join(sent) or _aloud(self._text.strip())
 
     def _message(self, call: str) -> str:
-        """Return the text of a `chat_send` call so far. Open strings and objects are closed. If the newest
-        piece cannot be parsed, the text before it is returned.
-        """
+        """Return the text of a `chat_send` call so far, or the last text that could be parsed."""
         try:
             raw = self._calls.get(call, "").encode("utf-8", "replace")
             value = jiter.from_json(raw, partial_mode="trailing-strings", cache_mode="none")

@@ -36,7 +36,6 @@ _ASCII = re.compile("[\x00-\x7f]+")
 
 
 def text_tokens(text: str, per_token: float = ASCII_PER_TOKEN) -> float:
-    """Return the estimated tokens of text in any script."""
     if text.isascii():
         code = sum(map(len, text.split("```")[1::2])) if per_token != DATA_PER_TOKEN else 0
         return code / DATA_PER_TOKEN + (len(text) - code) / per_token
@@ -46,12 +45,10 @@ def text_tokens(text: str, per_token: float = ASCII_PER_TOKEN) -> float:
 
 
 def data_tokens(value: Any) -> float:
-    """Return the estimated tokens of a JSON value."""
     return text_tokens(json.dumps(value, ensure_ascii=False, separators=(",", ":")), DATA_PER_TOKEN)
 
 
 def block_tokens(block: Json) -> float:
-    """Return the estimated tokens of a content block of any type."""
     match block.get("type"):
         case "text":
             count = text_tokens(block["text"])
@@ -85,9 +82,7 @@ def _part_tokens(part: Json) -> float:
 
 
 _TOKENS = MessageFact[Json, float](_part_tokens)
-"""Token estimates cached by object, since messages, system blocks and tool definitions are the same objects
-in every call.
-"""
+"""Token estimates cached by object, since each request has the same objects."""
 
 
 def tokens(parts: Iterable[Message | Json]) -> float:
@@ -119,15 +114,12 @@ class Estimator:
         return self._ratio(model)[0]
 
     def tokens(self, model: str, *parts: Iterable[Message | Json]) -> int:
-        """Return the estimated tokens of messages, system blocks and tool definitions."""
         return round(sum(map(tokens, parts)) * self.ratio(model))
 
     def request(self, request: ModelRequest) -> int:
-        """Return the estimated tokens of a request."""
         return self.tokens(request.model, request.system, request.tools, request.messages)
 
     def text(self, model: str, text: str) -> int:
-        """Return the estimated tokens of text."""
         return round(text_tokens(text) * self.ratio(model))
 
     def observe(self, request: ModelRequest, usage: Usage) -> None:

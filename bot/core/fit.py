@@ -38,29 +38,23 @@ OUTPUT_MARGIN = 64
 LARGE_TURN = 2_000
 """Min estimated tokens of a turn that may count as the cause of an overflow."""
 MISJUDGED = 3.0
-"""Max ratio between the provider's count and our estimate; a count beyond that ratio is ignored."""
+"""Max ratio between the provider's count and our estimate; other counts are ignored."""
 COLD_AFTER = 300.0
 """Timeout in seconds after a request's start; by then the provider's cache has certainly expired."""
 COLD_HIDES = 2_000
-"""Min tokens that masking must hide in a chat whose cache has expired. Masking costs nothing there, but each
-change rewrites the prefix of later requests.
+"""Min tokens that masking must hide in a chat whose cache has expired."""
+WARM, WARM_HIDES = 3, 0.5
+"""Factor on the masking threshold, and min share of the context that masking must hide, while the provider's
+cache is valid, since masking then rewrites the cached prefix.
 """
-WARM = 3
-"""Factor on the masking threshold while the provider's cache is valid, since masking then rewrites the
-cached prefix.
-"""
-WARM_HIDES = 0.5
-"""Min share of the tokens in the context that masking must hide while the provider's cache is valid."""
 LEAST_KEPT = 3
 """Min number of newest tool results that are not masked."""
 KEPT_TOKENS = 2_000
 """Max total tokens of tool results that all stay unmasked."""
-KEPT_FILES = 4
-"""Max newest files that stay unmasked."""
-KEPT_BYTES = 8_000_000
-"""Max total bytes of files that stay unmasked."""
+KEPT_FILES, KEPT_BYTES = 4, 8_000_000
+"""Max newest files, and their max total bytes, that stay unmasked."""
 CROWD = 12
-"""Max files in the model's context before old files are masked; the provider accepts twenty files of any size."""
+"""Max files in the model's context before old files are masked; the provider accepts twenty."""
 GONE = "[a file was shown here ({}); it is not shown any more]"
 Change: TypeAlias = events.Cut | events.Masked | events.Injected | events.Framed
 _TOLD: Mapping[type[events.EventData], tuple[Literal["compaction", "masking", "injection"], str]] = {
@@ -85,7 +79,7 @@ class Withdrawn(errors.ShipmateError):
 
 
 class HistoryCleared(Withdrawn):
-    """The chat's history did not fit into the context window even after three halvings, and was cleared."""
+    """The chat's history did not fit even after three halvings, and was cleared."""
 
     said = "cleared"
 
@@ -97,7 +91,7 @@ class TurnTooLarge(Withdrawn):
 
 
 class PromptFillsWindow(TurnTooLarge):
-    """The system prompt and the tool definitions fill most of the context window by themselves."""
+    """The system prompt and the tool definitions fill most of the context window."""
 
     said = "prompt_too_large"
 
@@ -160,13 +154,11 @@ class Fit:
     # ------------------------------------------------------------ before a request
 
     def take(self, frame: Frame) -> None:
-        """Use this frame (prompt, tools and model settings) without changing the messages in the context."""
+        """Use this frame without changing the messages in the context."""
         self.frame, self.tools = frame, self.models.declared(frame.forms)
 
     def begin(self, frame: Frame) -> None:
-        """Use this frame (prompt, tools and model settings) for all later requests, and mask old tool
-        results if necessary.
-        """
+        """Use this frame for all later requests, and mask old tool results if necessary."""
         self.take(frame)
         if self._framed():
             return  # masking can wait, since the beginning of the request has already changed
@@ -179,9 +171,7 @@ class Fit:
             self.mask_old("size", above=WARM * threshold, hides=WARM_HIDES * self.tokens())
 
     def _framed(self) -> bool:
-        """Append a `Framed` event to the log if the frame (prompt and model settings) changed. Returns True
-        if the cached prefix of later requests is no longer valid.
-        """
+        """Append a `Framed` event if the frame changed. Returns True if the provider's cache is no longer valid."""
         before, head = self.context.frame, self.context.head
         prefix = messages_api.prefix_digest(self.frame.system, self.tools)
         now = events.Framed(self.frame.frozen, self.models.name, str(self.models.sent()), prefix)
@@ -201,9 +191,7 @@ class Fit:
         return True
 
     def request(self) -> ModelRequest:
-        """Return the next request to the model in the running turn. Raises `errors.RequestInvalid` and
-        `errors.RequestTooLarge`.
-        """
+        """Return the turn's next request. Raises `errors.RequestInvalid` and `errors.RequestTooLarge`."""
         context, running = self.context, self.context.running
         whole = view.render(
             model=self.models.name,
@@ -235,9 +223,7 @@ class Fit:
         return most if self._output is None else min(most, self._output)
 
     def more_room(self) -> bool:
-        """Return True if the next output limit may be higher than the last one. If the context window itself
-        was the limit, shrink the prompt.
-        """
+        """Return True if the next answer may be longer. If the context window was the limit, shrink the prompt."""
         running = self.context.running
         if running is None or running.last is None or not running.last.stop_reason:
             return False
@@ -288,10 +274,8 @@ class Fit:
         raise HistoryCleared from error
 
     def _turn_is_too_large(self, model: str, frame: float, own: float, error: errors.ContextOverflow) -> bool:
-        """Return True if the request would not fit even without the history.
-
-        If the provider reported a plausible token count, the turn's share is scaled to that count. Without a
-        plausible count, the turn is taken as the cause if it is both large and larger than the history.
+        """Return True if the request would not fit even without the history, by the provider's token count. If
+        that count is missing or implausible, a large turn that exceeds the history is the cause.
         """
         history = estimate.tokens(self.context.view())
         total = frame + own + history
@@ -322,9 +306,7 @@ class Fit:
         return True
 
     def _lower_output(self, asked: int, error: errors.OutputOverflow) -> bool:
-        """Lower the output limit if input plus output exceeded the context window. Returns False if that
-        cannot help.
-        """
+        """Lower the output limit if input plus output exceeded the window. Returns False if that cannot help."""
         if error.limit is not None:
             fitting = min(error.limit, asked - 1)
         elif error.tokens is None or error.window is None:
@@ -349,7 +331,6 @@ class Fit:
                 self.apply(events.Masked(results, reason))
 
     def _masks(self) -> dict[str, str]:
-        """Return the replacement texts of old tool results by call id, including results of the running turn."""
         keep, context = self.limits.keep_observations, self.context
         return masks(context.shown(), ages=self.ages, keep=keep, masked=context.masked)
 
@@ -434,13 +415,10 @@ SMALLER = ("mask_results", "drop_injected", "halve_history", "shorten_results", 
 def masks(
     messages: Sequence[Message], *, ages: Callable[[str], bool], keep: int, masked: Container[str] = ()
 ) -> dict[str, str]:
-    """Return the placeholders for old tool results by call id, and for old files by artifact id; {} if
-    nothing should be masked.
+    """Return the placeholders for old tool results by call id, and for old files by artifact id.
 
-    `ages` says for a tool name whether the tool's results lose their value over time. The newest `keep`
-    results of tools that age are not masked (at least three). Results are never masked if the model has not
-    seen them, if they are errors of the last round, if they are in `masked`, or if they are no longer than
-    their placeholder. Files that the model has not answered yet are not masked.
+    Results of tools that do not age (`ages`), the newest `keep` results (at least three), results that the
+    model has not seen, errors of the last round, and results shorter than their placeholder are not masked.
     """
     names = {call.id: call.name for message in messages for call in blocks.tool_calls(message["content"])}
     results, files = list(_newest_first(messages, "tool_result")), list(_newest_first(messages, ATTACHED))
@@ -470,13 +448,11 @@ def masks(
 
 
 def crowded(messages: Sequence[Message]) -> bool:
-    """Return True if more files are in the context than a request should have."""
     sizes = [block["size"] for _, block in _newest_first(messages, ATTACHED)]
     return len(sizes) > CROWD or sum(sizes) > KEPT_BYTES
 
 
 def placeholder(block: Json) -> str:
-    """Return the placeholder for a tool result."""
     content = block.get("content") or ""
     parts = content if isinstance(content, list) else [{"type": "text", "text": content}]
     words = "\n".join(part["text"] for part in parts if part.get("type") == "text")

@@ -59,9 +59,8 @@ class _Reader:
     """Names of files that were too large, so that only their beginning is used."""
 
     def text(self, name: Path) -> str | None:
-        """Return the text of a file with each `@include path` line replaced by the text of the included
-        file; None if the file does not exist. Raises `Unreadable` for the file itself; an unusable include
-        is logged and left out.
+        """Return the text of a file with its includes; None if the file does not exist. Raises `Unreadable`; an
+        include that is unreadable is logged and left out.
         """
         real = name.resolve()
         chats = self.root / ".ship" / "instructions"
@@ -113,9 +112,7 @@ class _Reader:
 
 
 def must_read(root: Path, path: Path, log: Log, vetting: Vetting) -> str:
-    """Return the text of a project file with its includes. Blocks on disk access. Raises `Unreadable`, also
-    if the file does not exist.
-    """
+    """Return the text of a project file with its includes. Blocking. Raises `Unreadable`."""
     root = root.resolve()
     words = None if hidden(root, path.resolve()) else _Reader(root, log, vetting).text(path)
     if words is None:
@@ -171,7 +168,6 @@ def _sections(words: str) -> list[_Section]:
 
 
 def operator_files(env: Mapping[str, str]) -> tuple[Path, ...]:
-    """Return the paths of the machine-wide instruction files, farthest first."""
     home = env.get("XDG_CONFIG_HOME") or (f"{env['HOME']}/.config" if env.get("HOME") else "")
     own = (Path(home) / "shipmate" / NAME,) if home.startswith("/") else ()
     return (Path("/etc/shipmate") / NAME, *own)
@@ -179,9 +175,7 @@ def operator_files(env: Mapping[str, str]) -> tuple[Path, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Instructions:
-    """Instructions for one chat: `shared` by all chats except for overrides, the chat's own, and the model's.
-    `cut` has the names of files of which only the beginning is used.
-    """
+    """Instructions `shared` by all chats, the chat's own, and the model's. `cut` names files that are too large."""
 
     shared: str = ""
     own: str = ""
@@ -217,7 +211,6 @@ class InstructionFiles:
         return Instructions(shared, own, adapted, tuple(cut))
 
     async def of_person(self, channel: str, chat_key: ChatKey, user_id: str) -> str:
-        """Return the instructions for a person."""
         mine = self._path("people", channel, user_id)
         if not mine.exists():
             return ""
@@ -229,9 +222,7 @@ class InstructionFiles:
         return self._root / ".ship" / "instructions" / scope / f"{'-'.join(map(self._encode, names))}.md"
 
     async def _texts(self, paths: Sequence[Path], cut: list[str]) -> list[str]:
-        """Return the texts of files in order. Most files are missing and need no thread: a stat takes
-        microseconds, a thread would cost a hundred times as much.
-        """
+        """Return the texts of files in order. Most files are missing and need no thread."""
         there = [path for path in paths if os.path.lexists(path)]  # noqa: ASYNC240
         read = await asyncio.to_thread(lambda: [self._read(path, cut) for path in there]) if there else []
         found = dict(zip(there, read, strict=True))
@@ -254,9 +245,8 @@ def _logged(reader: _Reader, path: Path) -> str | None:
 
 
 def of_folders(root: Path, touched: Iterable[Path], log: Log, vetting: Vetting) -> list[Tag]:
-    """Return the instructions for the folders around these paths, from the root folder down, so that the
-    nearest file comes last. The `Agent.md` of the project's root is already in the prompt. Blocks on disk
-    access.
+    """Return the instructions for the folders around these paths, nearest last, without those of the project's
+    root, which are in the prompt. Blocking.
     """
     root = root.resolve()
     found: set[Path] = set()

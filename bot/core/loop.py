@@ -85,9 +85,7 @@ class Loop:
     _heard: PartialReply = field(init=False, default_factory=PartialReply)
 
     async def run(self) -> str:
-        """Run steps until nothing is left to do. Returns a sentence for the person if there is no answer,
-        else "". Raises `errors.ShipmateError`.
-        """
+        """Run steps until nothing is left to do. Returns a sentence for the person if there is no answer."""
         await self.before_turn(self.fit)
         self.fit.begin(await self.frame())
         for step in range(1, self.most_steps + 1):
@@ -111,9 +109,7 @@ class Loop:
     # ------------------------------------------------------------ one step
 
     async def _take_up(self) -> None:
-        """Add the person's new messages to the turn, and add to the model's context all messages that the
-        model has not seen. If the model is about to answer, only edits are added.
-        """
+        """Add the person's new messages, or only edits if the model is about to answer."""
         running = self.chat.context.running
         about_to_speak = running is not None and running.speaks and not running.open_calls
         more = self.chat.joinable()
@@ -124,9 +120,7 @@ class Loop:
                 self._append(told)
 
     async def _act(self, calls: Sequence[Any], cut: frozenset[str]) -> None:
-        """Run tool calls. An answer sent with `chat_send` ends the turn unless it announces another message
-        or somebody added a message.
-        """
+        """Run tool calls. `chat_send` ends the turn unless it announces more or somebody added a message."""
         (call, *others) = calls
         alone = not others and call.name == SEND and call.id not in cut and not promises_more(call.input)
         told, turn = self.chat.context.sources(), self.chat.turn
@@ -140,7 +134,6 @@ class Loop:
                 self._append(events.Told(message))
 
     def _goes_on(self, running: RunningTurn) -> bool:
-        """Return True if the model must be called again."""
         if running.last is not None and running.last.stop_reason == "refusal":
             raise Refused(running.words)
         answered, room = self._answered(running), self.fit.more_room()
@@ -198,7 +191,6 @@ class Loop:
             self._call.cancel()
 
     async def _ask(self, running: RunningTurn) -> None:
-        """Call the model. Shrinks the request if the provider reports that it is too large."""
         await self.before_asking(self.fit)
         while True:
             request = self.fit.request()
@@ -250,9 +242,7 @@ class Loop:
             self.reply.preview(str)
 
     async def _stopped(self) -> None:
-        """Store the text that the model had written when its turn was stopped, with a marker. Stores nothing
-        if there is no text.
-        """
+        """Store the text that the model had written when its turn was stopped, with a marker."""
         turn, agent = self.chat.turn, self.agent
         if turn is None or turn.call is None or turn.phase is not Phase.STOPPING:
             return
@@ -304,14 +294,11 @@ class Loop:
         )
 
     def _origin(self, content: list[Json]) -> Any:
-        """Return the sources whose text the answer may repeat, in stored form."""
         answer: Message = {"role": "assistant", "content": content}
         return taint.stamped(answer, self.chat.context.shown())[ORIGIN] or None
 
     async def _say_what_came(self, running: RunningTurn, error: errors.ModelError) -> bool:
-        """Send the text that had arrived when the model failed while continuing an answer. Returns False if
-        there was no text.
-        """
+        """Send the text that had arrived when the model failed while continuing an answer, if any."""
         if (
             isinstance(error, errors.RequestInvalid | errors.ContextOverflow)
             or not (running.speaks and continuation.tail(running))

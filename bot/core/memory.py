@@ -22,14 +22,10 @@ SECTIONS = ("What happened", "Facts", "Decisions", "Preferences", "Where we are"
 OPEN_TASKS, GONE, USED = "open tasks", "gone", "used"
 """Headings in lower case. In a model's changes, item numbers are listed below `Gone` and `Used`."""
 NONE = "(none)"
-MAX_TOKENS = 3_000
-"""Max tokens of a memory. The prompt states this limit, so that the model chooses what to drop; above the
-limit, the least recently used items are dropped.
-"""
+MAX_TOKENS, SUMMARY_TOKENS = 3_000, 6_000
+"""Max tokens of a memory, and of a summary. Above its limit, a memory loses its least recently used items."""
 MAX_ITEM = 1_000
 """Max characters of an item in the session memory."""
-SUMMARY_TOKENS = 6_000
-"""Max tokens of a valid summary."""
 
 _HEADING = re.compile(r"^#{1,6}\s+(.+?)\s*:?\s*$")
 _ITEM = re.compile(r"^\s{0,3}[-*+]\s+")
@@ -79,7 +75,7 @@ class SessionMemory:
         return self.listed(numbered=False)
 
     def listed(self, *, numbered: bool) -> str:
-        """Return the memory as text, with numbered items for a model that changes the items."""
+        """Return the memory as text. Items are `numbered` for a model that changes them."""
         count, parts = itertools.count(1), []
         for name, items in zip(SECTIONS, astuple(self), strict=True):
             rows = [f"- [{next(count)}] {item}" if numbered else f"- {item}" for item in items]
@@ -88,9 +84,7 @@ class SessionMemory:
         return "\n\n".join(parts)
 
     def capped(self) -> SessionMemory:
-        """Return the memory reduced to `MAX_TOKENS`. Drops past events first, then facts, and open tasks
-        last; within a section, the least recently used items first.
-        """
+        """Return the memory reduced to `MAX_TOKENS`: past events are dropped first, open tasks last."""
         kept = self
         for name in self.__slots__:
             while getattr(kept, name) and estimate.text_tokens(kept.markdown) > MAX_TOKENS:
@@ -108,9 +102,8 @@ def changed(known: SessionMemory | None, words: str) -> SessionMemory:
     """Return the memory with a model's changes applied. `extraction` asks the model for this format.
 
     A numbered item replaces the item with that number and moves to the section in which it is written.
-    Written, replaced and used items become the newest of their section. Unknown numbers are ignored. The
-    result may exceed the token limit (see `capped`). Raises `MemoryInvalid` if the text contains no changes
-    or no item remains.
+    Written, replaced and used items become the newest of their section. Raises `MemoryInvalid` if the text
+    contains no changes or no item remains.
     """
     known, said = known or SessionMemory(), inner(words, "memory")
     if said.strip() and _NONE.match(said) and len(known):
@@ -144,9 +137,8 @@ def changed(known: SessionMemory | None, words: str) -> SessionMemory:
 
 
 def read_summary(words: str, known: SessionMemory | None = None, *, block: bool = False) -> str:
-    """Return the summary in a model's text, without the analysis before it. `block`: the text is that of the
-    provider's own summary, which needs no tags. Raises `MemoryInvalid` if the summary is empty, too long,
-    truncated, or omits open tasks that the memory listed.
+    """Return the summary in a model's text. `block`: the text is the provider's own summary, which needs no
+    tags. Raises `MemoryInvalid` if the summary is empty, too long, truncated, or omits open tasks.
     """
     after = _ANALYSIS.sub("", words)
     if not block and ("<summary>" not in after or "</summary>" not in after):
@@ -201,9 +193,7 @@ def _items(lines: list[str]) -> list[str]:
 
 
 def extraction(known: SessionMemory | None, *, brief: bool = False) -> Message:
-    """Return the last message of a fork that asks for changes to the memory. `brief` asks for a shorter
-    answer, after an answer that was too long.
-    """
+    """Return the message that asks for changes to the memory, `brief` after an answer that was too long."""
     known = known or SessionMemory()
     tokens = round(estimate.text_tokens(known.markdown))
     task = _PROMPTS["extract"].format(tokens=tokens, most=MAX_TOKENS)
@@ -212,15 +202,15 @@ def extraction(known: SessionMemory | None, *, brief: bool = False) -> Message:
 
 
 def summarizing(known: SessionMemory | None, focus: str = "", *, brief: bool = False) -> Message:
-    """Return the last message of a fork that asks for a summary. `focus` names what the summary must
-    preserve. `brief` asks for a shorter answer, after an answer that was too long.
+    """Return the message that asks for a summary, `brief` after an answer that was too long. `focus` names
+    what the summary must preserve.
     """
     shorter = _PROMPTS["brief"].format(words=SUMMARY_WORDS) if brief else ""
     return _user(f"{_PROMPTS['summarize'].format(**_PROMPTS)}{_wishes(known, focus)}{shorter}</summary_task>")
 
 
 def condensing(known: SessionMemory | None, focus: str = "") -> str:
-    """Return the request for a summary as instructions for a provider that writes the summary itself."""
+    """Return the instructions for a provider that writes the summary itself."""
     return text.head(f"{_PROMPTS['condense'].format(**_PROMPTS)}{_wishes(known, focus)}", MOST_INSTRUCTIONS)
 
 
@@ -249,9 +239,8 @@ def head(
     block: Json | None = None,
     put_back: view.PutBack | None = None,
 ) -> Message:
-    """Return the head message, which replaces compacted messages, followed by restored state. `origin` lists
-    the sources whose text the summary contains. `block` is the provider's summary if the provider wrote
-    one. `nonce` must be fresh.
+    """Return the head message, which replaces compacted messages, with restored state. `origin` lists the
+    sources of the summary's text. `block` is the provider's own summary. `nonce` must be fresh.
     """
     first = block if block is not None else _shown(summary, nonce)
     put_back = put_back or view.PutBack()
@@ -270,18 +259,18 @@ def head(
 
 
 def condensed(message: Message | None) -> bool:
-    """Return True if a head message contains a summary block written by the provider."""
+    """Return True if a head message contains the provider's own summary."""
     return message is not None and any(one.get("type") == "compaction" for one in message["content"][:1])
 
 
 def stands_for(message: Message) -> bool:
-    """Return True if a message is a head message, which replaces compacted messages."""
+    """Return True if a message is a head message."""
     first = next(iter(tags.of(message)), None)
     return condensed(message) or (first is not None and first.name == tags.SUMMARY)
 
 
 def in_plain_words(message: Message) -> Message:
-    """Return the head message, which replaces compacted messages, as text that every provider accepts."""
+    """Return a head message as text that every provider accepts."""
     if not condensed(message):
         return message
     block, *rest = message["content"]

@@ -1,10 +1,8 @@
 """Restores working state after a compaction, so that the model need not look it up again.
 
-Names are collected from the dropped messages and the remaining messages, and are stored with the summary for
-the next compaction. The following is restored within a token budget, in this order: definitions of found
-tools, usage notes of their MCP servers, pointers to large results, skills, names of other tools, files.
-Skills and files are read again with the permissions of the last person, without asking. Content that has
-become untrusted is only named.
+Restored within a token budget, in this order: definitions of found tools, usage notes of their MCP servers,
+pointers to large results, skills, names of other tools, files. Skills and files are read again with the
+permissions of the last person, without asking. Content that has become untrusted is only named.
 """
 
 from __future__ import annotations
@@ -26,13 +24,8 @@ from bot.tools.builtin.tool_search import ToolSearch
 from bot.tools.context import NoOlderTurns, ToolExecutionContext, tool_scope
 
 T = TypeVar("T")
-MOST_TOKENS = 50_000
-SHARE = 0.1
-"""Max share of the context window for restored state."""
-SOFT_SHARE = 4
-"""Share of the soft limit for restored state, as a divisor (one quarter); with more, the history would be
-compacted again at once.
-"""
+MOST_TOKENS, SHARE, SOFT_SHARE = 50_000, 0.1, 4
+"""Max tokens of restored state, max share of the context window, and divisor of the soft limit."""
 TOOLS, SAID = 0.5, 0.2
 """Max shares of the restore budget for tool definitions, and for usage notes of MCP servers."""
 READ = "read_file"
@@ -50,9 +43,7 @@ async def put_back(
     chat_key: ChatKey,
     person: UserRef | None,
 ) -> view.PutBack:
-    """Return the state to restore within `most` tokens, read with the permissions of `person`. `dropped` are
-    the messages that a compaction dropped, including the previous summary.
-    """
+    """Return the state to restore within `most` tokens. `dropped` includes the previous summary."""
     model, estimator, budget = deps.models.name, deps.models.estimator, deps.budget()
     most = min(most, budget.share(SHARE, MOST_TOKENS), budget.soft // SOFT_SHARE)
     names, seen = _names(dropped, kept), view.definitions(kept)
@@ -119,9 +110,7 @@ def _newest(found: Mapping[str, T], most: float, size: Callable[[T], float]) -> 
 
 
 def _texts(title: str, again: str, names: Iterable[str], read: Mapping[str, ToolResult]) -> tuple[str, ...]:
-    """Return the texts that were read, newest first, and the names of the others, in versions that contain
-    fewer and fewer texts.
-    """
+    """Return the texts that were read, newest first, and the names of the others, in ever shorter versions."""
     newest = list(names)[::-1]
     shown = [one for one in newest if one in read]
     forms = []
@@ -134,7 +123,7 @@ def _texts(title: str, again: str, names: Iterable[str], read: Mapping[str, Tool
 
 
 async def _read(deps: AgentDeps, tool: str, inputs: Mapping[str, Json]) -> dict[str, ToolResult]:
-    """Return a tool's current results by name, without refused calls and without untrusted content."""
+    """Return a tool's current results by name, without refused and untrusted ones."""
     calls = [ToolCall(f"again_{name}", tool, arguments) for name, arguments in inputs.items()]
     results = await deps.dispatcher.run(calls) if calls else []
     return {
@@ -145,8 +134,8 @@ async def _read(deps: AgentDeps, tool: str, inputs: Mapping[str, Json]) -> dict[
 
 
 def _names(dropped: Sequence[Message], kept: Sequence[Message]) -> dict[str, dict[str, Any]]:
-    """Return what the model worked with and no longer sees, by kind and name, newest last. The value of an
-    artifact is its number of lines; the value of a file is the arguments with which it was read.
+    """Return what the model worked with and no longer sees, by kind and name, newest last, with an artifact's
+    number of lines or the arguments with which a file was read.
     """
     found: dict[str, dict[str, Any]] = {kind: {} for kind in _MOST}
     still = {(kind, name) for kind, name, _ in _used(kept)}
@@ -158,7 +147,6 @@ def _names(dropped: Sequence[Message], kept: Sequence[Message]) -> dict[str, dic
 
 
 def _used(messages: Sequence[Message]) -> Iterator[tuple[str, str, Any]]:
-    """Yield what these messages worked with, as kind, name and value (see `_names`)."""
     calls = {call.id: call for message in messages for call in blocks.tool_calls(message["content"])}
     for message in messages:
         for kind, names in message["content"][0].get(view.WORKED_WITH, {}).items():

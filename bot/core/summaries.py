@@ -1,9 +1,5 @@
-"""Compacts histories: writes session memories between turns, and replaces dropped messages by a memory or a
-summary.
-
-A compaction uses the session memory if the memory covers the dropped messages, else a summary that a fork
-writes. A failure changes nothing; a history that stays too large is halved (see `bot.core.fit`). No compaction
-is resumed after a restart, since the end of the next turn starts the same work.
+"""Compacts histories: writes session memories between turns, and replaces dropped messages by the session
+memory, or by a summary if the memory does not cover them. A failure changes nothing.
 """
 
 from __future__ import annotations
@@ -33,19 +29,15 @@ from bot.words import sentence
 WAIT_SECONDS = 15.0
 """Max seconds that a compaction waits for the memory being written, and that a turn waits for a compaction."""
 ENOUGH = 0.5
-"""Min share of the dropped messages that the session memory must cover; below that share a summary is written."""
-IDLE_AFTER = COLD_AFTER - 30.0
-IDLE_UNTIL = COLD_AFTER - 5.0
-"""Limit in seconds of quiet after which a chat is no longer compacted: from `IDLE_AFTER` until then the
-prefix is still cached, and the next turn starts small.
-"""
+"""Min share of the dropped messages that the session memory must cover; else a summary is written."""
+IDLE_AFTER, IDLE_UNTIL = COLD_AFTER - 30.0, COLD_AFTER - 5.0
+"""Seconds of quiet between which a chat is compacted: the prefix is still cached, and the next turn starts small."""
 LOOK_SECONDS = 10.0
-"""Interval in seconds of the search for quiet chats; shorter than the time between `IDLE_AFTER` and `IDLE_UNTIL`."""
+"""Interval in seconds of the search for quiet chats."""
 MOST_CHATS = 500
 """Max chats whose last request is kept in memory."""
-FAILURES = 3
-"""Max failures in a row; after that operators are told, and the chat is not compacted for `PAUSE_SECONDS`."""
-PAUSE_SECONDS = 600.0
+FAILURES, PAUSE_SECONDS = 3, 600.0
+"""Max failures in a row; after that operators are told, and the chat is not compacted for ten minutes."""
 FAILED = (errors.ShipmateError, MemoryInvalid)
 PutsBack = Callable[[Chat, Sequence[Message], Sequence[Message], float], Awaitable[PutBack]]
 """Function that returns the working state to restore after messages were dropped, within a number of tokens."""
@@ -90,7 +82,7 @@ class Summaries:
     # ------------------------------------------------------------ when work may be due
 
     async def before_turn(self, fit: Fit) -> None:
-        """Prepare a turn: finish a running compaction, and cut the messages to at most twice the message cap."""
+        """Finish a running compaction, and cut the messages to at most twice the message cap."""
         chat, context, limits = fit.chat, fit.context, fit.limits
         work = self._of(chat)
         work.fit = fit
@@ -117,7 +109,7 @@ class Summaries:
         fit.apply(change)
 
     async def before_asking(self, fit: Fit) -> None:
-        """Prepare a request of the running turn: compact the earlier history if the request may not fit."""
+        """Compact the earlier history if the running turn's request may not fit."""
         hard = fit.budget().hard
         if hard is None or not fit.limits.compaction.enabled or not fit.context.turns or fit.tokens() <= hard:
             return
@@ -159,7 +151,7 @@ class Summaries:
                 self._begin(fit, "idle")
 
     def _begin(self, fit: Fit, reason: str) -> bool:
-        """Start a background compaction if it is worth its cost. Returns True if it was started."""
+        """Start a background compaction if it pays. Returns True if it was started."""
         dropped = _border(fit, min(compaction.IDLE_KEEPS, _keep(fit)) if reason == "idle" else _keep(fit))
         if pays := self._pays(fit, dropped):
             self._of(fit.chat).compacting = self._task(fit.chat, self._compact(fit, reason, dropped))
@@ -189,7 +181,6 @@ class Summaries:
         focus: str = "",
         current: Sequence[Message] = (),
     ) -> CompactResult:
-        """Replace messages by a memory or a summary. A failure is reported to operators and changes nothing."""
         chat, context = fit.chat, fit.context
         work = self._of(chat)
         await self._written(work)
@@ -224,7 +215,6 @@ class Summaries:
     async def _keep_summary(
         self, chat: Chat, words: str, covers: int | None, seen: Sequence[Message]
     ) -> None:
-        """Store a summary as the session memory, if the summary is a valid memory."""
         try:
             await self._keep(chat, memory.read(words), covers, seen)
         except FAILED as error:
@@ -246,7 +236,6 @@ class Summaries:
     # ------------------------------------------------------------ session memory
 
     def _enough_is_new(self, fit: Fit, *, over_cap: bool) -> bool:
-        """Return True if there are enough new tokens and tool calls to write the session memory again."""
         remembered = fit.context.memory
         covers = self._of(fit.chat).since or (remembered.covers if remembered is not None else None)
         order = compaction.numbers(fit.context.turns)
@@ -265,9 +254,6 @@ class Summaries:
         work.writing = self._task(fit.chat, self._extract(fit, work))
 
     async def _extract(self, fit: Fit, work: _Work) -> None:
-        """Update the session memory. After a failure, the next attempt waits until as many new messages have
-        arrived again.
-        """
         chat, newest = fit.chat, _newest(fit)
         try:
             await self._import_edits(chat)
@@ -286,9 +272,7 @@ class Summaries:
     async def _keep(
         self, chat: Chat, known: SessionMemory, covers: int | None, seen: Iterable[Message]
     ) -> None:
-        """Store this session memory. Raises `errors.StorageError` if the file cannot be written; the event
-        is appended anyway.
-        """
+        """Store this session memory. Raises `errors.StorageError` after the event was appended."""
         origin, words = _origin(chat, seen), known.markdown
         self.append(chat, events.Remembered(words, covers, origin.packed()))
         self.log.write(
@@ -327,9 +311,7 @@ class Summaries:
         return work
 
     async def _written(self, work: _Work) -> None:
-        """Wait for the memory that is being written. A slow write is cancelled, since it must not replace a
-        newer memory.
-        """
+        """Wait for the memory being written. A slow write is cancelled, since it must not replace a newer one."""
         if work.writing is not None and not await ends_within(WAIT_SECONDS, work.writing, self.clock):
             await _cancel(work.writing)
 
@@ -402,7 +384,7 @@ def _prefix(fit: Fit, current: Sequence[Message] = ()) -> forks.Prefix:
 
 
 def _room(fit: Fit) -> float:
-    """Return the tokens that may remain after a compaction, including restored state: half of the soft limit."""
+    """Return the tokens that may remain after a compaction, with restored state: half of the soft limit."""
     budget = fit.budget()
     if budget.hard is None:
         return budget.soft // 2

@@ -56,8 +56,8 @@ class ToolCalls:
     """Project paths that tools have touched and that nobody has looked up yet."""
 
     async def run(self, calls: Sequence[ToolCall], cut: frozenset[str]) -> None:
-        """Run these calls; the calls in `cut` did not arrive completely. A call that had begun when its
-        process died is reported as interrupted.
+        """Run these calls; those in `cut` did not arrive completely. A call that an earlier process had begun is
+        reported as interrupted.
         """
         turn = self.chat.turn
         if turn is None:
@@ -85,9 +85,7 @@ class ToolCalls:
             self.chats.append(*over, *facts)
 
     async def started(self, call: ToolCall, *, wait: bool) -> None:
-        """Record the start of a call with effects. Raises `errors.StorageError` if the start cannot be
-        written; then the call must not run.
-        """
+        """Record the start of a call with effects. Raises `errors.StorageError`; then the call must not run."""
         if wait:
             task = self.tasks.name(call) if self.tasks is not None else ""
             data = events.ToolStarted(call.id, call.name, self.boot, task)
@@ -95,9 +93,7 @@ class ToolCalls:
             await self.event_log.committed(patient=False)
 
     def finished(self, call: ToolCall, result: ToolResult) -> None:
-        """Record the result of a tool call, unless the call runs a task. Results of tasks are recorded
-        together with the other results of their step.
-        """
+        """Record the result of a call. Results of tasks are recorded with the other results of their step."""
         if call.id in self._open() and (self.tasks is None or not self.tasks.has(call.id)):
             self.chats.append(Fact(self.chat.key, events.ToolEnded(call.id, result.block), self.turn))
 
@@ -158,9 +154,7 @@ class OlderMessages:
         return line.chat_key == self.chat.key and line.role == "user" and line.message_id in asked
 
     async def inject(self, lines: Sequence[ArchiveLine]) -> list[ArchiveLine]:
-        """Load archive lines into the turn: the newest that fit, shortened, at least one. Raises
-        `errors.TurnStopped` if the turn has ended.
-        """
+        """Load the newest archive lines that fit, at least one. Raises `errors.TurnStopped`."""
         running = self.chat.context.running
         if running is None or running.id != self.turn:
             raise errors.TurnStopped

@@ -76,7 +76,6 @@ class Turns:
         )
 
     def use(self, agent: AgentDeps) -> None:
-        """Use these agent settings and services for all turns that start later."""
         self.agent = agent
 
     def loop(self, chat: Chat, turn: str) -> Loop:
@@ -150,7 +149,7 @@ class Turns:
         )
 
     async def _seen(self, chat: Chat, turn: str, inbound: Inbound) -> Sequence[SeenFile] | None:
-        """Return the outcomes of reading a message's files, which are read once; None if the message was deleted."""
+        """Return the outcomes of reading a message's files; None if the message was deleted."""
         running, name = chat.turn, inbound.request_id
         if running is None or not inbound.attachments:
             return ()
@@ -190,9 +189,7 @@ class Turns:
         )
 
     async def _frame(self, chat: Chat, first: Inbound, models: ModelDeps, news: dict[str, str]) -> Frame:
-        """Return the frame (prompt, tools and model settings) of a chat's requests. Changed lines about the
-        project's files are added to `news`.
-        """
+        """Return the frame of a chat's requests. Changed lines about the project's files are added to `news`."""
         agent = self.agent
         frozen, changed = await self._frozen(chat, first, models)
         news |= changed
@@ -202,8 +199,8 @@ class Turns:
     async def _frozen(
         self, chat: Chat, first: Inbound, models: ModelDeps
     ) -> tuple[Frozen, Mapping[str, str]]:
-        """Return the prompt, and the lines about the project's files that have changed since the model last
-        saw them. A new prompt is built only if the provider's cache has expired or is invalid anyway.
+        """Return the prompt, and the lines about the project's files that the model has not seen. A new prompt
+        is built only if the provider's cache has expired or is invalid anyway.
         """
         if models.chosen is not None:
             # The model may have been chosen in another process, so this process asks for the model's limits once.

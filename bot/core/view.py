@@ -23,23 +23,16 @@ from bot.identity_cache import IdentityCache, MessageFact
 
 CACHE = {"type": "ephemeral"}
 HOUR = {"type": "ephemeral", "ttl": "1h"}
-"""Cache breakpoint for content cached for an hour instead of five minutes."""
-MOST_BREAKPOINTS = 4
-LOOK_BACK = 15
-"""Min number of blocks that the cache certainly looks back; the provider looks back 20 blocks and may count
-blocks that we do not count.
+MOST_BREAKPOINTS, LOOK_BACK = 4, 15
+"""Max cache breakpoints, and min blocks that the cache looks back; the provider looks back 20 blocks, but may
+count blocks that we do not count.
 """
-MAX_MESSAGES = 100_000
-MAX_BYTES = 32 * 1024 * 1024
+MAX_MESSAGES, MAX_BYTES = 100_000, 32 * 1024 * 1024
 REFERENCE = "tool_reference"
 """Type of the part of a tool result that names a tool found with `tool_search`."""
-DEFINITION = "definition"
-"""Key of a found tool's definition beside its name in stored results; never sent."""
-TOOLS = "tools"
-"""Key of tool definitions in a summary's block: tools found before the summary that are still declared; never sent."""
-WORKED_WITH = "workedWith"
-"""Key in a summary's first block: names of the files, skills and tasks that the model worked with before the
-summary; never sent.
+DEFINITION, TOOLS, WORKED_WITH = "definition", "tools", "workedWith"
+"""Keys that are never sent: a found tool's definition beside its name in results; in a summary, the definitions
+of tools found before, and the names of files, skills and artifacts that the model worked with before.
 """
 _UNSENT = frozenset({ORIGIN, INSTRUCTIONS, TOOLS, OMISSION, PICTURES, SOURCES, WORKED_WITH})
 _IDS = frozenset({"id", "tool_use_id"})
@@ -57,8 +50,7 @@ def render(
     current: Sequence[Message],
 ) -> ModelRequest:
     """Build a request from the history, injected older messages and the current turn. Found tools come after
-    `tools` and are deferred until a result refers to them, so that the cached prefix stays the same. A
-    changed definition takes effect once the older definition has left the history.
+    `tools` and are deferred until a result refers to them, so that the cached prefix stays the same.
     """
     stored = [*history, *injected, *current]
     sent = _SENT.each(stored)
@@ -77,9 +69,7 @@ def render(
 
 
 def _sent(message: Message) -> tuple[Message, dict[str, Json]]:
-    """Return a message without the fields that are only stored, and the definitions of the tools that its
-    results found, by name.
-    """
+    """Return a message without fields that are only stored, and the tools that its results found, by name."""
     found: dict[str, Json] = {}
     content: list[Json] = []
     for block in message["content"]:
@@ -99,17 +89,15 @@ def _sent(message: Message) -> tuple[Message, dict[str, Json]]:
 
 
 _SENT = MessageFact[Message, tuple[Message, dict[str, Json]]](_sent)
-"""Sent forms of messages, cached by object, since messages are the same objects in every request."""
+"""Sent forms of messages, cached by object, since each request has the same message objects."""
 
 
 def placed(
     system: Sequence[Json], messages: Sequence[Message], history: int
 ) -> tuple[tuple[Json, ...], tuple[Message, ...]]:
-    """Return system blocks and messages with cache breakpoints; `history` is the number of messages before the turn.
-
-    There are at most four breakpoints: at the end of the system prompt shared by all chats, of this chat's
-    part of the prompt, of the history, and of the request. If a step added more blocks than the cache looks
-    back, the breakpoint of the chat's part moves to the end of the previous request.
+    """Return system blocks and messages with cache breakpoints at the end of both parts of the system prompt, of
+    the first `history` messages, and of the request. If a step added more blocks than the cache looks back,
+    the breakpoint of the chat's part of the prompt moves to the end of the previous request.
     """
     places = {len(messages) - 1, *([history - 1] if history else [])}
     answers = (at for at in reversed(range(1, len(messages))) if messages[at]["role"] == "assistant")
@@ -136,8 +124,8 @@ def placed(
 
 @dataclass(frozen=True, slots=True)
 class PutBack:
-    """State restored after a summary: `texts` with extra fields of their blocks, definitions of found
-    `tools`, usage notes of MCP servers (`said`), and `names` of what the model worked with, by kind.
+    """State restored after a summary: `texts` with extra fields of their blocks, found `tools`, usage notes
+    of MCP servers (`said`), and `names` of what the model worked with, by kind.
     """
 
     texts: Sequence[tuple[str, Json]] = ()
@@ -151,7 +139,7 @@ def _kept_tools(message: Message) -> Iterator[tuple[str, Json]]:
 
 
 def definitions(messages: Sequence[Message]) -> dict[str, Json]:
-    """Return the definitions of found tools in messages, by name; the tool found last comes last."""
+    """Return the definitions of found tools in messages by name, newest last."""
     tools: dict[str, Json] = {}
     for message, (_, found) in zip(messages, _SENT.each(messages), strict=True):
         for name, tool in (*_kept_tools(message), *found.items()):
@@ -182,8 +170,8 @@ def server_notes(messages: Iterable[Message]) -> dict[str, str]:
 
 
 def validate(request: ModelRequest, *, paused: bool = False) -> None:
-    """Raise `errors.RequestInvalid` with the place of the first broken rule, or `errors.RequestTooLarge`.
-    `paused`: the request ends with an answer that the provider paused, and repeats that answer unchanged.
+    """Raise `errors.RequestInvalid` with the first broken rule, or `errors.RequestTooLarge`. `paused`: the
+    request ends with an answer that the provider paused.
     """
     for problem in problems(request, paused=paused):
         raise errors.RequestInvalid(problem)
@@ -211,10 +199,8 @@ _TOOL_BYTES = IdentityCache[Sequence[Json], int](_json_bytes)
 
 
 def problems(request: ModelRequest, *, paused: bool = False) -> Iterator[str]:
-    """Yield every broken rule with its place; the size is not checked.
-
-    Two rules are our own: tool results are in a separate message, since text after them teaches models to end
-    without an answer, and the results of calls are in the very next message.
+    """Yield every broken rule with its place. Two rules are our own: tool results are in a separate message,
+    since text after them teaches models to end without an answer, and directly after their calls.
     """
     messages = request.messages
     if request.max_tokens < 1:
@@ -304,9 +290,7 @@ def _block_faults(block: Any, role: str) -> Iterator[str]:
 
 
 def _pairs(messages: Sequence[Message]) -> Iterator[str]:
-    """Yield violations of three rules: each call has its result in the next message, each result has its call
-    in the message before, ids are unique.
-    """
+    """Yield calls without a result in the next message, results without a call before, and repeated ids."""
     calls, seen = list[str](), set[str]()
     for at, message in enumerate(messages):
         content, results = message["content"], list[str]()
@@ -326,8 +310,8 @@ def _pairs(messages: Sequence[Message]) -> Iterator[str]:
 
 
 def _answers(messages: Sequence[Message], *, paused: bool, final: bool) -> Iterator[str]:
-    """Yield violations of rules for answers: results of the provider's own tools are in the answer of their
-    call, and no answer ends in thinking. With `final`, the last message may be an answer.
+    """Yield calls of the provider's own tools without a result in the same answer, and answers that end in
+    thinking. With `final`, the last message may be an answer.
     """
     server = set[str]()
     for at, message in enumerate(messages):
