@@ -35,7 +35,6 @@ from bot.core.chat import MODES, Chat
 from bot.core.chats import Chats
 from bot.core.compaction import Policy
 from bot.core.conversation_list import given_names
-from bot.core.decisions import Decisions
 from bot.core.estimate import Estimator
 from bot.core.event_log import EventLog
 from bot.core.exports import Exporter
@@ -313,7 +312,6 @@ def assemble(
         lambda changed: with_settings(turns.agent, services, door, changed),
         log,
     )
-    decisions = Decisions(door, chats, clock=clock, ids=ids, log=log)
     dashboard = (
         build_dashboard(
             services,
@@ -322,7 +320,7 @@ def assemble(
             MetricsPage(counted, health.figures),
             reload,
             recalls=door.ports.get("recall"),
-            decisions=decisions,
+            intake=intake,
         )
         if counted is not None and settings.dashboard.enabled
         else None
@@ -738,7 +736,7 @@ def build_dashboard(
     reload: ConfigurationReload,
     *,
     recalls: Recalls | None,
-    decisions: Decisions,
+    intake: CoreIntake,
 ) -> Dashboard:
     """Build the dashboard of a process that is the leader."""
     home, clock = services.settings.home, services.environment.clock
@@ -752,8 +750,8 @@ def build_dashboard(
             channels=lambda: sorted(health.channels),
             titles=lambda: given_names(health.chats),
             recalls=recalls,
-            waiting=decisions.waiting,
-            decide=decisions.decide,
+            waiting=intake.console_board,
+            decide=intake.decide,
             archive=archive,
             usage=UsageSums(home, services.settings.engine.database_url),
             logs=home / "logs",

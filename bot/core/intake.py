@@ -13,10 +13,10 @@ from bot.contracts.channel import HomeSection
 from bot.contracts.conversations import Conversation
 from bot.contracts.environment import Clock, Ids, OperatorNotices
 from bot.contracts.environment import Log as OperatorLog
-from bot.contracts.identity import ChatKey, UserRef
+from bot.contracts.identity import CONSOLE, ChatKey, UserRef
 from bot.contracts.inbound import Command, Inbound
 from bot.contracts.model import DEMO, AnsweringModel
-from bot.contracts.waiting import OpenLoop, Viewer
+from bot.contracts.waiting import COMMANDS, Act, OpenLoop, Viewer
 from bot.core import events
 from bot.core.access import Access, InboundCleaner, request_of
 from bot.core.agent import ModelDeps
@@ -241,3 +241,37 @@ class Intake:
     async def board(self, person: UserRef) -> list[OpenLoop]:
         with speaking(*self._locales.of_person(person)):
             return await self._door.waiting(Viewer(person, self._access.is_operator(person)))
+
+    async def console_board(self) -> list[OpenLoop]:
+        return await self._door.waiting(Viewer(CONSOLE, operator=True))
+
+    async def decide(self, loop: OpenLoop, act: Act) -> str:
+        """Do something about an open loop in the console's name, by the command that does it in a chat. Returns
+        the sentence that says what was done. Raises `errors.StorageError`.
+        """
+        name, args = COMMANDS[act]
+        inbound = Inbound(
+            channel=CONSOLE.channel,
+            chat_id=NO_CHAT.chat_id,
+            chat_key=NO_CHAT,
+            chat_type="direct",
+            user_id=CONSOLE.user_id,
+            keys=(),
+            ts=int(self._clock.now() * 1000),
+            target={},
+            text="",
+            command=Command(name=name, args=args.format(loop.id)),
+            request_id=self._ids.ulid(),
+        )
+        await self._chats.get(NO_CHAT)
+        done = await self._door.commands[name].run(inbound)
+        self._chats.append(*done.facts)
+        self._log.write(
+            "console",
+            f"{act} {loop.kind} {loop.id}",
+            level="action",
+            chat_key=loop.chat_key,
+            act=act,
+            loop=loop.id,
+        )
+        return done.say

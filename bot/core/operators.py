@@ -1,4 +1,4 @@
-"""Operators: alerts to their direct chats, and the names of people who decided questions."""
+"""Operators: alerts to their direct chats, and names of people who decided questions."""
 
 from __future__ import annotations
 

@@ -1,9 +1,11 @@
-"""Finds the turn that a person means: by the turn's id, by a message of the person or the bot, or the latest turn."""
+"""Finds turns in the event log: the turn that a person means, and for the console the waits and words of turns."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
@@ -11,6 +13,7 @@ from bot.core import events
 from bot.core.chats import Chats
 from bot.core.event_log import EventLog
 from bot.core.events import Event
+from bot.core.usage import UsageSums
 
 NEWEST = 500
 """Events searched first for the latest answer; if none is found, all events are searched."""
@@ -60,41 +63,24 @@ class TurnLookup:
             match one.data:
                 case _ if one.turn is not None and _is_sent(one, asked):
                     sent.insert(0, TurnRef(one.chat, one.turn))
-                case events.TurnStarted() | events.Joined() if one.turn is not None and (
-                    asked in (one.turn, *one.data.members)
-                ):
-                    turns.append(TurnRef(one.chat, one.turn, asked))
-                case events.Received(inbound) | events.Edited(inbound) if asked in {
-                    inbound.request_id,
-                    inbound.message_id,
-                }:
-                    said.append(TurnRef(one.chat, inbound.request_id))
+                case events.TurnStarted() | events.Joined() if _has(one, asked):
+                    turns.append(TurnRef(one.chat, one.turn or "", asked))
+                case events.Received(inbound) | events.Edited(inbound):
+                    if asked in {inbound.request_id, inbound.message_id}:
+                        said.append(TurnRef(one.chat, inbound.request_id))
         return [*turns, *sent, *said]
 
     async def _shown(self, reader: Inbound, found: TurnRef) -> TurnRef | None:
         """Return the turn if the reader may see it."""
-        here = reader.chat_key
         named = await self._log.naming(found.chat, {found.id})
-        start = next(
-            (
-                one
-                for one in named
-                if isinstance(one.data, events.TurnStarted | events.Joined)
-                and found.id in (one.turn, *one.data.members)
-            ),
-            None,
+        turn = next((one.turn for one in named if _has(one, found.id) and one.turn), found.id)
+        own = found.chat == reader.chat_key or any(
+            isinstance(one.data, events.Received)
+            and one.data.inbound.person == reader.person
+            and (reader.chat_key.contains(one.chat) or one.data.inbound.target == reader.target)
+            for one in named
         )
-        turn = start.turn if start is not None and start.turn is not None else found.id
-        if found.chat != here:
-            own = any(
-                isinstance(one.data, events.Received)
-                and one.data.inbound.person == reader.person
-                and (here.contains(one.chat) or one.data.inbound.target == reader.target)
-                for one in named
-            )
-            if not own:
-                return None
-        return TurnRef(found.chat, turn, found.about or found.id)
+        return TurnRef(found.chat, turn, found.about or found.id) if own else None
 
     async def _newest(self, chat: ChatKey) -> TurnRef | None:
         newest = (await self._chats.get(chat)).seq
@@ -121,6 +107,99 @@ class TurnLookup:
         return None
 
 
+def _has(event: Event, request: str) -> bool:
+    """Return True if an event started a turn of this id, or with this request."""
+    data = event.data
+    return isinstance(data, events.TurnStarted | events.Joined) and request in (event.turn, *data.members)
+
+
 def _is_sent(event: Event, message: str) -> bool:
     """Return True if an event says that our message with this id was delivered."""
     return isinstance(event.data, events.RowEnded | events.Shown) and event.data.message_id == message
+
+
+# ------------------------------------------------------------ for the console
+
+SPAN = 2_000
+"""Max events after a turn's first message that are searched for its answer."""
+PARTS = 20
+"""Max parts of an answer that are shown."""
+_WAITS = "FROM events AS waits{} WHERE waits.kind = 'waited' AND waits.at >= ?"
+_SAID = " LEFT JOIN events AS said ON said.id = waits.turn"
+_SLOW = "SELECT waits.turn, waits.chat, waits.at, waits.data, said.data {} ORDER BY json_extract(waits.data, '$.ms') DESC LIMIT ? OFFSET ?"
+_ANSWER = "SELECT data FROM events WHERE chat = ? AND seq > ? AND seq < ? AND kind = 'queued' AND turn = ? ORDER BY seq LIMIT ?"
+
+
+@dataclass(frozen=True, slots=True)
+class TurnWait:
+    """Wait of a turn's person for the answer: `ms` milliseconds, which ended at the time `at` (epoch seconds).
+    `parts` are the milliseconds of each activity (`bot.core.waits.Wait`). `words` is the person's message.
+    """
+
+    request: str
+    chat: str
+    at: float
+    person: str
+    words: str
+    ms: int
+    parts: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def reason(self) -> str:
+        """Return what took the most time; "" if nothing is known."""
+        return max(self.parts, key=lambda part: self.parts[part], default="")
+
+    def share(self, part: str) -> float | None:
+        """Return the share of a part in the wait."""
+        return self.parts.get(part, 0) / self.ms if self.ms else None
+
+
+class TurnRecords:
+    """Reads the events of single turns. Blocks on disk access; may be used on any thread."""
+
+    def __init__(self, sums: UsageSums) -> None:
+        self._opened = sums.opened
+
+    def slowest(self, since: float, offset: int, limit: int) -> tuple[list[TurnWait], int]:
+        """Return a page of the turns whose person saw an answer since a time (epoch seconds), the longest
+        wait first, and the number of all of them.
+        """
+        with self._opened() as db:
+            if db is None:
+                return [], 0
+            (total,) = db.execute(f"SELECT count(*) {_WAITS.format('')}", (since,)).fetchone()
+            rows = db.execute(_SLOW.format(_WAITS.format(_SAID)), (since, limit, offset)).fetchall()
+        return [_wait(*row) for row in rows], total
+
+    def said(self, request: str) -> tuple[str, str]:
+        """Return the person's message and the answer of a turn; "" for what is not in the log."""
+        with self._opened() as db:
+            found = (
+                None
+                if db is None
+                else db.execute(
+                    "SELECT chat, seq, data FROM events WHERE id = ? AND kind = 'received'", (request,)
+                ).fetchone()
+            )
+            if db is None or found is None:
+                return "", ""
+            chat, seq, data = found
+            rows = db.execute(_ANSWER, (chat, seq, seq + SPAN, request, PARTS)).fetchall()
+        queued = [json.loads(row) for (row,) in rows]
+        answer = [str(one.get("text") or "") for one in queued if "question" not in one]
+        return _words(data), "\n\n".join(filter(None, answer))
+
+
+def _wait(request: str, chat: str, at: float, waited: str, said: str | None) -> TurnWait:
+    told, inbound = json.loads(waited), _inbound(said)
+    person = f"{inbound.get('channel')}:{inbound.get('user_id')}" if inbound else ""
+    return TurnWait(request, chat, at, person, _words(said), told["ms"], told.get("parts") or {})
+
+
+def _words(said: str | None) -> str:
+    return str(_inbound(said).get("text") or "")
+
+
+def _inbound(said: str | None) -> Mapping[str, Any]:
+    found = json.loads(said or "{}").get("inbound")
+    return found if isinstance(found, dict) else {}

@@ -23,7 +23,7 @@ from bot.contracts.environment import Clock, Disk
 from bot.contracts.identity import ChatKey
 from bot.contracts.waiting import Act, OpenLoop
 from bot.core.archive_files import ChatStore, names_of, people_of
-from bot.core.turn_records import TurnRecords
+from bot.core.turn_lookup import TurnRecords
 from bot.core.usage import By, UsageSums
 from bot.dashboard import charts
 from bot.dashboard.metrics import Figures

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from bot.contracts.environment import Disk
-from bot.core.turn_records import TurnRecords
+from bot.core.turn_lookup import TurnRecords
 from bot.telemetry.log_reader import LineFilter, LogReader
 from bot.telemetry.usage import Line, UsageTotals, details_of, steps_of, total_of
 
