@@ -34,13 +34,8 @@ OLD_MARKS = frozenset(
 )
 """Fields by which Bot API servers before version 7.0 mark a forwarded message."""
 _KINDS: Mapping[str, tuple[str, ...]] = {
-    "venue": (
-        "title",
-        "address",
-        "location",
-        "latitude",
-        "longitude",
-    ),  # a venue also has a `location`, so it must precede `location`
+    # A venue also has a `location`, so `venue` must precede `location`.
+    "venue": ("title", "address", "location", "latitude", "longitude"),
     "location": ("latitude", "longitude", "live_period"),
     "contact": ("first_name", "last_name", "phone_number", "user_id", "vcard"),
     "poll": ("question", "description", "is_closed", "options", "text", "voter_count", "explanation"),
@@ -91,10 +86,9 @@ def origin(message: Message, me: User) -> Origin | None:
 def external_origin(reply: ExternalReplyInfo, me: User) -> Origin:
     """Return the author of a message in another chat that this message replies to."""
     found = _origin(reply.origin, "quoted_from_elsewhere", me)
-    if reply.chat is None:
-        return found
-    chat, message_id = _title(reply.chat) or found.chat, _id(reply.message_id) or found.message_id
-    return found.model_copy(update={"chat": chat, "message_id": message_id})
+    chat = _title(reply.chat) if reply.chat is not None else None
+    facts = {"chat": chat or found.chat, "message_id": _id(reply.message_id) or found.message_id}
+    return found.model_copy(update=facts)
 
 
 def _origin(given: Any, how: Any, me: User) -> Origin:

@@ -43,9 +43,14 @@ class GroupMigrations:
     async def read(self, updates: Sequence[Json]) -> None:
         """Record the migrations that these updates report. Raises `errors.StorageError`."""
         for update in updates:
-            for message in (update.get("message"), update.get("edited_message")):
-                if isinstance(message, dict) and (move := _moved_ids(message)) is not None:
-                    await self.learn(*move)
+            message = update.get("message")
+            chat = message.get("chat") if isinstance(message, dict) else None
+            if isinstance(message, dict) and isinstance(chat, dict):
+                # Telegram reports a migration in both chats.
+                old = message.get("migrate_from_chat_id", chat.get("id"))
+                new = message.get("migrate_to_chat_id", chat.get("id"))
+                if type(old) is int and type(new) is int and old != new:
+                    await self.learn(old, new)
 
     async def learn(self, old: int, new: int) -> bool:
         """Record on disk that a group has become a supergroup. Return False if the two ids cannot be those
@@ -129,12 +134,3 @@ class GroupMigrations:
             )
             self._disk.rename(self._file, self._file.with_name(f"{FILE}.corrupt"))
             return {}
-
-
-def _moved_ids(message: Json) -> tuple[int, int] | None:
-    """Return the group's old id and new id, if a message reports a migration. Telegram reports it in both chats."""
-    chat = message.get("chat")
-    here = chat.get("id") if isinstance(chat, dict) else None
-    old, new = message.get("migrate_from_chat_id"), message.get("migrate_to_chat_id")
-    first, second = (here, new) if new is not None else (old, here)
-    return (first, second) if type(first) is int and type(second) is int else None

@@ -93,12 +93,20 @@ def _message(update_id: int, message: Message, me: User, kind: str) -> Inbound |
         # The sender did not write a forwarded text, so the text is no command and addresses nobody.
         said, entities = "", ()
     direct = chat.type == "private"
-    found = _command(said, entities, me)
-    command, for_other_bot = found
+    command, for_other_bot = _command(said, entities, me)
     if for_other_bot and not (direct or edit):
         return None
     place = _place(chat.id, message.message_thread_id if message.is_topic_message else None)
     answered, message_id = _answered(message), str(number(message.message_id))
+    answers_me = answered is not None and answered.from_user is not None and answered.from_user.id == me.id
+    reasons: dict[Any, bool] = {
+        "direct": direct,
+        "command": command is not None,
+        "mention": not for_other_bot and any(_mentions(entity, said, me) for entity in entities),
+        "reply": not for_other_bot and answers_me,
+        "chat": True,
+    }
+    begins, rest = len(said) - len(said.lstrip()), said[_own_mention_end(said, me) :]
     key = f"telegram:{me.id}:message:{chat.id}:{message_id}"
     update_key = f"telegram:{me.id}:update:{number(update_id)}"
     if edit and message.edit_date is None:
@@ -114,9 +122,11 @@ def _message(update_id: int, message: Message, me: User, kind: str) -> Inbound |
         ts=int((message.edit_date if edit and message.edit_date else message.date).timestamp() * 1000),
         target=place if direct else {**place, "reply_to": message_id},
         kind="edit" if edit else "message",
-        addressed="direct" if direct else _addressed(message, said, entities, found, me),
-        to_others=_to_others(message, said, entities, me),
-        text=_without_own_mention(said, me),
+        addressed=next(reason for reason, holds in reasons.items() if holds),
+        # The message replies to somebody else, or begins with a mention of somebody else.
+        to_others=(answered is not None and not answers_me)
+        or any(one.offset == begins and _mentions(one, said, me) is False for one in entities),
+        text=rest if rest.strip() else said,  # without a mention of the bot at the start
         command=None if edit else command,
         message_id=message_id,
         goes_on=not edit and text.utf16_len(said) >= FULL,
@@ -202,7 +212,10 @@ def _reacted(raw: Json, me: User) -> Inbound | None:
     reactions and for anonymous ones.
     """
     change = raw[REACTED]
-    before, after = (_thumb(change[which]) for which in ("old_reaction", "new_reaction"))
+    before, after = (
+        next((_RATINGS[one["emoji"]] for one in change[which] if one.get("emoji") in _RATINGS), None)
+        for which in ("old_reaction", "new_reaction")
+    )
     if before == after or "user" not in change:
         return None
     return _signal(
@@ -239,11 +252,6 @@ def _signal(
         from_bot=user.is_bot is not False,
         **known,
     )
-
-
-def _thumb(reactions: Any) -> Literal["good", "bad"] | None:
-    """Return the rating of the first thumb among one person's reactions."""
-    return next((_RATINGS[one["emoji"]] for one in reactions if one.get("emoji") in _RATINGS), None)
 
 
 def is_inside(member: Json) -> bool:
@@ -284,26 +292,6 @@ def _command(said: str, entities: Iterable[MessageEntity], me: User) -> tuple[Co
     return None, False
 
 
-def _addressed(
-    message: Message,
-    said: str,
-    entities: Iterable[MessageEntity],
-    command: tuple[Command | None, bool],
-    me: User,
-) -> Literal["command", "mention", "reply", "chat"]:
-    """Return why a group message is for the bot, or `chat` if it is not. `command` is the result of `_command`."""
-    if command[0] is not None:
-        return "command"
-    if command[1]:
-        return "chat"
-    if any(_mentions(entity, said, me) for entity in entities):
-        return "mention"
-    answered = _answered(message)
-    if answered is not None and answered.from_user is not None and answered.from_user.id == me.id:
-        return "reply"
-    return "chat"
-
-
 def _mentions(entity: MessageEntity, said: str, me: User) -> bool | None:
     """Return True for a mention of the bot, False for a mention of somebody else, None for any other entity."""
     if entity.type == "mention":
@@ -311,21 +299,6 @@ def _mentions(entity: MessageEntity, said: str, me: User) -> bool | None:
     if entity.type == "text_mention":
         return entity.user is not None and entity.user.id == me.id
     return None
-
-
-def _to_others(message: Message, said: str, entities: Iterable[MessageEntity], me: User) -> bool:
-    """Return True if a message begins with a mention of somebody else, or replies to somebody else."""
-    answered = _answered(message)
-    if answered is not None and (answered.from_user is None or answered.from_user.id != me.id):
-        return True
-    begins = len(said) - len(said.lstrip())
-    return any(entity.offset == begins and _mentions(entity, said, me) is False for entity in entities)
-
-
-def _without_own_mention(said: str, me: User) -> str:
-    """Return a text without a mention of the bot at its start. A text that is only this mention is not changed."""
-    rest = said[_own_mention_end(said, me) :]
-    return rest if rest.strip() else said
 
 
 def _own_mention_end(said: str, me: User) -> int:
@@ -349,71 +322,55 @@ def _quoted(message: Message, me: User) -> tuple[Quoted, ...]:
     quote = message.quote
     picked = (content.linked(string(quote.text), quote.entities or ()) or None) if quote is not None else None
     answered, reply = _answered(message), message.external_reply
-    if answered is not None:
-        return _replied(answered, picked, me)
-    if reply is None and picked is None and message.reply_to_story is None:
+    if answered is None and reply is None and picked is None and message.reply_to_story is None:
         return ()
-    origin = content.external_origin(reply, me) if reply is not None else Origin(how="quoted_from_elsewhere")
-    kind, note = content.special_content(reply)
-    by = message.from_user
-    return (
-        Quoted(
-            user_id=str(number(by.id)) if by is not None else None,
-            text=picked or note,
-            origin=origin,
-            brought=True,
-            kind=kind or ("story" if message.reply_to_story is not None else None),
-            files=_files(reply) if reply is not None else (),
-        ),
-    )
-
-
-def _replied(answered: Message, picked: str | None, me: User) -> tuple[Quoted, ...]:
-    kind, note = content.special_content(answered)
+    kind, note = content.special_content(answered or reply)
+    if answered is None:
+        origin = (
+            content.external_origin(reply, me) if reply is not None else Origin(how="quoted_from_elsewhere")
+        )
+        facts = {"text": picked or note, "kind": kind or ("story" if message.reply_to_story else None)}
+        by = message.from_user
+        return (_quote(by, reply, origin=origin, brought=True, **facts),)
     said = content.quoted_words(answered) or note
     said = said or " ".join(f"[{attachment.kind}]" for attachment in _attachments(answered))
     if not said:
         return ()
     sender = answered.from_user if answered.sender_chat is None else None
+    mine = sender is not None and sender.id == me.id
     return (
-        Quoted(
-            user_id=str(number(sender.id)) if sender else None,
+        _quote(
+            sender,
+            answered,
             text=said,
             user_name=name(sender) if sender else None,
             ts=int(answered.date.timestamp() * 1000),
-            from_self=sender is not None and sender.id == me.id,
+            from_self=mine,
             message_id=str(number(answered.message_id)),
             origin=content.origin(answered, me),
             part=picked,
             brought=picked is not None,
-            kind=kind or ("post of a bot" if sender and sender.is_bot and sender.id != me.id else None),
-            files=_files(answered),
+            kind=kind or ("post of a bot" if sender and sender.is_bot and not mine else None),
         ),
     )
+
+
+def _quote(by: User | None, source: Message | ExternalReplyInfo | None, **facts: Any) -> Quoted:
+    """Return a quote that a person brought, with the names of the files of its source."""
+    files = _attachments(source) if source is not None else ()
+    names = tuple(one.name or one.kind for one in files)
+    return Quoted(user_id=str(number(by.id)) if by is not None else None, files=names, **facts)
 
 
 def _brought(message: Message, origin: Origin | None, kind: str | None, note: str) -> tuple[Quoted, ...]:
     """Return the text that a message forwards, or the description of content that is neither text nor a file."""
     if origin is None and kind is None:
         return ()
-    sender = message.from_user
-    words = content.quoted_words(message) if origin is not None else ""
-    return (
-        Quoted(
-            user_id=str(number(sender.id)) if sender is not None else None,
-            text=words or note,
-            user_name=name(sender) if sender is not None else None,
-            ts=int(message.date.timestamp() * 1000),
-            origin=origin,
-            brought=True,
-            kind=kind,
-            files=_files(message) if origin is not None else (),
-        ),
-    )
-
-
-def _files(message: Message | ExternalReplyInfo) -> tuple[str, ...]:
-    return tuple(one.name or one.kind for one in _attachments(message))
+    sender, forwarded = message.from_user, origin is not None
+    facts = {"origin": origin, "brought": True, "kind": kind, "ts": int(message.date.timestamp() * 1000)}
+    text = (content.quoted_words(message) if forwarded else "") or note
+    user_name = name(sender) if sender is not None else None
+    return (_quote(sender, message if forwarded else None, text=text, user_name=user_name, **facts),)
 
 
 def _attachments(message: Message | ExternalReplyInfo) -> tuple[Attachment, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -79,50 +79,28 @@ class _Writer:
         self._at = 0
         self._entities: list[Entity] = []
         self._open: list[tuple[str, int]] = []
+        """Kinds and offsets of the styles that have begun."""
         self._link: tuple[str, int, int] | None = None
-        self._items: list[str] = []
+        """Address, offset and first piece of the open link."""
+        self._depth = 0
+        """Number of open list items."""
         self._prefix = ""
+        """Bullets of the items that have no text yet."""
         self._box = ""
         self._line = -1
         self._quotes = 0
-        self._blocks: dict[str, Callable[[Token], None]] = {
-            "inline": self._inline_block,
-            "fence": self._verbatim,
-            "code_block": self._verbatim,
-            "hr": self._hr,
-            "heading_open": lambda token: self._begin_block(token, "bold"),
-            "heading_close": lambda _: self._end("bold"),
-            "paragraph_open": self._begin_block,
-            "blockquote_open": self._quote_open,
-            "blockquote_close": self._quote_close,
-            "list_item_open": self._item_open,
-            "list_item_close": self._item_close,
-        }
-        self._inlines: dict[str, Callable[[Token], None]] = {
-            "code_inline": lambda token: self._code(token.content),
-            "softbreak": self._break,
-            "hardbreak": self._break,
-            "link_open": self._link_open,
-            "link_close": self._link_close,
-            "image": self._image,
-        }
 
     def write(self, tokens: Sequence[Token]) -> Rendered:
         at = 0
         while at < len(tokens):
-            token = tokens[at]
-            if token.type == "list_item_open":
-                self._box = _task_box(tokens[at : at + 3])
-            if token.type == "table_open":
+            if tokens[at].type == "table_open":
                 end = next(i for i in range(at, len(tokens)) if tokens[i].type == "table_close")
-                self._table(token, tokens[at:end])
+                self._start_line(tokens[at], indent=False)
+                self._pre(_table(tokens[at:end]))
                 at = end
-            elif handle := self._blocks.get(token.type):
-                handle(token)
+            else:
+                self._block(tokens[at], tokens[at : at + 3])
             at += 1
-        return self._result()
-
-    def _result(self) -> Rendered:
         shown = "".join(self._pieces).rstrip()
         end = text.utf16_len(shown)
         verbatim = [entity for entity in self._entities if entity.type in {"code", "pre"}]
@@ -151,7 +129,17 @@ class _Writer:
         if all(other != kind for other, _ in self._open):
             self._mark(kind, start)
 
-    # -- blocks ----------------------------------------------------------------------------------------------
+    def _pre(self, content: str, language: str | None = None) -> None:
+        start = self._at
+        self._put(content)
+        if content.strip():
+            self._mark("pre", start, language=language)
+
+    def _code(self, content: str) -> None:
+        start = self._at
+        self._put(content)
+        if content.strip() and self._link is None:
+            self._mark("code", start)
 
     def _start_line(self, token: Token, *, indent: bool = True) -> None:
         """Write line breaks as in the source, with at most one blank line, then the bullet or indentation."""
@@ -163,123 +151,99 @@ class _Writer:
             self._put(self._prefix)
             self._prefix = ""
         elif indent:
-            self._put("  " * len(self._items))
+            self._put("  " * self._depth)
 
-    def _begin_block(self, token: Token, style: str | None = None) -> None:
-        self._start_line(token)
-        if style:
-            self._begin(style)
+    # -- tokens ----------------------------------------------------------------------------------------------
 
-    def _inline_block(self, token: Token) -> None:
-        children = token.children or []
+    def _block(self, token: Token, following: Sequence[Token]) -> None:  # noqa: C901, PLR0912 - one case a token
+        """Write a token. `following` are the token and the two tokens after it."""
+        match token.type:
+            case "inline":
+                self._inlines(token.children or [])
+            case "fence" | "code_block":
+                begun, self._prefix = bool(self._prefix), self._prefix.rstrip()
+                self._start_line(token, indent=False)
+                if begun:
+                    self._put("\n")
+                language = _LANGUAGE.match(token.info.strip())
+                self._pre(token.content.rstrip("\n"), language and language.group())
+            case "hr":
+                self._start_line(token)
+                self._put(RULE)
+            case "paragraph_open" | "heading_open":
+                self._start_line(token)
+                if token.type == "heading_open":
+                    self._begin("bold")
+            case "heading_close":
+                self._end("bold")
+            case "blockquote_open":
+                self._quotes += 1
+                if self._quotes == 1:
+                    self._start_line(token, indent=False)
+                    self._line = -1  # the quote's text starts on this line
+                    self._begin("blockquote")
+            case "blockquote_close":
+                self._quotes -= 1
+                if self._quotes == 0:
+                    self._end("blockquote")
+            case "list_item_open":
+                self._box = _task_box(following)
+                mark = f"{token.info}{token.markup} " if token.info else BULLETS[min(self._depth, 2)]
+                if self._box:
+                    mark = f"{mark}{self._box}" if token.info else self._box
+                self._prefix += mark if self._prefix else "  " * self._depth + mark
+                self._depth += 1
+            case "list_item_close":
+                if self._prefix:
+                    self._put(("\n" if self._pieces else "") + self._prefix)
+                    self._prefix = ""
+                    self._line = max(self._line, 0)
+                self._depth -= 1
+
+    def _inlines(self, children: Sequence[Token]) -> None:
         hidden = _spoilers(children, goes_on=self._goes_on)
         for at, child in enumerate(children):
-            if at in hidden:
-                self._hide(child.content, hidden[at])
-            else:
+            if at not in hidden:
                 self._inline(child)
-        if any(kind == SPOILER for kind, _ in self._open):
+                continue
+            done, self._box = 4 if self._box else 0, ""
+            for mark in hidden[at]:  # a spoiler begins or ends
+                self._put(child.content[done:mark])
+                done = mark + 2
+                self._end(SPOILER) if self._in_spoiler() else self._begin(SPOILER)
+            self._put(child.content[done:])
+        if self._in_spoiler():
             self._end(SPOILER)
 
-    def _hide(self, content: str, marks: Sequence[int]) -> None:
-        """Write a text. `marks` are the offsets at which a spoiler begins or ends."""
-        done, self._box = 4 if self._box else 0, ""
-        for mark in marks:
-            self._put(content[done:mark])
-            done = mark + 2
-            if any(kind == SPOILER for kind, _ in self._open):
-                self._end(SPOILER)
-            else:
-                self._begin(SPOILER)
-        self._put(content[done:])
-
-    def _verbatim(self, token: Token) -> None:
-        begun = bool(self._prefix)
-        self._prefix = self._prefix.rstrip()
-        self._start_line(token, indent=False)
-        if begun:
-            self._put("\n")
-        language = _LANGUAGE.match(token.info.strip())
-        self._pre(token.content.rstrip("\n"), language and language.group())
-
-    def _pre(self, content: str, language: str | None = None) -> None:
-        start = self._at
-        self._put(content)
-        if content.strip():
-            self._mark("pre", start, language=language)
-
-    def _hr(self, token: Token) -> None:
-        self._start_line(token)
-        self._put(RULE)
-
-    def _table(self, opening: Token, tokens: Sequence[Token]) -> None:
-        rows: list[list[str]] = []
-        sides: list[str] = []
-        for token in tokens:
-            if token.type == "tr_open":
-                rows.append([])
-            elif token.type == "th_open":
-                sides.append(str(token.attrGet("style") or "").removeprefix("text-align:"))
-            elif token.type == "inline":
-                rows[-1].append(_words(token.children or ()))
-        self._start_line(opening, indent=False)
-        self._pre(aligned(rows, sides))
-
-    def _quote_open(self, token: Token) -> None:
-        self._quotes += 1
-        if self._quotes == 1:
-            self._start_line(token, indent=False)
-            self._line = -1  # the quote's text starts on this line
-            self._begin("blockquote")
-
-    def _quote_close(self, _: Token) -> None:
-        self._quotes -= 1
-        if self._quotes == 0:
-            self._end("blockquote")
-
-    def _item_open(self, token: Token) -> None:
-        level = len(self._items)
-        mark = f"{token.info}{token.markup} " if token.info else BULLETS[min(level, len(BULLETS) - 1)]
-        if self._box:
-            mark = f"{mark}{self._box}" if token.info else self._box
-        self._prefix += mark if self._prefix else "  " * level + mark
-        self._items.append(mark)
-
-    def _item_close(self, _: Token) -> None:
-        if self._prefix:
-            self._put("\n" if self._pieces else "")
-            self._put(self._prefix)
-            self._prefix = ""
-            self._line = max(self._line, 0)
-        self._items.pop()
-
-    # -- inside a block --------------------------------------------------------------------------------------
+    def _in_spoiler(self) -> bool:
+        return any(kind == SPOILER for kind, _ in self._open)
 
     def _inline(self, token: Token) -> None:
         kind, _, edge = token.type.partition("_")
         if kind in STYLES and edge:
             (self._begin if edge == "open" else self._end)(STYLES[kind])
-        else:
-            self._inlines.get(token.type, self._text)(token)
+            return
+        match token.type:
+            case "code_inline":
+                self._code(token.content)
+            case "softbreak" | "hardbreak":
+                self._put("\n" + "  " * self._depth)
+            case "link_open":
+                self._link = (str(token.attrGet("href") or ""), self._at, len(self._pieces))
+            case "link_close":
+                self._link_close()
+            case "image":
+                label, url = _words(token.children or ()), str(token.attrGet("src") or "")
+                self._put(label)
+                if self._link is None or not label:
+                    self._put(" " if label and url else "")
+                    self._code(url)
+            case _:
+                content = token.content[4:] if self._box else token.content
+                self._box = ""
+                self._put(content if self._link is None else text.without_direction(content))
 
-    def _text(self, token: Token) -> None:
-        content = token.content[4:] if self._box else token.content
-        self._box = ""
-        self._put(content if self._link is None else text.without_direction(content))
-
-    def _break(self, _: Token) -> None:
-        self._put("\n" + "  " * len(self._items))
-
-    def _code(self, content: str) -> None:
-        start = self._at
-        self._put(content)
-        if content.strip() and self._link is None:
-            self._mark("code", start)
-
-    def _link_open(self, token: Token) -> None:
-        self._link = (str(token.attrGet("href") or ""), self._at, len(self._pieces))
-
-    def _link_close(self, _: Token) -> None:
+    def _link_close(self) -> None:
         url, start, piece = self._link or ("", self._at, len(self._pieces))
         self._link = None
         label = "".join(self._pieces[piece:])
@@ -292,13 +256,6 @@ class _Writer:
         elif url and label != url.removeprefix("mailto:"):
             # Telegram accepts only web addresses as links, so any other address is shown as text.
             self._put(" " if label else "")
-            self._code(url)
-
-    def _image(self, token: Token) -> None:
-        label, url = _words(token.children or ()), str(token.attrGet("src") or "")
-        self._put(label)
-        if self._link is None or not label:
-            self._put(" " if label and url else "")
             self._code(url)
 
 
@@ -314,10 +271,8 @@ def _words(tokens: Sequence[Token]) -> str:
         elif token.type == "link_close":
             if href and words[-1:] != [href]:
                 words.append(f" ({href})")
-        elif token.type in {"softbreak", "hardbreak"}:
-            words.append(" ")
         else:
-            words.append(token.content)
+            words.append(" " if token.type in {"softbreak", "hardbreak"} else token.content)
     return "".join(words)
 
 
@@ -338,9 +293,7 @@ def _spoilers(children: Sequence[Token], *, goes_on: bool) -> dict[int, list[int
     for at, child in enumerate(children):
         if child.nesting:
             begun = [*begun, None] if child.nesting > 0 else begun[:-1]
-        if child.type != "text":
-            continue
-        for mark in _SPOILER.finditer(child.content):
+        for mark in _SPOILER.finditer(child.content if child.type == "text" else ""):
             before, after = child.content[: mark.start()], child.content[mark.end() :]
             if (first := begun[-1]) is None:
                 if after[:1].strip() or (not after and at + 1 < len(children)):
@@ -376,19 +329,26 @@ def _around(entity: Entity, holes: Sequence[Entity]) -> list[Entity]:
     return pieces
 
 
-def aligned(rows: list[list[str]], sides: Sequence[str] = ()) -> str:
-    """Return a table as text. The first row is the table's head; `sides` are the alignments of the columns."""
+def _table(tokens: Sequence[Token]) -> str:
+    """Return a table as text with aligned columns."""
+    rows: list[list[str]] = []
+    sides: list[str] = []
+    for token in tokens:
+        if token.type == "tr_open":
+            rows.append([])
+        elif token.type == "th_open":
+            sides.append(str(token.attrGet("style") or "").removeprefix("text-align:"))
+        elif token.type == "inline":
+            rows[-1].append(_words(token.children or ()))
     columns = max(map(len, rows))
     rows = [row + [""] * (columns - len(row)) for row in rows]
+    sides += [""] * (columns - len(sides))
     widths = [max(text.width(row[at]) for row in rows) for at in range(columns)]
-    if sum(widths) + 3 * (columns - 1) > WIDEST:
-        widths = [0] * columns
-        rule: list[str] = []
-    else:
-        rule = ["-+-".join("-" * size for size in widths)]
-    at_sides = [*sides, *("" for _ in range(columns - len(sides)))][:columns]
-    lines = [" | ".join(map(_padded, row, widths, at_sides)) for row in rows]
-    return "\n".join(line.rstrip() for line in [lines[0], *rule, *lines[1:]])
+    rule = ["-+-".join("-" * size for size in widths)]
+    if len(rule[0]) > WIDEST:
+        widths, rule = [0] * columns, []
+    lines = [" | ".join(map(_padded, row, widths, sides)).rstrip() for row in rows]
+    return "\n".join([lines[0], *rule, *lines[1:]])
 
 
 def _padded(cell: str, size: int, side: str) -> str:

@@ -78,17 +78,15 @@ class UpdateIntake:
         """
         ordered = sorted(raws, key=lambda raw: int(raw["update_id"]))
         await self._migrations.read(ordered)
-        updates = [self._read(raw) for raw in ordered]
-        for one in updates:
-            if one.album is not None and one.inbound is not None and one.inbound.addressed != "chat":
-                _remember(self._albums, one.album, one.inbound)
         chats: dict[ChatKey | None, list[_Update]] = {}
-        for one in updates:
-            chats.setdefault(one.inbound.chat_key if one.inbound is not None else None, []).append(one)
-        ends = await asyncio.gather(
-            *(self._take_chat(one, taken) for one in chats.values()), return_exceptions=True
-        )
-        for end in ends:
+        for raw in ordered:
+            update = self._read(raw)
+            said = update.inbound
+            chats.setdefault(said.chat_key if said is not None else None, []).append(update)
+            if update.album is not None and said is not None and said.addressed != "chat":
+                _remember(self._albums, update.album, said)
+        work = (self._take_chat(updates, taken) for updates in chats.values())
+        for end in await asyncio.gather(*work, return_exceptions=True):
             if end is not None:
                 raise end
 
@@ -114,9 +112,8 @@ class UpdateIntake:
                 taken.add(one.id)
             elif failed is None:
                 known = isinstance(failure, errors.StorageError) or not isinstance(failure, Exception)
-                failed = (
-                    failure if known else NotTaken(f"an update is not taken in ({type(failure).__name__})")
-                )
+                kind = type(failure).__name__
+                failed = failure if known else NotTaken(f"an update is not taken in ({kind})")
             if self._stopping:
                 break
         if failed is not None:
@@ -129,7 +126,10 @@ class UpdateIntake:
             return
         if update.album is not None and said.addressed == "chat" and update.album in self._albums:
             said = said.model_copy(update={"addressed": self._albums[update.album].addressed})
-        message, digest = (said.chat_id, said.message_id), _digest(said)
+        parts = (*said.attachments, *said.brought, *said.links)
+        content = "\0".join([said.text, *(one.model_dump_json() for one in parts)])
+        message = (said.chat_id, said.message_id)
+        digest = hashlib.sha256(content.encode("utf-8", "surrogatepass")).hexdigest()
         if said.kind == "edit" and self._said.get(message) == digest:
             return  # nothing changed that is compared; Telegram has added a link preview, for example
         if await self._intake.accept(said) and said.kind in {"message", "edit"}:
@@ -156,13 +156,6 @@ def _remember(memory: OrderedDict[Any, Any], key: object, value: object) -> None
     memory.move_to_end(key)
     if len(memory) > REMEMBERED:
         memory.popitem(last=False)
-
-
-def _digest(said: Inbound) -> str:
-    """Return a digest of the content of a message."""
-    parts = (*said.attachments, *said.brought, *said.links)
-    words = "\0".join([said.text, *(one.model_dump_json() for one in parts)])
-    return hashlib.sha256(words.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def has_id(raw: object) -> TypeGuard[Json]:
