@@ -14,7 +14,7 @@ from functools import partial
 from telegram.error import BadRequest, ChatMigrated, EndPointNotFound, InvalidToken, TelegramError
 
 from bot import errors, text
-from bot.contracts.approvals import EXAMPLES, QuestionButtons
+from bot.contracts.approvals import EXAMPLES
 from bot.contracts.archive import ArchiveLine
 from bot.contracts.base import Json
 from bot.contracts.channel import ChannelDeps, Health, Intake, Introduction, MembershipAnswer, ReadingLimits
@@ -150,8 +150,7 @@ class TelegramChannel:
             await self._updates.renew()
 
     async def context(self, inbound: Inbound) -> tuple[Quoted, ...]:  # noqa: ARG002
-        """Return nothing: a Telegram bot cannot read earlier messages."""
-        return ()
+        return ()  # a Telegram bot cannot read earlier messages
 
     async def chats_of(self, user_id: str, chat_keys: Sequence[ChatKey], *, direct: bool) -> MembershipAnswer:
         """Implement `contracts.channel.KnowsMembers`. A private chat has the id of its person, so no request is
@@ -240,30 +239,58 @@ class TelegramChannel:
         size = _size if len(markdown) <= MEASURED else text.utf16_len
         return text.split(render.sendable(markdown), LIMIT, size)
 
-    async def send(self, message: Outbound) -> Sent:
-        bot = self._connected()
-        if message.repeat_of is None:
-            return await self._send(bot, message)
+    @contextlib.contextmanager
+    def _delivering(
+        self, target: Mapping[str, str], refused: type[errors.DeliveryFailed] = errors.DeliveryFailed
+    ) -> Iterator[bot_api.Bot]:
+        """Yield the bot. Raise a failed call as the error for the gateway: `refused` if another call may succeed.
+        Report a missing right to operators.
+        """
+        if self._bot is None or self._intake is None:
+            raise errors.DeliveryFailed("the Telegram channel is not running")
         try:
+            yield self._bot
+        except TelegramError as exc:
+            failure = bot_api.delivery_error(exc)
+            if bot_api.refused_for(exc, *bot_api.NO_RIGHT):
+                of_file = refused is errors.FileRefused
+                words = "operators.fileless_telegram" if of_file else "operators.mute_telegram"
+                right = f"{'send files' if of_file else 'write'} in {target['chat_id']}"
+                self._intake.report_missing_right(self.name, right, sentence(words, chat=encode(target)))
+                if of_file:
+                    failure = errors.FileRefused(f"Telegram: {exc}", forbidden=True)
+            elif isinstance(exc, bot_api.TooManyRequests):
+                now = self._around.clock.monotonic()
+                self._frozen = {chat: until for chat, until in self._frozen.items() if until > now}
+                self._frozen[target["chat_id"]] = now + exc.wait
+            elif type(failure) is errors.DeliveryFailed:
+                failure = refused(str(failure))
+            raise failure from None
+
+    async def send(self, message: Outbound) -> Sent:
+        refused = errors.DeliveryFailed if message.file is None else errors.FileRefused
+        with self._delivering(message.target, refused) as bot:
+            if message.repeat_of is None:
+                return await self._send(bot, message)
             async with self._verified.open_verified() as verified:
                 return await self._send(verified, message)
-        except TelegramError as exc:
-            raise self._undelivered(exc, message.target) from None
 
     async def _send(self, bot: bot_api.Bot, message: Outbound) -> Sent:
         if "press" in message.target:
             return await self._answer_press(bot, message)
         shown, place = _shown(message), self._migrations.place(message.target)
-        failure = self._undelivered if message.file is None else self._file_undelivered
         # Three kinds of refusal mean that nothing was sent. The message is then sent again without the cause.
         while True:
             try:
                 return await self._post(bot, place, shown, message)
             except ChatMigrated as exc:
-                if self._migrations.now(place["chat_id"]) != place["chat_id"] or not await self._moved(
-                    place, exc
-                ):
-                    raise failure(exc, place) from None
+                if self._migrations.now(place["chat_id"]) != place["chat_id"]:
+                    raise
+                try:
+                    if not await self._migrations.learn(_chat(place), exc.new_chat_id):
+                        raise
+                except errors.StorageError as error:
+                    raise errors.DeliveryThrottled(str(error), retry_after=1.0) from None
                 place = self._migrations.place(place)
             except TelegramError as exc:
                 if bot_api.refused_for(exc, *bot_api.NO_TOPIC) and "message_thread_id" in place:
@@ -271,7 +298,7 @@ class TelegramChannel:
                 elif _is_malformed(exc, shown):
                     shown = render.without_markup(message.text)
                 else:
-                    raise failure(exc, place) from None
+                    raise
 
     async def _post(
         self, bot: bot_api.Bot, place: Mapping[str, str], shown: render.Rendered, message: Outbound
@@ -279,8 +306,7 @@ class TelegramChannel:
         fields: Json = {
             "chat_id": _chat(place),
             "message_thread_id": _thread(place),
-            "reply_markup": _keyboard(message.buttons, message.language)
-            or _examples(message.buttons, message.language),
+            "reply_markup": _keyboard(message) or _examples(message),
         }
         if message.kind == "progress":
             fields["disable_notification"] = True  # only the answer notifies with a sound
@@ -290,64 +316,42 @@ class TelegramChannel:
         number = await bot.send(fields | content, message.file)
         return Sent(self._migrations.named(place["chat_id"], str(number)))
 
-    async def _moved(self, place: Mapping[str, str], exc: ChatMigrated) -> bool:
-        """Return True if the error reports a new id of the group, and the new id is on disk. Raises
-        `errors.DeliveryThrottled` if it cannot be written now.
-        """
-        try:
-            return await self._migrations.learn(_chat(place), exc.new_chat_id)
-        except errors.StorageError as error:
-            raise errors.DeliveryThrottled(str(error), retry_after=1.0) from None
-
     async def _answer_press(self, bot: bot_api.Bot, message: Outbound) -> Sent:
         """Answer the person who pressed a button. Nobody else sees the answer."""
         if not text.visible(message.text):
             raise errors.DeliveryFailed("an answer to a button needs a text")
+        press = message.target["press"]
         words, *_ = text.split(render.without_markup(message.text).text, PRESS_ANSWER, text.utf16_len)
-        try:
-            fields = {
-                "callback_query_id": message.target["press"],
-                "text": words,
-                "show_alert": len(words) > GLANCE,
-            }
-            await bot.call("answerCallbackQuery", fields)
-        except TelegramError as exc:
-            raise self._undelivered(exc, message.target) from None
-        return Sent(f"press:{message.target['press']}")
+        fields = {"callback_query_id": press, "text": words, "show_alert": len(words) > GLANCE}
+        await bot.call("answerCallbackQuery", fields)
+        return Sent(f"press:{press}")
 
     async def edit(self, message: Outbound, message_id: str) -> None:
         """Implement `contracts.channel.Edits`."""
-        bot, shown = self._connected(), _shown(message)
-        place, number = self._own(message, message_id)
-        keyboard = _keyboard(message.buttons, message.language)
-        fields: Json = {"chat_id": _chat(place), "message_id": number, "reply_markup": keyboard}
-        try:
+        with self._delivering(message.target, errors.EditRefused) as bot:
+            shown, fields = _shown(message), self._own(message, message_id)
+            fields["reply_markup"] = _keyboard(message)
             try:
                 await bot.call("editMessageText", fields | _words(shown))
             except TelegramError as exc:
-                if not _is_malformed(exc, shown):
+                if _is_malformed(exc, shown):
+                    await bot.call("editMessageText", fields | _words(render.without_markup(message.text)))
+                elif not bot_api.refused_for(exc, "message is not modified"):
                     raise
-                await bot.call("editMessageText", fields | _words(render.without_markup(message.text)))
-        except TelegramError as exc:
-            if "message is not modified" not in exc.message.lower():
-                raise self._undelivered(exc, message.target, errors.EditRefused) from None
 
     async def delete(self, message: Outbound, message_id: str) -> None:
         """Implement `contracts.channel.Edits`."""
-        place, number = self._own(message, message_id)
-        try:
-            await self._connected().call("deleteMessage", {"chat_id": _chat(place), "message_id": number})
-        except TelegramError as exc:
-            raise self._undelivered(exc, message.target, errors.EditRefused) from None
+        with self._delivering(message.target, errors.EditRefused) as bot:
+            await bot.call("deleteMessage", self._own(message, message_id))
 
-    def _own(self, message: Outbound, message_id: str) -> tuple[dict[str, str], int]:
-        """Return the target and the number of a message that the bot sent and can change."""
+    def _own(self, message: Outbound, message_id: str) -> Json:
+        """Return the chat and the number of a message that the bot sent and can change."""
         place = self._migrations.place(message.target)
         if (number := self._number(place, message_id)) is None:
             raise errors.EditRefused(
                 "this is no message of this chat, or one from before it became a supergroup"
             )
-        return place, number
+        return {"chat_id": _chat(place), "message_id": number}
 
     def _number(self, place: Mapping[str, str], message_id: str) -> int | None:
         """Return the number of a message in a chat; None if the chat has no such message, or no longer has it."""
@@ -357,7 +361,7 @@ class TelegramChannel:
 
     async def draft(self, message: Outbound) -> bool:
         """Implement `contracts.channel.Drafts`: private chats have drafts, with a stop button."""
-        bot, place = self._connected(), message.target
+        place = message.target
         if not self._drafts or _chat(place) < 0:
             return False
         shown = _words(_shown(message))
@@ -369,16 +373,17 @@ class TelegramChannel:
             "draft_id": 1 + zlib.crc32(message.request_id.encode()),
             "can_stop": True,
         }
-        try:
-            await bot.call("sendMessageDraft", fields)
-        except TelegramError as exc:
-            failure = self._undelivered(exc, place)
-            if isinstance(failure, (errors.DeliveryThrottled, errors.DeliveryUncertain)):
-                raise failure from None
-            # Any other refusal may concern only this text, which is then shown as a message.
-            self._drafts = not isinstance(exc, UNKNOWN_METHOD)
-            self._log.write("delivery", f"Telegram does not take a draft ({bot_api.said(exc)})", level="warn")
-            return False
+        with self._delivering(place) as bot:
+            try:
+                await bot.call("sendMessageDraft", fields)
+            except bot_api.UNANSWERED:
+                raise
+            except TelegramError as exc:
+                # A refusal may concern only this text, which is then shown as a message.
+                self._drafts = not isinstance(exc, UNKNOWN_METHOD)
+                reason = bot_api.said(exc)
+                self._log.write("delivery", f"Telegram does not take a draft ({reason})", level="warn")
+                return False
         return True
 
     async def find(self, message: Outbound) -> Sent | None:
@@ -402,51 +407,10 @@ class TelegramChannel:
         """Call a method that shows the bot is working. Nothing is called during a flood wait, since calls
         prolong the wait.
         """
-        if self._frozen.get(place["chat_id"], 0.0) > self._around.clock.monotonic():
-            return
-        bot = self._connected()
-        try:
-            async with self._signs:
-                await bot.call(method, {"chat_id": _chat(place)} | fields)
-        except TelegramError as exc:
-            raise self._undelivered(exc, place) from None
-
-    # -- failures --------------------------------------------------------------------------------------------
-
-    def _connected(self) -> bot_api.Bot:
-        if self._bot is None:
-            raise errors.DeliveryFailed("the Telegram channel is not running")
-        return self._bot
-
-    def _undelivered(
-        self,
-        exc: TelegramError,
-        target: Mapping[str, str],
-        refused: type[errors.DeliveryFailed] = errors.DeliveryFailed,
-    ) -> errors.DeliveryFailed:
-        """Return the error of a failed call for the gateway: `refused` if another call may succeed. Reports
-        a missing right to operators.
-        """
-        if bot_api.refused_for(exc, *bot_api.NO_RIGHT):
-            self._report_missing_right("write in", "operators.mute_telegram", target)
-        if isinstance(exc, bot_api.TooManyRequests):
-            now = self._around.clock.monotonic()
-            self._frozen = {chat: until for chat, until in self._frozen.items() if until > now}
-            self._frozen[target["chat_id"]] = now + exc.wait
-        failure = bot_api.delivery_error(exc)
-        return refused(str(failure)) if type(failure) is errors.DeliveryFailed else failure
-
-    def _file_undelivered(self, exc: TelegramError, target: Mapping[str, str]) -> errors.DeliveryFailed:
-        """Return the error of a failed file. If Telegram refuses the file, the other messages of the reply are still sent."""
-        if bot_api.refused_for(exc, *bot_api.NO_RIGHT):
-            self._report_missing_right("send files in", "operators.fileless_telegram", target)
-            return errors.FileRefused(f"Telegram: {exc}", forbidden=True)
-        return self._undelivered(exc, target, errors.FileRefused)
-
-    def _report_missing_right(self, right: str, words: str, target: Mapping[str, str]) -> None:
-        if self._intake is not None:
-            told = sentence(words, chat=encode(target))
-            self._intake.report_missing_right(self.name, f"{right} {target['chat_id']}", told)
+        if self._frozen.get(place["chat_id"], 0.0) <= self._around.clock.monotonic():
+            with self._delivering(place) as bot:
+                async with self._signs:
+                    await bot.call(method, {"chat_id": _chat(place)} | fields)
 
     # -- menus -----------------------------------------------------------------------------------------------
 
@@ -541,9 +505,9 @@ def _words(shown: render.Rendered) -> Json:
     return {"text": shown.text, "entities": entities or None, "link_preview_options": {"is_disabled": True}}
 
 
-def _keyboard(buttons: QuestionButtons | None, language: str) -> Json | None:
+def _keyboard(message: Outbound) -> Json | None:
     """Return the keyboard of a message with buttons; None for a message without buttons."""
-    offered = approval_buttons.offered(buttons, language)
+    offered = approval_buttons.offered(message.buttons, message.language)
     rows = [
         [{"text": offered[one][0], "callback_data": offered[one][1]} for one in row if one in offered]
         for row in _ROWS
@@ -551,11 +515,11 @@ def _keyboard(buttons: QuestionButtons | None, language: str) -> Json | None:
     return {"inline_keyboard": [row for row in rows if row]} if offered else None
 
 
-def _examples(buttons: QuestionButtons | None, language: str) -> Json | None:
+def _examples(message: Outbound) -> Json | None:
     """Return example messages as a one-time keyboard. Telegram sends a tapped example as the person's own message."""
-    shown = [one for one in EXAMPLES if buttons is not None and one in buttons.choices]
-    with speaking(language):
-        rows = [[{"text": say(f"start.{one}")}] for one in shown]
+    choices = message.buttons.choices if message.buttons is not None else ()
+    with speaking(message.language):
+        rows = [[{"text": say(f"start.{one}")}] for one in EXAMPLES if one in choices]
     return {"keyboard": rows, "one_time_keyboard": True, "resize_keyboard": True} if rows else None
 
 
