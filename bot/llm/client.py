@@ -35,8 +35,6 @@ DEFAULT_BASE_URL = "https://api.anthropic.com"
 MESSAGES = "/v1/messages"
 DRAIN_SECONDS = 0.25
 """Timeout in seconds for reading the end of a body after the answer is complete."""
-SLICE_SECONDS = 0.01
-"""Max seconds that encoding a request may take before other tasks run."""
 NO_SUCH_PAGE = frozenset({404, 405, 501})
 CONNECTIONS = httpx2.Limits(max_connections=1_000, max_keepalive_connections=20, keepalive_expiry=30.0)
 """Limits of the connection pool. Idle connections are kept for 30 s instead of the library's 5 s, so that a
@@ -199,12 +197,9 @@ class AnthropicModel:
         """Return the bytes of a request. Other tasks run while a large request is encoded."""
         if not request.wire:
             encoded: list[bytes] = []
-            pause = self._clock.monotonic() + SLICE_SECONDS
             for piece in pieces(request):
                 encoded.append(piece)
-                if self._clock.monotonic() > pause:
-                    await asyncio.sleep(0)
-                    pause = self._clock.monotonic() + SLICE_SECONDS
+                await asyncio.sleep(0)
             request.wire.append(b"".join(encoded))
         return request.wire[0]
 

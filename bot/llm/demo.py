@@ -108,12 +108,6 @@ class _Turn:
     def result(self, name: str) -> str | None:
         return next((words for tool, words, _ in self.results if tool == name), None)
 
-    @property
-    def lacks_sandbox(self) -> bool:
-        return any(
-            name == "run_shell" and failed and "bubblewrap" in words for name, words, failed in self.results
-        )
-
 
 def _read(messages: Sequence[Message]) -> _Turn:
     """Return the running turn. The turn begins at the newest message that contains a person's text."""
@@ -225,13 +219,6 @@ def _answer(request: ModelRequest) -> list[Json]:
         return [{"type": "text", "text": words}]
 
 
-def _run(turn: _Turn) -> list[Call]:
-    """Return the calls that run a command. If there is no sandbox, the demo writes a file instead, so that
-    the user still sees an approval.
-    """
-    return _write(turn) if turn.lacks_sandbox else [("run_shell", {"command": turn.found["command"]})]
-
-
 def _write(turn: _Turn) -> list[Call]:
     content = turn.found.get("content") or say("demo.file")
     return [("write_file", {"path": turn.found.get("path", "hello.txt"), "content": f"{content}\n"})]
@@ -262,7 +249,7 @@ _CALLS: Mapping[str, Callable[[_Turn], list[Call]]] = {
     "three": lambda _: [
         ("task", {"prompt": one, "description": one}) for one in say("demo.three").split("|")
     ],
-    "run": _run,
+    "run": lambda turn: [("run_shell", {"command": turn.found["command"]})],
     "write": _write,
     "remind": _remind,
     "look": _look,
@@ -293,9 +280,8 @@ def _reply(turn: _Turn, tools: set[str]) -> str:
 
 def _outcome(turn: _Turn) -> str:
     """Return a text with the results of the calls that a request made."""
-    parts = [say("demo.no_sandbox")] if turn.lacks_sandbox else []
-    if turn.request == "look" and turn.result("read_file") is None:
-        parts.append(say("demo.no_file", name=turn.found["path"]))
+    missing = turn.request == "look" and turn.result("read_file") is None
+    parts = [say("demo.no_file", name=turn.found["path"])] if missing else []
     last = [name for name, _, _ in turn.results if name != "chat_send"][-1:]
     for name, words, failed in turn.results:
         if name in {"task", *last}:

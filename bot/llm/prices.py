@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
 from bot.contracts.model import Usage
 
@@ -37,27 +40,14 @@ class Price:
         ) / 1_000_000
 
 
-AS_OF = "2026-11-28"
-"""Date of the prices in this table."""
-PRICES: Mapping[str, Price] = {
-    # The prices of cache reads are not published. They are assumed to be as for earlier models.
-    **dict.fromkeys(("claude-fable-5-2", "claude-mythos-5-2"), Price(8, 40, 0.80)),
-    **dict.fromkeys(("claude-fable-5-1", "claude-mythos-5-1"), Price(10, 50, 0.25)),
-    **dict.fromkeys(("claude-fable-5", "claude-mythos-5"), Price(10, 50, 1)),
-    "claude-opus-5-5": Price(4, 20, 0.20),
-    **dict.fromkeys(("claude-opus-5", *(f"claude-opus-4-{one}" for one in (8, 7, 6, 5))), Price(5, 25, 0.50)),
-    "claude-sonnet-5-5": Price(2, 10, 0.10),
-    "claude-sonnet-5": Price(2, 10, 0.20),
-    **dict.fromkeys(("claude-sonnet-4-6", "claude-sonnet-4-5"), Price(3, 15, 0.30)),
-    "claude-haiku-4-5": Price(1, 5, 0.10),
-    "claude-haiku-5-5": Price(0.10, 0.50, 0.01, above=100_000, higher=Price(0.50, 2.50, 0.05)),
-    "demo": Price(0, 0, 0),
-}
+def _price(row: Mapping[str, Any]) -> Price:
+    return Price(**(row | {"higher": _price(row["higher"])} if "higher" in row else row))
 
-IN_AN_HOUR = 0.42
-"""Share of pauses that end within an hour, among the pauses longer than five minutes, measured in the
-benchmark's trace.
-"""
+
+_TABLE = tomllib.loads(Path(__file__).with_name("prices.toml").read_text("utf-8"))
+AS_OF: str = _TABLE["as_of"]
+"""Date of the prices in the built-in table."""
+PRICES = {name: _price(row) for name, row in _TABLE["models"].items()}
 _DATED = re.compile(r"(?:-latest|[-@]\d{8})?")
 
 
@@ -94,14 +84,12 @@ class PriceTable:
         return max(one.of(usage) for one in known if one is not None) if cost is None else cost
 
     def hour_pays(self, model: str) -> bool:
-        """Return True if caching the prefix that all chats share is cheaper for an hour than for five
-        minutes. The comparison assumes that only a share of `IN_AN_HOUR` of the longer pauses ends within
-        the hour, as in a single chat. Return False if the price is unknown.
+        """Return True if caching the prefix that all chats share is cheaper for an hour than for five minutes.
+        It is if two fifths of the pauses longer than five minutes end within the hour, as in the benchmark's
+        trace, and a cache read costs at most a tenth of the input, as for all of the provider's models.
         """
-        if (price := self._price(model, 1)) is None:
-            return False
-        short, long = (price.of(Usage(cache_write_tokens=1, cache_hour_tokens=one)) for one in (0, 1))
-        return IN_AN_HOUR * price.of(Usage(cache_read_tokens=1)) + (1 - IN_AN_HOUR) * long < short
+        price = self._price(model, 1)
+        return price is not None and 0 < 10 * price.read <= price.input
 
     def million(self, model: str) -> tuple[float, float] | None:
         """Return the prices in US dollars per million tokens of input and of output; None if the price is unknown."""

@@ -190,35 +190,15 @@ async def test_a_summary_by_the_provider_comes_whole_with_what_it_cost(
     assert server.bodies[0]["compaction"] == {"type": "summarize", "instructions": "In short, please."}
 
 
-class Slow:
-    """A clock by which each look at it takes 20 ms."""
-
-    def __init__(self) -> None:
-        self._passed = 0.0
-
-    def now(self) -> float:
-        return 1_800_000_000.0
-
-    def monotonic(self) -> float:
-        self._passed += 0.02
-        return self._passed
-
-    def boottime(self) -> float:
-        return self.monotonic()
-
-    async def sleep(self, seconds: float) -> None:
-        await asyncio.sleep(seconds)
-
-
-async def test_while_a_large_request_is_written_others_have_their_turn(server: AnthropicServer) -> None:
-    slow = AnthropicModel(api_key="sk-ant-test", base_url=server.url, clock=Slow())
+async def test_while_a_large_request_is_written_others_have_their_turn(
+    server: AnthropicServer, model: AnthropicModel
+) -> None:
     said = [user(f"Words {number}") for number in range(99)]
-    asking = asyncio.ensure_future(reply_of(slow, ask(*said)))
+    asking = asyncio.ensure_future(reply_of(model, ask(*said)))
     turns = 0
     while not server.requests and not asking.done():
         turns += 1
         await asyncio.sleep(0)
     asking.cancel()
     await asyncio.wait([asking])
-    await slow.close()
     assert turns > len(said)

@@ -188,12 +188,6 @@ async def test_what_it_writes_down_of_a_conversation_is_what_people_said(purpose
         ("Which skills do you have?", {"skills_list": "- tea: makes tea"}, ["skills_list"], "makes tea"),
         ("look at readme", {"list_dir": "README.md  2 KB\nsrc/", "read_file": "# Ship"}, None, "# Ship"),
         ("look at nothing", {"list_dir": "README.md  2 KB"}, ["list_dir"], "There's no nothing here."),
-        (
-            "Run ls",
-            {"run_shell": "!can install bubblewrap 0.7", "write_file": "hello.txt is written"},
-            None,
-            "sudo apt install bubblewrap",
-        ),
         ("Run ls", {"run_shell": "!No such folder"}, ["run_shell"], "The tool `run_shell` failed:"),
     ],
 )
