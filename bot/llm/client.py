@@ -26,7 +26,7 @@ from bot.contracts.channel import is_loopback
 from bot.contracts.environment import Clock
 from bot.contracts.model import ModelFacts, ModelReply, ModelRequest, ModelStream
 from bot.llm import classify
-from bot.llm.messages_api import COMPACTION, Accumulator, EventStream, endless, headers_of, pieces
+from bot.llm.messages_api import COMPACTION, Accumulator, EventStream, headers_of, pieces
 from bot.llm.prices import PriceTable
 from bot.llm.windows import TAKES
 from bot.llm.wrapper import usage_object
@@ -213,7 +213,9 @@ class AnthropicModel:
             if chunk is None:
                 return
             if self._clock.monotonic() - started > self._total:
-                raise endless(f"The answer took longer than {self._total:.0f} s: given up.")
+                failure = errors.StreamBroken(f"The answer took longer than {self._total:.0f} s: given up.")
+                failure.retryable = False  # a retry would cost as much again
+                raise failure
             for event in events.feed(chunk):
                 if event.get("type") == "error":
                     raise self._classified(response.status_code, event, response.headers)

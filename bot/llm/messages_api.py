@@ -113,25 +113,17 @@ def prefix_digest(system: Sequence[Json], tools: Sequence[Json]) -> str:
     return hashlib.sha256(dumped).hexdigest()[:16]
 
 
-MAX_BYTES = 64 * 1024 * 1024
-"""Max bytes of one stream, framing included. This allows some hundred bytes for each token of the longest answers."""
 _FRAME_END = re.compile(rb"\r?\n\r?\n")
 
 
 class EventStream:
     """Decodes server-sent events. `feed` takes a chunk of bytes and returns the JSON objects that are complete."""
 
-    def __init__(self, max_bytes: int = MAX_BYTES) -> None:
-        self._left = max_bytes
+    def __init__(self) -> None:
         self._rest = b""
 
     def feed(self, chunk: bytes) -> list[Json]:
-        """Return the JSON objects that a chunk completes. Raises `errors.StreamBroken` for an event that is
-        not a JSON object, and for a stream that is too long.
-        """
-        self._left -= len(chunk)
-        if self._left < 0:
-            raise endless("The answer is longer than any model's: given up.")
+        """Return the JSON objects that a chunk completes. Raises `errors.StreamBroken` for any other event."""
         *frames, self._rest = _FRAME_END.split(self._rest + chunk)
         return [event for frame in frames if (event := _event(frame)) is not None]
 
@@ -149,15 +141,6 @@ def _event(frame: bytes) -> Json | None:
         raise errors.StreamBroken("The provider streamed an event that is not a JSON object.")
     names = [value.strip().decode("utf-8", "replace") for name, _, value in fields if name == b"event"]
     return {"type": names[-1]} | event if names else event
-
-
-def endless(message: str) -> errors.StreamBroken:
-    """Return the error for a stream without an end. The request is not retried, because a retry would cost
-    as much again.
-    """
-    error = errors.StreamBroken(message)
-    error.retryable = False
-    return error
 
 
 CUTTING = frozenset({"max_tokens", "model_context_window_exceeded", "refusal"})

@@ -338,8 +338,6 @@ _OF_ACCOUNT = (errors.ModelMisconfigured, errors.ModelRefused, errors.SpendLimit
 """Failures of the account. Only an answer disproves them: a provider lists its models even for an account that it refuses."""
 AWAY = (*_OF_ACCOUNT, errors.ModelUnreachable, errors.Overloaded, errors.StreamBroken)
 """Failures after which no turn can be answered. All other failures concern one request, or pass by themselves."""
-PROBE_SECONDS = 300.0
-"""Interval in seconds between requests that only test whether the provider accepts the account again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -362,22 +360,16 @@ class WatchedModel(ModelWrapper):
         self.asked: float | None = None
         """Time at which the last call ended, in epoch seconds."""
         self.trouble: ModelTrouble | None = None
-        self._probed = ""
-        """Name of the model whose answer would disprove that the account is refused; "" if the account is not refused."""
-        self._next_probe = 0.0
 
     async def stream(self, request: ModelRequest) -> ModelStream:
         try:
             async with aclosing(self._model.stream(request)) as pieces:
                 async for piece in pieces:
                     if isinstance(piece, ModelReply):
-                        self._probed = ""
+                        self.trouble = None
                         self._note(None)
                     yield piece
         except errors.ModelError as error:
-            if isinstance(error, _OF_ACCOUNT):
-                self._probed = request.model
-                self._next_probe = self._clock.monotonic() + PROBE_SECONDS
             self._note(error)
             raise
 
@@ -391,20 +383,14 @@ class WatchedModel(ModelWrapper):
 
     async def poll(self) -> None:
         """Check whether a model in trouble works again. Raises nothing."""
-        if self.trouble is None:
-            return
-        with contextlib.suppress(errors.ModelError):
-            await self.check()
-            if self._probed and self._clock.monotonic() >= self._next_probe:
-                self._next_probe = self._clock.monotonic() + PROBE_SECONDS
-                # The probe asks for one token. It costs nothing while the account is refused.
-                hello = {"role": "user", "content": [{"type": "text", "text": "Hello"}]}
-                await reply_of(self.stream(ModelRequest(self._probed, 1, (), (hello,), purpose="check")))
+        if self.trouble is not None:
+            with contextlib.suppress(errors.ModelError):
+                await self.check()
 
     def _note(self, error: errors.ModelError | None) -> None:
         self.asked = self._clock.now()
         of_account = isinstance(error, _OF_ACCOUNT)
-        if of_account or not self._probed:
+        if of_account or self.trouble is None or not self.trouble.of_account:
             self.trouble = ModelTrouble(str(error), of_account) if isinstance(error, AWAY) else None
 
 

@@ -299,11 +299,3 @@ def test_frames_in_every_dialect() -> None:
     )
     assert events(raw) == [{"type": "ping"}, {"type": "a", "b": 1}]
     assert events(*(bytes([byte]) for byte in raw)) == events(raw)
-
-
-def test_a_stream_without_bounds_is_given_up() -> None:
-    stream = EventStream(max_bytes=1_000)
-    stream.feed(b"data: no end of this line" * 40)
-    with pytest.raises(errors.StreamBroken) as caught:
-        stream.feed(b"x")
-    assert not caught.value.retryable
