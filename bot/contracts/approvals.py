@@ -9,9 +9,9 @@ from typing import Any, Literal, Protocol
 from bot.contracts.identity import ChatKey, UserRef
 
 Ended = Literal["approved", "denied", "steered", "stopped", "expired", "nobody", "unattended"]
-Subject = Literal["call", "task", "budget", "person", "question"]
-"""Subject of a question: a tool call, a task (subagent) whose calls are refused, a spent budget, a person
-who asks for access, or a tool that asks the person of its turn.
+Subject = Literal["call", "budget", "person", "question"]
+"""Subject of a question: a tool call, a spent budget, a person who asks for access, or a tool that asks the
+person of its turn.
 """
 Reason = Literal[
     "tainted",
@@ -22,7 +22,6 @@ Reason = Literal[
     "default",
     "rule",
     "doubt",
-    "refused",
     "budget_chat",
     "budget_person",
     "",

@@ -40,8 +40,9 @@ class Price:
         ) / 1_000_000
 
 
-def _price(row: Mapping[str, Any]) -> Price:
-    return Price(**(row | {"higher": _price(row["higher"])} if "higher" in row else row))
+def _price(row: dict[str, Any]) -> Price:
+    higher = row.pop("higher", None)
+    return Price(**row, higher=None if higher is None else Price(**higher))
 
 
 _TABLE = tomllib.loads(Path(__file__).with_name("prices.toml").read_text("utf-8"))

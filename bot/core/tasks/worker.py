@@ -48,10 +48,8 @@ from bot.words import say
 BARRED = frozenset({"task", "chat_send"}) | SCHEDULING
 """Names of tools that a task never has."""
 REFUSALS = 3
-"""Max denied calls before a person is asked whether the task should continue."""
+"""Number of denied calls after which a task is stopped."""
 PURPOSE = "subagent"
-STEERED = "stopped: the person wrote something new, which comes first"
-NOT_WANTED = "stopped: its calls were refused again and again"
 PLACEHOLDER = "A worker of its own carries this out."
 """Placeholder for every result of a step that forks tasks; the text is identical, so that all forks share the cache."""
 SUMMARY = 3_000
@@ -159,7 +157,7 @@ class Worker:
         self._waits_since = 0.0
         self._over = False
         self._kept = False
-        self._refused: list[str] = []
+        self._refused = 0
         self._steered = False
         self.last_call = ""
         """Limit after which no further model call fits; "" if another call fits."""
@@ -450,7 +448,7 @@ class Worker:
 
         result = await around(call, through)
         if not ran:
-            self._refused.append(call.name)
+            self._refused += 1
         self._totals = replace(self._totals, tool_calls=self._totals.tool_calls + 1)
         return result
 
@@ -461,36 +459,13 @@ class Worker:
         self._steered = self._steered or verdict.ended == "steered"
         return verdict
 
-    async def may_go_on(self) -> None:
-        """Check after a step whether the task may continue. Raises `LimitReached`. After repeated denials a
-        person is asked, since further attempts would be denied as well.
-        """
-        denied = False
-        if not self._steered and len(self._refused) >= REFUSALS:
-            verdict = await self.decide(self.agent.approvals, self._refused_again())
-            self._refused.clear()
-            denied = verdict.ended != "approved"
-        if self._steered or denied:
-            raise LimitReached(STEERED if self._steered else NOT_WANTED)
-
-    def _refused_again(self) -> Approval:
-        """Return the question whether a task should continue after its calls were denied."""
-        order, name = self.order, f"{self.order.id}:{self._totals.tool_calls}"
-        return Approval(
-            request_id=order.request_id,
-            call_id=name,
-            chat_key=order.chat_key,
-            tool="task",
-            fingerprint=name,
-            shown=f"task\ndescription: {visible(order.label)}\nrefused: {', '.join(self._refused)}",
-            why="refused",
-            rule="",
-            channel=self._around.channel,
-            user_id=self._around.user_id,
-            granted=True,
-            lasting=False,
-            subject="task",
-        )
+    def check_going_on(self) -> None:
+        """Check after a step whether the task may continue. Raises `LimitReached`."""
+        if self._steered:
+            raise LimitReached("stopped: the person wrote something new, which comes first")
+        # Further attempts would be denied as well.
+        if self._refused >= REFUSALS:
+            raise LimitReached("stopped: its calls were refused again and again")
 
 
 class LimitedModel(ModelWrapper):
@@ -539,7 +514,7 @@ class TaskCalls(ToolCalls):
         if self._worker.last_call:
             raise limits.limit_reached(self._worker.last_call)
         await super().run(calls, cut)
-        await self._worker.may_go_on()
+        self._worker.check_going_on()
 
     def _context(self, first: Inbound, people: Sequence[str]) -> ToolExecutionContext:
         del first, people

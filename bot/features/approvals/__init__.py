@@ -543,7 +543,7 @@ def _build(runtime: Runtime) -> Hooks:
         questions=service.open_in,
         home={1: service.home},
         waiting=service.waiting,
-        outcomes=dict.fromkeys(("call", "task", "budget"), wording.outcome),
+        outcomes=dict.fromkeys(("call", "budget"), wording.outcome),
     )
 
 

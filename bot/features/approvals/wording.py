@@ -105,8 +105,8 @@ def act(asked: Approval, *, names_tool: bool = True) -> str:
     """Return what a call would do, worded to follow “to” in a sentence. Only people who may decide see the
     name of the tool.
     """
-    if asked.subject in {"task", "budget"}:
-        return say(f"approval.act_{asked.subject}")
+    if asked.subject == "budget":
+        return say("approval.act_budget")
     if asked.step:
         return say("approval.act_step", count=len(asked.step))
     if asked.replaces is not None:
