@@ -21,7 +21,7 @@ from bot.access_list import FILE as ACCESS_FILE
 from bot.access_list import AccessList, Operators
 from bot.config.schema import descriptions
 from bot.contracts.channel import Channel, ChannelDeps
-from bot.contracts.environment import Clock, Log
+from bot.contracts.environment import Log
 from bot.contracts.identity import UserRef
 from bot.contracts.model import Model
 from bot.core import feature
@@ -759,34 +759,8 @@ def build_dashboard(
             clock=clock,
         )
     )
-    return _dashboard(
-        services.settings, services.connections, health.parts, metrics, clock=clock, console=console
-    )
-
-
-def _dashboard(
-    settings: config.Settings,
-    connections: Connections,
-    parts: Callable[[], Mapping[str, PartHealth]],
-    metrics: MetricsPage,
-    *,
-    clock: Clock,
-    console: Console | None = None,
-) -> Dashboard:
-    where = settings.dashboard
-    return Dashboard(
-        where.host,
-        where.port,
-        where.token,
-        parts,
-        nearby="port" not in where.model_fields_set,
-        metrics=metrics,
-        console=console,
-        clock=clock,
-        server=connections.server(),
-        holder=http_server.port_owner,
-        user_of=http_server.user_of,
-    )
+    server = services.connections.server()
+    return Dashboard(services.settings.dashboard, health.parts, metrics, console, clock=clock, server=server)
 
 
 @contextlib.asynccontextmanager
@@ -807,7 +781,8 @@ async def standing_by(
 
     clock = environment.clock
     connections = Connections(http_server.max_connections(), clock=clock, log=log)
-    page = _dashboard(settings, connections, parts, MetricsPage(counted, figures), clock=clock)
+    metrics = MetricsPage(counted, figures)
+    page = Dashboard(settings.dashboard, parts, metrics, None, clock=clock, server=connections.server())
     if settings.dashboard.enabled:
         await page.start()
     try:

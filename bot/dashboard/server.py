@@ -14,7 +14,8 @@ from http import HTTPStatus
 
 from aiohttp import web
 
-from bot import errors
+from bot import errors, http_server
+from bot.config import ship_file as config
 from bot.contracts.channel import PROXY_HEADERS, HttpServer, is_loopback
 from bot.contracts.environment import Clock
 from bot.dashboard.console import Console, PartHealth
@@ -37,43 +38,27 @@ class Dashboard:
 
     Only authenticated callers see the console, the metrics and the details of `parts`. With a token, a caller
     must send the token; a browser asks for it as a password. Without a token, only the user who started
-    Shipmate has access, identified by `user_of`. Other callers only see whether the process is alive and
-    ready. `holder` returns the pid that listens on a port.
+    Shipmate has access. Other callers only see whether the process is alive and ready.
     """
 
     def __init__(
         self,
-        host: str,
-        port: int,
-        token: str | None,
+        settings: config.Dashboard,
         parts: Callable[[], Mapping[str, PartHealth]],
-        *,
-        nearby: bool = False,
         metrics: MetricsPage,
         console: Console | None,
+        *,
         clock: Clock,
         server: HttpServer,
-        holder: Callable[[int], int | None] = lambda _: None,
-        user_of: Callable[[tuple[str, int], tuple[str, int]], int | None] = lambda _near, _far: None,
     ) -> None:
-        self._host = host
-        self._port = port
-        self._nearby = nearby
-        self._token = token
+        self._settings = settings
         self._parts = parts
         self._metrics = metrics
         self._console = console
         self._clock = clock
         self._watching: asyncio.Task[None] | None = None
-        self._holder = holder
-        self._user_of = user_of
         self._server = server
         self.address = ""
-        if not is_loopback(host) and not token:
-            raise errors.ConfigError(
-                f"dashboard.host: found {host}, which others can reach; expected a loopback address, or "
-                "dashboard.token beside it; set one of them"
-            )
 
     async def start(self) -> None:
         """Start to listen. Raises `errors.Unavailable` if the port is taken."""
@@ -83,21 +68,20 @@ class Dashboard:
         app.router.add_get("/healthz", self._healthz)
         app.router.add_get("/readyz", self._readyz)
         app.router.add_get("/metrics", self._metrics_page)
+        where = self._settings
+        nearby = "port" not in where.model_fields_set
         try:
-            port = await self._server.start(app, self._host, self._port, grace=0.5, nearby=self._nearby)
+            port = await self._server.start(app, where.host, where.port, grace=0.5, nearby=nearby)
         except OSError as error:
-            taken = error.errno == errno.EADDRINUSE
-            pid = await asyncio.to_thread(self._holder, self._port) if taken else None
-            how = (
-                f"is in use{f' by process {pid}' if pid else ''}"
-                if taken
-                else f"cannot be used ({error.strerror})"
-            )
+            how = f"cannot be used ({error.strerror})"
+            if error.errno == errno.EADDRINUSE:
+                pid = await asyncio.to_thread(http_server.port_owner, where.port)
+                how = f"is in use{f' by process {pid}' if pid else ''}"
             raise errors.Unavailable(
-                f"dashboard.port: {self._port} on {self._host} {how}; stop it, or set dashboard.port to another one (0 "
+                f"dashboard.port: {where.port} on {where.host} {how}; stop it, or set dashboard.port to another one (0 "
                 "takes a free one), or dashboard.enabled to false"
             ) from error
-        shown = f"[{self._host}]" if ":" in self._host else self._host
+        shown = f"[{where.host}]" if ":" in where.host else where.host
         self.address = f"http://{shown}:{port}"
         self._watching = asyncio.create_task(self._metrics.counted.watch_loop(self._clock), name="loop lag")
 
@@ -110,7 +94,7 @@ class Dashboard:
 
     @web.middleware
     async def _guarded(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        if is_loopback(self._host) and _host_of(request) not in _LOCAL_NAMES:
+        if is_loopback(self._settings.host) and _host_of(request) not in _LOCAL_NAMES:
             # DNS rebinding: a foreign host name may resolve to this machine.
             return _refusal(request, 403, "unknown host")
         if not _same_site(request) or (request.method not in {"GET", "HEAD"} and not _same_origin(request)):
@@ -128,7 +112,7 @@ class Dashboard:
         return response
 
     def _refused(self, request: web.Request) -> web.Response:
-        if self._token:
+        if self._settings.token:
             ask = {"WWW-Authenticate": 'Basic realm="Shipmate", charset="UTF-8"'}
             return _refusal(request, 401, "a token is needed: give it as the password", ask)
         words = (
@@ -137,12 +121,12 @@ class Dashboard:
         return _refusal(request, 401, words)
 
     async def _knows(self, request: web.Request) -> bool:
-        if self._token:
-            return _carries(request, self._token)
+        if self._settings.token:
+            return _carries(request, self._settings.token)
         ends = [request.get_extra_info(end) for end in ("sockname", "peername")]
         if not all(ends) or any(name in request.headers for name in PROXY_HEADERS):
             return False
-        return await asyncio.to_thread(self._user_of, *(end[:2] for end in ends)) == os.getuid()
+        return await asyncio.to_thread(http_server.user_of, *(end[:2] for end in ends)) == os.getuid()
 
     async def _healthz(self, request: web.Request) -> web.Response:
         """Return 200 whenever the process answers, with the names of failing parts. Only operators see details."""

@@ -84,6 +84,9 @@ BAD: dict[str, Any] = {
     'channels.door.host: found "0.0.0.0" (text); expected 127.0.0.1, or a token': {
         "channels": {"door": {"host": "0.0.0.0"}}
     },
+    'dashboard.host: found "0.0.0.0" (text); expected 127.0.0.1, or a token': {
+        "dashboard": {"host": "0.0.0.0"}
+    },
     "channels.pigeon.wingToken: found [hidden] with white space": {
         "channels": {"pigeon": {"wingToken": "abc defgh", "beakToken": "beak-12345678"}}
     },

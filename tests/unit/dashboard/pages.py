@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
-from bot import http_server
+from bot.config import ship_file
 from bot.contracts.environment import Clock
 from bot.contracts.waiting import Act, OpenLoop
 from bot.core.usage import UsageSums
@@ -88,12 +87,9 @@ def dashboard(
     token: str | None = None,
     pages: Console | None = None,
     parts: Mapping[str, PartHealth] = PARTS,
-    **more: Any,
 ) -> Dashboard:
     """A dashboard that shows these parts and `NOW`."""
     page = MetricsPage(LogMetrics(), lambda: NOW)
-    pages = pages or console(Path("none"))
-    how: dict[str, Any] = {"server": server(), "user_of": http_server.user_of} | more
-    return Dashboard(
-        host, port, token, lambda: parts, metrics=page, console=pages, clock=SystemClock(), **how
-    )
+    where = ship_file.Dashboard(host=host, port=port, token=token)
+    clock = SystemClock()
+    return Dashboard(where, lambda: parts, page, pages or console(Path("none")), clock=clock, server=server())

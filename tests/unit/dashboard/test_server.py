@@ -11,7 +11,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from bot import errors
+from bot import errors, http_server
 from bot.dashboard.console import PartHealth
 from bot.dashboard.server import Dashboard
 from tests.unit.dashboard import pages
@@ -52,8 +52,8 @@ def basic(words: str) -> dict[str, str]:
     [
         ({}, {}, True),
         ({}, {"X-Forwarded-For": "192.0.2.1"}, False),
-        ({"user_of": lambda *_: None}, {}, False),
-        ({"user_of": lambda *_: os.getuid() + 1}, {}, False),
+        ({"user": None}, {}, False),
+        ({"user": os.getuid() + 1}, {}, False),
         ({"token": TOKEN}, {}, False),
         ({"token": TOKEN}, {"Authorization": "Bearer wrong"}, False),
         ({"token": TOKEN}, {"Authorization": f"Digest {TOKEN}"}, False),
@@ -66,9 +66,16 @@ def basic(words: str) -> dict[str, str]:
     ],
 )
 async def test_everybody_sees_whether_it_is_well_and_the_rest_is_for_who_started_it_or_has_the_token(
-    session: aiohttp.ClientSession, how: dict[str, Any], headers: dict[str, str], known: bool
+    session: aiohttp.ClientSession,
+    monkeypatch: pytest.MonkeyPatch,
+    how: dict[str, Any],
+    headers: dict[str, str],
+    known: bool,
 ) -> None:
-    parts = dict(PARTS)
+    parts, how = dict(PARTS), dict(how)
+    if "user" in how:
+        user = how.pop("user")
+        monkeypatch.setattr(http_server, "user_of", lambda *_: user)
     async with served(parts=parts, **how) as dashboard:
 
         async def body(path: str, status: int) -> Any:
@@ -109,18 +116,14 @@ async def test_a_name_that_is_not_this_machine_is_refused(
         assert answer.status == 403
 
 
-async def test_others_can_reach_it_only_with_a_token() -> None:
-    for host in ("0.0.0.0", "::", "192.168.1.2", "example.org"):
-        with pytest.raises(errors.ConfigError):
-            pages.dashboard(host)
-    pages.dashboard("0.0.0.0", token="secret-token-1")
-
-
-async def test_a_port_in_use_is_named_with_its_holder_where_that_is_known(dashboard: Dashboard) -> None:
+async def test_a_port_in_use_is_named_with_its_holder_where_that_is_known(
+    dashboard: Dashboard, monkeypatch: pytest.MonkeyPatch
+) -> None:
     port = int(dashboard.address.rpartition(":")[2])
     for pid, named in ((4242, "by process 4242"), (None, "in use;")):
+        monkeypatch.setattr(http_server, "port_owner", {port: pid}.get)
         with pytest.raises(errors.Unavailable, match=rf"{port} on 127.0.0.1 .*{named}") as caught:
-            await pages.dashboard(port=port, holder={port: pid}.get).start()
+            await pages.dashboard(port=port).start()
         assert caught.value.exit_code == 75
 
 
