@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from bot.contracts.log_kinds import COMMON, KINDS, NULLABLE
-from bot.normalize import plain_details, to_camel
+from bot.sizes import plain_details, to_camel
 from bot.telemetry.log import LOGGED, JsonlLog
 from bot.testing.log import MemoryLog
 

@@ -265,14 +265,18 @@ class Outbox:
         if waited is None:
             return
         self._append(row, waited)
-        spent: dict[str, Any] = {f"{part}_ms": ms for part, ms in waited.parts.items()}
+        spent = waited.parts.get
         self._log.write(
             "answer_shown",
             "the person sees the answer",
             chat_key=row.chat,
             request_id=row.turn,
             waited_ms=waited.ms,
-            **spent,
+            queue_ms=spent("queue"),
+            approval_ms=spent("approval"),
+            model_ms=spent("model"),
+            tools_ms=spent("tools"),
+            delivery_ms=spent("delivery"),
         )
 
     def _note(self, row: OutboxRow, words: str, state: str, *, level: Level = "info", **details: Any) -> None:

@@ -23,8 +23,7 @@ from bot.contracts.base import Level
 from bot.contracts.environment import Clock, Disk, Ids, Log
 from bot.contracts.identity import ChatKey
 from bot.contracts.log_kinds import NULLABLE
-from bot.normalize import Bounds, describe, normalize_to_size, plain_details, to_camel
-from bot.sizes import size_of
+from bot.sizes import Bounds, describe, normalize_to_size, plain_details, size_of, to_camel
 from bot.telemetry import context
 from bot.telemetry.redaction import LogRedactor
 

@@ -16,7 +16,7 @@ import pydantic
 
 from bot import errors, text
 from bot.contracts.environment import Redact
-from bot.normalize import describe, normalize_to_size
+from bot.sizes import describe, normalize_to_size
 from bot.telemetry.redaction import LogRedactor
 from bot.tools import excerpt
 
