@@ -28,7 +28,6 @@ from bot.access_list import AccessList
 from bot.contracts.base import Json
 from bot.contracts.environment import Clock, Disk, Ids, Log
 from bot.contracts.identity import ChatKey, UserRef
-from bot.contracts.inbound import Inbound
 from bot.contracts.log_kinds import TEXTS
 from bot.core import events, recorded_requests, sqlite_log
 from bot.core.archive_files import ArchiveFiles
@@ -118,38 +117,37 @@ class PersonalData:
         """
         found = Found()
         with self._database() as db:
-            self._find_chats(db, found)
+            self._find_messages(db, found)
             self._find_turns(db, found)
-        for line in self._logged():
-            details = line.get("details") or {}
-            if self._is_person(details):
-                found.requests.add(str(line.get("requestId") or ""))
+        logged = (line for _, lines in self._log_files() for line in map(jsonl.loads, lines) if line)
+        found.requests |= {
+            str(line.get("requestId") or "") for line in logged if self._is_by(line.get("details") or {})
+        }
         found.requests.discard("")
         return found
 
-    def _is_person(self, facts: Mapping[str, Any]) -> bool:
+    def _is_by(self, facts: Mapping[str, Any]) -> bool:
         return (facts.get("channel"), facts.get("userId")) == (self._person.channel, self._person.user_id)
 
-    def _find_chats(self, db: Session, found: Found) -> None:
+    def _find_messages(self, db: Session, found: Found) -> None:
+        """Find the person's messages and chats. If the log was lost, the archive may contain older messages."""
         writers: dict[str, set[str]] = {}
         said = (
             """SELECT chat, data FROM events WHERE substr(chat, 1, ?) = ? AND instr(data, '"inbound"') > 0"""
         )
         for chat, raw in self._of_channel(db, said):
             inbound = json.loads(raw).get("inbound") or {}
-            if (user_id := inbound.get("user_id")) is None:
-                continue
-            writers.setdefault(chat, set()).add(user_id)
+            if (user_id := inbound.get("user_id")) is not None:
+                writers.setdefault(chat, set()).add(user_id)
             if user_id == self._person.user_id:
                 found.requests.add(inbound.get("request_id") or "")
                 names = {inbound.get("message_id") or "", *(inbound.get("items") or {})}
                 found.messages.setdefault(chat, set()).update(names - {""})
-        # If the log was lost, the archive may contain older messages than the log.
-        for line in (one for name in self._archives.chats() for one in self._lines(name)):
+        archived = (line for _, _, lines in self._archive_files() for line in map(jsonl.loads, lines) if line)
+        for line in archived:
             if line.get("role") == "user" and line.get("channel") == self._person.channel:
                 writers.setdefault(str(line.get("chatKey")), set()).add(str(line.get("userId")))
-                if self._is_person(line):
-                    found.requests.add(str((line.get("meta") or {}).get("requestId") or ""))
+                found.requests |= {_request(line)} if self._is_by(line) else set()
         for chat, users in writers.items():
             if self._person.user_id in users:
                 (found.own if users <= {self._person.user_id, ERASED} else found.shared).add(chat)
@@ -176,6 +174,8 @@ class PersonalData:
         """
         prefix = f"{self._person.channel}:"
         return db.execute(statement, (len(prefix), prefix))
+
+    # ------------------------------------------------------------ scanning
 
     @contextlib.contextmanager
     def _database(self) -> Iterator[Session]:
@@ -207,49 +207,51 @@ class PersonalData:
         ):
             yield recorded
 
-    def _is_gone(self, chat: str, turn: str | None, name: str, raw: str, found: Found) -> bool:
-        """Return True if an event contains only the person's data. Such an event belongs to the person's own
-        chat or turn, is the person's message outside of a mixed turn, or is a fact about the person.
+    def _events(self, db: Session, found: Found) -> Iterator[tuple[tuple[Any, ...], bool]]:
+        """Yield each event's row (id, chat, turn, person, kind, time, data), and True if the event contains only the
+        person's data. Such an event belongs to the person's own chat or turn, is the person's message outside of a
+        mixed turn, or is a fact about the person.
         """
-        if chat in found.own or turn in found.turns or turn in found.requests - found.mixed:
-            return True
-        data = json.loads(raw)
-        if "inbound" in data:
-            here = chat.startswith(f"{self._person.channel}:") and name not in found.joined
-            return here and data["inbound"].get("user_id") == self._person.user_id
-        if data.get("request") in found.requests:
-            return "files" not in data
-        return "of" in data and self._mentions(chat, data.get("key"), raw)
+        everything = "SELECT id, chat, turn, person, kind, at, data FROM events WHERE kind <> ? ORDER BY n"
+        for row in db.execute(everything, (ERASED,)):
+            name, chat, turn, _, _, _, raw = row
+            if chat in found.own or turn in found.turns or turn in found.requests - found.mixed:
+                yield row, True
+                continue
+            data, here = json.loads(raw), chat.startswith(f"{self._person.channel}:")
+            if "inbound" in data:
+                theirs = data["inbound"].get("user_id") == self._person.user_id
+                yield row, here and name not in found.joined and theirs
+            elif data.get("request") in found.requests:
+                yield row, "files" not in data
+            else:
+                yield row, "of" in data and self._mentions(data.get("key"), raw, here=here)
 
-    def _mentions(self, chat: str, key: object, raw: str) -> bool:
-        """Return True for a fact about the person, and for a fact that the person set."""
-        here = chat.startswith(f"{self._person.channel}:")
-        return (
-            key == str(self._person)
-            or f'"{self._person}"' in raw
-            or (here and f'"{self._person.user_id}"' in raw)
-        )
+    def _mentions(self, key: object, raw: str, *, here: bool) -> bool:
+        """Return True for a fact about the person, and for a fact that the person set. `here`: the fact belongs to the
+        person's channel.
+        """
+        own = here and f'"{self._person.user_id}"' in raw
+        return own or key == str(self._person) or f'"{self._person}"' in raw
 
     def _facts(self, db: Session, found: Found) -> list[tuple[str, str, str]]:
-        channel = f"{self._person.channel}:"
         return [
             (kind, key, value)
             for kind, key, value in db.execute("SELECT kind, key, value FROM facts")
             if key in found.own
             or any(f'"{chat}"' in value for chat in found.own)
-            or self._mentions(channel if channel in key + value else "", key, value)
+            or self._mentions(key, value, here=f"{self._person.channel}:" in key + value)
         ]
 
-    def _logged(self) -> Iterator[Json]:
+    def _log_files(self) -> Iterator[tuple[Path, list[bytes]]]:
+        """Yield the files of the operator's log with their lines."""
         for _, _, path in telemetry.day_files(self._home / LOGS, self._disk):
-            yield from filter(None, map(jsonl.loads, self._unpacked(path).split(b"\n")))
-
-    def _unpacked(self, path: Path) -> bytes:
-        data = self._disk.read(path)
-        if path.suffix != telemetry.PACKED:
-            return data
-        with errors.as_storage_error(f"{path.name} cannot be read", EOFError, zlib.error, gzip.BadGzipFile):
-            return gzip.decompress(data)
+            data = self._disk.read(path)
+            if path.suffix == telemetry.PACKED:
+                broken = (EOFError, zlib.error, gzip.BadGzipFile)
+                with errors.as_storage_error(f"{path.name} cannot be read", *broken):
+                    data = gzip.decompress(data)
+            yield path, data.splitlines(keepends=True)
 
     def _is_logged(self, line: Json, found: Found) -> bool:
         """Return True for a line of the operator's log about the person."""
@@ -263,22 +265,21 @@ class PersonalData:
             or str(self._person) in (details.get("by"), details.get("operator"), details.get("person"))
         )
 
-    def _lines(self, name: str) -> Iterator[Json]:
-        """Yield the lines of a chat's archive."""
-        for path in self._archives.of(name):
-            with closing(self._disk.open(path)) as file:
-                yield from filter(None, map(jsonl.loads, jsonl.lines(file)))
+    def _archive_files(self) -> Iterator[tuple[str, Path, list[bytes]]]:
+        """Yield the files of the archive, each with the name of its chat and its lines."""
+        for name in self._archives.chats():
+            for path in self._archives.of(name):
+                with closing(self._disk.open(path)) as file:
+                    yield name, path, list(jsonl.lines(file))
 
     def _is_archived(self, line: Json, found: Found) -> bool:
         """Return True for an archive line that the person wrote or that answers the person. Lines of other
         people never count, whatever their text says.
         """
-        wrote = self._is_person(line)
-        request = str((line.get("meta") or {}).get("requestId") or "")
+        wrote = self._is_by(line)
         others = line.get("role") == "user" and not wrote
-        return line.get("chatKey") in found.own or (
-            not others and (wrote or request in found.requests | found.mixed)
-        )
+        answers = wrote or _request(line) in found.requests | found.mixed
+        return line.get("chatKey") in found.own or (answers and not others)
 
     # ------------------------------------------------------------ exporting
 
@@ -287,49 +288,22 @@ class PersonalData:
         content. Works while a gateway runs.
         """
         found = self.find()
-        for name in self._archives.chats():
-            for line in self._lines(name):
-                if self._is_archived(line, found):
-                    yield {"from": CHATS, "value": line}
-        async for note in self._exported_notes(found):
-            yield note
-        for item in (*self._exported_artifacts(found), *self._exported_rows(found)):
-            yield item
-        for line in self._logged():
-            if self._is_logged(line, found):
-                yield {"from": LOGS, "value": line}
-        for name in self._lists.lists_with(self._person.channel, self._person.user_id):
-            yield {"from": ACCESS_FILE, "value": name}
-
-    def _exported_rows(self, found: Found) -> Iterator[Json]:
-        with self._database() as db:
-            everything = "SELECT id, chat, turn, kind, at, data FROM events ORDER BY n"
-            for name, chat, turn, kind, at, raw in db.execute(everything):
-                if self._is_gone(chat, turn, name, raw, found) or name in found.joined:
-                    about = {"id": name, "chat": chat, "turn": turn, "kind": kind, "at": at}
-                    yield {"from": EVENTS, "value": {**about, "data": json.loads(raw)}}
-            for of, key, fact in self._facts(db, found):
-                yield {"from": "facts", "value": {"kind": of, "key": key, "value": json.loads(fact)}}
-            used = db.execute("SELECT * FROM usage WHERE person = ?", (str(self._person),))
-            names = [column[0] for column in used.description]
-            for row in used:
-                yield {"from": "usage", "value": dict(zip(names, row, strict=True))}
-        with self._recorded(readonly=True) as recorded:
-            for request in sorted(found.requests) if recorded is not None else ():
-                for one in recorded.find(request) if recorded is not None else ():
-                    # A request of a shared chat contains other people's messages.
-                    body = (one.body or b"").decode("utf-8", "replace") if one.chat_key in found.own else None
-                    about = {"id": one.id, "chat": one.chat_key, "turn": one.request_id, "model": one.model}
-                    yield {"from": "requests", "value": {**about, "body": body, "answer": one.answer}}
-
-    async def _exported_notes(self, found: Found) -> AsyncIterator[Json]:
+        for line in (line for _, _, lines in self._archive_files() for line in map(jsonl.loads, lines)):
+            if line is not None and self._is_archived(line, found):
+                yield {"from": CHATS, "value": line}
         owners = [MemoryOwner("person", str(self._person))]
         owners += [MemoryOwner("chat", key) for key in sorted(found.own)]
         for owner in owners:
             for path in await self._notes.sizes(owner):
-                file = await self._notes.read(owner, path)
-                if file is not None:
+                if (file := await self._notes.read(owner, path)) is not None:
                     yield {"from": MEMORY, "owner": owner.key, "path": path, "value": file.text}
+        for item in (*self._exported_artifacts(found), *self._exported_rows(found)):
+            yield item
+        for line in (line for _, lines in self._log_files() for line in map(jsonl.loads, lines)):
+            if line is not None and self._is_logged(line, found):
+                yield {"from": LOGS, "value": line}
+        for name in self._lists.lists_with(self._person.channel, self._person.user_id):
+            yield {"from": ACCESS_FILE, "value": name}
 
     def _exported_artifacts(self, found: Found) -> Iterator[Json]:
         for chat_key in sorted(found.own | found.shared):
@@ -339,6 +313,26 @@ class PersonalData:
                 if about and (chat_key in found.own or about.get("requestId") in found.requests):
                     text = self._disk.read(folder / name).partition(b"\n")[2].decode("utf-8", "replace")
                     yield {"from": ARTIFACTS, "about": about, "value": text}
+
+    def _exported_rows(self, found: Found) -> Iterator[Json]:
+        with self._database() as db:
+            for (name, chat, turn, _, kind, at, raw), theirs in self._events(db, found):
+                if theirs or name in found.joined:
+                    about = {"id": name, "chat": chat, "turn": turn, "kind": kind, "at": at}
+                    yield {"from": EVENTS, "value": {**about, "data": json.loads(raw)}}
+            for of, key, fact in self._facts(db, found):
+                yield {"from": "facts", "value": {"kind": of, "key": key, "value": json.loads(fact)}}
+            used = db.execute("SELECT * FROM usage WHERE person = ?", (str(self._person),))
+            names = [column[0] for column in used.description]
+            for row in used:
+                yield {"from": "usage", "value": dict(zip(names, row, strict=True))}
+        with self._recorded(readonly=True) as recorded:
+            requests = sorted(found.requests) if recorded is not None else ()
+            for one in (one for request in requests if recorded for one in recorded.find(request)):
+                # A request of a shared chat contains other people's messages.
+                body = (one.body or b"").decode("utf-8", "replace") if one.chat_key in found.own else None
+                about = {"id": one.id, "chat": one.chat_key, "turn": one.request_id, "model": one.model}
+                yield {"from": "requests", "value": {**about, "body": body, "answer": one.answer}}
 
     # ------------------------------------------------------------ erasing
 
@@ -353,7 +347,7 @@ class PersonalData:
         with contextlib.nullcontext() if self._url is not None else instance.locked(self._home):
             instance.must_be_whole(self._home)
             found = self.find()
-            gone = self._erase_logs(found)
+            gone = {Kept.LOGS: self._erase_logs(found)}
             gone |= await self._erase_notes(found)
             gone |= await self._erase_artifacts(found)
             gone[Kept.ACCESS] = self._lists.erase(self._person.channel, self._person.user_id)
@@ -362,11 +356,14 @@ class PersonalData:
             gone |= self._erase_events(found)
         return {kind: gone[kind] for kind in Kept if gone.get(kind)}
 
-    def _erase_logs(self, found: Found) -> dict[Kept, int]:
+    def _erase_logs(self, found: Found) -> int:
+        """Remove the person's lines of the operator's log, and message texts of shared chats. Return the number of
+        removed lines. An unreadable line counts as the person's.
+        """
         count = 0
-        for _, _, path in telemetry.day_files(self._home / LOGS, self._disk):
-            before, kept = self._unpacked(path), []
-            for raw in before.splitlines(keepends=True):
+        for path, lines in self._log_files():
+            kept = []
+            for raw in lines:
                 line = jsonl.loads(raw)
                 if line is None or self._is_logged(line, found):
                     count += 1
@@ -374,11 +371,13 @@ class PersonalData:
                 details = line.get("details") or {}
                 if line.get("chatKey") in found.shared and TEXTS & details.keys():
                     details = {name: value for name, value in details.items() if name not in TEXTS}
-                    raw = jsonl.dumps({**line, "details": details})  # noqa: PLW2901 - without message texts
-                kept.append(raw)
-            if (after := b"".join(kept)) != before:
+                    kept.append(jsonl.dumps({**line, "details": details}))
+                else:
+                    kept.append(raw)
+            if kept != lines:
+                after = b"".join(kept)
                 self._disk.replace(path, gzip.compress(after) if path.suffix == telemetry.PACKED else after)
-        return {Kept.LOGS: count}
+        return count
 
     async def _erase_notes(self, found: Found) -> dict[Kept, int]:
         if not (self._home / MEMORY).is_dir():
@@ -396,60 +395,56 @@ class PersonalData:
 
     async def _erase_artifacts(self, found: Found) -> dict[Kept, int]:
         shared = [await self._artifacts.forget(ChatKey.parse(key), found.requests) for key in found.shared]
-        self._remove(self._home / PARTS)
-        return {
-            Kept.ARTIFACTS: sum(shared) + sum(self._drop(ARTIFACTS, key, ".txt") for key in found.own),
-            Kept.WEB_FILES: sum(
-                self._drop(folder, key, ".bin")
-                for key in {str(ChatKey.parse(own).chat) for own in found.own}
-                for folder in (SENT, RECEIVED)
-            ),
-        }
+        own = [self._drop(Path(ARTIFACTS, _name(key)), ".txt") for key in found.own]
+        chats = {_name(str(ChatKey.parse(key).chat)) for key in found.own}
+        files = [self._drop(Path(folder, name), ".bin") for name in chats for folder in (SENT, RECEIVED)]
+        self._drop(PARTS, "")
+        return {Kept.ARTIFACTS: sum(shared) + sum(own), Kept.WEB_FILES: sum(files)}
+
+    def _drop(self, place: Path, suffix: str) -> int:
+        """Remove a folder of `.ship`. Return the number of removed files with this suffix."""
+        folder = self._home / place
+        count = sum(name.endswith(suffix) for name in self._disk.names(folder))
+        if folder.is_dir() and not folder.is_symlink():
+            for path in folder.rglob("*"):
+                if path.is_file():
+                    self._disk.remove(path)
+            shutil.rmtree(folder)
+        return count
 
     def _erase_requests(self, found: Found) -> int:
         with self._recorded(readonly=False) as recorded:
             if recorded is None:
                 return 0
             count = sum(len(recorded.find(request)) for request in found.requests | found.mixed)
-
-            def forget() -> None:
-                for chat in found.own | found.shared:
-                    recorded.forget(chat)
-
-            recorded.transaction(forget)
+            chats = found.own | found.shared
+            recorded.transaction(lambda: [*map(recorded.forget, chats)])
         return count
 
     def _erase_exports(self, found: Found) -> int:
-        """Remove the person's lines from the archive, and remove the search index, which is rebuilt later.
-        Return the number of removed lines.
+        """Remove the person's lines from the archive, and remove the search index, which is rebuilt later. Return the
+        number of removed lines. An unreadable line counts as the person's if the chat is shared.
         """
         own, shared = ({_name(key) for key in keys} for keys in (found.own, found.shared))
         count = 0
         for name in self._archives.chats():
             self._archives.recover(name)
-            for path in self._archives.of(name):
-                with closing(self._disk.open(path)) as file:
-                    lines = list(jsonl.lines(file))
-                kept = [
-                    raw
-                    for raw in lines
-                    if name not in own and not self._is_erased(raw, name in shared, found)
-                ]
-                if len(kept) < len(lines):
-                    count += len(lines) - len(kept)
-                    self._disk.replace(path, b"".join(raw + b"\n" for raw in kept))
-                if not kept:
-                    self._disk.remove(path)
+        for name, path, lines in self._archive_files():
+            read = [(raw, jsonl.loads(raw)) for raw in lines]
+            kept = [
+                raw
+                for raw, line in read
+                if name not in own
+                and not (name in shared if line is None else self._is_archived(line, found))
+            ]
+            if len(kept) < len(lines):
+                count += len(lines) - len(kept)
+                self._disk.replace(path, b"".join(raw + b"\n" for raw in kept))
+            if not kept:
+                self._disk.remove(path)
         for path in self._home.glob(f"{INDEX}*") if count else ():
             self._disk.remove(path)
         return count
-
-    def _is_erased(self, raw: bytes, is_shared: bool, found: Found) -> bool:  # noqa: FBT001
-        """Return True for the person's archive line. An unreadable line counts as the person's if the chat
-        is shared.
-        """
-        line = jsonl.loads(raw)
-        return is_shared if line is None else self._is_archived(line, found)
 
     def _erase_events(self, found: Found) -> dict[Kept, int]:
         with self._database() as db:
@@ -460,15 +455,13 @@ class PersonalData:
             db.execute("BEGIN")
             db.executemany("UPDATE events SET turn = ?, person = ?, kind = ?, data = ? WHERE id = ?", changed)
             db.executemany("DELETE FROM facts WHERE kind = ? AND key = ?", about)
-            rows = (
-                len(about) + db.execute("DELETE FROM usage WHERE person = ?", (str(self._person),)).rowcount
-            )
+            used = db.execute("DELETE FROM usage WHERE person = ?", (str(self._person),)).rowcount
             for chat in found.own:
                 for table in ("events", "chats", "usage", "counts"):
                     db.execute(f"DELETE FROM {table} WHERE chat = ?", (chat,))  # noqa: S608 - the table names are constants
             db.execute("COMMIT")
             if self._url is None:
-                if count or rows:
+                if count or about or used:
                     db.execute("VACUUM")
                 db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
             for name in self._disk.names(self._home / OUTGOING):
@@ -476,17 +469,14 @@ class PersonalData:
                     self._disk.remove(self._home / OUTGOING / name)
         for path in self._home.glob(f"{sqlite_log.FILE}*.corrupt-*") if count else ():
             self._disk.remove(path)
-        return {Kept.EVENTS: count, Kept.ROWS: rows}
+        return {Kept.EVENTS: count, Kept.ROWS: len(about) + used}
 
     def _blanked_rows(self, db: Session, found: Found) -> tuple[int, list[tuple[Any, ...]]]:
         """Return the number of the person's events, and the new values of all events that change."""
         count, changed = 0, list[tuple[Any, ...]]()
-        everything = "SELECT id, chat, turn, person, kind, at, data FROM events WHERE kind <> ?"
-        for name, chat, turn, person, kind, at, raw in db.execute(everything, (ERASED,)):
-            if self._is_gone(chat, turn, name, raw, found):
-                count += 1
-                changed.append((None, None, ERASED, "{}", name))
-            elif chat in found.shared and kind in DERIVED:
+        for (name, chat, turn, person, kind, at, raw), theirs in self._events(db, found):
+            if theirs or (chat in found.shared and kind in DERIVED):
+                count += theirs
                 changed.append((None, None, ERASED, "{}", name))
             elif chat.startswith(f"{self._person.channel}:"):
                 count += name in found.joined
@@ -505,36 +495,22 @@ class PersonalData:
         messages = frozenset(found.messages.get(str(event.chat), ()))
         data = blanked(event, Gone(frozenset(found.requests), frozenset(found.mixed), messages))
         match data:
-            case events.Received() | events.Edited():
-                return replace(data, inbound=self._inbound_without(data.inbound))
+            case events.Received(inbound) | events.Edited(inbound):
+                empty = {"text": REMOVED, "user_name": None, "part": None, "files": ()}
+                quoted = tuple(
+                    one.model_copy(update=empty) if one.user_id == self._person.user_id else one
+                    for one in inbound.quoted
+                )
+                if inbound.user_id == self._person.user_id:
+                    return replace(data, inbound=emptied(inbound).model_copy(update={"user_name": None}))
+                return replace(data, inbound=inbound.model_copy(update={"quoted": quoted}))
             case events.ToolEnded() if {self._person.user_id, *found.requests} & set(_QUOTE.split(raw)):
                 return replace(data, result={**data.result, "content": REMOVED})
         return data
 
-    def _inbound_without(self, inbound: Inbound) -> Inbound:
-        if inbound.user_id == self._person.user_id:
-            return emptied(inbound).model_copy(update={"user_name": None})
-        quoted = tuple(
-            one.model_copy(update={"text": REMOVED, "user_name": None, "part": None, "files": ()})
-            if one.user_id == self._person.user_id
-            else one
-            for one in inbound.quoted
-        )
-        return inbound.model_copy(update={"quoted": quoted})
 
-    def _drop(self, room: str, chat_key: str, suffix: str) -> int:
-        """Remove the folder of a chat. Return the number of removed files with this suffix."""
-        folder = self._home / room / _name(chat_key)
-        count = sum(name.endswith(suffix) for name in self._disk.names(folder))
-        self._remove(folder)
-        return count
-
-    def _remove(self, folder: Path) -> None:
-        if folder.is_dir() and not folder.is_symlink():
-            for path in folder.rglob("*"):
-                if path.is_file():
-                    self._disk.remove(path)
-            shutil.rmtree(folder)
+def _request(line: Json) -> str:
+    return str((line.get("meta") or {}).get("requestId") or "")
 
 
 def _name(chat_key: str) -> str:
