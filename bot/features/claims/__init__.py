@@ -1,12 +1,14 @@
 """Claim check: compares the actions that a reply claims with the tool calls of its turn.
 
-`detection` finds claims in a text, using one file of phrases per language. `performed_actions` records the
-tool calls. `checked` wraps the reply.
+In doubt there is no claim: quotes, drafts, code, past events, conditions, plans, denials and questions are not claims.
+The phrases of each language are in a file in this folder.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import functools
 import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextvars import ContextVar
@@ -17,8 +19,7 @@ from typing import Any, Literal
 import regex
 
 from bot import errors, text
-from bot.contracts.base import Json, Message
-from bot.contracts.environment import Log
+from bot.contracts.base import Message
 from bot.contracts.outbound import OutgoingFile, Sent
 from bot.contracts.tools import MCP, Effect, ToolCall, ToolResult
 from bot.core import memory, phrases
@@ -36,7 +37,10 @@ Kind = Literal["sent", "mailed", "saved", "deleted", "ran", "scheduled", "acted"
 """Kinds of claims. `sent` may refer to this chat, `mailed` refers to another recipient, and `acted` covers
 any other effect (installed, booked, paid …).
 """
-_LOADED: dict[str, Language] = {}
+SHOWN = 120
+"""Max characters of a sentence quoted in a note."""
+
+# ------------------------------------------------------------ claims
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,38 +80,6 @@ class Language:
     note: str
     """Note added below a reply; `{claim}` is replaced by the sentence with the claim."""
 
-    def names_deed(self, words: str) -> bool:
-        """Return True if the text contains a verb used in claims. Other texts are not examined further."""
-        return self.deed.search(words.lower()) is not None
-
-
-def _language(name: str) -> Language:
-    """Load a language file; compiling its patterns takes a tenth of a second."""
-    if name not in _LOADED:
-        raw = phrases.load(Path(__file__).parent, name)
-        rest: dict[str, Any] = {
-            key: {of: compiled(one) for of, one in value.items()}
-            if isinstance(value, dict)
-            else compiled(value)
-            for key, value in raw.items()
-            if key not in {"name", "note", "sayings", "deed"}
-        }
-        sayings = tuple(
-            ClaimPattern(one["kind"], compiled(one["pattern"]), one.get("own", True))
-            for one in raw["sayings"]
-        )
-        # Every reply is searched. Searching only lower case is four times faster.
-        deed = re.compile(raw["deed"])
-        _LOADED[name] = Language(name=raw["name"], note=raw["note"], sayings=sayings, deed=deed, **rest)
-    return _LOADED[name]
-
-
-_UNMARKED = str.maketrans({"*": None, "_": None, "~": None, "`": " "})
-_PERSONS = regex.compile(
-    r"^\W*(?:what|when|where|who|why|how|which|wann|was|wer|wo|warum|wie|welche\w*|什么|何|いつ|誰|どこ|なぜ|谁|哪|怎么)\b|[?？]\s*$",
-    regex.IGNORECASE,
-)
-
 
 @dataclass(frozen=True, slots=True)
 class Claim:
@@ -122,37 +94,28 @@ class Claim:
     earlier: bool
 
 
-def claims(words: str, person: str = "") -> list[Claim]:
-    """Return the claims in a reply to the text of a `person`, at most one per kind."""
-    found: dict[Kind, Claim] = {}
-    words, person = phrases.ends(words), phrases.ends(person)
-    if not _names_deed(words):
-        return []
-    for sentence, shown in phrases.sentences(words):
-        for language in languages(sentence):
-            for claim in _claimed(sentence, shown, language, person):
-                found.setdefault(claim.kind, claim)
-    return list(found.values())
+_UNMARKED = str.maketrans({"*": None, "_": None, "~": None, "`": " "})
+_ASKS_FACTS = regex.compile(
+    r"^\W*(?:what|when|where|who|why|how|which|wann|was|wer|wo|warum|wie|welche\w*|什么|何|いつ|誰|どこ|なぜ|谁|哪|怎么)\b|[?？]\s*$",
+    regex.IGNORECASE,
+)
 
 
-def _names_deed(words: str) -> bool:
-    """Return False if no sentence can contain a claim. One search of the whole text is much cheaper than one
-    search per sentence.
-    """
-    if phrases.languages(words) != LATIN:
-        return True
-    bare = words.translate(_UNMARKED)
-    return any(language.names_deed(bare) for language in languages(words))
-
-
-def admits(words: str) -> bool:
-    """Return True if a reply says that something failed."""
-    return any(language.admits.search(words) for language in languages(words))
-
-
-def loaded(*texts: str) -> bool:
-    """Return True if the languages of these texts are loaded already, so that checking is fast."""
-    return all(name in _LOADED for words in texts for name in phrases.languages(phrases.ends(words)))
+@functools.cache
+def _language(name: str) -> Language:
+    """Load a language file; compiling its patterns takes a tenth of a second."""
+    raw: dict[str, Any] = phrases.load(Path(__file__).parent, name)
+    sayings = tuple(
+        ClaimPattern(one["kind"], compiled(one["pattern"]), one.get("own", True))
+        for one in raw.pop("sayings")
+    )
+    # Every reply is searched. Searching only lower case is four times faster.
+    deed, name, note = re.compile(raw.pop("deed")), raw.pop("name"), raw.pop("note")
+    rest: dict[str, Any] = {
+        key: {of: compiled(one) for of, one in value.items()} if isinstance(value, dict) else compiled(value)
+        for key, value in raw.items()
+    }
+    return Language(name=name, note=note, sayings=sayings, deed=deed, **rest)
 
 
 def languages(words: str) -> tuple[Language, ...]:
@@ -160,39 +123,48 @@ def languages(words: str) -> tuple[Language, ...]:
     return tuple(map(_language, phrases.languages(words)))
 
 
+def claims(words: str, person: str = "") -> list[Claim]:
+    """Return the claims in a reply to the text of a `person`, at most one per kind."""
+    found: dict[Kind, Claim] = {}
+    words, person = phrases.ends(words), phrases.ends(person)
+    # One search of the whole text is much cheaper than one search per sentence.
+    bare = words.translate(_UNMARKED).lower()
+    if phrases.languages(words) == LATIN and not any(one.deed.search(bare) for one in languages(words)):
+        return []
+    for sentence, shown in phrases.sentences(words):
+        for language in languages(sentence) if not phrases.asks(sentence) else ():
+            for claim in _claimed(sentence, shown, language, person):
+                found.setdefault(claim.kind, claim)
+    return list(found.values())
+
+
 def _claimed(sentence: str, shown: str, language: Language, person: str) -> Iterator[Claim]:
-    if not language.names_deed(sentence) or phrases.asks(sentence):
+    if language.deed.search(sentence.lower()) is None:
         return
     for saying in language.sayings:
         match = saying.pattern.search(sentence)
         if match is None or language.before.search(sentence[: match.end()]):
             continue
-        if language.around.search(phrases.clause(sentence, match.start(), match.end())) or _asked_otherwise(
-            saying, person
-        ):
+        around = phrases.clause(sentence, match.start(), match.end())
+        if language.around.search(around) or _is_no_answer_to(person, saying):
             continue
-        earlier = bool(language.earlier.search(sentence)) or _any(person, "reviewing")
+        reviewing = any(one.reviewing.search(person) for one in languages(person))
+        earlier = bool(language.earlier.search(sentence)) or reviewing
         yield Claim(saying.kind, shown, language, saying.own, earlier)
 
 
-def _asked_otherwise(saying: ClaimPattern, person: str) -> bool:
+def _is_no_answer_to(person: str, saying: ClaimPattern) -> bool:
     """Return True if the person asked for something other than an action: an answer, a draft, or a report."""
+    known = languages(person)
+    ordered = any(one.orders[saying.kind].search(person) for one in known)
     if not saying.own:
-        if not _order(saying.kind, person):
+        asks = _ASKS_FACTS.search(person) and not any(one.requests.search(person) for one in known)
+        if not ordered or asks or any(one.done[saying.kind].search(person) for one in known):
             return True
-        asks = bool(_PERSONS.search(person)) and not _any(person, "requests")
-        if asks or any(language.done[saying.kind].search(person) for language in languages(person)):
-            return True
-    return bool(person) and phrases.composing(person) and not _order(saying.kind, person)
+    return bool(person) and phrases.composing(person) and not ordered
 
 
-def _order(kind: Kind, person: str) -> bool:
-    return any(language.orders[kind].search(person) for language in languages(person))
-
-
-def _any(person: str, what: str) -> bool:
-    return any(getattr(language, what).search(person) for language in languages(person))
-
+# ------------------------------------------------------------ performed actions
 
 TASK = "task"
 _LOOKS = regex.compile(
@@ -210,46 +182,66 @@ _BY_EFFECT: dict[Effect, frozenset[Kind]] = {
 
 @dataclass(frozen=True, slots=True)
 class PerformedAction:
-    """A tool call that was run. `worked` is True if the tool reported no failure."""
+    """A tool call that was run, and the kinds of claims that it supports. `worked` is True if the tool reported no failure."""
 
     tool: str
-    effects: frozenset[Effect]
+    kinds: frozenset[Kind]
     worked: bool
-    looks: bool = False
 
-    def bears_out(self, *, inside: bool = True) -> frozenset[Kind]:
-        """Return the kinds of claims that this action supports. A subagent whose calls are unknown (`inside`
-        is False) supports all kinds.
+    def supports(self, *, admits: bool) -> frozenset[Kind]:
+        """Return the supported kinds. A failed command supports only the claim that it was run. If the reply admits a
+        failure, a failed action counts like a successful one.
         """
-        if self.looks:
-            return frozenset()
-        if self.tool == ChatSend.name:
-            return frozenset({"sent"})
-        if self.tool.startswith(MCP) or (self.tool == TASK and not inside):
-            return _EVERYTHING
-        if self.tool in SCHEDULING:
-            return frozenset({"scheduled", "acted"})
-        if {"run", "network"} <= self.effects:
-            return _EVERYTHING  # a command that reaches the network may do anything
-        return frozenset().union(*(_BY_EFFECT.get(effect, ()) for effect in self.effects))
+        return self.kinds if self.worked or admits else self.kinds & {"ran"}
+
+
+def action_of(call: ToolCall, registry: Registry, *, failed: bool) -> PerformedAction:
+    tool = registry.get(call.name)
+    return PerformedAction(call.name, _kinds(call, tool.effects if tool else frozenset()), not failed)
+
+
+def _kinds(call: ToolCall, effects: frozenset[Effect]) -> frozenset[Kind]:
+    if call.name == ChatSend.name:
+        return frozenset({"sent"})
+    if call.name.startswith(MCP):
+        words = regex.findall(r"[A-Z]?[a-z]+", call.name.split("__", 2)[-1])
+        looks = effects == {"read"} or (words and _LOOKS.fullmatch(words[0]))
+        return frozenset() if looks else _EVERYTHING
+    views = call.name == "memory" and call.input.get("command") == "view"
+    if views or call.name == "schedule_list" or effects == {"read"}:
+        return frozenset()
+    if call.name in SCHEDULING:
+        return frozenset({"scheduled", "acted"})
+    if {"run", "network"} <= effects:
+        return _EVERYTHING  # a command that reaches the network may do anything
+    return frozenset().union(*(_BY_EFFECT.get(effect, ()) for effect in effects))
+
+
+def performed_in(messages: Iterable[Message], registry: Registry) -> list[PerformedAction]:
+    """Return the actions of the tool calls in these messages. A subagent's own calls are not among them, so its call
+    supports all kinds of claims.
+    """
+    calls: dict[str, ToolCall] = {}
+    found: list[PerformedAction] = []
+    for block in (one for message in messages for one in message["content"] if isinstance(one, dict)):
+        if block.get("type") == "tool_use":
+            calls[block["id"]] = ToolCall.of(block)
+        elif block.get("type") == "tool_result" and (call := calls.get(block["tool_use_id"])) is not None:
+            worked = not ToolResult.of(block).failed
+            action = action_of(call, registry, failed=not worked)
+            found.append(PerformedAction(TASK, _EVERYTHING, worked) if call.name == TASK else action)
+    return found
 
 
 @dataclass(slots=True)
 class PerformedActions:
-    """The tool calls of a turn. `calling` counts the running tools."""
+    """The tool calls of a turn and of the turn's subagents. `calling` counts the running tools."""
 
     done: list[PerformedAction] = field(default_factory=list)
     calling: int = 0
 
 
 _current: ContextVar[PerformedActions | None] = ContextVar("performed_actions", default=None)
-
-
-def record_here() -> PerformedActions:
-    """Start recording in the current asyncio task, which belongs to one turn."""
-    actions = PerformedActions()
-    _current.set(actions)
-    return actions
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,72 +268,21 @@ class ActionRecorder:
         return await self.around(call, seen)
 
 
-def action_of(call: ToolCall, registry: Registry, *, failed: bool) -> PerformedAction:
-    """Return a call as a `PerformedAction`."""
-    tool = registry.get(call.name)
-    effects = tool.effects if tool is not None else frozenset[Effect]()
-    return PerformedAction(call.name, effects, not failed, _looks(call, effects))
-
-
-def _looks(call: ToolCall, effects: frozenset[Effect]) -> bool:
-    """Return True if a call can only have read something."""
-    name = call.name
-    if name.startswith(MCP):
-        words = regex.findall(r"[A-Z]?[a-z]+", name.split("__", 2)[-1])
-        return effects == {"read"} or (bool(words) and _LOOKS.fullmatch(words[0]) is not None)
-    if name == "memory":
-        return bool(call.input.get("command") == "view")
-    return name == "schedule_list" or effects == {"read"}
-
-
-def performed_in(messages: Iterable[Message], registry: Registry) -> list[PerformedAction]:
-    """Return the actions of the tool calls in these messages. Whether a call worked is taken from its result."""
-    calls: dict[str, ToolCall] = {}
-    found: list[PerformedAction] = []
-    for message in messages:
-        content = message["content"]
-        blocks: Sequence[Json] = content if isinstance(content, list) else ()
-        for block in blocks:
-            if block.get("type") == "tool_use":
-                calls[block["id"]] = ToolCall.of(block)
-            elif block.get("type") == "tool_result" and block["tool_use_id"] in calls:
-                call, result = calls[block["tool_use_id"]], ToolResult.of(block)
-                found.append(action_of(call, registry, failed=result.failed))
-    return found
-
-
-SHORT = 800
-"""Max characters of a reply that is checked on the event loop. Checking takes milliseconds once the language
-is loaded.
-"""
-SHOWN = 120
-"""Max characters of a sentence quoted in a note."""
+# ------------------------------------------------------------ replies
 
 
 class CheckedReply:
-    """Wraps `tools.context.Reply`. The first reply with an unfounded claim is rejected; a second one is sent
-    with a note.
-
-    On the first unfounded claim, the sending tool gets `errors.ClaimUnfounded`. `person` returns the text
-    that the turn answers. `recorded` returns the turn's actions from before a restart.
+    """Wraps `tools.context.Reply`. On the first reply with an unfounded claim, the sending tool gets
+    `errors.ClaimUnfounded`; a second one is sent with a note.
     """
 
-    def __init__(
-        self,
-        inner: Reply,
-        done: PerformedActions,
-        *,
-        person: Callable[[], str],
-        recorded: Callable[[], Awaitable[list[PerformedAction]]],
-        registry: Registry,
-        log: Log,
-    ) -> None:
+    def __init__(self, inner: Reply, chat: Chat, registry: Registry, runtime: Runtime) -> None:
         self._inner = inner
-        self._done = done
-        self._person = person
-        self._recorded = recorded
+        self._chat = chat
         self._registry = registry
-        self._log = log
+        self._log = runtime.log
+        self._actions = PerformedActions()
+        _current.set(self._actions)  # of the current asyncio task, which belongs to one turn
         self._corrected = False
 
     @property
@@ -355,9 +296,6 @@ class CheckedReply:
         self, words: str, step_id: str | None = None, files: Sequence[OutgoingFile] = ()
     ) -> list[Sent]:
         """See `tools.context.Reply.send`. In addition, this method raises `errors.ClaimUnfounded`."""
-        person = self._person()
-        if len(words) <= SHORT and loaded(words, person) and not claims(words, person):
-            return await self._inner.send(words, step_id, files)
         looking = asyncio.ensure_future(self._unfounded(words))
         try:
             found = await asyncio.shield(looking)
@@ -365,7 +303,7 @@ class CheckedReply:
             # The turn was stopped, so the model cannot correct the reply; the reply is sent with a note if needed.
             await self._inner.send(self._marked(words, await looking), step_id, files)
             raise
-        if found and self._done.calling and not self._corrected:
+        if found and self._actions.calling and not self._corrected:
             self._corrected = True
             self._note(found, "corrected")
             raise errors.ClaimUnfounded(text.preview(found[0].sentence, SHOWN))
@@ -376,8 +314,8 @@ class CheckedReply:
         if not found:
             return words
         self._note(found, "marked")
-        first = found[0]
-        return f"{words}\n\n{first.language.note.format(claim=text.preview(first.sentence, SHOWN))}"
+        claim = text.preview(found[0].sentence, SHOWN)
+        return f"{words}\n\n{found[0].language.note.format(claim=claim)}"
 
     def _note(self, found: Sequence[Claim], action: str) -> None:
         self._log.write(
@@ -390,67 +328,43 @@ class CheckedReply:
         )
 
     async def _unfounded(self, words: str) -> list[Claim]:
-        """Return the claims in a reply that no action of the turn supports."""
-        left = await asyncio.to_thread(unfounded, words, self._person(), tuple(self._done.done))
-        if left:
-            known = any(one.tool == TASK for one in self._done.done)
-            left = _without(left, await self._recorded(), admits=admits(words), inside=known)
-        if any(claim.earlier for claim in left) and (before := self._before()) is not None:
-            found = _without(left, before, admits=True)
-            return [claim for claim in left if not claim.earlier or claim in found]
-        return [claim for claim in left if not claim.earlier]
-
-    def _before(self) -> list[PerformedAction] | None:
-        """Return the actions of earlier turns that are in the model's context; None if some of these actions
-        are unknown.
+        """Return the claims in a reply that no action of the turn supports. A claim about earlier turns also counts as
+        supported if the model no longer sees all of them.
         """
-        try:
-            view: Sequence[Message] = context.current().view()
-        except errors.ToolError:
-            return None
-        return None if _forgotten(view) else performed_in(view, self._registry)
+        turn, done = self._chat.turn, list(self._actions.done)
+        person = "\n".join(one.text for one in turn.members) if turn is not None else ""
+        left = await asyncio.to_thread(claims, words, person)
+        if not left:
+            return []
+        # After a restart, the calls of earlier processes are found in the context.
+        inside = any(one.tool == TASK for one in done)
+        recorded = performed_in(self._chat.context.current(), self._registry)
+        done += [one for one in recorded if one.tool != TASK or not inside]
+        admits = any(language.admits.search(words) for language in languages(words))
+        left = _without(left, done, admits=admits)
+        if any(one.worked for one in done):
+            left = [claim for claim in left if claim.own]  # the others may report what a tool found
+        if not any(claim.earlier for claim in left):
+            return left
+        unfounded = list[Claim]()
+        with contextlib.suppress(errors.ToolError):  # outside a tool call the older messages are unknown
+            view = context.current().view()
+            if not any(map(memory.stands_for, view)):
+                unfounded = _without(left, performed_in(view, self._registry), admits=True)
+        return [claim for claim in left if not claim.earlier or claim in unfounded]
 
 
-def unfounded(words: str, person: str, done: Sequence[PerformedAction]) -> list[Claim]:
-    """Return the claims of a reply to `person` that no action in `done` supports."""
-    left = _without(claims(words, person), done, admits=admits(words))
-    # A claim without a subject may report what a tool found.
-    return [claim for claim in left if claim.own] if any(one.worked for one in done) else left
-
-
-def _without(
-    claims: Iterable[Claim], done: Iterable[PerformedAction], *, admits: bool, inside: bool = True
-) -> list[Claim]:
-    """Return the claims that no action supports. A failed command supports only the claim that it was run.
-    If the reply admits a failure, a failed action counts like a successful one.
-    """
-    borne: set[str] = set()
-    for one in done:
-        if one.worked or admits:
-            borne |= one.bears_out(inside=inside)
-        elif "run" in one.effects:
-            borne.add("ran")
-    return [claim for claim in claims if claim.kind not in borne]
-
-
-def _forgotten(view: Sequence[Message]) -> bool:
-    """Return True if the model's context contains older turns only as a summary or as loaded archive lines."""
-    return any(map(memory.stands_for, view))
+def _without(found: Iterable[Claim], done: Iterable[PerformedAction], *, admits: bool) -> list[Claim]:
+    """Return the claims that no action supports."""
+    supported = frozenset[Kind]().union(*(one.supports(admits=admits) for one in done))
+    return [claim for claim in found if claim.kind not in supported]
 
 
 def _build(runtime: Runtime) -> Hooks:
-    def wrap(chat: Chat, reply: Reply, registry: Registry) -> Reply:
-        def person() -> str:
-            return "\n".join(one.text for one in chat.turn.members) if chat.turn is not None else ""
-
-        async def recorded() -> list[PerformedAction]:
-            return performed_in(chat.context.current(), registry)
-
-        return CheckedReply(
-            reply, record_here(), person=person, recorded=recorded, registry=registry, log=runtime.log
-        )
-
-    return Hooks(wrap_reply=wrap, wrap_call=ActionRecorder)
+    return Hooks(
+        wrap_reply=lambda chat, reply, registry: CheckedReply(reply, chat, registry, runtime),
+        wrap_call=ActionRecorder,
+    )
 
 
 FEATURE = Feature("claims", _build)
