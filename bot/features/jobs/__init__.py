@@ -1,4 +1,9 @@
-"""Jobs: text that a person scheduled becomes a message from that person at the due time."""
+"""Jobs: text that a person scheduled becomes a message from that person at the due time.
+
+Each due time produces exactly one message, even if the process crashes or the clock changes. The message and the job's
+next time are written in one transaction. The message's key is made of job and due time, so the log accepts the message
+only once.
+"""
 
 from __future__ import annotations
 
@@ -9,90 +14,38 @@ from typing import Any
 
 from bot import errors, text
 from bot.contracts.base import Level
-from bot.contracts.channel import Channel, HomeSection, KnowsMembers, KnowsZones
-from bot.contracts.environment import Clock, Ids, Log, Redact
-from bot.contracts.identity import UserRef
+from bot.contracts.channel import HomeSection, KnowsMembers, KnowsZones
+from bot.contracts.environment import Log
 from bot.contracts.inbound import Inbound
 from bot.contracts.provenance import Provenance, Taint
 from bot.contracts.waiting import LoopState, OpenLoop, Viewer
 from bot.core import plans
-from bot.core.access import Access
 from bot.core.chat import Turn
 from bot.core.chats import Fact
 from bot.core.events import Received, TurnEndState
 from bot.core.feature import Command, Done, Feature, Hooks, Runtime
-from bot.core.locales import Locales, zone_named
+from bot.core.locales import zone_named
 from bot.core.outgoing import Address
-from bot.features.jobs.job import ASK_SECONDS, FAILURES, JobBook, JobLimits, ScheduledJob, merged
+from bot.features.jobs.job import FAILURES, JobBook, ScheduledJob, merged
 from bot.periodic_jobs import PeriodicJob
 from bot.tools.context import JobList, JobRequest
 from bot.words import DEFAULT, UTC, say, speaking, times
 
-MOST_DOUBTS = 5
-"""Min number of platform answers needed to conclude that somebody has left, because a single answer may be a
-failure.
-"""
-ASK_AGAIN_SECONDS = 60.0
-"""Interval in seconds before a platform is asked again."""
-
-
-class RightToRun:
-    """Checks at each due time whether the job may still run."""
-
-    def __init__(self, access: Access, channels: Mapping[str, Channel], clock: Clock, log: Log) -> None:
-        self._access = access
-        self._channels = channels
-        self._clock = clock
-        self._log = log
-        self._doubts: dict[str, int] = {}
-        self._unsure: dict[str, float] = {}
-
-    def unsure(self, job: ScheduledJob) -> bool:
-        """Return True while it is unknown whether the job's person is still a member of the chat."""
-        return job.id in self._unsure
-
-    def end(self, job: ScheduledJob) -> None:
-        """Forget what is known about a due time."""
-        self._unsure.pop(job.id, None)
-
-    async def barred(self, job: ScheduledJob) -> str | None:
-        """Return the reason why a job must not run; "" if it may run; None if that is unknown yet."""
-        standing = self._access.standing(job.person, job.chat_id, job.chat_type)
-        if not standing.allowed:
-            return f"its person is not let in any more ({standing.reason})"
-        channel: object = self._channels.get(job.channel)
-        if job.chat_type != "group" or not isinstance(channel, KnowsMembers):
-            return ""
-        return await self._gone_from(job, channel)
-
-    async def _gone_from(self, job: ScheduledJob, channel: KnowsMembers) -> str | None:
-        """Return, in the same form as `barred`, whether the person has left the group."""
-        if self._clock.monotonic() < self._unsure.get(job.id, -math.inf):
-            return None
-        try:
-            async with asyncio.timeout(ASK_SECONDS):
-                found = await channel.chats_of(job.user_id, [job.chat_key], direct=False)
-                if job.chat_key not in found.chats and found.unanswered:
-                    raise errors.ChannelUnreachable("the platform does not say who is in that chat")
-        except (errors.ShipmateError, TimeoutError) as error:
-            if job.id not in self._unsure:
-                note(
-                    self._log,
-                    job,
-                    "has to wait: nobody can say whether its person is still in that chat",
-                    None,
-                    level="warn",
-                    cause=f"{type(error).__name__}: {error}",
-                )
-            self._unsure[job.id] = self._clock.monotonic() + ASK_AGAIN_SECONDS
-            return None
-        self._unsure.pop(job.id, None)
-        doubts = 0 if job.chat_key in found.chats else self._doubts.get(job.id, 0) + 1
-        self._doubts[job.id] = doubts
-        if 0 < doubts < MOST_DOUBTS:
-            return None
-        del self._doubts[job.id]
-        return "its person is not in that chat any more" if doubts else ""
+JOB_SECONDS = 1.0
+"""Interval in seconds between checks for due jobs."""
+ASK_SECONDS, ASK_AGAIN_SECONDS = 15.0, 60.0
+"""Timeout in seconds for a platform's answer about a person, and interval before the platform is asked again."""
+SHORT = 6
+"""Number of letters of a job's short name."""
+LONGEST = 4_000
+"""Max characters of a job's instructions."""
+MOST_WORDS = 50
+"""Max people recorded as sources of a job. With more people, the job counts as written by anybody."""
+MOST_SHOWN = 10
+"""Max jobs shown on a person's home page."""
+STATES: Mapping[str, LoopState] = {"": "", "failed": "failed", "person": "paused"}
+UNKNOWN = "the default here; ask the person if theirs may differ"
+IN_A_JOB = "A job is what runs now, and jobs neither make nor change jobs. Say what you would plan; the person can ask for it."
 
 
 def note(
@@ -100,29 +53,19 @@ def note(
 ) -> None:
     """Write a log entry about a job and its due time."""
     shown = plans.written(due, job.plan.where) if due is not None else None
-    log.write(
-        "schedule",
-        f"job {job.id} {what}",
-        level=level,
-        chat_key=job.chat_key,
-        job=job.id,
-        due=shown,
-        **more,
-    )
-
-
-JOB_SECONDS = 1.0
-"""Interval in seconds between checks for due jobs."""
+    words = f"job {job.id} {what}"
+    log.write("schedule", words, level=level, chat_key=job.chat_key, job=job.id, due=shown, **more)
 
 
 class DueJobs:
     """Appends the messages of due jobs to their chats."""
 
-    def __init__(self, runtime: Runtime, book: JobBook, limits: JobLimits) -> None:
+    def __init__(self, runtime: Runtime, book: JobBook) -> None:
         self._run = runtime
         self._book = book
-        self._limits = limits
-        self._rights = RightToRun(runtime.access, runtime.channels, runtime.clock, runtime.log)
+        self._grace = 60.0 * runtime.configuration.schedule.grace_minutes
+        self._unsure: dict[str, float] = {}
+        """Jobs whose person may have left the chat, with the time at which the platform is asked again (monotonic)."""
         self._seen = math.inf
 
     async def look(self) -> None:
@@ -131,19 +74,21 @@ class DueJobs:
         set_back, self._seen = now < self._seen, now
         for name in [one.id for one in self._book.all()]:
             job = self._book.get(name)
-            if job is not None and job.channel in self._run.channels:
-                if set_back and (again := job.replanned(now)) != job:
-                    job = await self._book.put(again)
+            if job is None or job.channel not in self._run.channels:
+                continue
+            if set_back and (again := job.replanned(now)) != job:
+                await self._append(self._book.fact(job := again))
+            if self._runs(job):
+                continue  # one message at a time: due times in between become one message afterwards
+            if job.next is None:
+                await self._append(self._book.fact(job, over=True))
+            elif not job.paused and job.next <= now:
                 with speaking(*self._run.locales.of_person(job.person, job.plan.zone, job.chat_type)):
-                    await self._see_to(job, now)
+                    await self._fire(job, job.next, now)
 
-    async def _see_to(self, job: ScheduledJob, now: float) -> None:
-        if self._runs(job):
-            return  # one message at a time: due times in between become one message afterwards
-        if job.next is None:
-            await self._book.remove(job)
-        elif not job.paused and job.next <= now:
-            await self._fire(job, job.next, now)
+    async def _append(self, fact: Fact) -> None:
+        await self._run.chats.get(fact.chat)
+        self._run.chats.append(fact)
 
     def _runs(self, job: ScheduledJob) -> bool:
         """Return True while the job's last message is queued or its turn is running."""
@@ -155,32 +100,57 @@ class DueJobs:
 
     async def _fire(self, job: ScheduledJob, since: float, now: float) -> None:
         due, count = job.plan.passed(since, now)
-        missed = count - 1
+        missed, name = count - 1, self._run.ids.ulid()
         after = job.model_copy(update={"next": job.plan.following(due)})
-        facts = list[Fact]()
+        facts, what = list[Fact](), "due"
         level: Level = "info"
         if await self._run.event_log.known((job.key(due),)):
             what = "was due, and is taken in already"
-        elif now - due > self._limits.grace:
+        elif now - due > self._grace:
             what, level = "skipped: it is too late for it", "warn"
-            words = after.skipped(due, missed, self._limits.grace, unsure=self._rights.unsure(job))
-            name = self._run.ids.ulid()
+            words = after.skipped(due, missed, self._grace, unsure=job.id in self._unsure)
             to = Address(job.channel, job.chat_id, job.chat_key, job.chat_type, job.target, name)
             facts += [Fact(job.chat_key, row) for row in self._run.saying.rows(name, to, words)]
-        elif (why := await self._rights.barred(job)) is None:
+        elif (why := await self._barred(job)) is None:
             return  # membership is still unknown: the next check tries again
         elif why:
             what, level = f"not run: {why}", "warn"
         else:
-            what = "due"
-            inbound = job.inbound(due, missed, now).model_copy(update={"request_id": self._run.ids.ulid()})
-            facts.append(Fact(job.chat_key, Received(inbound), person=inbound.user_id, id=inbound.request_id))
+            inbound = job.inbound(due, missed, now).model_copy(update={"request_id": name})
+            facts.append(Fact(job.chat_key, Received(inbound), person=inbound.user_id, id=name))
         await self._run.chats.get(job.chat_key)
         if self._book.get(job.id) != job:
             return  # somebody has changed the job meanwhile
-        self._rights.end(job)
+        self._unsure.pop(job.id, None)
         self._run.chats.append(*facts, self._book.fact(after))
         note(self._run.log, job, what, due, level=level, missed=missed, user_id=job.user_id)
+
+    async def _barred(self, job: ScheduledJob) -> str | None:
+        """Return the reason why a job must not run; "" if it may run; None if the platform does not say now whether the
+        person is still in the group.
+        """
+        standing = self._run.access.standing(job.person, job.chat_id, job.chat_type)
+        if not standing.allowed:
+            return f"its person is not let in any more ({standing.reason})"
+        channel: object = self._run.channels.get(job.channel)
+        if job.chat_type != "group" or not isinstance(channel, KnowsMembers):
+            return ""
+        now = self._run.clock.monotonic()
+        if now < self._unsure.get(job.id, -math.inf):
+            return None
+        try:
+            async with asyncio.timeout(ASK_SECONDS):
+                found = await channel.chats_of(job.user_id, [job.chat_key], direct=False)
+            if job.chat_key not in found.chats and found.unanswered:
+                raise errors.ChannelUnreachable("the platform does not say who is in that chat")
+        except (errors.ShipmateError, TimeoutError) as error:
+            if job.id not in self._unsure:
+                what = "has to wait: nobody can say whether its person is still in that chat"
+                cause = f"{type(error).__name__}: {error}"
+                note(self._run.log, job, what, None, level="warn", cause=cause)
+            self._unsure[job.id] = now + ASK_AGAIN_SECONDS
+            return None
+        return "" if job.chat_key in found.chats else "its person is not in that chat any more"
 
     def turn_ends(self, turn: Turn, state: TurnEndState) -> Done:
         """Count a job's consecutive failures. Adds a note below the turn's answer that says which missed
@@ -192,96 +162,63 @@ class DueJobs:
             return Done()
         failures = 0 if state == "answered" else job.failures + (state == "failed")
         if failures < FAILURES or job.next is None:
-            counted = job.model_copy(update={"failures": failures})
-            return Done(
-                merged(due) if state == "answered" else "",
-                (self._book.fact(counted),) if counted != job else (),
-            )
+            facts = (self._book.fact(job, failures=failures),) if failures != job.failures else ()
+            return Done(merged(due) if state == "answered" else "", facts)
         note(self._run.log, job, f"paused: it failed {FAILURES} times in a row", due.at, level="warn")
-        return Done(
-            job.gave_up(),
-            (self._book.fact(job.model_copy(update={"failures": failures, "paused": "failed"})),),
-        )
-
-
-SHORT = 6
-"""Number of letters of a job's short name."""
-LONGEST = 4_000
-"""Max characters of a job's instructions."""
-MOST_WORDS = 50
-"""Max people recorded as sources of a job. With more people, the job counts as written by anybody."""
-STATES: Mapping[str, LoopState] = {"": "", "failed": "failed", "person": "paused"}
-UNKNOWN = "the default here; ask the person if theirs may differ"
-IN_A_JOB = "A job is what runs now, and jobs neither make nor change jobs. Say what you would plan; the person can ask for it."
+        words = say("jobs.gave_up", id=job.id, title=job.title)
+        return Done(words, (self._book.fact(job, failures=failures, paused="failed"),))
 
 
 class JobService:
     """Implements `tools.context.Jobs` and the command `/jobs`."""
 
-    def __init__(
-        self,
-        book: JobBook,
-        *,
-        access: Access,
-        channels: Mapping[str, Channel],
-        limits: JobLimits,
-        locales: Locales,
-        timezone: str,
-        redact: Redact,
-        clock: Clock,
-        ids: Ids,
-        log: Log,
-    ) -> None:
+    def __init__(self, runtime: Runtime, book: JobBook) -> None:
+        self._run = runtime
         self._book = book
-        self._access = access
-        self._channels = channels
-        self._limits = limits
-        self._locales = locales
-        self._timezone = timezone
-        self._redact = redact
-        self._clock = clock
-        self._ids = ids
-        self._log = log
 
     # ------------------------------------------------------------ for the model
 
     async def create(self, asked: JobRequest) -> str:
-        inbound = asked.inbound
+        inbound, limits = asked.inbound, self._run.configuration.schedule
         _attended(inbound)
         if not asked.prompt.strip() or len(asked.prompt) > LONGEST:
             raise errors.ToolInputInvalid(
                 f"- prompt: expected from 1 to {LONGEST} characters, got {len(asked.prompt)}. Nothing was scheduled."
             )
         zone, source = await self._zone(asked)
-        same = [
-            job
-            for job in self._book.all()
-            if (job.channel, job.chat_id) == (inbound.channel, inbound.chat_id)
-        ]
-        if len(same) >= self._limits.most:
+        here = (inbound.channel, inbound.chat_id)
+        count = sum((job.channel, job.chat_id) == here for job in self._book.all())
+        if count >= limits.max_per_chat:
             raise errors.ToolError(
-                f"This chat has {len(same)} jobs, and cannot have more. Nothing was scheduled; one has to be "
+                f"This chat has {count} jobs, and cannot have more. Nothing was scheduled; one has to be "
                 "cancelled first (schedule_list shows them)."
             )
-        now = self._clock.now()
-        plan = plans.read(asked.when, zone=zone, now=now, least=self._limits.least)
-        if source == UNKNOWN and self._timezone == UTC and plans.of_a_clock(plan):
+        now = self._run.clock.now()
+        plan = plans.read(asked.when, zone=zone, now=now, least=60.0 * limits.min_minutes)
+        if source == UNKNOWN and limits.timezone == UTC and plans.of_a_clock(plan):
             raise errors.ToolError(
                 "The person's time zone is not known. Ask them in which city they are, then try again with timezone. A "
                 "time from now on needs none, with its offset (2026-03-01T09:00Z). Nothing was scheduled."
             )
-        job = await self._book.put(self._made(asked, plan, now))
+        job = self._made(asked, plan, now)
+        await self._append(self._book.fact(job))
         if asked.timezone:
-            self._locales.note_zone(inbound, zone)
+            self._run.locales.note_zone(inbound, zone)
         self._note(job, inbound, "made")
         return self._confirmation(job, source)
+
+    async def _append(self, fact: Fact) -> None:
+        await self._run.chats.get(fact.chat)
+        self._run.chats.append(fact)
 
     def _made(self, asked: JobRequest, plan: plans.Plan, now: float) -> ScheduledJob:
         inbound, origin = asked.inbound, asked.origin
         known = origin.taint < Taint.FOREIGN and len(origin.people) <= MOST_WORDS
+        while self._book.get(name := self._run.ids.ulid()[-SHORT:]) is not None:
+            pass
         return ScheduledJob(
-            id=self._name(),
-            prompt=self._redact(text.clean(asked.prompt)),
+            id=name,
+            prompt=self._run.redact(text.clean(asked.prompt)),
             plan=plan,
             channel=inbound.channel,
             chat_id=inbound.chat_id,
@@ -296,11 +233,6 @@ class JobService:
             next=plan.following(now),
         )
 
-    def _name(self) -> str:
-        while self._book.get(name := self._ids.ulid()[-SHORT:]) is not None:
-            pass
-        return name
-
     def _confirmation(self, job: ScheduledJob, source: str) -> str:
         where, moment, times = job.plan.where, job.next, list[str]()
         while moment is not None and len(times) < 3:
@@ -310,43 +242,102 @@ class JobService:
             f"Scheduled as job {job.id} ({job.plan.describe()}): {', then '.join(times)}. Time zone: {job.plan.zone} "
             f"({source}).{plans.remark(job.plan)} It runs here as a turn of its own with the rights of the person; what "
             f"needs an approval is refused in it. If I cannot run it in time it runs late, up to "
-            f"{self._limits.grace / 60:g} minutes, else it is skipped and said. Tell the person when it is due."
+            f"{self._run.configuration.schedule.grace_minutes:g} minutes, else it is skipped and said. Tell the person when it is due."
         )
 
     async def listed(self, inbound: Inbound) -> JobList:
         _attended(inbound)
         with speaking(DEFAULT):
-            return await self._list(inbound, _exact)
+            return self._list(inbound, _exact)
 
     async def cancel(self, inbound: Inbound, job: str) -> str:
         _attended(inbound)
         with speaking(DEFAULT):
-            found = await self._named(inbound, job)
+            found = self._named(inbound, job)
         if isinstance(found, str):
             raise errors.ToolError(found)
-        await self._cancel(inbound, found)
+        await self._append(self._book.fact(found, over=True))
+        self._note(found, inbound, "cancelled")
         # Anybody may have written the job's text, so only people see it, not the model.
         return f"Job {found.id} is cancelled."
 
+    async def _zone(self, asked: JobRequest) -> tuple[str, str]:
+        """Return the asking person's time zone, and how it is known."""
+        person = asked.inbound.person
+        known = self._run.locales.locale(person)
+        if named := asked.timezone.strip():
+            if (zone := await asyncio.to_thread(zone_named, named, self._run.clock.now())) is None:
+                raise errors.ToolInputInvalid(
+                    "- timezone: expected a name of the tz database such as Europe/Berlin, got "
+                    f"{text.preview(named, 40)!r}. Nothing was scheduled."
+                )
+            return zone, "as asked for"
+        if known.zone is not None and known.zone_chosen:
+            return known.zone, "as the person has chosen"
+        if told := await self._platform(person.channel, person.user_id):
+            return told, f"as {person.channel} has it for the person"
+        if known.zone is not None:
+            return known.zone, "as the person named it before"
+        return self._run.configuration.schedule.timezone, UNKNOWN
+
+    async def _platform(self, channel: str, user_id: str) -> str:
+        knows: object = self._run.channels.get(channel)
+        if not isinstance(knows, KnowsZones):
+            return ""
+        try:
+            async with asyncio.timeout(ASK_SECONDS):
+                told = await knows.zone_of(user_id) or ""
+            times.zone(told)
+        except (errors.ShipmateError, TimeoutError, ValueError) as error:
+            self._run.log.write(
+                "schedule",
+                "a person's time zone is not known",
+                level="debug",
+                user_id=user_id,
+                cause=type(error).__name__,
+            )
+            return ""
+        return told
+
     # ------------------------------------------------------------ for people
 
-    async def command(self, inbound: Inbound, prefix: str = "/") -> str:
-        """Run `/jobs [pause|resume|cancel NAME]` and return the answer. Raises `errors.StorageError`."""
+    async def command(self, inbound: Inbound) -> Done:
+        """Run `/jobs [pause|resume|cancel NAME]`. Raises `errors.StorageError`."""
         words = inbound.args.split()
         if not words or words == ["list"]:
-            return (await self._list(inbound, _shown)).words
-        verbs = {"pause": self._pause, "resume": self._resume, "cancel": self._cancel}
-        verb = verbs.get(words[0].lower())
-        if verb is None or len(words) != 2:
-            return say("jobs.how", prefix=prefix)
-        found = await self._named(inbound, words[1], anywhere=inbound.chat_type == "direct")
-        return found if isinstance(found, str) else await verb(inbound, found)
+            return Done(self._list(inbound, _shown).words)
+        verb = words[0].lower()
+        if verb not in {"pause", "resume", "cancel"} or len(words) != 2:
+            manifest = self._run.manifests.get(inbound.channel)
+            return Done(say("jobs.how", prefix=manifest.command_prefix if manifest is not None else "/"))
+        job = self._named(inbound, words[1], anywhere=inbound.chat_type == "direct")
+        if isinstance(job, str):
+            return Done(job)
+        await self._run.chats.get(job.chat_key)
+        return self._changed(job, inbound, verb)
 
-    async def of_person(self, person: UserRef) -> list[str]:
-        """Return one line for each job of a person, in all chats. Raises `errors.StorageError`."""
-        return [_line(job, _shown) for job in self._book.all() if job.person == person]
+    def _changed(self, job: ScheduledJob, inbound: Inbound, verb: str) -> Done:
+        moment = job.plan.following(self._run.clock.now()) if verb == "resume" else None
+        if verb == "resume" and moment is None:
+            return Done(say("jobs.passed", id=job.id))
+        if verb == "cancel":
+            done = Done(say("jobs.cancelled", id=job.id, title=job.title), (self._book.fact(job, over=True),))
+        elif moment is None:
+            done = Done(say("jobs.paused", id=job.id), (self._book.fact(job, paused="person"),))
+        else:
+            fact = self._book.fact(job, paused="", failures=0, next=moment)
+            done = Done(say("jobs.resumed", id=job.id, time=times.date(moment)), (fact,))
+        self._note(job, inbound, {"cancel": "cancelled", "pause": "paused", "resume": "resumed"}[verb])
+        return done
 
-    def waiting(self, viewer: Viewer) -> list[OpenLoop]:
+    async def home(self, opened: Inbound) -> HomeSection:
+        """Return a person's jobs in all chats, for the person's home page."""
+        lines = [_line(job, _shown) for job in self._book.all() if job.person == opened.person]
+        more = len(lines) - MOST_SHOWN
+        told = [say("home.more_jobs", count=more)] if more > 0 else []
+        return HomeSection(say("home.jobs"), (*(lines[:MOST_SHOWN] or [say("home.no_jobs")]), *told))
+
+    async def waiting(self, viewer: Viewer) -> list[OpenLoop]:
         """Return the jobs that a person sees on the board."""
         return [
             OpenLoop(
@@ -369,19 +360,21 @@ class JobService:
             if viewer.sees(job.person, job.chat_key)
         ]
 
-    async def _list(self, inbound: Inbound, when: Callable[[ScheduledJob, float], str]) -> JobList:
+    def _list(self, inbound: Inbound, when: Callable[[ScheduledJob, float], str]) -> JobList:
         found = [job for job in self._book.all() if job.of(inbound)]
         origin = Provenance(frozenset(job.user_id for job in found))
         for job in found:
             origin |= job.origin
         return JobList("\n".join(_line(job, when) for job in found) or say("jobs.none"), origin)
 
-    async def _named(self, inbound: Inbound, name: str, *, anywhere: bool = False) -> ScheduledJob | str:
+    def _named(self, inbound: Inbound, name: str, *, anywhere: bool = False) -> ScheduledJob | str:
         """Return the named job if the person may change it; otherwise a sentence that says why not. `anywhere` also
         finds the person's jobs in other chats.
         """
         job = self._book.get(name.strip().upper())
-        may = job is not None and (job.person == inbound.person or self._access.is_operator(inbound.person))
+        may = job is not None and (
+            job.person == inbound.person or self._run.access.is_operator(inbound.person)
+        )
         if job is None or not (job.of(inbound) or (anywhere and may)):
             here = ", ".join(one.id for one in self._book.all() if one.of(inbound))
             return say("jobs.unknown", names=here) if here else say("jobs.none")
@@ -389,73 +382,9 @@ class JobService:
             return say("jobs.not_yours", id=job.id)
         return job
 
-    async def _cancel(self, inbound: Inbound, job: ScheduledJob) -> str:
-        await self._book.remove(job)
-        self._note(job, inbound, "cancelled")
-        return say("jobs.cancelled", id=job.id, title=job.title)
-
-    async def _pause(self, inbound: Inbound, job: ScheduledJob) -> str:
-        await self._book.put(job.model_copy(update={"paused": "person"}))
-        self._note(job, inbound, "paused")
-        return say("jobs.paused", id=job.id)
-
-    async def _resume(self, inbound: Inbound, job: ScheduledJob) -> str:
-        moment = job.plan.following(self._clock.now())
-        if moment is None:
-            return say("jobs.passed", id=job.id)
-        await self._book.put(job.model_copy(update={"paused": "", "failures": 0, "next": moment}))
-        self._note(job, inbound, "resumed")
-        return say("jobs.resumed", id=job.id, time=times.date(moment))
-
-    # ------------------------------------------------------------ inside
-
-    async def _zone(self, asked: JobRequest) -> tuple[str, str]:
-        """Return the asking person's time zone, and how it is known."""
-        person = asked.inbound.person
-        known = self._locales.locale(person)
-        if named := asked.timezone.strip():
-            if (zone := await asyncio.to_thread(zone_named, named, self._clock.now())) is None:
-                raise errors.ToolInputInvalid(
-                    "- timezone: expected a name of the tz database such as Europe/Berlin, got "
-                    f"{text.preview(named, 40)!r}. Nothing was scheduled."
-                )
-            return zone, "as asked for"
-        if known.zone is not None and known.zone_chosen:
-            return known.zone, "as the person has chosen"
-        if told := await self._platform(person.channel, person.user_id):
-            return told, f"as {person.channel} has it for the person"
-        if known.zone is not None:
-            return known.zone, "as the person named it before"
-        return self._timezone, UNKNOWN
-
-    async def _platform(self, channel: str, user_id: str) -> str:
-        knows: object = self._channels.get(channel)
-        if not isinstance(knows, KnowsZones):
-            return ""
-        try:
-            async with asyncio.timeout(ASK_SECONDS):
-                told = await knows.zone_of(user_id) or ""
-            times.zone(told)
-        except (errors.ShipmateError, TimeoutError, ValueError) as error:
-            self._log.write(
-                "schedule",
-                "a person's time zone is not known",
-                level="debug",
-                user_id=user_id,
-                cause=type(error).__name__,
-            )
-            return ""
-        return told
-
     def _note(self, job: ScheduledJob, inbound: Inbound, what: str) -> None:
-        self._log.write(
-            "schedule",
-            f"job {job.id} {what}",
-            chat_key=job.chat_key,
-            job=job.id,
-            by=str(inbound.person),
-            plan=job.plan.describe(),
-        )
+        plan = job.plan.describe()
+        note(self._run.log, job, what, None, by=str(inbound.person), plan=plan)
 
 
 def _attended(inbound: Inbound) -> None:
@@ -493,52 +422,16 @@ def _line(job: ScheduledJob, when: Callable[[ScheduledJob, float], str]) -> str:
     )
 
 
-MOST_SHOWN = 10
-"""Max jobs shown on a person's home page."""
-
-
 def _build(runtime: Runtime) -> Hooks:
-    planned = runtime.configuration.schedule
-    limits = JobLimits(planned.max_per_chat, 60.0 * planned.min_minutes, 60.0 * planned.grace_minutes)
     book = JobBook(runtime.chats)
-    due = DueJobs(runtime, book, limits)
-    service = JobService(
-        book,
-        access=runtime.access,
-        channels=runtime.channels,
-        limits=limits,
-        locales=runtime.locales,
-        timezone=planned.timezone,
-        redact=runtime.redact,
-        clock=runtime.clock,
-        ids=runtime.ids,
-        log=runtime.log,
-    )
-
-    async def jobs(inbound: Inbound) -> Done:
-        if (named := book.get(inbound.args.rpartition(" ")[2].upper())) is not None:
-            await runtime.chats.get(named.chat_key)
-        manifest = runtime.manifests.get(inbound.channel)
-        with book.drafting() as facts:
-            words = await service.command(inbound, manifest.command_prefix if manifest is not None else "/")
-        return Done(words, facts)
-
-    async def waiting(viewer: Viewer) -> list[OpenLoop]:
-        return service.waiting(viewer)
-
-    async def home(opened: Inbound) -> HomeSection:
-        lines = await service.of_person(opened.person)
-        more = len(lines) - MOST_SHOWN
-        told = [say("home.more_jobs", count=more)] if more > 0 else []
-        return HomeSection(say("home.jobs"), (*(lines[:MOST_SHOWN] or [say("home.no_jobs")]), *told))
-
+    due, service = DueJobs(runtime, book), JobService(runtime, book)
     return Hooks(
-        commands={"jobs": Command(jobs)},
+        commands={"jobs": Command(service.command)},
         ports={"jobs": service},
         periodic=(PeriodicJob("look at what is due", JOB_SECONDS, due.look),),
         turn_ends=due.turn_ends,
-        home={2: home},
-        waiting=waiting,
+        home={2: service.home},
+        waiting=service.waiting,
     )
 
 

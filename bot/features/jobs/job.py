@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from bot import text
 from bot.contracts.base import ChatType, Frozen, Json
@@ -17,21 +14,8 @@ from bot.core.events import FactSet
 from bot.core.plans import MOST_MISSED, Plan
 from bot.words import paragraph, say, times
 
-ASK_SECONDS = 15.0
-"""Timeout in seconds for a platform to answer whether a person is a member."""
 FAILURES = 3
 """Max consecutive failed turns; after that many, the job is paused."""
-
-
-@dataclass(frozen=True, slots=True)
-class JobLimits:
-    """Limits of jobs: `most` jobs per chat, at least `least` seconds between two times, and at most `grace`
-    seconds of delay.
-    """
-
-    most: int = 20
-    least: float = 300.0
-    grace: float = 7_200.0
 
 
 class ScheduledJob(Frozen):
@@ -132,10 +116,6 @@ class ScheduledJob(Frozen):
             words.append(say("jobs.skipped_next", time=times.date(self.next)))
         return paragraph(*words)
 
-    def gave_up(self) -> str:
-        """Return the sentence saying that a job was paused after failures."""
-        return say("jobs.gave_up", id=self.id, title=self.title)
-
 
 def merged(due: Due) -> str:
     """Return the sentence about the due times that this turn covers; "" if there are none."""
@@ -149,12 +129,11 @@ JOB = "job"
 
 
 class JobBook:
-    """The jobs of all chats. A change takes effect when it is appended to the log, without locks or reads."""
+    """The jobs of all chats, stored as facts of the log."""
 
     def __init__(self, chats: Chats) -> None:
         self._chats = chats
         self._read: dict[str, tuple[Json | None, ScheduledJob | None]] = {}
-        self._draft: list[Fact] | None = None
 
     def all(self) -> list[ScheduledJob]:
         """Return the jobs that this version can read, in order of creation."""
@@ -162,51 +141,22 @@ class JobBook:
         return sorted(found, key=lambda job: job.made_by)
 
     def get(self, name: str) -> ScheduledJob | None:
+        """Return a job; None if there is none or if this version cannot read it."""
         spec = self._chats.facts.get(JOB, name)
         before, job = self._read.get(name, (None, None))
-        if spec is not before:
-            job = None if spec is None else _job(spec)
-            self._read[name] = (spec, job)
-        return job
-
-    @contextlib.contextmanager
-    def drafting(self) -> Iterator[list[Fact]]:
-        """Collect the changes made in the block, to be appended at the end of a command. The chats of the changed jobs
-        must be in memory, and the block must not await.
-        """
-        self._draft = []
+        if spec is before:
+            return job
         try:
-            yield self._draft
-        finally:
-            self._draft = None
-
-    def fact(self, job: ScheduledJob, *, over: bool = False) -> Fact:
-        """Return the fact that stores a job. The fact is appended together with the turn that changed the
-        job. If the job is `over`, the fact deletes it.
-        """
-        spec = None if over else job.model_dump(by_alias=True, mode="json")
-        return Fact(job.chat_key, FactSet(JOB, job.id, spec), job.made_by)
-
-    async def put(self, job: ScheduledJob, /) -> ScheduledJob:
-        await self._append(self.fact(job))
+            job = None if spec is None else ScheduledJob.model_validate(spec)
+            if job is not None:
+                job.plan.following(0.0)  # raises for an invalid time zone or cron expression
+        except (ValueError, KeyError):
+            job = None
+        self._read[name] = (spec, job)
         return job
 
-    async def remove(self, job: ScheduledJob, /) -> None:
-        await self._append(self.fact(job, over=True))
-
-    async def _append(self, fact: Fact) -> None:
-        if self._draft is not None:
-            self._draft.append(fact)
-            return
-        await self._chats.get(fact.chat)
-        self._chats.append(fact)
-
-
-def _job(spec: Json) -> ScheduledJob | None:
-    """Return a stored job; None if this version cannot read it."""
-    try:
-        job = ScheduledJob.model_validate(spec)
-        job.plan.following(0.0)  # raises for an invalid time zone or cron expression
-    except (ValueError, KeyError):
-        return None
-    return job
+    @staticmethod
+    def fact(job: ScheduledJob, *, over: bool = False, **changes: Any) -> Fact:
+        """Return the fact that stores a job with these changes. If the job is `over`, the fact deletes it."""
+        spec = None if over else job.model_copy(update=changes).model_dump(by_alias=True, mode="json")
+        return Fact(job.chat_key, FactSet(JOB, job.id, spec), job.made_by)
