@@ -1,22 +1,22 @@
-"""Admissions: strangers ask to use the bot, and operators decide."""
+"""Admissions: strangers ask to use the bot, and operators decide. A request is a question of the chat in which the
+stranger wrote.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Literal
 
 from bot import text
-from bot.access_list import AccessList, PendingUser
 from bot.contracts.approvals import Approval, Choice, QuestionButtons, Verdict
-from bot.contracts.channel import Manifest
 from bot.contracts.identity import UserRef
 from bot.contracts.inbound import Inbound
 from bot.contracts.outbound import ABOUT, ONLY_TO
-from bot.contracts.waiting import OpenLoop, Viewer
+from bot.contracts.waiting import Act, OpenLoop, Viewer
 from bot.core import events
-from bot.core.access import EVERY, Access, id_form
+from bot.core.access import EVERY, id_form
 from bot.core.chat import STOPPABLE, Chat
 from bot.core.chats import Fact
 from bot.core.feature import Command, Done, Feature, Hooks, Runtime
@@ -31,55 +31,9 @@ lists all other requests.
 """
 MOST_OPEN = 200
 """Max undecided requests; the oldest requests are dropped."""
-
-
-def approval_of(inbound: Inbound) -> Approval:
-    return Approval(
-        request_id=inbound.request_id,
-        call_id="",
-        chat_key=inbound.chat_key,
-        tool="",
-        fingerprint="",
-        shown="",
-        why="",
-        rule="",
-        channel=inbound.channel,
-        user_id=inbound.user_id,
-        granted=False,
-        lasting=False,
-        subject="person",
-    )
-
-
-def question(inbound: Inbound, place: str, prefix: str) -> str:
-    """Return the text of a request for operators."""
-    who = str(inbound.person)
-    # People choose their names freely, so no formatting, link or id in a name is rendered.
-    name = f"`{named(inbound.user_name)}` ({who})" if inbound.user_name else who
-    return say("strangers.question", who=name, id=who, place=place, prefix=prefix)
-
-
-def answer_to_decider(verdict: Verdict) -> str:
-    """Return the answer to the operator who pressed a button."""
-    return say("strangers.admits" if verdict.ended == "approved" else "strangers.stays_out")
-
-
-def ended(verdict: Verdict, at: float) -> str:
-    """Return the line with the decision, shown below the request."""
-    when = times.hour(at)
-    by = say("strangers.by", who=who_decided(verdict, "approval.an_operator")) if verdict.by else ""
-    if verdict.ended == "approved":
-        return say("strangers.let_in", by=by, time=when)
-    if verdict.scope == "always":
-        return say("strangers.kept_out", by=by, time=when)
-    if verdict.ended == "expired":
-        return say("strangers.expired", count=MOST_OPEN, time=when)
-    return say("strangers.not_now", by=by, time=when)
-
-
+MOST_WAITING = 20
+"""Max undecided people listed by `/allow` without an argument."""
 ABOUT_A_PERSON: tuple[Choice, ...] = ("admit", "later")
-
-
 ASKED = "admission"
 """Kind of the facts that store admission requests by id. A fact contains the stranger's message without its
 text, the time, and whether operators were asked.
@@ -92,84 +46,62 @@ REACHED_SECONDS = 3.0
 """Timeout in seconds for delivering a request to an operator. The stranger is told that an operator was
 asked only if an operator received the request in time.
 """
-LOOK_EVERY = 2.0
+CHECK_SECONDS = 2.0
 """Interval in seconds between checks for people admitted or denied outside this process."""
 
 
-class AdmissionService:
-    """Creates admission requests and applies decisions."""
+class Admissions:
+    """Creates admission requests, applies decisions, and runs `/allow` and `/block`."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._run = runtime
-        self._rules: list[tuple[frozenset[str] | frozenset[UserRef], ...]] = []
+        self._manifests = runtime.manifests
+        self._rules: list[object] = []
+
+    # ------------------------------------------------------------ requests
 
     async def ask(self, inbound: Inbound) -> Done:
         """Ask operators about a stranger. The call is idempotent: repeated after a crash, it finds the same request."""
         await asyncio.to_thread(self._run.lists.note, inbound.channel, inbound.user_id, inbound.user_name)
         chat = await self._run.chats.get(inbound.chat_key)
         name = inbound.request_id
-        if any(one.record.asked.person == inbound.person and one.id != name for _, one in self._waiting()):
+        if any(_person(one) == inbound.person and one.id != name for _, one in self._waiting()):
             return Done()
         if name not in self._run.chats.facts.all(ASKED):
             self._run.chats.append(*self._asked(chat, inbound))
         found = chat.questions.get(name)
         if found is None or found.verdict is not None:
             return Done()  # the request was decided before a crash
-        if inbound.chat_type == "group" and not self._ephemeral(inbound.channel):
+        if inbound.chat_type == "group" and not self._manifests[inbound.channel].ephemeral:
             return Done()  # the whole group would read the reply
         key = "strangers.asked" if await self._reached(chat, found) else "strangers.tell_them"
         return Done(paragraph(say("strangers.hello"), say(key, who=inbound.person)))
 
     def _asked(self, chat: Chat, inbound: Inbound) -> Iterator[Fact]:
-        """Return the facts that ask about a stranger. They store the question and send copies of it to
-        operators, unless operators got too many requests today. If too many requests are undecided, the
-        oldest request is closed.
+        """Yield the facts that ask about a stranger. They store the question and send copies of it to operators, unless
+        operators got too many requests today. If too many requests are undecided, the oldest request is closed.
         """
-        name, now = inbound.request_id, self._run.clock.now()
-        before = self._run.chats.facts.all(ASKED)
-        for old, fact in before.items():
-            if fact["at"] < now - KEPT:
-                yield Fact(chat.key, events.FactSet(ASKED, old, None))
+        name, now, run = inbound.request_id, self._run.clock.now(), self._run
+        before = run.chats.facts.all(ASKED)
+        for old in [old for old, fact in before.items() if fact["at"] < now - KEPT]:
+            yield Fact(chat.key, events.FactSet(ASKED, old, None))
         told = sum(fact["told"] for fact in before.values() if fact["at"] > now - EVERY) < MOST
         value = {"at": now, "told": told, "inbound": inbound.model_dump(mode="json")}
         yield Fact(chat.key, events.FactSet(ASKED, name, value))
-        yield Fact(chat.key, events.QuestionAsked(name, approval_of(inbound)))
-        for operator, to in self._run.operator_chats.people(name) if told else ():
-            with speaking(*self._run.locales.of_person(operator)):
-                place, prefix = (
-                    self._run.memberships.place(inbound),
-                    self._run.manifests[to.channel].command_prefix,
-                )
-                words = question(inbound, place, prefix)
+        yield Fact(chat.key, events.QuestionAsked(name, _approval(inbound)))
+        who = str(inbound.person)
+        # People choose their names freely, so no formatting, link or id in a name is rendered.
+        shown = f"`{named(inbound.user_name)}` ({who})" if inbound.user_name else who
+        for operator, to in run.operator_chats.people(name) if told else ():
+            with speaking(*run.locales.of_person(operator)):
+                place, prefix = run.memberships.place(inbound), self._manifests[to.channel].command_prefix
+                words = say("strangers.question", who=shown, id=who, place=place, prefix=prefix)
                 buttons = QuestionButtons(name, ABOUT_A_PERSON)
-                rows = self._run.saying.rows(
-                    f"{name}/{to.chat_key}", to, words, buttons=buttons, question=name
-                )
+                rows = run.saying.rows(f"{name}/{to.chat_key}", to, words, buttons=buttons, question=name)
             yield from (Fact(chat.key, row) for row in rows)
         waiting = sorted(self._waiting(), key=lambda one: one[1].record.asked_at)
         for other, oldest in waiting[: max(0, len(waiting) + 1 - MOST_OPEN)]:
             yield from self._decided(other, oldest.id, Verdict("expired"))
-
-    async def waiting(self, viewer: Viewer) -> list[OpenLoop]:
-        """Return the people who ask for access, for an operator in private."""
-        if not viewer.operator or viewer.chat is not None:
-            return []
-        pending = await asyncio.to_thread(self._run.lists.pending)
-        places = {_person(one): chat.key for chat, one in self._waiting()}
-        people = [(UserRef(one.channel, one.user_id), one) for one in pending]
-        return [
-            OpenLoop(
-                "person",
-                str(who),
-                places.get(who),
-                one.name or one.user_id,
-                one.ts / 1000,
-                who,
-                one.name,
-                acts=("admit", "block"),
-            )
-            for who, one in people
-        ]
 
     def _waiting(self) -> list[tuple[Chat, Question]]:
         """Return the undecided requests."""
@@ -193,6 +125,20 @@ class AdmissionService:
                 return await self._run.chats.until(chat.key, known)
         return False
 
+    async def waiting(self, viewer: Viewer) -> list[OpenLoop]:
+        """Return the people who ask for access, for an operator in private."""
+        if not viewer.operator or viewer.chat is not None:
+            return []
+        pending = await asyncio.to_thread(self._run.lists.pending)
+        places = {_person(one): chat.key for chat, one in self._waiting()}
+        found = list[OpenLoop]()
+        for one in pending:
+            who, since = UserRef(one.channel, one.user_id), one.ts / 1000
+            what, chat = one.name or one.user_id, places.get(who)
+            acts: tuple[Act, ...] = ("admit", "block")
+            found.append(OpenLoop("person", str(who), chat, what, since, who, one.name, acts=acts))
+        return found
+
     # ------------------------------------------------------------ decisions
 
     async def settle(self, found: Question, verdict: Verdict) -> Sequence[Fact] | None:
@@ -204,19 +150,22 @@ class AdmissionService:
         await self._carry_out(who, verdict)
         return tuple(self._decided(chat, found.id, verdict))
 
-    async def decide(self, who: UserRef, verdict: Verdict) -> Sequence[Fact]:
-        """Carry out a decision about a person, or about a group by its id, and close that person's request."""
+    async def _decide(self, who: UserRef, verdict: Verdict) -> Sequence[Fact]:
+        """Carry out a decision about a person, or about a group by its id, and close that person's request. A person who
+        was denied first and is admitted now is notified.
+        """
         await self._carry_out(who, verdict)
-        facts = [
-            one
-            for chat, found in self._waiting()
-            if _person(found) == who
-            for one in self._decided(chat, found.id, verdict)
-        ]
-        return facts or (tuple(await self._admitted_later(who)) if verdict.ended == "approved" else ())
+        theirs = [(chat, one.id) for chat, one in self._waiting() if _person(one) == who]
+        if not theirs and verdict.ended == "approved":
+            verdict = Verdict("approved")
+            for name, value in self._run.chats.facts.all(ASKED).items():
+                inbound = Inbound.model_validate(value["inbound"])
+                if inbound.person == who and value["at"] > self._run.clock.now() - KEPT:
+                    theirs.append((await self._run.chats.get(inbound.chat_key), name))
+        return [fact for chat, name in theirs for fact in self._decided(chat, name, verdict)]
 
     def _decided(self, chat: Chat, name: str, verdict: Verdict) -> Iterator[Fact]:
-        """Return the verdict as an event, and the message that notifies the person. An admitted person is
+        """Yield the verdict as an event, and the message that notifies the person. An admitted person is
         notified in the chat in which they asked.
         """
         yield Fact(chat.key, events.Decided(name, verdict))
@@ -225,33 +174,22 @@ class AdmissionService:
             return
         inbound = Inbound.model_validate(value["inbound"])
         to = Address.of(inbound)
+        alone = to.chat_type != "group" or self._manifests[to.channel].ephemeral
         with speaking(*self._run.locales.of(inbound)):
             if verdict.ended == "approved":
                 yield Fact(chat.key, events.FactSet(ASKED, name, None))
                 target = {key: one for key, one in to.target.items() if key not in {ONLY_TO, ABOUT}}
-                rows = self._run.saying.rows(
-                    f"{name}/admitted",
-                    Address(to.channel, to.chat_id, to.chat_key, to.chat_type, target, name),
-                    say("strangers.admitted"),
-                    buttons=examples(inbound, self._run.manifests),
-                )
-            elif verdict.ended == "expired" and (to.chat_type != "group" or self._ephemeral(to.channel)):
+                to = Address(to.channel, to.chat_id, to.chat_key, to.chat_type, target, name)
+                words, buttons = say("strangers.admitted"), examples(inbound, self._manifests)
+                rows = self._run.saying.rows(f"{name}/admitted", to, words, buttons=buttons)
+            elif verdict.ended == "expired" and alone:
                 rows = self._run.saying.rows(f"{name}/expired", to, say("strangers.gave_way"))
             else:
                 return
         yield from (Fact(chat.key, row) for row in rows)
 
-    async def _admitted_later(self, who: UserRef) -> list[Fact]:
-        """Return the facts that notify a person who was denied first and is admitted now."""
-        found = list[Fact]()
-        for name, value in self._run.chats.facts.all(ASKED).items():
-            inbound = Inbound.model_validate(value["inbound"])
-            if inbound.person == who and value["at"] > self._run.clock.now() - KEPT:
-                chat = await self._run.chats.get(inbound.chat_key)
-                found += self._decided(chat, name, Verdict("approved"))
-        return found
-
     async def _carry_out(self, who: UserRef, verdict: Verdict) -> None:
+        """Change the access list and log the decision."""
         if verdict.ended == "approved":
             work, decision = self._run.lists.allow, "allowed"
         elif verdict.scope == "always":
@@ -268,25 +206,37 @@ class AdmissionService:
             by=str(verdict.by or ""),
         )
 
-    def ended(self, found: Question) -> str:
-        """Return the text shown below a request after the decision."""
-        verdict = found.verdict
-        return "" if verdict is None else ended(verdict, found.record.decided_at or 0.0)
+    @staticmethod
+    def outcome(found: Question) -> str:
+        """Return the line with the decision, shown below the request; "" if the request is open."""
+        verdict, when = found.verdict, times.hour(found.record.decided_at or 0.0)
+        if verdict is None:
+            return ""
+        by = say("strangers.by", who=who_decided(verdict, "approval.an_operator")) if verdict.by else ""
+        if verdict.ended == "approved":
+            return say("strangers.let_in", by=by, time=when)
+        if verdict.scope == "always":
+            return say("strangers.kept_out", by=by, time=when)
+        if verdict.ended == "expired":
+            return say("strangers.expired", count=MOST_OPEN, time=when)
+        return say("strangers.not_now", by=by, time=when)
 
     # ------------------------------------------------------------ decisions made elsewhere
 
     async def watch(self) -> None:
-        """Watch for decisions made on the command line or in the configuration."""
+        """Watch for decisions made on the command line or in the configuration, and stop the turns of people who are
+        now blocked.
+        """
         while True:
-            await self._run.clock.sleep(LOOK_EVERY)
-            rules = [self._run.access.rules(channel) for channel in self._run.manifests]
+            await self._run.clock.sleep(CHECK_SECONDS)
+            rules: list[object] = [self._run.access.rules(channel) for channel in self._manifests]
             if rules != self._rules:
                 self._rules = rules
-                await self._look()
+                await self._compare()
             self._stop_blocked()
 
-    async def _look(self) -> None:
-        open_ones = {one.id: (chat, one) for chat, one in self._waiting()}
+    async def _compare(self) -> None:
+        open_ones = {one.id for _, one in self._waiting()}
         for name, value in self._run.chats.facts.all(ASKED).items():
             inbound = Inbound.model_validate(value["inbound"])
             standing = self._run.access.standing(inbound.person, inbound.chat_key.chat_id, "direct")
@@ -296,7 +246,6 @@ class AdmissionService:
                 self._run.chats.append(*self._decided(chat, name, verdict))
 
     def _stop_blocked(self) -> None:
-        """Stop the turns of people who are now blocked, as if each person had used `/stop`."""
         for chat in self._run.chats:
             first = chat.turn.first if chat.turn is not None and chat.turn.phase in STOPPABLE else None
             if first is None:
@@ -307,58 +256,26 @@ class AdmissionService:
                 stop = first.model_copy(update=gone | {"kind": "stop", "command": None})
                 self._run.chats.append(Fact(chat.key, events.Stop(stop, everyones=True)))
 
-    def _ephemeral(self, channel: str) -> bool:
-        """Return True if the channel can show a message to one member of a group only."""
-        return self._run.manifests[channel].ephemeral
-
-
-def _person(found: Question) -> UserRef:
-    return UserRef(found.record.asked.channel or "", found.record.asked.user_id or "")
-
-
-MOST_WAITING = 20
-"""Max undecided people listed by `/allow` without an argument."""
-
-
-class AccessCommands:
-    """Runs `/allow` and `/block`. `decide` carries out an operator's decision about a person, or about a
-    group by its id.
-    """
-
-    def __init__(
-        self,
-        *,
-        lists: AccessList,
-        access: Access,
-        manifests: Mapping[str, Manifest],
-        decide: Callable[[UserRef, Verdict], Awaitable[Sequence[Fact]]],
-    ) -> None:
-        self._lists = lists
-        self._access = access
-        self._manifests = manifests
-        self._decide = decide
+    # ------------------------------------------------------------ commands
 
     async def allow(self, inbound: Inbound) -> Done:
         """Run `/allow [id]`: admit a person or group, or list the undecided people."""
-        if inbound.args or not self._access.is_operator(inbound.person):
+        if inbound.args or not self._run.access.is_operator(inbound.person):
             return await self._admit(inbound, "approved")
         if inbound.chat_type != "direct":
             return Done(say("commands.allow_privately"))
-        waiting = await asyncio.to_thread(self._lists.pending)
+        waiting = await asyncio.to_thread(self._run.lists.pending)
         if not waiting:
             return Done(say("commands.allow_nobody"))
         allow = f"{self._manifests[inbound.channel].command_prefix}allow"
-        lines = [f"{_name(one)}: {allow} {one.channel}:{one.user_id}" for one in waiting[:MOST_WAITING]]
+        # People choose their names freely, so no formatting, link or command in a name is rendered.
+        lines = [
+            f"{f'`{named(one.name)}`' if one.name else say('commands.nameless')}: {allow} {one.channel}:{one.user_id}"
+            for one in waiting[:MOST_WAITING]
+        ]
         more = len(waiting) - len(lines)
-        return Done(
-            "\n".join(
-                [
-                    say("commands.allow_waiting"),
-                    *lines,
-                    *([say("commands.allow_more", count=more)] if more else []),
-                ]
-            )
-        )
+        lines += [say("commands.allow_more", count=more)] if more else []
+        return Done("\n".join([say("commands.allow_waiting"), *lines]))
 
     async def block(self, inbound: Inbound) -> Done:
         """Run `/block id`: deny a person or group."""
@@ -366,7 +283,7 @@ class AccessCommands:
 
     async def _admit(self, inbound: Inbound, decision: Literal["approved", "denied"]) -> Done:
         """Admit or deny an id. The id belongs to this channel unless it is written as `channel:id`."""
-        if not self._access.is_operator(inbound.person):
+        if not self._run.access.is_operator(inbound.person):
             return Done(say("commands.operators_admit"))
         asked = inbound.args
         channel, _, user_id = asked.rpartition(":")
@@ -375,43 +292,59 @@ class AccessCommands:
         if not user_id or manifest is None or not manifest.valid_id(user_id):
             return Done(self._no_id(inbound, asked, channel if manifest is not None else inbound.channel))
         who = UserRef(channel, user_id)
-        if decision == "denied" and self._access.is_operator(who):
+        if decision == "denied" and self._run.access.is_operator(who):
             # If the last operator were blocked, nobody could admit people by a message any more.
             return Done(say("commands.operator_stays", who=who))
         verdict = Verdict(decision, inbound.person, "always", inbound.user_name or "", inbound.request_id)
         facts = await self._decide(who, verdict)
-        key = "commands.admitted" if decision == "approved" else "commands.kept_out"
-        return Done(say(key, who=who), facts)
+        return Done(
+            say("commands.admitted" if decision == "approved" else "commands.kept_out", who=who), facts
+        )
 
     def _no_id(self, inbound: Inbound, asked: str, channel: str) -> str:
         """Return an explanation of what an id on a channel looks like."""
-        assert inbound.command is not None  # noqa: S101 - this answers a command
-        prefix, name = self._manifests[inbound.channel].command_prefix, inbound.command.name
+        prefix = self._manifests[inbound.channel].command_prefix
+        name = inbound.command.name if inbound.command is not None else ""
+        shown = text.preview(asked, 60)
         said = (
-            say("commands.no_id", asked=text.preview(asked, 60))
+            say("commands.no_id", asked=shown)
             if asked
             else say("commands.needs_id", name=name, prefix=prefix)
         )
         return paragraph(said, id_form(self._manifests[channel]), say("commands.who_waits", prefix=prefix))
 
 
-def _name(waiting: PendingUser) -> str:
-    # People choose their names freely, so no formatting, link or command in a name is rendered.
-    return f"`{named(waiting.name)}`" if waiting.name else say("commands.nameless")
+def _person(found: Question) -> UserRef:
+    return UserRef(found.record.asked.channel or "", found.record.asked.user_id or "")
+
+
+def _approval(inbound: Inbound) -> Approval:
+    return Approval(
+        request_id=inbound.request_id,
+        call_id="",
+        chat_key=inbound.chat_key,
+        tool="",
+        fingerprint="",
+        shown="",
+        why="",
+        rule="",
+        channel=inbound.channel,
+        user_id=inbound.user_id,
+        granted=False,
+        lasting=False,
+        subject="person",
+    )
 
 
 def _build(runtime: Runtime) -> Hooks:
-    service = AdmissionService(runtime)
-    commands = AccessCommands(
-        lists=runtime.lists, access=runtime.access, manifests=runtime.manifests, decide=service.decide
-    )
+    admissions = Admissions(runtime)
     return Hooks(
-        commands={"allow": Command(commands.allow), "block": Command(commands.block)},
-        signals={"admission": Command(service.ask)},
-        outcomes={"person": service.ended},
-        settles={"person": service.settle},
-        serves=(service.watch,),
-        waiting=service.waiting,
+        commands={"allow": Command(admissions.allow), "block": Command(admissions.block)},
+        signals={"admission": Command(admissions.ask)},
+        outcomes={"person": admissions.outcome},
+        settles={"person": admissions.settle},
+        serves=(admissions.watch,),
+        waiting=admissions.waiting,
     )
 
 

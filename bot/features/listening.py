@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, cast
 
 from bot import errors, text
-from bot.contracts.channel import Channel
 from bot.contracts.environment import Clock
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound, Quoted
@@ -19,10 +18,29 @@ from bot.core.events import FactSet, TurnEndState
 from bot.core.feature import Command, Done, Feature, Hooks, Runtime
 from bot.words import paragraph, say
 
-MOST_KEPT = 30
-"""Max messages kept for each conversation."""
-KEPT_SECONDS = 3_600.0
-"""Max age in seconds of a kept message."""
+Listening = Literal["mention", "thread", "always", "never"]
+"""Which messages of a group are for the bot, in addition to commands. `mention`: messages that mention the
+bot. `thread`: also replies to the bot, and messages in threads that the bot takes part in. `always`: all
+messages. `never`: no messages.
+"""
+LISTENING: tuple[Listening, ...] = ("mention", "thread", "always", "never")
+HEARD: Listening = "thread"
+"""Default value of `Listening`."""
+LISTENS = "listening"
+"""Kind of the facts that store which messages of a chat are for the bot."""
+UNSEEN = "unseen"
+"""Kind of the facts that store when a chat was told that the bot cannot read its messages."""
+DAY = 24 * 3_600.0
+MOST_KNOWN = 10_000
+"""Max conversations cached as joined by the bot; for all other conversations the log is searched."""
+SKEW = 300.0
+"""Max difference in seconds between our clock and a platform's clock."""
+CONTEXT_SECONDS = 20.0
+"""Timeout in seconds for a platform to return the earlier messages of a thread. After the timeout, the turn
+starts without the earlier messages.
+"""
+MOST_KEPT, KEPT_SECONDS = 30, 3_600.0
+"""Max messages kept for each conversation, and their max age in seconds."""
 MOST_CHATS = 200
 """Max conversations with kept messages; the least recent conversations are dropped."""
 LONGEST_KEPT = 2_000
@@ -37,14 +55,10 @@ class _RecentMessage:
     at: float
     said: tuple[Quoted, ...]
 
-    @property
-    def message_id(self) -> str | None:
-        return self.inbound.message_id
-
 
 class UnaddressedMessages:
-    """Keeps messages that were not for the bot, in memory only. These messages are never stored and are lost
-    when the process ends.
+    """Keeps messages that were not for the bot, in memory only, for platforms without a history API. These messages
+    are never stored and are lost when the process ends.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -55,42 +69,40 @@ class UnaddressedMessages:
         """Keep a message that was not for the bot, or the author's edit of a kept message."""
         kept = self._chats.get(inbound.chat_key, deque(maxlen=MOST_KEPT))
         said = _said(inbound) if inbound.kind != "delete" else ()
-        if inbound.kind == "message" and self.author(inbound.chat_key, inbound.message_id) is None:
-            kept.append(_RecentMessage(inbound, self._clock.monotonic(), said))
-            self._chats[inbound.chat_key] = kept
-            self._chats.move_to_end(inbound.chat_key)
-        else:
-            _change(kept, inbound.message_id, said)
-        while len(self._chats) > MOST_CHATS:
+        known = inbound.message_id is not None and any(
+            one.said and one.inbound.message_id == inbound.message_id for one in kept
+        )
+        if inbound.kind != "message" or known:
+            self._change(inbound.chat_key, inbound.message_id, said)
+            return
+        kept.append(_RecentMessage(inbound, self._clock.monotonic(), said))
+        self._chats[inbound.chat_key] = kept
+        self._chats.move_to_end(inbound.chat_key)
+        if len(self._chats) > MOST_CHATS:
             self._chats.popitem(last=False)
 
-    def author(self, chat_key: ChatKey, message_id: str | None) -> str | None:
-        """Return the author of a kept message; None if the author is unknown."""
-        kept = self._chats.get(chat_key, ()) if message_id is not None else ()
-        said = (quoted for one in kept if one.message_id == message_id for quoted in one.said)
-        return next((one.user_id for one in said), None)
+    def _change(self, chat_key: ChatKey, message_id: str | None, said: tuple[Quoted, ...]) -> None:
+        kept = self._chats.get(chat_key, deque())
+        for at, one in enumerate(kept):
+            if one.inbound.message_id == message_id:
+                kept[at] = replace(one, said=said)
 
-    def forget(self, chat_key: ChatKey, message_id: str) -> None:
-        """Drop the message with this id."""
-        _change(self._chats.get(chat_key, deque()), message_id, ())
-
-    def early(self, opening: Inbound) -> list[Inbound]:
-        """Return the messages of a thread that precede the message which brought the bot into the thread."""
+    def take_early(self, opening: Inbound) -> list[Inbound]:
+        """Remove and return the messages of a thread that belong behind the message which brought the bot into the
+        thread, but arrived before it.
+        """
         kept = self._chats.get(opening.chat_key, ()) if not opening.overheard else ()
-        early = (one.inbound for one in kept if one.said and one.inbound.ts >= opening.ts)
-        return [one for one in early if one.addressed == "thread"]
+        behind = (one.inbound for one in kept if one.said and one.inbound.ts >= opening.ts)
+        early = [one for one in behind if one.addressed == "thread"]
+        for one in early:
+            self._change(one.chat_key, one.message_id or "", ())
+        return early
 
-    def before(self, inbound: Inbound) -> tuple[Quoted, ...]:
+    def before(self, inbound: Inbound) -> list[Quoted]:
         """Return the messages that precede this message in its conversation, oldest first."""
         oldest = self._clock.monotonic() - KEPT_SECONDS
         kept = self._chats.get(inbound.chat_key, ())
-        return tuple(quoted for one in kept if one.at >= oldest for quoted in one.said)
-
-
-def _change(kept: deque[_RecentMessage], message_id: str | None, said: tuple[Quoted, ...]) -> None:
-    for at, one in enumerate(kept):
-        if one.message_id == message_id:
-            kept[at] = replace(one, said=said)
+        return [quoted for one in kept if one.at >= oldest for quoted in one.said]
 
 
 def _said(inbound: Inbound) -> tuple[Quoted, ...]:
@@ -102,92 +114,12 @@ def _said(inbound: Inbound) -> tuple[Quoted, ...]:
         message_id=inbound.message_id,
         files=tuple(one.name or one.kind for one in inbound.attachments),
     )
+    same = {"message_id": inbound.message_id, "ts": inbound.ts, "brought": False}
     passed_on = (
-        one.model_copy(
-            update={
-                "text": text.shorten_middle(one.text, LONGEST_KEPT),
-                "message_id": inbound.message_id,
-                "ts": inbound.ts,
-                "brought": False,
-            }
-        )
+        one.model_copy(update={**same, "text": text.shorten_middle(one.text, LONGEST_KEPT)})
         for one in inbound.brought
     )
     return (*([own] if own.text.strip() or own.files else []), *passed_on)
-
-
-Listening = Literal["mention", "thread", "always", "never"]
-"""Which messages of a group are for the bot, in addition to commands. `mention`: messages that mention the
-bot. `thread`: also replies to the bot, and messages in threads that the bot takes part in. `always`: all
-messages. `never`: no messages.
-"""
-LISTENING: tuple[Listening, ...] = ("mention", "thread", "always", "never")
-HEARD: Listening = "thread"
-"""Default value of `Listening`."""
-MOST_KNOWN = 10_000
-"""Max conversations cached as joined by the bot; for all other conversations the log is searched."""
-SKEW = 300.0
-"""Max difference in seconds between our clock and a platform's clock."""
-CONTEXT_SECONDS = 20.0
-"""Timeout in seconds for a platform to return the earlier messages of a thread. After the timeout, the turn
-starts without the earlier messages.
-"""
-FIRST_REST, LONGEST_REST = 60.0, 3_600.0
-"""Seconds before a platform that refused to show a chat's messages is asked again. The pause starts with the
-first value and is doubled up to the second value.
-"""
-MOST_RESTING = 1_000
-"""Max chats for which a platform's refusal is remembered."""
-
-
-class PlatformHistory:
-    """Asks platforms for the earlier messages of a chat."""
-
-    def __init__(self, channels: Mapping[str, Channel], clock: Clock) -> None:
-        self._channels = channels
-        self._clock = clock
-        self._refused: dict[ChatKey, tuple[float, float]] = {}
-        """Chats whose messages a platform refused to show: the time until which the platform is not asked
-        (monotonic), and the length of the pause.
-        """
-
-    async def before(self, inbound: Inbound) -> tuple[Quoted, ...]:
-        """Return the earlier messages that a platform shows; () during the pause after a refusal."""
-        chat, now = inbound.chat_key.chat, self._clock.monotonic()
-        until, rest = self._refused.pop(chat, (0.0, FIRST_REST / 2))
-        if now < until:
-            self._refused[chat] = until, rest
-            return ()
-        try:
-            return await self._channels[inbound.channel].context(inbound)
-        except errors.ChannelRefused:
-            rest = min(rest * 2, LONGEST_REST)
-            self._refused[chat] = now + rest, rest
-            if len(self._refused) > MOST_RESTING:
-                del self._refused[next(iter(self._refused))]
-            raise
-
-
-def around(
-    inbound: Inbound, told: Sequence[Quoted], heard: Sequence[Quoted], since: int | None
-) -> tuple[Quoted, ...]:
-    """Merge earlier messages returned by the platform (`told`) with those received live (`heard`), omitting
-    messages that the current message quotes. In a conversation that the model knows already, only
-    people's messages after `since` (epoch ms) are returned.
-    """
-    quoted = {one.message_id for one in inbound.quoted}
-    found = [one for one in told if one.message_id is None or one.message_id not in quoted]
-    shown = quoted | {one.message_id for one in found}
-    if inbound.addressed == "mention":
-        found += [one for one in heard if one.message_id not in shown]
-    return tuple(one for one in found if since is None or ((one.ts or 0) > since and not one.from_self))
-
-
-LISTENS = "listening"
-"""Kind of the facts that store which messages of a chat are for the bot."""
-UNSEEN = "unseen"
-"""Kind of the facts that store when a chat was told that the bot cannot read its messages."""
-DAY = 24 * 3_600.0
 
 
 class ListeningService:
@@ -196,7 +128,6 @@ class ListeningService:
     def __init__(self, runtime: Runtime) -> None:
         self._run = runtime
         self._unaddressed = UnaddressedMessages(runtime.clock)
-        self._platforms = PlatformHistory(runtime.channels, runtime.clock)
         self._unseen = set[str]()
         """Turns that started without earlier messages because the bot has no right to read those messages."""
         self._asking: dict[ChatKey, asyncio.Future[bool]] = {}
@@ -206,8 +137,8 @@ class ListeningService:
     # ------------------------------------------------------------ incoming messages
 
     async def counted(self, inbound: Inbound) -> Sequence[Inbound]:
-        """Return a message that is for the bot, preceded by earlier messages of its thread. Returns () if
-        the message is not for the bot.
+        """Return a message that is for the bot, followed by messages of its thread that arrived too early. Returns ()
+        if the message is not for the bot.
         """
         counts = await self._counts(inbound)
         if not counts or inbound.kind in {"edit", "delete"}:
@@ -217,15 +148,14 @@ class ListeningService:
         if inbound.kind == "message":
             self._joined(inbound.chat_key)
         found = [inbound]
-        for early in self._unaddressed.early(inbound):
-            self._unaddressed.forget(early.chat_key, early.message_id or "")
+        for early in self._unaddressed.take_early(inbound):
             if await self._counts(early):
                 found.append(early.model_copy(update={"request_id": ""}))
             else:
                 self._unaddressed.keep(early)
         return found
 
-    async def _listening(self, chat: ChatKey) -> Listening:
+    def _listening(self, chat: ChatKey) -> Listening:
         """Return which messages of a chat are for the bot."""
         chosen = self._run.chats.facts.get(LISTENS, str(chat.chat))
         return HEARD if chosen is None else cast("Listening", chosen["to"])
@@ -238,7 +168,7 @@ class ListeningService:
         while (asking := self._asking.get(chat_key)) is not None:
             await asyncio.wait([asking])
         if inbound.addressed in {"direct", "command"} or (
-            chat_key in self._known and inbound.addressed == "thread" and not _listened_to(inbound)
+            chat_key in self._known and inbound.addressed == "thread" and not _has_words(inbound)
         ):
             return True
         asking = self._asking[chat_key] = asyncio.ensure_future(self._decide(inbound))
@@ -254,37 +184,29 @@ class ListeningService:
             del self._known[next(iter(self._known))]
 
     async def _decide(self, inbound: Inbound) -> bool:
-        if _listened_to(inbound):
-            listening = await self._listening(inbound.chat_key)
-            if listening in {"always", "never"}:
-                return listening == "always"
-            if inbound.addressed == "chat":
-                return False
-            if listening == "mention" and inbound.addressed != "mention":
-                return False
-            if inbound.overheard and inbound.to_others:
-                return False
-        elif inbound.overheard:
+        if not _has_words(inbound):
+            if not inbound.overheard:
+                return True
             # An edit or deletion belongs to the chat of the changed message, even if `/listen` was used since.
             takes_part = inbound.addressed == "thread" and await self._takes_part(inbound.chat_key)
             return takes_part or await self._concerns(inbound)
+        listening = self._listening(inbound.chat_key)
+        if listening in {"always", "never"}:
+            return listening == "always"
+        if inbound.addressed == "chat" or (listening == "mention" and inbound.addressed != "mention"):
+            return False
+        if inbound.overheard and inbound.to_others:
+            return False
         return not inbound.overheard or await self._takes_part(inbound.chat_key)
 
     async def _takes_part(self, chat_key: ChatKey) -> bool:
-        if chat_key in self._known:
-            return True
-        known = await self._heard(chat_key)
-        if known:
+        if chat_key not in self._known and chat_key in await self._run.event_log.spoken_in(chat_key):
             self._joined(chat_key)
-        return known
+        return chat_key in self._known
 
     async def hears_all(self, chat: ChatKey) -> bool:
         """Return True if every message of a chat is for the bot."""
-        return await self._listening(chat) == "always"
-
-    async def _heard(self, chat_key: ChatKey) -> bool:
-        """Return True if the log contains a message of this conversation."""
-        return chat_key in await self._run.event_log.spoken_in(chat_key)
+        return self._listening(chat) == "always"
 
     async def _concerns(self, change: Inbound) -> bool:
         """Return True if the bot has received the changed message, or may have seen it as an earlier message."""
@@ -292,9 +214,8 @@ class ListeningService:
         if any(one.message_id == change.message_id for one in chat.said):
             return True
         since = change.ts / 1000 - SKEW
-        return change.kind == "delete" and bool(
-            await self._run.event_log.spoken_in(change.chat_key.chat, since)
-        )
+        spoken = self._run.event_log.spoken_in
+        return change.kind == "delete" and bool(await spoken(change.chat_key.chat, since))
 
     # ------------------------------------------------------------ the command
 
@@ -306,7 +227,7 @@ class ListeningService:
         if not asked:
             prefix = self._run.manifests[inbound.channel].command_prefix
             how = say("listen.change", choices=", ".join(LISTENING), prefix=prefix) if operator else ""
-            return Done(paragraph(say(f"listen.{await self._listening(inbound.chat_key)}"), how))
+            return Done(paragraph(say(f"listen.{self._listening(inbound.chat_key)}"), how))
         if not operator:
             return Done(say("commands.operators_listen"))
         if asked not in LISTENING:
@@ -317,7 +238,10 @@ class ListeningService:
     # ------------------------------------------------------------ before a turn
 
     async def before(self, chat: Chat, inbound: Inbound) -> Sequence[Quoted]:
-        """Return earlier messages if the bot is new to a conversation, or was mentioned in a group."""
+        """Return earlier messages if the bot is new to a conversation, or was mentioned in a group: those that the
+        platform returns, and those received live, without messages that the current message quotes. In a conversation
+        that the model knows already, only people's messages since the last one are returned.
+        """
         known = chat.context.head is not None or len(chat.context) > 0
         mentioned = inbound.chat_type == "group" and inbound.addressed == "mention"
         if not mentioned and (known or inbound.opens):
@@ -325,15 +249,21 @@ class ListeningService:
         told: Sequence[Quoted] = ()
         try:
             async with asyncio.timeout(CONTEXT_SECONDS):
-                told = await self._platforms.before(inbound)
+                told = await self._run.channels[inbound.channel].context(inbound)
         except (TimeoutError, errors.ShipmateError) as error:
             why = f"{type(error).__name__}: {error}"
             self._run.log.write("inbound", f"the earlier messages cannot be read: {why}", level="warn")
             if isinstance(error, errors.RightMissing):
                 self._unseen.add(inbound.request_id)
-        earlier = [one.ts for one in chat.said if one.request_id < inbound.request_id]
-        since = max(earlier, default=0) if known else None
-        return around(inbound, told, self._unaddressed.before(inbound), since)
+        quoted = {one.message_id for one in inbound.quoted}
+        found = [one for one in told if one.message_id is None or one.message_id not in quoted]
+        shown = quoted | {one.message_id for one in found}
+        heard = self._unaddressed.before(inbound) if inbound.addressed == "mention" else []
+        found += [one for one in heard if one.message_id not in shown]
+        if not known:
+            return found
+        since = max((one.ts for one in chat.said if one.request_id < inbound.request_id), default=0)
+        return [one for one in found if (one.ts or 0) > since and not one.from_self]
 
     def turn_ends(self, turn: Turn, _: TurnEndState) -> Done:
         """Tell a chat, at most once a day, that the bot cannot read the chat's messages."""
@@ -347,8 +277,8 @@ class ListeningService:
         return Done(say("turn.unseen"), (Fact(turn.first.chat_key, FactSet(UNSEEN, key, {"at": now})),))
 
 
-def _listened_to(inbound: Inbound) -> bool:
-    """Return True if a message has text. Commands and changes of messages always pass."""
+def _has_words(inbound: Inbound) -> bool:
+    """Return True for a message that `/listen` applies to. Commands and changes of messages always pass."""
     return inbound.kind == "message" and inbound.command is None
 
 
