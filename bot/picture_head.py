@@ -37,9 +37,7 @@ class Picture:
 
 
 def picture_of(data: bytes) -> Picture | None:
-    """Return the picture in these bytes; None if the bytes are not a picture or if the picture's beginning
-    is damaged.
-    """
+    """Return the picture in these bytes; None if the bytes are not a picture or if the picture's beginning is damaged."""
     kind = kind_of(data)
     sides = None
     if kind == "image/png" and data[12:16] == b"IHDR":

@@ -80,8 +80,6 @@ class RssMonitor(Protocol):
 
 
 class FileReader:
-    """Reads the attached files of messages."""
-
     def __init__(
         self,
         channels: Mapping[str, Channel],
@@ -132,7 +130,6 @@ class FileReader:
         return tuple(seen)
 
     async def forget(self, inbound: Inbound) -> None:
-        """Delete the artifacts of a message's files."""
         try:
             await self._artifacts.forget(inbound.chat_key, (inbound.request_id,))
         except errors.StorageError as error:
@@ -141,7 +138,6 @@ class FileReader:
     # ------------------------------------------------------------ one file
 
     async def _read(self, file: SentFile, deadline: float) -> SeenFile:
-        """Fetch a file, store its text or picture, and return the outcome."""
         try:
             async with asyncio.timeout_at(deadline), self._room:
                 seen = await self._keep(await self._fetch(file), file)
@@ -160,9 +156,7 @@ class FileReader:
         return seen
 
     async def _fetch(self, file: SentFile) -> tuple[FileType, bytes]:
-        """Return a file's type and bytes. The first bytes reveal the type, so a file without text is not
-        read further.
-        """
+        """Return a file's type and bytes. The first bytes reveal the type, so a file without text is not read further."""
         data, size = bytearray(), file.attachment.size or 0
         kind: FileType = "recording" if file.attachment.spoken else "text"
         # The declared type guarantees that the channel can fetch files.

@@ -22,7 +22,6 @@ MOST_WORDS = 8
 
 
 def given_names(chats: Chats) -> dict[str, str]:
-    """Return the names that people gave their conversations, by chatKey."""
     return {key: fact["name"] for key, fact in chats.facts.all(TITLE).items()}
 
 

@@ -121,8 +121,6 @@ class Command:
 
     @classmethod
     def saying(cls, words: Callable[[Inbound], Awaitable[str]]) -> Command:
-        """Return a command that answers with the text of `words` and changes nothing."""
-
         async def run(inbound: Inbound) -> Done:
             return Done(await words(inbound))
 

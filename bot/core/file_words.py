@@ -82,14 +82,12 @@ def _named(attachment: Attachment) -> str:
 
 
 def _reason(seen: SeenFile) -> str:
-    """Return the reason why a file was not read, worded for people."""
     if not seen.code:
         return seen.why
     return say(f"files.why_{seen.code}", count=seen.limit, size=size_in_words(seen.limit))
 
 
 def size_in_words(size: int) -> str:
-    """Return a size in bytes in a readable unit."""
     if size < 1_000:
         return f"{size} bytes"
     return f"{size / 1_000_000:.3g} MB" if size >= 1_000_000 else f"{size / 1_000:.3g} kB"

@@ -154,9 +154,7 @@ async def summarize(prefix: Prefix, known: SessionMemory | None, focus: str, fit
 def request(
     prefix: Prefix, fit: Fit, *, purpose: str, directive: Message | None = None, summarize: str | None = None
 ) -> ModelRequest:
-    """Return the request of a fork. Cache breakpoints are set only in the shared prefix. Raises
-    `errors.RequestInvalid`.
-    """
+    """Return the request of a fork. Cache breakpoints are set only in the shared prefix. Raises `errors.RequestInvalid`."""
     # The provider's summary must be written by the chat's own model.
     own = purpose if summarize is None else None
     shared = view.render(

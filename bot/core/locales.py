@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, replace
 from datetime import UTC as AT_UTC
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 from zoneinfo import available_timezones
 
 from bot.contracts.base import ChatType
@@ -71,7 +71,6 @@ class Locales:
         self._chat = await self._chats.get(NO_CHAT)
 
     def locale(self, person: UserRef) -> Locale:
-        """Return the language and time zone known for a person."""
         return Locale(**(self._chats.facts.get(KIND, str(person)) or {}))
 
     def of(self, inbound: Inbound) -> ReaderLocale:
@@ -90,13 +89,13 @@ class Locales:
         """Return the locale of a person who has written before; `zone` is the default zone."""
         return self._spoken(person, self.locale(person), chat_type, zone)
 
-    def choose_language(self, inbound: Inbound, code: str | None) -> ReaderLocale:
-        """Store the language to use with a person; None to use the language of the person's app."""
-        return self._choose(inbound, language=code, language_chosen=code is not None)
-
-    def choose_zone(self, inbound: Inbound, zone: str | None) -> ReaderLocale:
-        """Store the time zone to use with a person; None to use the zone of the person's app."""
-        return self._choose(inbound, zone=zone, zone_chosen=zone is not None)
+    def choose(self, inbound: Inbound, name: Literal["language", "zone"], value: str | None) -> ReaderLocale:
+        """Store the language or time zone to use with a person; None to use that of the person's app."""
+        person = inbound.person
+        chosen: dict[str, Any] = {name: value, f"{name}_chosen": value is not None}
+        locale = _by_app(replace(self.locale(person), **chosen), inbound)
+        self._store(person, locale)
+        return self._spoken(person, locale, inbound.chat_type)
 
     def note_zone(self, inbound: Inbound, zone: str) -> None:
         """Record a time zone that a person named in a request. The zone becomes the person's zone if nothing
@@ -106,12 +105,6 @@ class Locales:
         if before.zone_chosen or inbound.zone is not None or before.zone == zone:
             return
         self._store(inbound.person, replace(before, zone=zone))
-
-    def _choose(self, inbound: Inbound, **chosen: Any) -> ReaderLocale:
-        person = inbound.person
-        locale = _by_app(replace(self.locale(person), **chosen), inbound)
-        self._store(person, locale)
-        return self._spoken(person, locale, inbound.chat_type)
 
     def _store(self, person: UserRef, locale: Locale) -> None:
         if self._chat is not None:
@@ -189,22 +182,26 @@ def near_zones(asked: str) -> list[str]:
 
 
 def _with_offset(apart: timedelta, sign: str, now: float) -> str | None:
-    """Return the zone at this UTC offset: a fixed zone for whole hours, else the largest zone that has the
-    offset now.
-    """
+    """Return the zone at this UTC offset: a fixed zone for whole hours, else the largest zone that has the offset now."""
     if not apart % timedelta(hours=1):
         # Zone names that begin with Etc/GMT have the opposite sign.
         name = f"Etc/GMT{'-' if sign == '+' else '+'}{apart // timedelta(hours=1)}" if apart else UTC
-        return next(iter(_zones().get(_key(name), ())), None)
+        return name if name in _zone_names() else None
     wanted, moment = apart if sign == "+" else -apart, datetime.fromtimestamp(now, AT_UTC)
-    zones = (zone for zone in _places() if moment.astimezone(times.zone(zone)).utcoffset() == wanted)
-    return next(zones, None)
+    return next(
+        (zone for zone in _places() if moment.astimezone(times.zone(zone)).utcoffset() == wanted), None
+    )
+
+
+@functools.cache
+def _zone_names() -> frozenset[str]:
+    return frozenset({*available_timezones(), UTC})  # reads the disk
 
 
 @functools.cache
 def _zones() -> Mapping[str, tuple[str, ...]]:
     """Return all zones by the key of their full name, of the last part of the name, and of places in them."""
-    names = sorted({*available_timezones(), UTC})
+    names = sorted(_zone_names())
     cities: dict[str, dict[str, None]] = {}
     for name in names:
         region, _, city = name.rpartition("/")
@@ -220,9 +217,8 @@ def _zones() -> Mapping[str, tuple[str, ...]]:
 def _places() -> Mapping[str, list[str]]:
     """Return the places and abbreviations of `cities.tsv` by zone, for zones that exist on this machine."""
     lines = Path(__file__).with_name("cities.tsv").read_text("utf-8").splitlines()
-    found = dict(line.split("\t") for line in lines if not line.startswith("#"))
-    known = available_timezones()  # reads the disk on each call
-    return {zone: found[zone].split("|") for zone in found if zone in known}
+    rows = (line.split("\t") for line in lines if not line.startswith("#"))
+    return {zone: places.split("|") for zone, places in rows if zone in _zone_names()}
 
 
 def _key(name: str) -> str:

@@ -67,7 +67,6 @@ class Shortened:
 
     @property
     def ends_in_one(self) -> bool:
-        """Return True if the text ends with a replaced passage."""
         return bool(self._moves) and self._moves[-1][2] == len(self.words)
 
     def at(self, place: int) -> int:
@@ -177,7 +176,6 @@ def _unused(name: str, used: set[str]) -> str:
 
 
 def _blocks(words: str) -> Iterator[_Block]:
-    """Yield the code blocks and tables of a text outside of quotes, in order."""
     ends = [*(found.start() for found in _LINE_END.finditer(words)), len(words)]
     starts = [0, *(found.end() for found in _LINE_END.finditer(words))]
     quotes = 0
@@ -252,7 +250,6 @@ def _table(rows: list[list[str]], start: int, end: int, words: str) -> _Block:
 
 
 def _plain(cell: str) -> str:
-    """Return the text of a cell as displayed."""
     if len(cell) > LONGEST_CELL or not _MARK.search(cell):
         return cell
     shown, url = list[str](), ""

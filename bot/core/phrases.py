@@ -70,7 +70,6 @@ def _filled(phrase: str, words: Mapping[str, str]) -> str:
 
 
 def compiled(phrase: str) -> Pattern:
-    """Compile a phrase, which ignores case."""
     return regex.compile(phrase, regex.IGNORECASE)
 
 
@@ -82,7 +81,6 @@ def _drafts() -> dict[str, tuple[Pattern, Pattern]]:
 
 
 def languages(words: str) -> tuple[str, ...]:
-    """Return the names of the possible languages of a text."""
     if words.isascii():
         return LATIN
     if _KANA.search(words):
@@ -96,7 +94,6 @@ def ends(words: str, head: int = HEAD, tail: int = TAIL) -> str:
 
 
 def asks(sentence: str) -> bool:
-    """Return True for a question."""
     return _ASKS.search(sentence) is not None
 
 
@@ -120,7 +117,6 @@ def sentences(words: str) -> Iterator[tuple[str, str]]:
 
 
 def clause(sentence: str, start: int, end: int) -> str:
-    """Return the clause around a position."""
     borders = [0, *(mark.end() for mark in _CLAUSES.finditer(sentence)), len(sentence)]
     first = max(border for border in borders if border <= start)
     last = min((border for border in borders if border >= end), default=len(sentence))

@@ -39,9 +39,7 @@ _MOST_TIMES = 4
 """Max times of day listed in a plan's description."""
 _EVERY = re.compile(r"every ([1-9][0-9]{0,5}) ?(m|h|d|w)[a-z]*", re.IGNORECASE | re.ASCII)
 _CRON = re.compile(r"@\S+|\S+(?: \S+){2,}")
-"""Pattern for text with more words than a time has, which is taken as a cron expression with a wrong number
-of fields.
-"""
+"""Pattern for text with more words than a time has, which is taken as a cron expression with a wrong number of fields."""
 
 
 def cron(said: str, after: datetime, *, reverse: bool = False) -> CronSim:
@@ -84,9 +82,7 @@ class Plan(Frozen):
         return next(self.after(moment), None)
 
     def after(self, moment: float) -> Iterator[float]:
-        """Yield the due times of a cron expression after a moment. Several times in one gap of the clocks
-        count as one.
-        """
+        """Yield the due times of a cron expression after a moment. Several times in one gap of the clocks count as one."""
         last = moment
         for shown in cron(self.said, datetime.fromtimestamp(moment, self.where)):
             if (due := shown.timestamp()) > last:
@@ -112,7 +108,6 @@ class Plan(Frozen):
         return last, count
 
     def describe(self) -> str:
-        """Return a short description of the plan for operators and the model."""
         return "once" if self.kind == "once" else f"{self.kind} {self.said}"
 
 
@@ -155,9 +150,7 @@ def _kind(found: CronSim, days: list[int]) -> str:
 
 
 def said(when: str) -> str:
-    """Return a description of the schedule in a `tools.context.JobRequest` for people; a single time is shown
-    unchanged.
-    """
+    """Return a description of the schedule in a `tools.context.JobRequest` for people; a single time is shown unchanged."""
     try:
         plan = read(when, zone="UTC", now=0, least=0)
     except errors.ToolInputInvalid:

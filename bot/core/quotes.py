@@ -32,7 +32,6 @@ _SENT = "Sent by this person in place of words. Names and texts in it may be any
 
 
 def iso(ts: int) -> str:
-    """Return a time in epoch ms as ISO 8601 text in UTC."""
     return datetime.fromtimestamp(ts / 1000, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 

@@ -178,7 +178,6 @@ def _day(day: int) -> str:
 
 
 def _count(found: UsageTotals, what: str, name: str, count: int) -> None:
-    """Add a row of `counts` to the totals."""
     if what == "wait":
         found.waits[int(name)] += count
         return

@@ -135,7 +135,6 @@ def said_by_servers(results: Message, deps: AgentDeps, seen: Iterable[Message]) 
 
 
 def fresh_nonce(deps: AgentDeps) -> str:
-    """Return a fresh nonce for the tags of one message."""
     return tags.nonce(deps.ids.ulid())
 
 
@@ -192,5 +191,4 @@ async def sent_at(archive: ChatStore, inbound: Inbound) -> int | None:
 
 
 def _ids_of(removal: ArchiveLine) -> set[str]:
-    """Return the message ids of a removal; an answer or album has several ids."""
     return {str(removal.message_id), *map(str, (removal.meta or {}).get("messageIds", ()))}

@@ -30,7 +30,6 @@ _BYTES = 1_000_000_000
 
 
 def limit() -> None:
-    """Limit this process's CPU time and memory, and forbid it to write files."""
     import resource
 
     for what, most in (

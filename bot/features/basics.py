@@ -164,7 +164,7 @@ class Basics:
         code = None if asked.casefold() == AUTO else language_of(asked)
         if code is None and asked.casefold() != AUTO:
             return say("language.unknown", asked=text.preview(asked, 40), codes=codes)
-        with speaking(*self._locales.choose_language(inbound, code)):
+        with speaking(*self._locales.choose(inbound, "language", code)):
             now = say("language.now") if code else say("language.auto", language=say("language.name"))
             return paragraph(now, *_other_script(asked if code else inbound.language))
 
@@ -180,7 +180,7 @@ class Basics:
             name = await asyncio.to_thread(zone_named, asked, now)
             if name is None:
                 return await self._no_zone(asked, prefix)
-        with speaking(*self._locales.choose_zone(inbound, name)):
+        with speaking(*self._locales.choose(inbound, "zone", name)):
             known = self._locales.locale(inbound.person).zone is not None
             key = "now" if name is not None else "auto" if known else "unknown"
             told = say(f"timezone.{key}", zone=zone(), time=times.clock(now))

@@ -39,7 +39,6 @@ _RULES: Mapping[Scope, str] = {"chat": "budgets.perChatUsdPerDay", "person": "bu
 
 
 def accounts_of(chat_key: str | None, person: str | None) -> list[Account]:
-    """Return the accounts to which a call is charged."""
     found: list[Account] = [("person", person)] if person else []
     if chat_key:
         with contextlib.suppress(errors.IdentityInvalid):
@@ -83,7 +82,6 @@ class Spending:
             self.usd[account] += usd
 
     def begin(self, day: str) -> None:
-        """Forget all costs if the day is newer than the current day."""
         if day > self.day:
             self.day = day
             self.usd.clear()

@@ -60,9 +60,7 @@ handled elsewhere means that the address is not such an endpoint.
 
 @dataclass(slots=True)
 class _Failure:
-    """A failed answer, parsed from an error body of Anthropic, OpenAI, Google or Bedrock, including JSON
-    nested in JSON.
-    """
+    """A failed answer, parsed from an error body of Anthropic, OpenAI, Google or Bedrock, including JSON nested in JSON."""
 
     http_status: int | None
     """HTTP status. None if there was no answer; 200 if the stream failed after it began."""

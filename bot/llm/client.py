@@ -307,7 +307,6 @@ def _count(value: object) -> int | None:
 
 
 def _supported(capabilities: object, *path: str) -> bool:
-    """Return True if the provider lists this capability of the model as supported."""
     found = capabilities
     for name in (*path, "supported"):
         found = found.get(name) if isinstance(found, dict) else None

@@ -87,8 +87,6 @@ Call = tuple[str, Json]
 
 @dataclass(slots=True)
 class _Turn:
-    """The running turn, read from a request."""
-
     words: str = ""
     time: str = ""
     """Time of the message in ISO 8601. A task has no time, so the value is ""."""
@@ -154,7 +152,6 @@ def _texts(content: str | Sequence[Json]) -> list[str]:
 
 
 def _untagged(message: Message) -> list[str]:
-    """Return the texts in a message that a person wrote."""
     pairs = zip(message["content"], tags.of(message), strict=True)
     return [str(one["text"]) for one, tag in pairs if one["type"] == "text" and tag is None and one["text"]]
 
@@ -279,7 +276,6 @@ def _reply(turn: _Turn, tools: set[str]) -> str:
 
 
 def _outcome(turn: _Turn) -> str:
-    """Return a text with the results of the calls that a request made."""
     missing = turn.request == "look" and turn.result("read_file") is None
     parts = [say("demo.no_file", name=turn.found["path"])] if missing else []
     last = [name for name, _, _ in turn.results if name != "chat_send"][-1:]
@@ -291,7 +287,6 @@ def _outcome(turn: _Turn) -> str:
 
 
 def _notes(said: Iterable[str]) -> str:
-    """Return memory notes that consist of the newest texts of people."""
     rows = [f"- {' '.join(words.split())[:200]}" for words in said if words.strip()]
     facts = "\n".join(rows[-20:]) or "- nothing was said yet"
     return f"## Facts\n{facts}\n\n## Decisions\n(none)\n\n## Preferences\n(none)\n\n## Open tasks\n(none)"

@@ -49,7 +49,6 @@ def body_of(request: ModelRequest) -> Json:
 
 
 def headers_of(request: ModelRequest) -> dict[str, str]:
-    """Return the headers that enable the betas a request needs."""
     content = request.messages[0]["content"] if request.messages else ()
     summarized = bool(content) and isinstance(content, list) and content[0].get("type") == "compaction"
     betas = [COMPACTION] if summarized or request.summarize is not None else []
@@ -253,8 +252,6 @@ class Accumulator:
 
 
 class _Block:
-    """One content block while it is being built."""
-
     def __init__(self, start: Json, taken: set[str]) -> None:
         self.is_call = start["type"] == "tool_use"
         self.value = {k: v for k, v in start.items() if v is not None or start["type"] not in _KNOWN}

@@ -64,7 +64,6 @@ class PriceTable:
 
     @property
     def names(self) -> list[str]:
-        """Return the names of all models with a price, except the demo model."""
         return sorted({*PRICES, *self.own} - {"demo"})
 
     def cost_usd(self, model: str, usage: Usage) -> float | None:

@@ -30,9 +30,7 @@ class Endpoint:
 
 
 class HttpTranscriber:
-    """Implements `contracts.model.Transcriber` over HTTP. Each recording takes one request, with a timeout
-    in seconds.
-    """
+    """Implements `contracts.model.Transcriber` over HTTP. Each recording takes one request, with a timeout in seconds."""
 
     def __init__(self, endpoint: Endpoint, *, seconds: float = 60.0) -> None:
         self._endpoint = endpoint

@@ -117,11 +117,9 @@ class ContextWindows:
         return min(filter(None, known), default=None)
 
     def max_output(self, model: str) -> int | None:
-        """Return the max tokens of an answer; None if unknown."""
         return self._figure(model, "maxOutput")
 
     def compacts(self, model: str) -> bool:
-        """Return True if the provider can summarise a conversation with this model."""
         return bool(self._figure(model, "compacts"))
 
     def compacts_not(self, model: str) -> None:
@@ -181,7 +179,6 @@ class ContextWindows:
         return None
 
     def refused(self, model: str, error: errors.ContextOverflow) -> None:
-        """Store the limits that a refusal names."""
         before = self.window(model), self.max_output(model)
         if error.window is not None and MIN_WINDOW <= error.window <= MAX_WINDOW:
             self._learned.set(model, "refusedAbove", error.window)

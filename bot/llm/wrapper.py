@@ -273,7 +273,6 @@ def spent(reply: ModelReply) -> Json:
 
 
 def previews(messages: Sequence[Message]) -> list[Json]:
-    """Return the newest messages as shortened texts, in order."""
     shown: list[Json] = []
     left = TOTAL_PREVIEW
     for message in reversed(messages):

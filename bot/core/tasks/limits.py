@@ -107,7 +107,6 @@ def tokens(usage: Usage) -> int:
 
 
 def so_far(log: Iterable[Event], prices: PriceTable) -> TaskTotals:
-    """Return the totals that a task's event log contains."""
     totals = TaskTotals()
     for event in log:
         if isinstance(data := event.data, events.Answered) and data.usage:

@@ -492,8 +492,6 @@ class LimitedModel(ModelWrapper):
 
 
 class TaskCalls(ToolCalls):
-    """Runs the tool calls of a task."""
-
     def __init__(self, worker: Worker, chat: Chat, ports: TaskPorts, injection: Injection) -> None:
         self._worker = worker
         registry = ports.agent.registry.without(BARRED)
