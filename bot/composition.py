@@ -26,14 +26,12 @@ from bot.contracts.identity import UserRef
 from bot.contracts.model import Model
 from bot.core import feature
 from bot.core.access import Access, InboundCleaner, Memberships
-from bot.core.agent import AgentDeps, Limits, Manner, ModelDeps
+from bot.core.agent import AgentDeps, Manner, ModelDeps
 from bot.core.archive_export import ArchiveExport
 from bot.core.archive_files import ChatStore
 from bot.core.attachments import FileReader
-from bot.core.attachments import Limits as FileLimits
 from bot.core.chat import MODES, Chat
 from bot.core.chats import Chats
-from bot.core.compaction import Policy
 from bot.core.conversation_list import given_names
 from bot.core.estimate import Estimator
 from bot.core.event_log import EventLog
@@ -56,7 +54,6 @@ from bot.core.reply import ReplyPorts
 from bot.core.runner import Runner, Slots
 from bot.core.sql_log import Alert
 from bot.core.sqlite_log import FILE, SqliteLog
-from bot.core.tasks.limits import TaskLimits
 from bot.core.turns import Turns
 from bot.core.usage import UsageRecorder, UsageSums
 from bot.dashboard.console import Console, ConsoleSources, PartHealth
@@ -84,12 +81,12 @@ from bot.tools.builtin import Search, ToolPorts, builtin_tools
 from bot.tools.context import Recalls
 from bot.tools.dispatch import CallWatcher, Dispatcher
 from bot.tools.file_provenance import FileProvenance
-from bot.tools.isolation import CommandLimits, Isolation
+from bot.tools.isolation import Isolation
 from bot.tools.mcp.servers import McpServers
 from bot.tools.permissions.matching import Paths
 from bot.tools.permissions.protected_code import protected_code
 from bot.tools.permissions.rules import Rules
-from bot.tools.policy import Policy as ToolPolicy
+from bot.tools.policy import Policy
 from bot.tools.project import Project
 from bot.tools.registry import Registry
 from bot.tools.skills import SkillAllowlist, SkillFolder
@@ -154,7 +151,7 @@ def assemble(
         Chat,
         mode=MODES[settings.queue.mode],
         debounce=settings.queue.debounce_ms / 1000,
-        max_messages=view_limits(settings).max_messages,
+        max_messages=settings.context.max_messages,
     )
     chats = Chats(event_log, make, clock=clock, ids=ids)
     saying = Saying(channels, services.redact)
@@ -501,13 +498,7 @@ def build_reader(services: Services, channels: Mapping[str, Channel], memory: Rs
         rss_monitor=memory,
         clock=services.environment.clock,
         log=services.log,
-        limits=FileLimits(
-            files.max_bytes,
-            files.max_packed_bytes,
-            files.per_message,
-            pictures=files.pictures,
-            pages=files.pdf_pages,
-        ),
+        limits=files,
         transcriber=None
         if speech.base_url is None
         else HttpTranscriber(Endpoint(speech.base_url, speech.model, speech.api_key)),
@@ -542,7 +533,8 @@ def build_agent(
         memories=Memories(settings.home / "memory", disk=environment.disk),
         notes=services.memory_files,
         artifacts=services.artifacts,
-        limits=view_limits(settings),
+        limits=settings.context,
+        tasks=settings.subagents,
         registry=registry,
         dispatcher=build_dispatcher(services, registry, door),
         task_events=door.display.tasks if door.display else lambda _: None,
@@ -619,7 +611,8 @@ def with_settings(deps: AgentDeps, services: Services, door: Door, settings: con
     return dataclasses.replace(
         deps,
         models=dataclasses.replace(deps.models, windows=changed.windows, **model_choice(settings.llm)),
-        limits=view_limits(settings),
+        limits=settings.context,
+        tasks=settings.subagents,
         dispatcher=build_dispatcher(changed, deps.registry, door),
     )
 
@@ -648,7 +641,7 @@ def build_tool_ports(
             root,
             required=shell.isolation == "required",
             network=shell.network,
-            limits=CommandLimits(**shell.limits.model_dump()),
+            limits=shell.limits,
             code=project.code,
             vetting=services.vetting,
         ),
@@ -674,7 +667,7 @@ def build_dispatcher(services: Services, registry: Registry, door: Door) -> Disp
     """Build the dispatcher of tool calls, including permissions and the wrappers that features add to each call."""
     settings, environment = services.settings, services.environment
     paths, zone = Paths(str(settings.root), read_link), settings.schedule.timezone
-    policy = ToolPolicy(
+    policy = Policy(
         registry,
         Rules(paths, protected_code(settings.root), **settings.permissions.model_dump()),
         paths,
@@ -697,34 +690,6 @@ def build_dispatcher(services: Services, registry: Registry, door: Door) -> Disp
         artifacts=services.artifacts,
         around=CallWatcher(around, registry, door.display.calls) if door.display else around,
         pictures=settings.files.pictures,
-    )
-
-
-def view_limits(settings: config.Settings) -> Limits:
-    """Return the limits of the model's context and of tasks."""
-    sizes, compaction, tasks = settings.context, settings.context.compaction, settings.subagents
-    return Limits(
-        max_messages=sizes.max_messages,
-        max_injected=sizes.max_injected_messages,
-        soft_tokens=compaction.soft_tokens,
-        mask_threshold=sizes.mask_threshold_tokens,
-        keep_observations=sizes.keep_recent_observations,
-        compaction=Policy(
-            compaction.enabled,
-            compaction.keep_tokens,
-            compaction.idle.enabled,
-            compaction.idle.above_tokens,
-            compaction.provider == "auto",
-        ),
-        tasks=TaskLimits(
-            calls=tasks.max_model_calls,
-            tokens=tasks.max_tokens,
-            usd=tasks.max_usd,
-            seconds=tasks.max_seconds,
-            side_by_side=tasks.max_concurrent,
-            turn_tokens=tasks.per_turn.max_tokens,
-            turn_usd=tasks.per_turn.max_usd,
-        ),
     )
 
 

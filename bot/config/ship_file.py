@@ -80,7 +80,9 @@ class StrictModel(BaseModel):
     the schema.
     """
 
-    model_config = ConfigDict(extra="forbid", alias_generator=to_camel, frozen=True, strict=True)
+    model_config = ConfigDict(
+        extra="forbid", alias_generator=to_camel, validate_by_name=True, frozen=True, strict=True
+    )
 
 
 Dollars = Annotated[float, Field(ge=0, le=100_000)]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
-from bot.config.ship_file import Effort, Thinking
+from bot.config.ship_file import Context, Effort, Subagents, Thinking
 from bot.contracts.approvals import Approvals, Unattended
 from bot.contracts.base import Json
 from bot.contracts.environment import Clock, Ids, Log, OperatorNotices, Redact
@@ -15,11 +15,10 @@ from bot.contracts.identity import ChatKey
 from bot.contracts.model import Model, ModelReply, ModelRequest
 from bot.core import blocks
 from bot.core.archive_files import ChatStore
-from bot.core.compaction import Policy
 from bot.core.estimate import Estimator
 from bot.core.memory import in_plain_words
 from bot.core.prompt import LEAST_BUDGET, MOST_BUDGET, SHARE, Frozen, Prompts
-from bot.core.tasks.limits import TaskEvent, TaskLimits
+from bot.core.tasks.limits import TaskEvent
 from bot.llm.prices import PriceTable
 from bot.llm.windows import EFFORTS, ContextWindows
 from bot.storage.artifacts import ArtifactStore
@@ -32,7 +31,6 @@ from bot.words import sentence
 
 MARGIN = 13_000
 """Tokens kept free at the end of the context window, since sizes are estimates."""
-SOFT_TOKENS = 40_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +41,7 @@ class Budget:
 
     window: int | None
     max_tokens: int
-    soft: int = SOFT_TOKENS
+    soft: int = 40_000
     most_output: int | None = None
 
     @property
@@ -204,21 +202,6 @@ class ModelDeps:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
-    """Limits at which messages in a chat's model context are changed or dropped."""
-
-    max_messages: int = 60
-    max_injected: int = 120
-    soft_tokens: int = SOFT_TOKENS
-    mask_threshold: int = 8_000
-    """Max tokens of the context before old tool results are masked."""
-    keep_observations: int = 4
-    """Number of newest tool results that are never masked."""
-    compaction: Policy = field(default_factory=Policy)
-    tasks: TaskLimits = field(default_factory=TaskLimits)
-
-
-@dataclass(frozen=True, slots=True)
 class AgentDeps:
     """Ports, settings and services of the agent, built in `bot.composition`."""
 
@@ -238,7 +221,8 @@ class AgentDeps:
     """Session memories by chat; None if the session memory is off."""
     notes: NoteStore | None = None
     """Files of the `memory` tool; None if there is no such tool."""
-    limits: Limits = field(default_factory=Limits)
+    limits: Context = field(default_factory=Context)
+    tasks: Subagents = field(default_factory=Subagents)
     redact: Redact = str
     settled: Redact = str
     """Function that returns the part of an unfinished text that cannot be the beginning of a secret."""
@@ -248,7 +232,7 @@ class AgentDeps:
     approvals: Approvals = field(default_factory=Unattended)
 
     def budget(self) -> Budget:
-        return self.models.budget(self.limits.soft_tokens)
+        return self.models.budget(self.limits.compaction.soft_tokens)
 
     async def freeze(self, chat_key: ChatKey, channel: str | None) -> Frozen:
         """Build the prompt of a chat, within the prompt's share of the context window."""

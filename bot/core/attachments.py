@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol, cast
 
 from bot import errors, text, ulids
+from bot.config import ship_file
 from bot.contracts.channel import Channel, Files, Manifest
 from bot.contracts.environment import Clock, Log, Redact
 from bot.contracts.inbound import Attachment, Inbound
@@ -38,25 +39,11 @@ TOGETHER = 10_000_000
 _AT_ONCE = 262_144
 _OVERLAP = 4_096
 """Bytes by which consecutive chunks of a picture overlap, so that a secret on their border is found."""
+READ_SECONDS = 45.0
+"""Timeout in seconds for reading all files of a message."""
 AT_ONCE = 16
 UNDER_WAY = 64_000_000
 """Max total bytes of files that are being read in all chats; each file takes several times its size in memory."""
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """Limits for attached files: `most` bytes of text in a file, `packed` bytes of a container format,
-    `count` files per message, `seconds` for all files of a message.
-    """
-
-    most: int = 1_000_000
-    packed: int = 5_000_000
-    count: int = 5
-    seconds: float = 45.0
-    pictures: bool = True
-    """True if pictures are shown to the model."""
-    pages: int = 20
-    """Max pages of a PDF shown to the model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +77,7 @@ class FileReader:
         rss_monitor: RssMonitor,
         clock: Clock,
         log: Log,
-        limits: Limits = Limits(),
+        limits: ship_file.Files = ship_file.Files(),  # noqa: B008 - frozen
         transcriber: Transcriber | None = None,
     ) -> None:
         self._channels = channels
@@ -102,7 +89,7 @@ class FileReader:
         self._log = log
         self._limits = limits
         self._transcriber = transcriber
-        self._largest = max(limits.most, limits.packed, LARGEST)
+        self._largest = max(limits.max_bytes, limits.max_packed_bytes, LARGEST)
         self._room = asyncio.Semaphore(max(1, min(AT_ONCE, UNDER_WAY // self._largest)))
 
     async def read(self, inbound: Inbound) -> tuple[SeenFile, ...]:
@@ -112,16 +99,16 @@ class FileReader:
             self._log.write("memory", "memory is short: files were refused", level="warn", files=len(files))
             return (REFUSED,) * len(files)
         seen, number, room = list[SeenFile](), 0, TOGETHER
-        deadline = asyncio.get_running_loop().time() + limits.seconds
-        can_fetch = limits.count > 0 and self._manifests[inbound.channel].files
+        deadline = asyncio.get_running_loop().time() + READ_SECONDS
+        can_fetch = limits.per_message > 0 and self._manifests[inbound.channel].files
         for at, one in enumerate(files):
             if not (can_fetch and one.may_be_read and (self._transcriber is not None or not one.spoken)):
                 seen.append(SeenFile())
                 continue
             number += 1
-            if number > limits.count:
-                why = f"only {limits.count} files of a message are read"
-                seen.append(SeenFile(why=why, code="many", limit=limits.count))
+            if number > limits.per_message:
+                why = f"only {limits.per_message} files of a message are read"
+                seen.append(SeenFile(why=why, code="many", limit=limits.per_message))
                 continue
             name, picture = (artifact_id(inbound.request_id, at, one, kind) for kind in ("", "shown"))
             outcome = await self._read(SentFile(inbound, one, name, picture, room), deadline)
@@ -146,7 +133,7 @@ class FileReader:
             return SeenFile(why=error.why, code=error.code, limit=error.limit)
         except errors.FileTooLarge as error:
             self._write("a file is too large", file, cause=str(error))
-            most = self._limits.most
+            most = self._limits.max_bytes
             return SeenFile(why=f"it is larger than {size_in_words(most)}", code="size", limit=most)
         except (errors.FileFailed, errors.StorageError, TimeoutError) as error:
             self._write("a file was not read", file, cause=f"{type(error).__name__}: {error}")
@@ -169,8 +156,8 @@ class FileReader:
                     kind = file_types.type_of(bytes(data[:16]))
                     if kind == "text" and len(data) >= file_types.SAMPLE:
                         file_types.check_text(bytes(data[: file_types.SAMPLE]))
-                limits = {"text": self._limits.most, "picture": LARGEST}
-                most = limits.get(kind, self._limits.packed)
+                limits = {"text": self._limits.max_bytes, "picture": LARGEST}
+                most = limits.get(kind, self._limits.max_packed_bytes)
                 if max(size, len(data)) > most:
                     why = f"it is larger than {size_in_words(most)}"
                     raise errors.NoReadableText(why, "size", most)
@@ -186,7 +173,7 @@ class FileReader:
         if kind == "recording":
             words = await self._transcribed(data)
         elif kind == "office":
-            words = await parser_process.read_office(data, self._limits.most)
+            words = await parser_process.read_office(data, self._limits.max_bytes)
         else:
             file_types.check_text(data[: file_types.SAMPLE])
             decoded = await asyncio.to_thread(file_types.decode, data)
@@ -216,9 +203,9 @@ class FileReader:
         """Store the text of a PDF. A short PDF is shown to the model as well. Raises `errors.NoReadableText`
         if neither is possible.
         """
-        found = await parser_process.read_pdf(data, self._limits.most)
+        found = await parser_process.read_pdf(data, self._limits.max_bytes)
         words = await asyncio.to_thread(self._cleaned, found.text)
-        fits = found.pages <= self._limits.pages and len(data) <= min(file.room, parser_process.PDF_BYTES)
+        fits = found.pages <= self._limits.pdf_pages and len(data) <= min(file.room, parser_process.PDF_BYTES)
         # Text in a PDF is compressed, so secrets are found only after extraction.
         clean = words == found.text and await asyncio.to_thread(self._clean, data)
         seen = SeenFile()

@@ -11,7 +11,6 @@ from bot.core.context import ContextEntry, KeptTurn, api_rounds
 
 Maker = Literal["memory", "summary", "provider"]
 """Source of the text that replaces the dropped messages: the session memory, our summary, or the provider's summary."""
-KEEP_TOKENS = 10_000
 IDLE_KEEPS = 2_000
 """Min tokens that a compaction of an idle chat keeps; one deep cut is better than many small cuts."""
 GROWTH = 2
@@ -21,25 +20,12 @@ SPAN = 2
 """Max tokens kept by a compaction, in multiples of `keep_tokens`, if a turn border within that limit exists."""
 WORTH = 2_000
 """Min estimated tokens that a compaction must save; a smaller saving costs less than rewriting the cached prefix."""
-IDLE_ABOVE = 8_000
 EXTRACT_AFTER, EXTRACT_CALLS, EXTRACT_ALONE = 5_000, 3, 15_000
 """Min new tokens and tool calls, or min new tokens alone, before the session memory is written again."""
 EXTRACT_SHARE = 8
 """Divisor of the message cap: above the cap, so many new messages are enough to write the memory again."""
 Size = Callable[[Sequence[Message]], float]
 """Function that estimates the tokens of messages."""
-
-
-@dataclass(frozen=True, slots=True)
-class Policy:
-    """Settings `context.compaction` of ship.json. If not `enabled`, only a person's command compacts."""
-
-    enabled: bool = True
-    keep_tokens: int = KEEP_TOKENS
-    idle: bool = True
-    idle_above: int = IDLE_ABOVE
-    provider: bool = True
-    """True if the provider's own summaries are used when the model supports them."""
 
 
 def numbers(turns: Sequence[KeptTurn]) -> list[int]:

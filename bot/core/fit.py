@@ -13,12 +13,13 @@ from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import ClassVar, Literal, TypeAlias
 
 from bot import errors, text
+from bot.config.ship_file import Context
 from bot.contracts.base import Json, Message
 from bot.contracts.environment import Clock, Log, Redact
 from bot.contracts.model import ATTACHED, ModelRequest
 from bot.contracts.tools import omission
 from bot.core import blocks, continuation, estimate, events, view
-from bot.core.agent import MODEL, Budget, Limits, ModelDeps
+from bot.core.agent import MODEL, Budget, ModelDeps
 from bot.core.chat import Chat
 from bot.core.context import AgentContextStore, RunningTurn
 from bot.core.memory import condensed, in_plain_words
@@ -123,7 +124,7 @@ class Fit:
 
     chat: Chat
     models: ModelDeps
-    limits: Limits
+    limits: Context
     _: KW_ONLY
     ages: Callable[[str], bool]
     """Function that returns True if the results of the tool with this name lose their value over time."""
@@ -149,7 +150,7 @@ class Fit:
 
     def budget(self) -> Budget:
         """Return the token limits of the model that answers."""
-        return self.models.budget(self.limits.soft_tokens)
+        return self.models.budget(self.limits.compaction.soft_tokens)
 
     # ------------------------------------------------------------ before a request
 
@@ -162,7 +163,7 @@ class Fit:
         self.take(frame)
         if self._framed():
             return  # masking can wait, since the beginning of the request has already changed
-        asked_at, threshold = self.context.asked_at, self.limits.mask_threshold
+        asked_at, threshold = self.context.asked_at, self.limits.mask_threshold_tokens
         if crowded(self.context.shown()):
             self.mask_old("size", above=0)
         elif asked_at is None or self.clock.now() - asked_at > COLD_AFTER:
@@ -331,7 +332,7 @@ class Fit:
                 self.apply(events.Masked(results, reason))
 
     def _masks(self) -> dict[str, str]:
-        keep, context = self.limits.keep_observations, self.context
+        keep, context = self.limits.keep_recent_observations, self.context
         return masks(context.shown(), ages=self.ages, keep=keep, masked=context.masked)
 
     def apply(self, change: Change, *, reason: str = "overflow") -> None:

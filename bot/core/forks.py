@@ -86,7 +86,7 @@ async def condense(prefix: Prefix, known: SessionMemory | None, focus: str, fit:
     Raises `errors.ModelError` and `MemoryInvalid`.
     """
     windows, name = fit.models.windows, fit.models.name
-    able = fit.limits.compaction.provider and windows.compacts(name)
+    able = fit.limits.compaction.provider == "auto" and windows.compacts(name)
     if able and prefix.exact and not prefix.current:
         try:
             return await _provided(prefix, known, focus, fit)

@@ -146,8 +146,8 @@ class Summaries:
                 continue
             policy, context = fit.limits.compaction, fit.context
             quiet = context.asked_at is not None and IDLE_AFTER <= now - context.asked_at < IDLE_UNTIL
-            due = quiet and context.cached and policy.enabled and policy.idle
-            if due and fit.tokens() > policy.idle_above:
+            due = quiet and context.cached and policy.enabled and policy.idle.enabled
+            if due and fit.tokens() > policy.idle.above_tokens:
                 self._begin(fit, "idle")
 
     def _begin(self, fit: Fit, reason: str) -> bool:

@@ -125,7 +125,7 @@ class Turns:
             queued=lambda step: bool(reply.queued(step)),
             boot=self._boot,
             undeclared=lambda: agent.registry.behind(fit.tools),
-            injection=OlderMessages(chat, turn, agent.limits.max_injected, fit.append, agent.ids),
+            injection=OlderMessages(chat, turn, agent.limits.max_injected_messages, fit.append, agent.ids),
             tasks=TurnTasks(chat, TaskPorts(self._chats, self._event_log, fit, agent, found, self._boot)),
         )
         return Loop(

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bot import errors, file_access
+from bot.config.ship_file import ShellLimits
 from bot.file_access import is_hidden
 from bot.tools import processes, seccomp
 from bot.tools.permissions.patterns import literal_words
@@ -79,51 +80,38 @@ MISSING = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class CommandLimits:
-    """Limits of a command. Per process: memory (data segment), processor time and file size. Per command:
-    number of processes and disk space. There is also a size limit for each of `/tmp` and `/dev/shm`. None
-    means that Shipmate sets no limit.
-    """
+def _limited(limits: ShellLimits, words: Sequence[str]) -> list[str]:
+    """Return the words of a command wrapped so that it runs within these limits."""
+    wanted = {
+        "-d": limits.memory_mb and limits.memory_mb * 1024,
+        "-f": limits.file_mb and limits.file_mb * _MB // _BLOCK,
+        "-t": limits.cpu_seconds,
+        # The `ulimit` option for the number of processes has different letters in bash and dash.
+        "-u": limits.processes,
+        "-p": limits.processes,
+        "-c": 0,
+    }
+    given = " ".join(f"{letter}={most}" for letter, most in wanted.items() if most is not None)
+    return ["/bin/sh", "-c", _ROOM.format(given), "sh", *words]
 
-    memory_mb: int | None = 4_096
-    processes: int | None = 512
-    file_mb: int | None = 1_024
-    cpu_seconds: int | None = 600
-    disk_mb: int | None = 4_096
-    tmp_mb: int | None = 512
 
-    def around(self, words: Sequence[str]) -> list[str]:
-        """Return the words of a command wrapped so that it runs within these limits."""
-        wanted = {
-            "-d": self.memory_mb and self.memory_mb * 1024,
-            "-f": self.file_mb and self.file_mb * _MB // _BLOCK,
-            "-t": self.cpu_seconds,
-            # The `ulimit` option for the number of processes has different letters in bash and dash.
-            "-u": self.processes,
-            "-p": self.processes,
-            "-c": 0,
-        }
-        given = " ".join(f"{letter}={most}" for letter, most in wanted.items() if most is not None)
-        return ["/bin/sh", "-c", _ROOM.format(given), "sh", *words]
+def _watch(limits: ShellLimits, root: Path) -> LimitCheck:
+    """Return a check of what the kernel's limits do not cover: the number of root's processes, and disk space."""
+    before = os.statvfs(root)
+    room = min((limits.disk_mb or 0) * _MB, before.f_bavail * before.f_frsize // _SHARE)
+    places = min(FILES, before.f_favail // _SHARE)
 
-    def watch(self, root: Path) -> LimitCheck:
-        """Return a check of what the kernel's limits do not cover: the number of root's processes, and disk space."""
-        before = os.statvfs(root)
-        room = min((self.disk_mb or 0) * _MB, before.f_bavail * before.f_frsize // _SHARE)
-        places = min(FILES, before.f_favail // _SHARE)
+    def exceeded(pid: int) -> str | None:
+        if limits.processes is not None and _threads(pid) > limits.processes + _OURS:
+            return f"it had more than {limits.processes} processes"
+        now = os.statvfs(root)
+        if limits.disk_mb is not None and (before.f_bavail - now.f_bavail) * now.f_frsize > room:
+            return f"it had written more than {max(1, room // _MB):,} MB"
+        if before.f_favail and before.f_favail - now.f_favail > places:
+            return f"it had made more than {places:,} files"
+        return None
 
-        def exceeded(pid: int) -> str | None:
-            if self.processes is not None and _threads(pid) > self.processes + _OURS:
-                return f"it had more than {self.processes} processes"
-            now = os.statvfs(root)
-            if self.disk_mb is not None and (before.f_bavail - now.f_bavail) * now.f_frsize > room:
-                return f"it had written more than {max(1, room // _MB):,} MB"
-            if before.f_favail and before.f_favail - now.f_favail > places:
-                return f"it had made more than {places:,} files"
-            return None
-
-        return exceeded
+    return exceeded
 
 
 def _threads(pid: int) -> int:
@@ -148,7 +136,7 @@ class Isolation:
     required: bool = True
     network: bool = False
     which: Callable[[str], str | None] = shutil.which
-    limits: CommandLimits = field(default_factory=CommandLimits)
+    limits: ShellLimits = field(default_factory=ShellLimits)
     code: ProtectedCode | None = None
     """The protected code; determined by the first command if not given."""
     vetting: Vetting | None = None
@@ -180,13 +168,13 @@ class Isolation:
             around.callback(_close, handles)
             handles.append(os.dup(info))
             if self.required:
-                words = [*await self.sandbox(root, handles, instructs), *self.limits.around(words)]
+                words = [*await self.sandbox(root, handles, instructs), *_limited(self.limits, words)]
             else:
                 # Without a process namespace, the limit on processes would count all processes of the user.
-                words = dataclasses.replace(self.limits, processes=None).around(words)
+                words = _limited(self.limits.model_copy(update={"processes": None}), words)
             # If memory runs out, the kernel kills a command before it kills the gateway.
             words = ["/bin/sh", "-c", _KILLED_FIRST, "sh", *words]
-            watch = await asyncio.to_thread(self.limits.watch, root)
+            watch = await asyncio.to_thread(_watch, self.limits, root)
             ended = await processes.run(
                 words, folder=root, environment=ENVIRONMENT, seconds=seconds, watch=watch, handles=handles
             )
@@ -332,7 +320,7 @@ class Isolation:
         return None
 
 
-def arguments(root: Path, limits: CommandLimits, *, network: bool, parts: Sequence[str]) -> Iterator[str]:
+def arguments(root: Path, limits: ShellLimits, *, network: bool, parts: Sequence[str]) -> Iterator[str]:
     """Return the arguments of bubblewrap that define what a command can see and do."""
     size = ("--size", str(limits.tmp_mb * _MB)) if limits.tmp_mb is not None else ()
     yield from ("--unshare-all", "--die-with-parent", "--cap-drop", "ALL", "--clearenv")

@@ -26,7 +26,7 @@ from bot.contracts.model import InMemoryLearned, ModelFacts, ModelReply, ModelRe
 from bot.contracts.tools import Effect
 from bot.core import chat, events
 from bot.core.access import InboundCleaner
-from bot.core.agent import AgentDeps, Limits, ModelDeps
+from bot.core.agent import AgentDeps, ModelDeps
 from bot.core.archive_files import ChatStore
 from bot.core.chats import Chats, Fact
 from bot.core.feature import Door
@@ -208,7 +208,7 @@ class Chat:
 
     root: Path
     sends: bool = True
-    limits: Limits = field(default_factory=Limits)
+    limits: Context = field(default_factory=Context)
     works: bool = False
     memory_tokens: int = MEMORY_TOKENS
 

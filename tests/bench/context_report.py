@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bot.core.agent import Limits
-from bot.core.compaction import KEEP_TOKENS, Policy
+from bot.config.ship_file import Compaction, Context
 from tests.bench.context_bill import Bill
 from tests.bench.context_chat import Chat
 from tests.bench.context_trace import days, trace
 
 SEED = 1
 FULL_MEMORY = 2_900
+KEPT = Compaction().keep_tokens
 OTHER = 4_000
 """Alternative number of tokens that a compaction keeps, for comparison with the default."""
 CENTS, READ, STABLE, TOKENS, GROWTH = 2.1, 0.84, 0.96, 35_000, 0.01
@@ -70,8 +70,8 @@ async def measured(folder: Path, size: Size, say: Say) -> dict[str, Any]:
     return found
 
 
-def _keeps(tokens: int) -> Limits:
-    return Limits(compaction=Policy(keep_tokens=tokens))
+def _keeps(tokens: int) -> Context:
+    return Context(compaction=Compaction(keep_tokens=tokens))
 
 
 def _told(name: str, bill: Bill, turns: int, say: Say) -> dict[str, float]:
@@ -104,11 +104,11 @@ def _against(ours: dict[str, float], other: dict[str, float]) -> list[str]:
         )
         if not met
     ]
-    cheaper = OTHER if other["centsPerTurn"] < ours["centsPerTurn"] else KEEP_TOKENS
+    cheaper = OTHER if other["centsPerTurn"] < ours["centsPerTurn"] else KEPT
     costs = f"{ours['centsPerTurn']:.3f} cents, {OTHER:,} costs {other['centsPerTurn']:.3f}: {cheaper:,} is cheaper"
     return [
         "  every aim is met" if not missed else f"  missed: {'; '.join(missed)}",
-        f"  keepTokens {KEEP_TOKENS:,} (the default) costs {costs}",
+        f"  keepTokens {KEPT:,} (the default) costs {costs}",
     ]
 
 

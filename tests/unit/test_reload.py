@@ -82,7 +82,7 @@ async def test_new_turns_have_what_has_changed(gateway: Gateway, tmp_path: Path)
     await gateway.reload.reload(lambda: load(tmp_path, changed))
     deps = gateway.turns.agent
     assert deps.limits.max_messages == 20
-    assert deps.limits.tasks.side_by_side == 2
+    assert deps.tasks.max_concurrent == 2
     assert deps.models.windows.max_tokens("demo") == 900
     assert deps.dispatcher is not before.dispatcher
     assert (deps.registry, deps.archive, deps.prompts) == (before.registry, before.archive, before.prompts)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from bot import errors
+from bot.config import Subagents
 from bot.contracts.model import Usage
 from bot.core import events
 from bot.core.events import Event
@@ -17,22 +18,6 @@ ANSWER_TOKENS = 1_024
 """Number of output tokens assumed for an answer of unknown size."""
 LEAST_ANSWER = 256
 """Min output tokens for which a model call is worth its cost."""
-
-
-@dataclass(frozen=True, slots=True)
-class TaskLimits:
-    """Limits of one task: model `calls`, `tokens` (input and output, cached or not), `usd` and `seconds`;
-    `turn_tokens` and `turn_usd` limit all tasks of a turn. None means no limit. A call of unknown price
-    counts with the cost that `PriceTable.at_most` returns.
-    """
-
-    calls: int = 30
-    tokens: int = 500_000
-    usd: float | None = 1.0
-    seconds: float = 900.0
-    side_by_side: int = 20
-    turn_tokens: int = 2_000_000
-    turn_usd: float | None = 5.0
 
 
 class LimitReached(errors.ShipmateError):
@@ -123,20 +108,20 @@ def at_most(prices: PriceTable, model: str, prompt: int, answer: int) -> float:
     return prices.at_most(model, Usage(cache_write_tokens=prompt, output_tokens=answer))
 
 
-def next_call(limits: TaskLimits, totals: TaskTotals, usd: float, prompt: int, most: int) -> tuple[int, str]:
+def next_call(limits: Subagents, totals: TaskTotals, usd: float, prompt: int, most: int) -> tuple[int, str]:
     """Return the output limit of the next call, and the limit that allows no call after it ("" if another
     call fits). Raises `LimitReached` if even the next call does not fit. `usd` is the max cost of the
     next call.
     """
-    left = limits.tokens - totals.tokens - prompt
+    left = limits.max_tokens - totals.tokens - prompt
 
     def reached(calls: int, least: int) -> str:
-        if totals.model_calls + calls > limits.calls:
-            return f"{limits.calls} model calls"
+        if totals.model_calls + calls > limits.max_model_calls:
+            return f"{limits.max_model_calls} model calls"
         if left < least:
-            return f"{limits.tokens:,} tokens"
-        too_much = limits.usd is not None and totals.charged_usd + calls * usd > limits.usd
-        return f"${limits.usd:.2f}" if too_much else ""
+            return f"{limits.max_tokens:,} tokens"
+        too_much = limits.max_usd is not None and totals.charged_usd + calls * usd > limits.max_usd
+        return f"${limits.max_usd:.2f}" if too_much else ""
 
     if limit := reached(1, LEAST_ANSWER):
         raise limit_reached(limit)
@@ -146,7 +131,7 @@ def next_call(limits: TaskLimits, totals: TaskTotals, usd: float, prompt: int, m
 class Allowance:
     """Tokens and US dollars that all tasks of one turn have spent, or reserved for calls in flight."""
 
-    def __init__(self, limits: TaskLimits) -> None:
+    def __init__(self, limits: Subagents) -> None:
         self._limits = limits
         self._tokens = 0
         self._usd = 0.0
@@ -159,10 +144,10 @@ class Allowance:
     def reserved(self, tokens: int, usd: float) -> Iterator[None]:
         """Reserve the max cost of one call inside the `with` block. Raises `LimitReached` if too little is left."""
         limits = self._limits
-        if self._tokens + tokens > limits.turn_tokens:
-            raise limit_reached(f"{limits.turn_tokens:,} tokens for all tasks of a turn")
-        if limits.turn_usd is not None and self._usd + usd > limits.turn_usd:
-            raise limit_reached(f"${limits.turn_usd:.2f} for all tasks of a turn")
+        if self._tokens + tokens > limits.per_turn.max_tokens:
+            raise limit_reached(f"{limits.per_turn.max_tokens:,} tokens for all tasks of a turn")
+        if limits.per_turn.max_usd is not None and self._usd + usd > limits.per_turn.max_usd:
+            raise limit_reached(f"${limits.per_turn.max_usd:.2f} for all tasks of a turn")
         self.spend(tokens, usd)
         try:
             yield

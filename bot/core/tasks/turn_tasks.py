@@ -49,8 +49,8 @@ class TurnTasks:
     def __init__(self, chat: Chat, ports: TaskPorts) -> None:
         self._chat = chat
         self._ports = ports
-        self._allowance = Allowance(ports.agent.limits.tasks)
-        self._slots = asyncio.Semaphore(ports.agent.limits.tasks.side_by_side)
+        self._allowance = Allowance(ports.agent.tasks)
+        self._slots = asyncio.Semaphore(ports.agent.tasks.max_concurrent)
         self._warm: dict[int, asyncio.Event] = {}
         """Events that the first fork of each step sets once it has filled the provider's cache."""
         self._results: dict[str, TaskResult] = {}

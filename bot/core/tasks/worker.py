@@ -148,7 +148,7 @@ class Worker:
         self._around = around
         self._ports = ports
         self.agent = ports.agent
-        self.limits = ports.agent.limits.tasks
+        self.limits = ports.agent.tasks
         self.allowance = allowance
         self.first_token = first_token
         self._totals = before
@@ -203,7 +203,7 @@ class Worker:
             fit=fit,
             agent=ports.agent,
             boot=ports.boot,
-            most_steps=self.limits.calls + 1,
+            most_steps=self.limits.max_model_calls + 1,
         )
         self._tell("queued")
 
@@ -250,9 +250,9 @@ class Worker:
         task = asyncio.create_task(work)
         try:
             while not task.done():
-                left = self.limits.seconds - self._seconds
+                left = self.limits.max_seconds - self._seconds
                 if left <= 0:
-                    raise limits.limit_reached(f"{self.limits.seconds:g} seconds")
+                    raise limits.limit_reached(f"{self.limits.max_seconds:g} seconds")
                 await ends_within(max(left, 1.0), task, self.agent.clock)
             return task.result()
         finally:
@@ -321,7 +321,7 @@ class Worker:
     def _tell(
         self, kind: Literal["queued", "started", "model", "ended", "failed", "stopped"], error: str = ""
     ) -> None:
-        order, calls, most = self.order, self._totals.model_calls, self.limits.calls
+        order, calls, most = self.order, self._totals.model_calls, self.limits.max_model_calls
         now = self.agent.clock.now()
         event = TaskEvent(kind, order.id, order.request_id, now, order.label, calls, most, error)
         self.agent.task_events(event)
@@ -540,7 +540,7 @@ class OlderMessagesOfTask(OlderMessages):
         self, worker: Worker, chat: Chat, append: Callable[[events.EventData], None], seen: Injection | None
     ) -> None:
         agent = worker.agent
-        super().__init__(chat, worker.order.id, agent.limits.max_injected, append, agent.ids)
+        super().__init__(chat, worker.order.id, agent.limits.max_injected_messages, append, agent.ids)
         self._asked_by = worker.order.request_id
         self._seen = seen
 

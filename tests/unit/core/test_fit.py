@@ -10,11 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bot import errors
+from bot.config.ship_file import Context
 from bot.contracts.base import Json
 from bot.contracts.identity import ChatKey
 from bot.contracts.model import InMemoryLearned, ModelRequest
 from bot.core import estimate, events
-from bot.core.agent import Limits, ModelDeps
+from bot.core.agent import ModelDeps
 from bot.core.chat import Chat
 from bot.core.events import Event, EventData
 from bot.core.fit import Fit, Frame, HistoryCleared, TurnTooLarge
@@ -60,7 +61,7 @@ class Asking:
         self.fit = Fit(
             self.chat,
             ModelDeps(ScriptedModel(), "m", windows),
-            Limits(),
+            Context(),
             ages=lambda _: True,
             append=partial(self.append, name),
             clock=FakeClock(),

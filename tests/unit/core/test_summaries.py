@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 
 import pytest
 
+from bot.config.ship_file import Compaction, Context, Idle
 from bot.contracts.base import Message
 from bot.contracts.identity import ChatKey
 from bot.contracts.model import InMemoryLearned
-from bot.core import compaction, events
-from bot.core.agent import Limits, ModelDeps
+from bot.core import events
+from bot.core.agent import ModelDeps
 from bot.core.chat import Chat
 from bot.core.events import Event, EventData
 from bot.core.fit import Fit, Frame
@@ -42,7 +42,7 @@ async def nothing(*_: object) -> PutBack:
 class Quiet:
     """A chat whose turns are over, each of so many characters, and whose last request has read so much from the cache."""
 
-    def __init__(self, size: int, cached: int, policy: compaction.Policy) -> None:
+    def __init__(self, size: int, cached: int, policy: Compaction) -> None:
         self.chat = Chat(ChatKey("telegram", "1"))
         self.clock, self.model, log = (
             FakeClock(),
@@ -62,7 +62,7 @@ class Quiet:
         self.fit = Fit(
             self.chat,
             ModelDeps(self.model, "m", ContextWindows(InMemoryLearned(), log=log)),
-            replace(Limits(), compaction=policy),
+            Context(compaction=policy),
             ages=lambda _: True,
             append=self.append,
             clock=self.clock,
@@ -94,7 +94,7 @@ class Quiet:
         return self.chat.context.head is not None
 
 
-IDLE = compaction.Policy()
+IDLE = Compaction()
 
 
 @pytest.mark.parametrize(
@@ -105,12 +105,12 @@ IDLE = compaction.Policy()
         (8_000, 100, IDLE, 300.0, False),
         (8_000, 0, IDLE, 280.0, False),
         (800, 100, IDLE, 280.0, False),
-        (8_000, 100, replace(IDLE, idle=False), 280.0, False),
-        (8_000, 100, replace(IDLE, enabled=False), 280.0, False),
+        (8_000, 100, Compaction(idle=Idle(enabled=False)), 280.0, False),
+        (8_000, 100, Compaction(enabled=False), 280.0, False),
     ],
 )
 async def test_a_quiet_chat_is_compacted_just_before_the_cache_forgets_it(
-    size: int, cached: int, policy: compaction.Policy, seconds: float, compacted: bool
+    size: int, cached: int, policy: Compaction, seconds: float, compacted: bool
 ) -> None:
     quiet = Quiet(size, cached, policy)
     assert await quiet.look(seconds) is compacted

@@ -12,9 +12,10 @@ from typing import cast
 
 import pytest
 
+from bot.config.ship_file import ShellLimits
 from bot.tools import isolation, processes
 from bot.tools.builtin import ToolPorts, run_shell
-from bot.tools.isolation import ENVIRONMENT, CommandLimits, Isolation
+from bot.tools.isolation import ENVIRONMENT, Isolation
 from bot.tools.permissions.protected_code import ProtectedCode
 
 from .walls import CANARY, MARK, Desk, all_ended, isolated
@@ -181,8 +182,8 @@ async def test_our_own_code_is_not_for_commands_to_change(desk: Desk) -> None:
 
 
 def test_network_is_given_only_where_it_is_granted(tmp_path: Path) -> None:
-    assert "--share-net" not in isolation.arguments(tmp_path, CommandLimits(), network=False, parts=())
-    assert "--share-net" in isolation.arguments(tmp_path, CommandLimits(), network=True, parts=())
+    assert "--share-net" not in isolation.arguments(tmp_path, ShellLimits(), network=False, parts=())
+    assert "--share-net" in isolation.arguments(tmp_path, ShellLimits(), network=True, parts=())
     for network in (False, True):
         ports = cast("ToolPorts", SimpleNamespace(isolation=Isolation(tmp_path, network=network)))
         assert ("without network" in run_shell.RunShell(ports).description) is not network
@@ -192,9 +193,9 @@ def test_network_is_given_only_where_it_is_granted(tmp_path: Path) -> None:
 
 
 LIMITED = {
-    "memory": ("python3 -c 'x = bytearray(200_000_000)'", CommandLimits(memory_mb=64), "MemoryError"),
-    "files": ("head -c 3000000 /dev/zero > big; stat -c %s big; exit 3", CommandLimits(file_mb=1), "1048576"),
-    "time": ("while :; do :; done", CommandLimits(cpu_seconds=1), "exit code 137"),
+    "memory": ("python3 -c 'x = bytearray(200_000_000)'", ShellLimits(memory_mb=64), "MemoryError"),
+    "files": ("head -c 3000000 /dev/zero > big; stat -c %s big; exit 3", ShellLimits(file_mb=1), "1048576"),
+    "time": ("while :; do :; done", ShellLimits(cpu_seconds=1), "exit code 137"),
 }
 
 
@@ -207,9 +208,9 @@ async def test_a_command_gets_so_much_of_the_machine(desk: Desk, what: str) -> N
 
 
 async def test_limits_hold_without_isolation_too(bare: Desk) -> None:
-    bare.isolation.limits = CommandLimits(file_mb=1)
+    bare.isolation.limits = ShellLimits(file_mb=1)
     assert "1048576" in await bare.failed(LIMITED["files"][0])
-    bare.isolation.limits = CommandLimits(None, None, None, None)
+    bare.isolation.limits = ShellLimits(memory_mb=None, processes=None, file_mb=None, cpu_seconds=None)
     assert await bare.said("head -c 3000000 /dev/zero > big; stat -c %s big") == "3000000"
 
 

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from bot import config, file_access
+from bot.config.ship_file import ShellLimits
 from bot.tools import seccomp
-from bot.tools.isolation import CROWDED, CommandLimits
+from bot.tools.isolation import CROWDED
 from bot.tools.permissions.protected_code import RunningCode, protected_code
 
 from .walls import CANARY, MARK, Desk, all_ended, isolated
@@ -53,7 +54,7 @@ async def test_the_wall_is_no_program_of_the_project(desk: Desk, monkeypatch: py
 @isolated
 @pytest.mark.parametrize("place", ["/tmp", "/dev/shm"])
 async def test_what_is_in_memory_is_bounded(desk: Desk, place: str) -> None:
-    desk.isolation.limits = CommandLimits(tmp_mb=16)
+    desk.isolation.limits = ShellLimits(tmp_mb=16)
     said = await desk.failed(f"head -c 10G /dev/zero > {place}/big; echo $?; stat -c %s {place}/big; exit 3")
     assert "No space left on device" in said
     assert int(said.split("```")[1].split()[1]) <= 16 * MB
@@ -70,7 +71,7 @@ async def test_nothing_else_can_be_written(desk: Desk) -> None:
 
 @isolated
 async def test_a_command_that_fills_the_disk_is_stopped(desk: Desk) -> None:
-    desk.isolation.limits = CommandLimits(disk_mb=100, file_mb=64)
+    desk.isolation.limits = ShellLimits(disk_mb=100, file_mb=64)
     said = await desk.failed("for n in $(seq 160); do head -c 60M /dev/zero > big$n; done; echo all")
     assert "it had written more than 100 MB" in said
     assert "all" not in said.split("stdout")[-1].splitlines()
@@ -79,7 +80,7 @@ async def test_a_command_that_fills_the_disk_is_stopped(desk: Desk) -> None:
 
 @isolated
 async def test_files_that_nobody_finds_fill_it_too(desk: Desk) -> None:
-    desk.isolation.limits = CommandLimits(disk_mb=100, file_mb=64)
+    desk.isolation.limits = ShellLimits(disk_mb=100, file_mb=64)
     said = await desk.failed(
         'for n in 11 12 13 14 15 16 17 18 19 20; do eval "exec $n>big; rm big; head -c 60M /dev/zero >&$n"; done; sleep 30'
     )
@@ -91,7 +92,7 @@ async def test_files_that_nobody_finds_fill_it_too(desk: Desk) -> None:
 
 @isolated
 async def test_a_bomb_of_processes_is_put_out_for_root_too(desk: Desk) -> None:
-    desk.isolation.limits = CommandLimits(processes=40)
+    desk.isolation.limits = ShellLimits(processes=40)
     # Seven generations, of which the last stays: the tests beside this one need processes too.
     bomb = (
         f"b() {{ if [ $1 -gt 7 ]; then sleep {MARK}; else b $(($1 + 1)) | b $(($1 + 1)) & wait; fi; }}; b 1"
