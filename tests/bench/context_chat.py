@@ -19,6 +19,7 @@ from typing import Any, ClassVar
 
 from pydantic import BaseModel
 
+from bot.config.ship_file import Context
 from bot.contracts.base import Json
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
