@@ -73,8 +73,7 @@ from bot.rss_monitor import RssMonitor
 from bot.services import Environment, Services
 from bot.storage.artifacts import ArtifactStore
 from bot.storage.file_names import encode
-from bot.storage.memories import Memories
-from bot.storage.notes import NoteStore
+from bot.storage.notes import Memories, NoteStore
 from bot.system import read_link
 from bot.telemetry import JsonlLog, Redactor
 from bot.tools.builtin import Search, ToolPorts, builtin_tools

@@ -22,8 +22,7 @@ from bot.core.tasks.limits import TaskEvent
 from bot.llm.prices import PriceTable
 from bot.llm.windows import EFFORTS, ContextWindows
 from bot.storage.artifacts import ArtifactStore
-from bot.storage.memories import Memories
-from bot.storage.notes import NoteStore
+from bot.storage.notes import Memories, NoteStore
 from bot.tools.dispatch import Dispatcher
 from bot.tools.registry import Registry
 from bot.vetting import Vetting

@@ -22,7 +22,7 @@ from bot.core.estimate import text_tokens
 from bot.core.fit import COLD_AFTER, Fit
 from bot.core.memory import MemoryInvalid, SessionMemory
 from bot.core.view import PutBack
-from bot.storage.memories import Memories, SavedMemory
+from bot.storage.notes import Memories, SavedMemory
 from bot.tools.permissions import taint
 from bot.words import sentence
 

@@ -8,15 +8,16 @@ change, except that the transcript of a running task is replaced as it grows.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+
+import regex
 
 from bot import errors, text, ulids
 from bot.contracts.base import Json
-from bot.contracts.environment import Clock, Disk, Ids, Log, OpenFile
+from bot.contracts.environment import Clock, Disk, Ids, Log
 from bot.contracts.identity import ChatKey
 from bot.contracts.provenance import ANYBODYS, ORIGIN, Provenance, unpacked
 from bot.storage import file_names, jsonl
@@ -73,26 +74,14 @@ of this limit.
 CHAT_BYTES = 100_000_000
 CHAT_COUNT = 1_000
 """Max artifacts per chat; the oldest artifacts are deleted first."""
-SEGMENT = 2_000
-"""Max characters of a line searched at once; longer lines are split."""
+APART = 2_000
+"""Min characters between two listed matches of one line."""
 SHOWN = 240
 """Max characters shown of the line around a match."""
-
 _END = ".txt"
 _ABOUT = 4096  # max bytes read of the line of metadata
 _FRAMING = 24  # characters that a match takes in addition to its text
 _DAY = 86_400.0
-_R = TypeVar("_R")
-
-
-@dataclass(frozen=True, slots=True)
-class _Facts:
-    """Offset and length of the text in an artifact's file, and the authors of the text."""
-
-    begin: int
-    characters: int
-    lines: int
-    origin: Provenance
 
 
 class ArtifactStore:
@@ -142,9 +131,14 @@ class ArtifactStore:
         grapheme. A page contains at least one grapheme, except at the end. Raises `errors.ToolError` if
         this chat has no such artifact, and `errors.StorageError`.
         """
-        return await self._reading(
-            artifact_id, chat_key, lambda file, facts: _page(file, facts, artifact_id, offset, limit)
-        )
+        words, origin = await self._read(artifact_id, chat_key)
+        start = text.border(words, min(offset, len(words)))
+        end = text.border(words, start + limit)
+        end = end if end > start else text.border_after(words, start + 1)
+        shown, line = words[start:end], 1 + words.count("\n", 0, start)
+        last = line + shown.count("\n") - shown.endswith("\n")
+        lines = words.count("\n") + (not words.endswith("\n"))
+        return ArtifactPage(shown, start, end, line, last, len(words), lines, origin)
 
     async def grep(
         self, artifact_id: str, chat_key: ChatKey, words: str, *, offset: int, limit: int
@@ -152,9 +146,8 @@ class ArtifactStore:
         """Return the lines after `offset` that contain `words` (a single line) literally, ignoring case. At
         most `limit` characters of these lines are returned. Raises the same errors as `read`.
         """
-        return await self._reading(
-            artifact_id, chat_key, lambda file, facts: _matches(file, facts, words, offset, limit)
-        )
+        whole, origin = await self._read(artifact_id, chat_key)
+        return await asyncio.to_thread(_matches, whole, words, offset, limit, origin)
 
     async def made(self, chat_key: ChatKey, requests: Collection[str]) -> dict[str, list[tuple[str, str]]]:
         """Return the ids and tool names of the artifacts that these turns created, oldest first, keyed by
@@ -239,17 +232,26 @@ class ArtifactStore:
                         gone += 1
         return gone
 
-    async def _reading(
-        self, artifact_id: str, chat_key: ChatKey, work: Callable[[OpenFile, _Facts], _R]
-    ) -> _R:
-        def opened() -> _R:
-            with closing(self._disk.open(self._path(chat_key, artifact_id))) as file:
-                return work(file, _facts(file, artifact_id, chat_key))
-
-        if ulids.FORM.fullmatch(artifact_id) is None:
-            raise _missing(artifact_id)
+    async def _read(self, artifact_id: str, chat_key: ChatKey) -> tuple[str, Provenance]:
         with errors.as_storage_error("an artifact cannot be read"):
-            return await asyncio.to_thread(opened)
+            return await asyncio.to_thread(self._whole, artifact_id, chat_key)
+
+    def _whole(self, artifact_id: str, chat_key: ChatKey) -> tuple[str, Provenance]:
+        """Return the whole text of an artifact, and its provenance."""
+        known = ulids.FORM.fullmatch(artifact_id) is not None
+        raw = self._disk.read(self._path(chat_key, artifact_id)) if known else b""
+        if not raw:
+            raise errors.ToolError(
+                f"This chat has no artifact {text.preview(artifact_id, 40)!r}: the id is not exact, or it was too old and "
+                "has been removed. Take the id from a tool result you see, or call the tool that made it again."
+            )
+        first, _, body = raw.partition(b"\n")
+        about = jsonl.loads(first) or {}
+        if about.get("chatKey") != str(chat_key) or about.get("bytes") != len(body):
+            raise errors.ToolError(
+                f"The artifact {artifact_id} is damaged and cannot be read. Call the tool that made it again."
+            )
+        return body.decode("utf-8", "replace"), unpacked(about.get(ORIGIN))
 
 
 def what_of(disk: Disk, path: Path) -> Json:
@@ -257,33 +259,6 @@ def what_of(disk: Disk, path: Path) -> Json:
     with closing(disk.open(path)) as file:
         first, _, _ = file.read(0, _ABOUT).partition(b"\n")
     return jsonl.loads(first) or {}
-
-
-def _missing(artifact_id: str) -> errors.ToolError:
-    return errors.ToolError(
-        f"This chat has no artifact {text.preview(artifact_id, 40)!r}: the id is not exact, or it was too old and "
-        "has been removed. Take the id from a tool result you see, or call the tool that made it again."
-    )
-
-
-def _garbled(artifact_id: str) -> errors.ToolError:
-    return errors.ToolError(
-        f"The artifact {artifact_id} is damaged and cannot be read. Call the tool that made it again."
-    )
-
-
-def _facts(file: OpenFile, artifact_id: str, chat_key: ChatKey) -> _Facts:
-    if not file.size:
-        raise _missing(artifact_id)
-    first, newline, _ = file.read(0, jsonl.PIECE).partition(b"\n")
-    about = jsonl.loads(first) or {}
-    begin = len(first) + len(newline)
-    characters, lines, size = (about.get(key) for key in ("characters", "lines", "bytes"))
-    if not (isinstance(characters, int) and isinstance(lines, int) and isinstance(size, int)):
-        raise _garbled(artifact_id)
-    if about.get("chatKey") != str(chat_key) or file.size != begin + size:
-        raise _garbled(artifact_id)
-    return _Facts(begin, characters, lines, unpacked(about.get(ORIGIN)))
 
 
 def _kept(words: str) -> str:
@@ -298,114 +273,25 @@ def _kept(words: str) -> str:
     return words[:begin] + note + words[end:]
 
 
-def _page(file: OpenFile, facts: _Facts, artifact_id: str, offset: int, limit: int) -> ArtifactPage:
-    offset = min(offset, facts.characters)
-    # Grapheme boundaries depend on the preceding text, so one more character is read.
-    base = max(0, offset - text.REACH - 1)
-    window, lines = _window(jsonl.characters(file, facts.begin), base, offset + limit + text.REACH + 1 - base)
-    start = text.border(window, offset - base)
-    end = start + limit
-    while end > start and (border := text.border(window, end)) != end:
-        end = border
-    if end <= start:
-        end = text.border_after(window, start + 1)
-    words = window[start:end]
-    if not words and offset < facts.characters:
-        raise _garbled(artifact_id)
-    line = 1 + lines + window.count("\n", 0, start)
-    last = line + words.count("\n") - words.endswith("\n")
-    return ArtifactPage(
-        words,
-        base + start,
-        base + start + len(words),
-        line,
-        last,
-        facts.characters,
-        facts.lines,
-        facts.origin,
-    )
-
-
-def _window(stream: Iterable[str], base: int, count: int) -> tuple[str, int]:
-    """Return `count` characters that begin at offset `base`, and the number of line breaks before that offset."""
-    found: list[str] = []
-    lines = 0
-    for piece in stream:
-        if base >= len(piece):
-            base -= len(piece)
-            lines += piece.count("\n")
+def _matches(words: str, wanted: str, offset: int, limit: int, origin: Provenance) -> ArtifactMatches:
+    pattern = regex.compile(regex.escape(wanted), regex.IGNORECASE | regex.FULLCASE)
+    found, total, following = list[ArtifactMatch](), 0, None
+    line, counted, shown = 1, 0, -APART
+    for match in pattern.finditer(words, min(offset, len(words)), concurrent=True):
+        at = match.start()
+        between = words.count("\n", counted, at)
+        if not between and at - shown < APART:
             continue
-        lines += piece.count("\n", 0, base)
-        found.append(piece[base : base + count])
-        base, count = 0, count - len(found[-1])
-        if count <= 0:
-            break
-    return "".join(found), lines
-
-
-def _matches(file: OpenFile, facts: _Facts, words: str, offset: int, limit: int) -> ArtifactMatches:
-    needle = words.casefold()
-    found: list[ArtifactMatch] = []
-    total, following = 0, None
-    stream = jsonl.characters(file, facts.begin)
-    for at, line, segment, behind in _segments(stream, max(len(needle), SHOWN)):
-        skip = max(0, offset - at)
-        place = _find(segment, behind, needle, skip) if skip < len(segment) else None
-        if place is None:
-            continue
-        total += 1
-        shown = _shown(segment + behind, place, len(words))
-        limit -= len(shown) + _FRAMING
+        line, counted, shown, total = line + between, at, at, total + 1
+        begin = max(words.rfind("\n", 0, at) + 1, text.border(words, at - (SHOWN - len(wanted)) // 3))
+        end = words.find("\n", at)
+        part = text.head(words[begin : end if end >= 0 else len(words)], SHOWN)
+        before = "…" if words[max(0, begin - 1) : begin] not in {"", "\n"} else ""
+        rest = begin + len(part)
+        behind = "…" if words[rest : rest + 1] not in {"", "\n"} else ""
+        limit -= len(part) + _FRAMING
         if following is None and (limit >= 0 or not found):
-            found.append(ArtifactMatch(line, at + place, shown))
+            found.append(ArtifactMatch(line, at, f"{before}{part}{behind}"))
         elif following is None:
-            following = at + skip
-    return ArtifactMatches(tuple(found), total, following, facts.origin)
-
-
-def _segments(stream: Iterator[str], reach: int) -> Iterator[tuple[int, int, str, str]]:
-    """Yield each line, long lines in several segments: offset, line number, segment, and the text that
-    follows the segment in the same line.
-    """
-    left, offset, line, more = "", 0, 1, True
-    while more:
-        piece = next(stream, None)
-        more = piece is not None
-        left += piece or ""
-        at = 0
-        while at < len(left):
-            end = left.find("\n", at, at + SEGMENT) + 1
-            if not end:
-                if more and len(left) - at < SEGMENT + reach:
-                    break
-                end = text.border(left, at + SEGMENT)
-                end = end if end > at else at + SEGMENT
-            segment = left[at:end]
-            ended = segment.endswith("\n")
-            behind = "" if ended else left[end : end + reach].partition("\n")[0]
-            yield offset + at, line, segment.removesuffix("\n"), behind
-            line += ended
-            at = end
-        offset += at
-        left = left[at:]
-
-
-def _find(segment: str, behind: str, needle: str, skip: int) -> int | None:
-    """Return the index of the first match of the case-folded needle in a segment, starting the search at
-    `skip`. Case-folding may lengthen text, so the index counts characters of the original text.
-    """
-    place = (segment[skip:] + behind).casefold().find(needle)
-    if place < 0:
-        return None
-    for at in range(skip, len(segment)):
-        place -= len(segment[at].casefold())
-        if place < 0:
-            return at
-    return None
-
-
-def _shown(line: str, place: int, length: int) -> str:
-    """Return the part of a line around a match, at most `SHOWN` characters."""
-    begin = text.border(line, max(0, place - max(0, SHOWN - length) // 3))
-    end = text.border_after(line, min(len(line), begin + SHOWN))
-    return ("…" if begin else "") + line[begin:end] + ("…" if end < len(line) else "")
+            following = at
+    return ArtifactMatches(tuple(found), total, following, origin)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import codecs
 import contextlib
 import errno
 import fcntl
@@ -120,13 +119,6 @@ def lines(file: OpenFile) -> Iterator[bytes]:
         yield from whole
     if rest:
         yield rest
-
-
-def characters(file: OpenFile, start: int) -> Iterator[str]:
-    """Yield the text after the first `start` bytes; invalid UTF-8 is replaced by U+FFFD."""
-    decoder = codecs.getincrementaldecoder("utf-8")("replace")
-    yield from map(decoder.decode, _pieces(file, start))
-    yield decoder.decode(b"", final=True)
 
 
 def _pieces(file: OpenFile, start: int) -> Iterator[bytes]:

@@ -1,4 +1,5 @@
 """`NoteStore`: memory files of chats and people, with the sources of each line in a file beside each.
+`Memories`: the session memory of each chat.
 
 Every owner has one flat folder of encoded file names, so that no path can lead outside the folder.
 """
@@ -6,19 +7,21 @@ Every owner has one flat folder of encoded file names, so that no path can lead 
 from __future__ import annotations
 
 import asyncio
+import functools
 import hashlib
 import json
 import unicodedata
-from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Any, Concatenate, Literal, ParamSpec, TypeVar
 
 from bot import errors, text
 from bot.contracts.base import Json
 from bot.contracts.environment import Disk, Redact
 from bot.contracts.identity import ChatKey, UserRef
-from bot.contracts.provenance import Taint
+from bot.contracts.provenance import ANYBODYS, ORIGIN, Provenance, Taint, unpacked
 from bot.storage import file_names, jsonl
 from bot.storage.jsonl import uninterrupted
 
@@ -63,9 +66,7 @@ def carried(
         left.setdefault(line, []).append(sources)
     kept = [left[line].pop(0) if left.get(line) else None for line in after]
     gone = (source for lines in left.values() for sources in lines for source in sources)
-    fresh = tuple(dict.fromkeys((*gone, *new)))
-    if len(fresh) > MOST:
-        fresh = fresh[-MOST:]
+    fresh = tuple(dict.fromkeys((*gone, *new)))[-MOST:]
     return [fresh if sources is None else sources for sources in kept]
 
 
@@ -80,7 +81,7 @@ def noted(
     about: Json = {
         "v": 1,
         "sha256": digest_of(raw),
-        "writers": [_as_json(by) for by in writers],
+        "writers": [{**asdict(by), "chat_key": str(by.chat_key or "")} for by in writers],
         "lines": [[places[by] for by in line] for line in written],
     }
     if (old := _about(*before)) is not None:
@@ -96,28 +97,15 @@ def sources(raw: bytes, note: bytes) -> tuple[tuple[Written, ...], ...]:
     if about is None:
         return unknown
     try:
-        writers = [_writer(one) for one in about["writers"]]
+        writers = [
+            Written(**told | {"chat_key": ChatKey.parse(key) if key else None, "taint": Taint(told["taint"])})
+            for told in about["writers"]
+            for key in [told["chat_key"]]
+        ]
         found = tuple(tuple(writers[at] for at in line) for line in about["lines"])
     except (KeyError, TypeError, IndexError, ValueError, AttributeError):
         return unknown
     return found if len(found) == count else unknown
-
-
-def _as_json(by: Written) -> Json:
-    return {
-        "ts": by.ts,
-        "request_id": by.request_id,
-        "chat_key": str(by.chat_key) if by.chat_key is not None else "",
-        "user_id": by.user_id,
-        "taint": by.taint,
-        "span": by.span,
-    }
-
-
-def _writer(told: Json) -> Written:
-    key = told["chat_key"]
-    typed = {"chat_key": ChatKey.parse(key) if key else None, "taint": Taint(told["taint"])}
-    return Written(**told | typed)
 
 
 def _about(raw: bytes, note: bytes) -> Json | None:
@@ -162,13 +150,33 @@ DEEPEST = 4
 LONGEST = 180
 """Max bytes of an encoded file name."""
 SESSION = "session.md"
-"""Name of the session memory (see `bot.storage.memories`). The session memory is listed among a chat's
-files, but is read-only in this store.
-"""
+"""Name of the session memory. It is listed among a chat's files, but only `Memories` and operators write it."""
 COVERS = "covers.json"
-_WORDS, _ABOUT = ".md", ".lines"
+LINES = ".lines"
+"""Suffix of the file that stores the sources of each line."""
+_WORDS = ".md"
 _PEOPLE = "people"
 _R = TypeVar("_R")
+_P = ParamSpec("_P")
+
+
+def _on_disk(
+    work: Callable[Concatenate[NoteStore, _P], _R],
+) -> Callable[Concatenate[NoteStore, _P], Coroutine[Any, Any, _R]]:
+    """Run a method of the store on a thread and under the lock of its folder, to its end even if the caller is
+    cancelled. A failing disk raises `errors.StorageError`.
+    """
+
+    @functools.wraps(work)
+    async def done(self: NoteStore, /, *args: _P.args, **named: _P.kwargs) -> _R:
+        def locked() -> _R:
+            with jsonl.locked(self.folder):
+                return work(self, *args, **named)
+
+        with errors.as_storage_error("memory files cannot be used"):
+            return await uninterrupted(asyncio.to_thread(locked))
+
+    return done
 
 
 class NoteStore:
@@ -176,7 +184,6 @@ class NoteStore:
     `folder/people/<channel>-<encoded id>/`.
 
     A path is relative to the owner's folder. A path that a model may not write raises `errors.ToolError`.
-    Every method raises `errors.StorageError` if the disk fails.
     """
 
     def __init__(
@@ -188,21 +195,23 @@ class NoteStore:
         keys: Callable[[str], str | None] = lambda _: None,
     ) -> None:
         """Create the store. `keys` maps a hashed name to its chatKey if no file here contains the chatKey."""
-        self._folder = folder
+        self.folder = folder
         self._disk = disk
         self._redact = redact
         self._keys = keys
 
-    async def sizes(self, owner: MemoryOwner) -> dict[str, int]:
+    @_on_disk
+    def sizes(self, owner: MemoryOwner) -> dict[str, int]:
         """Return the paths of all files in order, each with its size in bytes."""
-        return await self._done(lambda: self._sizes(owner), shared=True)
+        return self._sizes(owner)
 
-    async def read(self, owner: MemoryOwner, path: str) -> MemoryFile | None:
+    @_on_disk
+    def read(self, owner: MemoryOwner, path: str) -> MemoryFile | None:
         """Return one file; None if it does not exist."""
-        name = checked(path)
-        return await self._done(lambda: self._read(owner, name), shared=True)
+        return self._read(owner, checked(path))
 
-    async def change(
+    @_on_disk
+    def change(
         self,
         owner: MemoryOwner,
         path: str,
@@ -216,101 +225,137 @@ class NoteStore:
         `errors.ToolError` if the file or the folder would become too large.
         """
         name = checked(path)
-        return await self._done(lambda: self._change(owner, name, change, by, also))
+        _own(owner, name)
+        return self._change(owner, name, change, by, also)
 
-    async def remove(self, owner: MemoryOwner, path: str) -> int:
+    @_on_disk
+    def put(self, owner: MemoryOwner, path: str, words: str, by: Written) -> MemoryFile:
+        """Replace a file with a text written by an operator; the session memory may be replaced too. Raises
+        the same errors as `change`.
+        """
+        return self._change(owner, checked(path), lambda _: words, by, lambda _: ())
+
+    @_on_disk
+    def remove(self, owner: MemoryOwner, path: str) -> int:
         """Delete a file, or a folder with its files; return the number of deleted files."""
-        name = checked(path)
-        return await self._done(lambda: self._remove(owner, name))
+        _own(owner, checked(path))
+        return self._drop(owner, checked(path))
 
-    async def move(self, owner: MemoryOwner, old: str, new: str, by: Written) -> int:
+    @_on_disk
+    def drop(self, owner: MemoryOwner, path: str | None = None) -> int:
+        """Delete a file, a folder, or everything for an operator, including the session memory; return the
+        number of deleted files.
+        """
+        return self._drop(owner, checked(path) if path is not None else None)
+
+    @_on_disk
+    def move(self, owner: MemoryOwner, old: str, new: str, by: Written) -> int:
         """Move a file or a folder, adding `by` as a source; return the number of moved files. Raises
         `errors.ToolError` if `new` exists.
         """
         source, target = checked(old), checked(new)
-        return await self._done(lambda: self._move(owner, source, target, by))
+        _own(owner, source)
+        _own(owner, target)
+        found = self._under(owner, source)
+        moved = {path: checked(target + path.removeprefix(source)) for path in found}
+        rest = [path for path in self._sizes(owner) if path not in moved]
+        for path in moved.values():
+            _free(rest, path)
+        for before, after in moved.items():
+            file = self._read(owner, before)
+            if file is not None and before != after:
+                # The mover chose the new name, so the mover becomes a source of the file.
+                written = tuple((*line, by)[-MOST:] if line else () for line in file.written)
+                self._write(owner, MemoryFile(after, file.text, written))
+                self._unlink(owner, before)
+        return len(found)
 
-    async def forget(self, owner: MemoryOwner, requests: Collection[str]) -> int:
+    @_on_disk
+    def forget(self, owner: MemoryOwner, requests: Collection[str]) -> int:
         """Delete every line that has one of these turns as a source; return the number of deleted lines."""
-        gone = frozenset(requests)
-        return await self._done(lambda: self._forget(owner, gone))
+        count = 0
+        for name in self._sizes(owner):
+            file = None if name == SESSION else self._read(owner, name)
+            if file is None:
+                continue
+            lines = zip(file.text.split("\n"), file.written, strict=True)
+            kept = [(line, by) for line, by in lines if not any(one.request_id in requests for one in by)]
+            count += (lost := len(file.written) - len(kept))
+            if lost and any(line.strip() for line, _ in kept):
+                words = "\n".join(line for line, _ in kept)
+                left = MemoryFile(name, words, tuple(by for _, by in kept))
+                self._write(owner, left)
+                about = self._path(owner, name).with_suffix(LINES)
+                # This drops the entry about the previous text.
+                self._disk.replace(about, noted(words.encode(), left.written))
+            elif lost:
+                self._unlink(owner, name)
+        return count
 
-    async def put(self, owner: MemoryOwner, path: str, words: str, by: Written) -> MemoryFile:
-        """Replace a file with a text written by an operator; the session memory may be replaced too. Raises
-        the same errors as `change`.
-        """
-        name = checked(path)
-        return await self._done(
-            lambda: self._change(owner, name, lambda _: words, by, lambda _: (), operator=True)
-        )
-
-    async def drop(self, owner: MemoryOwner, path: str | None = None) -> int:
-        """Delete a file, a folder, or everything for an operator, including the session memory; return the
-        number of deleted files.
-        """
-        name = checked(path) if path is not None else None
-        return await self._done(lambda: self._drop(owner, name))
-
-    async def people(self) -> list[str]:
+    @_on_disk
+    def people(self) -> list[str]:
         """Return every person with files, as `<channel>:<user id>`."""
-        return await self._done(self._people, shared=True)
+        found: list[str] = []
+        for folder in self._disk.names(self.folder / _PEOPLE):
+            channel, _, user_id = folder.partition("-")
+            name = file_names.decode(user_id)
+            if name is not None and self._disk.names(self.folder / _PEOPLE / folder):
+                found.append(str(UserRef(channel, name)))
+        return found
 
-    async def chats(self) -> list[str]:
+    @_on_disk
+    def chats(self) -> list[str]:
         """Return the chatKeys that have files or a session memory. A hashed name whose chatKey is unknown is
         returned as it is; every method accepts such a name as a key.
         """
-        return await self._done(self._chats, shared=True)
+        found: list[str] = []
+        for folder in self._disk.names(self.folder):
+            if folder in {_PEOPLE, jsonl.LOCK} or not (self.folder / folder).is_dir():
+                continue
+            hashed = file_names.is_hashed(folder)
+            key = self._decoded(folder) or folder if hashed else file_names.decode(folder)
+            if key is not None and self._sizes(MemoryOwner("chat", key)):
+                found.append(key)
+        return found
 
-    # The methods below may run on any thread.
+    # The methods below run on a thread, under the lock.
 
-    async def _done(self, work: Callable[[], _R], *, shared: bool = False) -> _R:
-        def locked() -> _R:
-            with jsonl.locked(self._folder, shared=shared):
-                return work()
-
-        with errors.as_storage_error("memory files cannot be used"):
-            working = asyncio.to_thread(locked)
-            return await (working if shared else uninterrupted(working))
-
-    def _place(self, owner: MemoryOwner) -> Path:
-        if owner.kind == "chat":
-            return self._home(owner.key) / "files"
-        person = UserRef.parse(owner.key)
-        return (
-            self._folder
-            / _PEOPLE
-            / f"{file_names.encode(person.channel)}-{file_names.encode(person.user_id)}"
-        )
-
-    def _home(self, chat_key: str) -> Path:
-        return self._folder / (chat_key if file_names.is_hashed(chat_key) else file_names.encode(chat_key))
+    def _decoded(self, name: str) -> str | None:
+        """Return the chatKey of a hashed name, read from the stored sources of lines."""
+        owner = MemoryOwner("chat", name)
+        files = (self._read(owner, path) for path in self._sizes(owner))
+        keys = (by.chat_key for file in files if file is not None for line in file.written for by in line)
+        return next((str(key) for key in keys if key and file_names.encode(key) == name), self._keys(name))
 
     def _path(self, owner: MemoryOwner, name: str) -> Path:
-        if owner.kind == "chat" and name == SESSION:
-            return self._home(owner.key) / SESSION
-        return self._place(owner) / f"{file_names.encode(name)}{_WORDS}"
+        """Return the path of a file; the name "" stands for the folder of all files."""
+        if owner.kind == "chat":
+            key = owner.key if file_names.is_hashed(owner.key) else file_names.encode(owner.key)
+            if name == SESSION:
+                return self.folder / key / SESSION
+            place = self.folder / key / "files"
+        else:
+            person = UserRef.parse(owner.key)
+            names = file_names.encode(person.channel), file_names.encode(person.user_id)
+            place = self.folder / _PEOPLE / "-".join(names)
+        return place / f"{file_names.encode(name)}{_WORDS}" if name else place
 
     def _sizes(self, owner: MemoryOwner) -> dict[str, int]:
-        place = self._place(owner)
-        found = {} if place.is_symlink() else self._listed(place)
-        if owner.kind == "chat" and (size := self._disk.size(self._path(owner, SESSION))):
-            found[SESSION] = size
-        return dict(sorted(found.items()))
-
-    def _listed(self, place: Path) -> dict[str, int]:
-        found: dict[str, int] = {}
-        for file in self._disk.names(place):
+        place, found = self._path(owner, ""), dict[str, int]()
+        for file in () if place.is_symlink() else self._disk.names(place):
             name = file_names.decode(file.removesuffix(_WORDS)) if file.endswith(_WORDS) else None
             if name is not None and not (place / file).is_symlink():
                 found[name] = self._disk.size(place / file)
-        return found
+        if owner.kind == "chat" and (size := self._disk.size(self._path(owner, SESSION))):
+            found[SESSION] = size
+        return dict(sorted(found.items()))
 
     def _read(self, owner: MemoryOwner, name: str) -> MemoryFile | None:
         if name not in self._sizes(owner):
             return None
         path = self._path(owner, name)
         raw = self._disk.read(path)[: 8 * LARGEST]
-        written = sources(raw, self._disk.read(path.with_suffix(_ABOUT)))
+        written = sources(raw, self._disk.read(path.with_suffix(LINES)))
         return MemoryFile(name, raw.decode("utf-8", "replace"), written)
 
     def _change(
@@ -320,14 +365,11 @@ class NoteStore:
         change: Callable[[str | None], str],
         by: Written,
         also: Callable[[str], Sequence[Written]],
-        *,
-        operator: bool = False,
     ) -> MemoryFile:
-        if not operator:
-            _own(owner, name)
-        sizes = self._sizes(owner)
-        old = self._read(owner, name)
-        words = self._kept(change(old.text if old is not None else None))
+        sizes, old = self._sizes(owner), self._read(owner, name)
+        words = text.clean(self._redact(change(old.text if old is not None else None))).replace("\r\n", "\n")
+        if any(char not in "\n\t" and unicodedata.category(char) == "Cc" for char in words):
+            raise errors.ToolError("Memory files hold text only, without control characters.")
         if old is None:
             _free(sizes, name)
         size = len(words.encode())
@@ -346,29 +388,20 @@ class NoteStore:
         lines = words.split("\n")
         written = zip(lines, carried(before, lines, [by]), strict=True)
         more = ((also(line) if by in known else (), known) for line, known in written)
-        file = MemoryFile(
-            name, words, tuple(tuple(dict.fromkeys((*new, *known)))[-MOST:] for new, known in more)
-        )
+        kept = tuple(tuple(dict.fromkeys((*new, *known)))[-MOST:] for new, known in more)
+        file = MemoryFile(name, words, kept)
         self._write(owner, file)
         return file
 
-    def _kept(self, words: str) -> str:
-        """Return the text as it will be stored, without secrets. Raises `errors.ToolError` for control characters."""
-        clean = text.clean(self._redact(words)).replace("\r\n", "\n")
-        if any(char not in "\n\t" and unicodedata.category(char) == "Cc" for char in clean):
-            raise errors.ToolError("Memory files hold text only, without control characters.")
-        return clean
-
     def _write(self, owner: MemoryOwner, file: MemoryFile) -> None:
-        path, raw = self._path(owner, file.path), file.text.encode()
-        place = self._place(owner)
+        place, path, raw = self._path(owner, ""), self._path(owner, file.path), file.text.encode()
         if place.is_symlink() or place.parent.is_symlink():
             raise errors.ToolError(
                 "This memory folder cannot be used. Tell the person that an operator must look."
             )
         jsonl.tidy(self._disk, place)
         # The sources are written first and describe the old text too, so that every text on disk has sources.
-        about = path.with_suffix(_ABOUT)
+        about = path.with_suffix(LINES)
         before = self._disk.read(path), self._disk.read(about)
         self._disk.replace(about, noted(raw, file.written, before))
         self._disk.replace(path, raw)
@@ -376,13 +409,6 @@ class NoteStore:
     def _under(self, owner: MemoryOwner, name: str) -> list[str]:
         """Return the file of this name, or the files inside a folder of this name."""
         return [path for path in self._sizes(owner) if path == name or path.startswith(f"{name}/")]
-
-    def _remove(self, owner: MemoryOwner, name: str) -> int:
-        _own(owner, name)
-        found = self._under(owner, name)
-        for path in found:
-            self._unlink(owner, path)
-        return len(found)
 
     def _drop(self, owner: MemoryOwner, name: str | None) -> int:
         found = self._under(owner, name) if name is not None else list(self._sizes(owner))
@@ -395,77 +421,7 @@ class NoteStore:
     def _unlink(self, owner: MemoryOwner, name: str) -> None:
         path = self._path(owner, name)
         self._disk.remove(path)
-        self._disk.remove(path.with_suffix(_ABOUT))
-
-    def _move(self, owner: MemoryOwner, source: str, target: str, by: Written) -> int:
-        _own(owner, source)
-        _own(owner, target)
-        found = self._under(owner, source)
-        moved = {path: checked(target + path.removeprefix(source)) for path in found}
-        rest = dict.fromkeys(path for path in self._sizes(owner) if path not in moved)
-        for path in moved.values():
-            _free(rest, path)
-        for old, new in moved.items():
-            file = self._read(owner, old)
-            if file is not None and old != new:
-                # The mover chose the new name, so the mover becomes a source of the file.
-                written = tuple((*line, by)[-MOST:] if line else () for line in file.written)
-                self._write(owner, MemoryFile(new, file.text, written))
-                self._unlink(owner, old)
-        return len(found)
-
-    def _forget(self, owner: MemoryOwner, gone: frozenset[str]) -> int:
-        count = 0
-        for name in self._sizes(owner):
-            file = None if name == SESSION else self._read(owner, name)
-            if file is None:
-                continue
-            lines = zip(file.text.split("\n"), file.written, strict=True)
-            kept = [(line, by) for line, by in lines if gone.isdisjoint(one.request_id for one in by)]
-            if lost := len(file.written) - len(kept):
-                count += lost
-                if any(line.strip() for line, _ in kept):
-                    words = "\n".join(line for line, _ in kept)
-                    left = MemoryFile(name, words, tuple(by for _, by in kept))
-                    self._write(owner, left)
-                    about = self._path(owner, name).with_suffix(_ABOUT)
-                    self._disk.replace(
-                        about, noted(words.encode(), left.written)
-                    )  # drops the entry about the previous text
-                else:
-                    self._unlink(owner, name)
-        return count
-
-    def _people(self) -> list[str]:
-        found: list[str] = []
-        for folder in self._disk.names(self._folder / _PEOPLE):
-            channel, _, user_id = folder.partition("-")
-            name = file_names.decode(user_id)
-            if name is not None and self._disk.names(self._folder / _PEOPLE / folder):
-                found.append(str(UserRef(channel, name)))
-        return found
-
-    def _chats(self) -> list[str]:
-        found: list[str] = []
-        for folder in self._disk.names(self._folder):
-            if folder in {_PEOPLE, jsonl.LOCK} or not (self._folder / folder).is_dir():
-                continue
-            key = (
-                self._decoded(folder) or folder if file_names.is_hashed(folder) else file_names.decode(folder)
-            )
-            if key is not None and self._sizes(MemoryOwner("chat", key)):
-                found.append(key)
-        return found
-
-    def _decoded(self, name: str) -> str | None:
-        """Return the chatKey of a hashed name, read from the stored sources of lines."""
-        owner = MemoryOwner("chat", name)
-        for path in self._sizes(owner):
-            file = self._read(owner, path)
-            for by in dict.fromkeys(by for line in file.written for by in line) if file is not None else ():
-                if by.chat_key is not None and file_names.encode(by.chat_key) == name:
-                    return str(by.chat_key)
-        return self._keys(name)
+        self._disk.remove(path.with_suffix(LINES))
 
 
 def checked(path: str) -> str:
@@ -505,3 +461,113 @@ def _free(taken: Iterable[str], name: str) -> None:
             raise errors.ToolError(
                 "There is something at this path already. Use another path, or delete that first."
             )
+
+
+# ------------------------------------------------------------ session memories
+
+LARGEST_SESSION = 256 * 1024
+"""Max bytes of a session memory."""
+MOST_REMOVED = 2_000
+"""Max ids of removed messages stored with a memory. The ids tell the model what to omit. The lines of other
+removed messages are checked each time.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class SavedMemory:
+    """A stored session memory. `covers` is the newest event that the memory covers, or None if that is
+    unknown, e.g. after somebody edited the file. `ts` is in epoch milliseconds. `written` lists the
+    source turns of each line, if known. `removed` lists the ids of messages that were removed before the
+    memory was written. `origin` is the provenance of the memory (the authors of its text).
+    """
+
+    markdown: str
+    covers: str | None
+    ts: int = 0
+    tokens: int = 0
+    written: tuple[tuple[Written, ...], ...] = ()
+    removed: tuple[str, ...] = ()
+    origin: Provenance = ANYBODYS
+
+
+class Memories:
+    """Stores `folder/<encoded chatKey>/session.md`, `session.lines` and `covers.json`. Each file is replaced
+    atomically, `covers.json` last. After a crash between two replacements, the coverage is unknown.
+    """
+
+    def __init__(self, folder: Path, *, disk: Disk) -> None:
+        self._folder = folder
+        self._disk = disk
+        self._forgotten: Counter[ChatKey] = Counter()
+
+    async def load(self, chat_key: ChatKey) -> SavedMemory | None:
+        """Return a chat's memory, or None if the chat has none. Raises `errors.StorageError`."""
+        with errors.as_storage_error("the memory cannot be read"):
+            if not self._disk.exists(self._paths(chat_key)[0]):
+                return None
+            return await asyncio.to_thread(self._load, chat_key)
+
+    async def save(self, chat_key: ChatKey, kept: SavedMemory) -> None:
+        """Replace a chat's memory with this redacted memory. Raises `errors.StorageError`."""
+        with errors.as_storage_error("the memory cannot be written"):
+            await asyncio.to_thread(self._save, chat_key, kept, self._forgotten[chat_key])
+
+    async def forget(self, chat_key: ChatKey) -> None:
+        """Delete a chat's memory, even if a new one is just being written. Raises `errors.StorageError`."""
+        self._forgotten[chat_key] += 1
+        with errors.as_storage_error("the memory cannot be removed"):
+            await asyncio.to_thread(self._forget, chat_key)
+
+    # The methods below may run on any thread.
+
+    def _paths(self, chat_key: ChatKey) -> tuple[Path, Path]:
+        folder = self._folder / file_names.encode(chat_key)
+        return folder / SESSION, folder / COVERS
+
+    def _load(self, chat_key: ChatKey) -> SavedMemory | None:
+        words, facts = self._paths(chat_key)
+        raw = self._disk.read(words)
+        if not raw or len(raw) > LARGEST_SESSION:
+            return None
+        about = jsonl.loads(self._disk.read(facts)) or {}
+        written = sources(raw, self._disk.read(words.with_suffix(LINES)))
+        # If an operator edited the file, removed messages were no longer in the text at that time.
+        known = about.get("sha256") == digest_of(raw)
+        return SavedMemory(
+            raw.decode("utf-8", "replace"),
+            about["covers"] if known else None,
+            about["ts"] if known else 0,
+            about["tokens"] if known else 0,
+            written if any(written) else (),
+            tuple(about.get("removed", ())),
+            unpacked(about.get(ORIGIN)),
+        )
+
+    def _save(self, chat_key: ChatKey, kept: SavedMemory, forgotten: int) -> None:
+        words, facts = self._paths(chat_key)
+        raw = text.clean(kept.markdown).encode()
+        about: Json = {
+            "v": 1,
+            "covers": kept.covers,
+            "ts": kept.ts,
+            "tokens": kept.tokens,
+            "removed": kept.removed[-MOST_REMOVED:],
+            "sha256": digest_of(raw),
+            ORIGIN: kept.origin.packed(),
+        }
+        with jsonl.locked(self._folder):
+            if self._forgotten[chat_key] != forgotten:
+                return  # the memory was deleted while this thread waited for the lock
+            self._disk.replace(words, raw)
+            if kept.written:
+                self._disk.replace(words.with_suffix(LINES), noted(raw, kept.written))
+            self._disk.replace(facts, json.dumps(about).encode() + b"\n")
+
+    def _forget(self, chat_key: ChatKey) -> None:
+        words, facts = self._paths(chat_key)
+        if not self._disk.names(self._folder):
+            return
+        with jsonl.locked(self._folder):
+            for path in (facts, words.with_suffix(LINES), words):
+                if path.name in self._disk.names(path.parent):
+                    self._disk.remove(path)

@@ -45,8 +45,7 @@ from bot.llm.windows import ContextWindows
 from bot.llm.wrapper import SystemRoleModel
 from bot.storage.artifacts import ArtifactStore
 from bot.storage.file_names import encode
-from bot.storage.memories import Memories
-from bot.storage.notes import NoteStore
+from bot.storage.notes import Memories, NoteStore
 from bot.system import SystemDisk, UlidSource
 from bot.testing import anthropic_cache as cache
 from bot.testing import anthropic_rules as rules

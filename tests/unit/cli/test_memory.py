@@ -13,8 +13,7 @@ import pytest
 from bot.contracts.identity import ChatKey
 from bot.core.memory import SessionMemory
 from bot.storage import file_names
-from bot.storage.memories import Memories, SavedMemory
-from bot.storage.notes import MemoryOwner, NoteStore, Written
+from bot.storage.notes import Memories, MemoryOwner, NoteStore, SavedMemory, Written
 from bot.system import SystemDisk
 from tests.unit.cli.conftest import Shipmate, Terminal
 

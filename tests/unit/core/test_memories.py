@@ -13,8 +13,7 @@ import pytest
 from bot import errors
 from bot.contracts.identity import ChatKey
 from bot.contracts.provenance import Provenance
-from bot.storage.memories import LARGEST, Memories, SavedMemory
-from bot.storage.notes import Written
+from bot.storage.notes import LARGEST_SESSION, Memories, SavedMemory, Written
 from bot.system import SystemDisk
 
 KEY = ChatKey.parse("telegram:chat:1")
@@ -80,7 +79,7 @@ async def test_a_disk_that_refuses_leaves_the_memory_that_was_there(tmp_path: Pa
 
 async def test_a_file_that_is_no_memory_for_its_size_is_not_read(tmp_path: Path) -> None:
     memories = Memories(tmp_path, disk=SystemDisk())
-    await memories.save(KEY, SavedMemory("x" * (LARGEST + 1), "01X"))
+    await memories.save(KEY, SavedMemory("x" * (LARGEST_SESSION + 1), "01X"))
     assert await memories.load(KEY) is None
 
 
