@@ -1,9 +1,13 @@
-"""Commands about one conversation: start a new conversation, undo a turn, stop, and show the status."""
+"""Commands about one conversation: start a new one, undo a turn, stop, resume, fork, compact, choose the model, and
+show the status.
+
+Nothing is lost: the conversation that was current stays in the log and can be resumed.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from bot import errors, text
@@ -24,19 +28,119 @@ from bot.words import paragraph, say, times
 
 MODEL_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,199}")
 DEFAULT_MODEL = "default"
+LISTED = 10
+SHORTEST, ULID = 4, 26
+"""Min letters of a short id, and letters of a whole id. More letters are used if two ids have the same ending."""
+MOST_BACK = 6
+"""Max digits of a number of turns; a longer argument is an id."""
 
 
-class Models:
-    """Runs `/model` and `/effort`. Everybody may see the choice; only operators may change it."""
+class Conversation:
+    """Runs the commands about the current conversation."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._run = runtime
 
+    def _prefix(self, inbound: Inbound) -> str:
+        return self._run.manifests[inbound.channel].command_prefix
+
+    async def new(self, inbound: Inbound) -> Done:
+        """Run `/new`: start a new conversation. The archive is kept."""
+        chat = await self._run.chats.get(inbound.chat_key)
+        if not len(chat.context) and chat.context.head is None:
+            return Done(say("commands.new_empty"))
+        words = say("commands.new", prefix=self._prefix(inbound))
+        return Done(words, (Fact(chat.key, events.Cut("all", None, "new")),))
+
+    async def undo(self, inbound: Inbound) -> Done:
+        """Run `/undo`: remove the last turn."""
+        context = (await self._run.chats.get(inbound.chat_key)).context
+        if not context.turns:
+            return Done(say("commands.undo_nothing"))
+        turn = context.turns[-1]
+        said = self._run.redact(rendering.said(turn.entries[0].message))
+        gone = events.Cut(tuple(entry.seq for entry in turn.entries), context.head, "undo")
+        return Done(say("commands.undone", said=said), (Fact(inbound.chat_key, gone),))
+
+    async def compact(self, inbound: Inbound) -> Done:
+        """Run `/compact`: replace the older part of the conversation by a summary."""
+        done = await self._run.compact(inbound)
+        if done.outcome in {"nothing", "failed"}:
+            return Done(say(f"commands.compact_{done.outcome}"))
+        words = say("commands.compacted")
+        if not self._run.access.is_operator(inbound.person):
+            return Done(words)
+        before, after = done.tokens_before, done.tokens_after
+        figures = say("commands.compacted_figures", count=done.messages, before=before, after=after)
+        return Done(paragraph(words, figures))
+
+    async def stop(self, inbound: Inbound) -> Done:
+        """Run `/stop`, or handle the platform's stop button. The platform itself shows the outcome of its button."""
+        chat = await self._run.chats.get(inbound.chat_key)
+        ended = chat.stopped.get(inbound.request_id)
+        other = ""
+        if ended is not None and (theirs := ended.goes_on) is not None:
+            other = say("stop.not_yours", who=f"`{named(theirs.user_name or theirs.user_id)}`")
+        if inbound.kind == "stop":
+            return Done(other)
+        if ended is None or not ended.anything:
+            return Done(other or say("stop.nothing"))
+        prefix = self._prefix(inbound)
+        dropped = ", ".join(f"{prefix}{text.preview(name, 40)}" for name in dict.fromkeys(ended.commands))
+        told = [say("stop.dropped", commands=dropped)] if dropped else []
+        return Done(
+            paragraph(say("stop.waiting" if other else "stop.stopped"), *told, *([other] if other else []))
+        )
+
+    async def status(self, inbound: Inbound) -> str:
+        """Run `/status`: show the person's running turns and the state of this conversation."""
+        chats = [chat for chat in self._run.chats if inbound.chat_key.shows(chat.key)]
+        waiting = sum(len(chat.waiting) for chat in chats)
+        if busy := [chat for chat in chats if chat.turn is not None]:
+            doing = _work_of(busy) + (say("status.waiting", count=waiting) if waiting else "")
+        else:
+            doing = say("status.not_begun", count=waiting) if waiting else say("status.ready")
+        context = (await self._run.chats.get(inbound.chat_key)).context
+        model = context.stood_in or self._run.models(inbound.chat_key).name
+        words = [say("status.line", doing=doing, model=model)]
+        if inbound.person in self._run.operators:
+            words.append(say("status.memory", messages=len(context.view()), most=context.max_messages))
+            servers = ", ".join(f"{name} ({state})" for name, state in sorted(self._run.servers().items()))
+            words += [say("status.servers", servers=servers)] if servers else []
+        return paragraph(*words)
+
+    async def home(self, opened: Inbound) -> HomeSection:
+        """Return a person's running turns and the model in use, for the person's home page."""
+        busy = [chat for chat in self._run.chats if chat.turn and chat.turn.first.person == opened.person]
+        model = say("home.model", model=self._run.models(opened.chat_key).name)
+        return HomeSection(self._run.name, (_work_of(busy) if busy else say("status.ready"), model))
+
+    async def stats(self, inbound: Inbound) -> str:
+        """Run `/stats`: show this chat's usage so far. Operators also see the size of the current conversation."""
+        context = (await self._run.chats.get(inbound.chat_key)).context
+        models, usage = self._run.models(inbound.chat_key), await self._run.event_log.usage(inbound.chat_key)
+
+        def count(messages: Sequence[Message]) -> int:
+            return models.estimator.tokens(models.name, messages)
+
+        whole = [entry.message for turn in context.turns for entry in turn.entries]
+        hidden = count(whole) - count([blocks.masked(one, context.masked) for one in whole])
+        messages, tokens = len(context.view()), count(context.view()) + hidden
+        now = replace(usage, messages=messages, tokens=tokens, masked_tokens=hidden)
+        return stats_text(now, details=self._run.access.is_operator(inbound.person))
+
+    async def history(self, inbound: Inbound) -> str:
+        """Run `/history`: show which part of the conversation the model sees."""
+        context = (await self._run.chats.get(inbound.chat_key)).context
+        return rendering.history(context.view(), self._run.redact) or say("commands.history_empty")
+
+    # ------------------------------------------------------------ model and effort
+
     async def model(self, inbound: Inbound) -> Done:
-        """Run `/model`."""
+        """Run `/model`. Everybody may see the choice; only operators may change it."""
         asked, models = inbound.args, self._run.models(inbound.chat_key)
         if not asked:
-            return Done(answering(models))
+            return Done(_model_text(models))
         if not self._run.access.is_operator(inbound.person):
             return Done(say("commands.operators_model"))
         name = None if asked.casefold() == DEFAULT_MODEL else asked
@@ -52,9 +156,8 @@ class Models:
         except errors.ModelUnknown:
             return Done(say("commands.model_missing", name=shown))
         except errors.ModelError as error:
-            self._run.log.write(
-                "model", "the provider does not say whether it has the model", cause=str(error)
-            )
+            what = "the provider does not say whether it has the model"
+            self._run.log.write("model", what, cause=str(error))
             unsure = [say("commands.model_unsure")]
         before, models.chosen = models.name, name
         self._run.log.write(
@@ -66,23 +169,56 @@ class Models:
             chosen=name is not None,
             before=before,
         )
-        words = paragraph(answering(models), *unsure)
-        return Done(words, (_chosen(inbound, MODEL, name),))
+        return Done(paragraph(_model_text(models), *unsure), (_chosen(inbound, MODEL, name),))
 
     async def effort(self, inbound: Inbound) -> Done:
-        """Run `/effort`."""
+        """Run `/effort`. Everybody may see the choice; only operators may change it."""
         asked, models = inbound.args.casefold(), self._run.models(inbound.chat_key)
         if not asked:
-            return Done(working(models))
+            return Done(_effort_text(models))
         if not self._run.access.is_operator(inbound.person):
             return Done(say("commands.operators_effort"))
         models.chosen_effort = effort_of(asked)
         if models.chosen_effort is None and asked != DEFAULT_MODEL:
             return Done(say("commands.effort_name", name=text.preview(inbound.args, 60)))
-        return Done(working(models), (_chosen(inbound, EFFORT, models.chosen_effort),))
+        return Done(_effort_text(models), (_chosen(inbound, EFFORT, models.chosen_effort),))
 
 
-def answering(models: ModelDeps) -> str:
+def _work_of(busy: Sequence[Chat]) -> str:
+    """Return a sentence that says how many chats are working and how many wait for a person."""
+    waits = [one for one in busy if one.turn is not None and one.turn.phase is Phase.SUSPENDED]
+    asks = sum(any(one.verdict is None and one.of_tool for one in chat.questions.values()) for chat in waits)
+    keys = {
+        "status.working": len(busy) - len(waits),
+        "status.waits_approval": len(waits) - asks,
+        "status.waits_question": asks,
+    }
+    first, *others = [say(key, count=count) for key, count in keys.items() if count]
+    for other in others:
+        first = say("status.beside", before=first, after=other)
+    return first
+
+
+def stats_text(stats: ChatStats, *, details: bool) -> str:
+    """Return the state of a conversation as text for a person; `details` adds the lines for operators."""
+    cost = text.dollars(stats.cost_usd)
+    if stats.unpriced and not stats.cost_usd:
+        cost = say("stats.price_unknown")
+    elif stats.unpriced:
+        cost = say("stats.unpriced", count=stats.unpriced, cost=cost)
+    lines = [say("stats.answers", count=stats.turns, cost=cost)]
+    if details:
+        read, written = stats.cache_read_tokens, stats.output_tokens
+        prompts = stats.input_tokens + read + stats.cache_write_tokens
+        share = f"{read / prompts:.0%}" if prompts else "0%"
+        lines += [
+            say("stats.calls", count=stats.calls, read=prompts, share=share, written=written),
+            say("stats.view", count=stats.messages, tokens=stats.tokens, masked=stats.masked_tokens),
+        ]
+    return "\n".join(lines)
+
+
+def _model_text(models: ModelDeps) -> str:
     """Return a text for people that says which model answers in a chat."""
     name = models.name
     key = "commands.model_default" if models.chosen is None else "commands.model_chosen"
@@ -94,7 +230,7 @@ def answering(models: ModelDeps) -> str:
     return paragraph(say(key, model=name, default=models.default_model), reads, costs)
 
 
-def working(models: ModelDeps) -> str:
+def _effort_text(models: ModelDeps) -> str:
     """Return a text for people that says which effort answers in a chat are made with."""
     effort = models.sent().effort
     if effort is None:
@@ -108,12 +244,7 @@ def _chosen(inbound: Inbound, kind: str, name: str | None) -> Fact:
     return Fact(inbound.chat_key, events.FactSet(kind, str(inbound.chat_key), value))
 
 
-LISTED = 10
-SHORTEST = 4
-"""Min letters of a short id. More letters are used if two ids have the same ending."""
-ULID = 26
-MOST_BACK = 6
-"""Max digits of a number of turns; a longer argument is an id."""
+# ------------------------------------------------------------ sessions
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +259,6 @@ class View:
 
     @classmethod
     def of(cls, context: AgentContextStore) -> View:
-        """Return the view of a chat's context."""
         return cls(tuple(turn.id for turn in context.turns), context.head, dict(context.masked))
 
 
@@ -177,14 +307,11 @@ class Sessions:
     def _begin(self, name: str) -> None:
         self.current = self.all.setdefault(name, Session(name))
 
-    @property
-    def listed(self) -> list[Session]:
-        """Return the conversations that contain messages, newest first."""
-        return sorted((one for one in self.all.values() if one.points), key=lambda one: -one.last)
-
     def short(self, name: str) -> str:
         """Return the shortest ending of an id that no other conversation's id has."""
-        return short(name, self.all)
+        others = [one for one in self.all if one != name]
+        endings = (name[-length:] for length in range(SHORTEST, ULID))
+        return next((one for one in endings if not any(other.endswith(one) for other in others)), name)
 
 
 class SessionCommands:
@@ -196,75 +323,79 @@ class SessionCommands:
 
     async def resume(self, inbound: Inbound) -> Done:
         """Run `/resume`: resume an earlier conversation, or list the conversations."""
-        sessions = Sessions()
+        sessions, prefix = Sessions(), self._run.manifests[inbound.channel].command_prefix
         past = await self._run.chats.whole(inbound.chat_key, sessions.apply)
         asked = next(iter(inbound.args.split()), "")
         if not asked:
-            return Done(self._list(inbound, sessions))
-        prefix, shown = self._run.manifests[inbound.channel].command_prefix, text.preview(asked, 40)
+            return Done(self._list(sessions, prefix))
+        shown = text.preview(asked, 40)
         found = [one for one in sessions.all.values() if one.points and one.id.endswith(asked.upper())]
-        found = found if len(asked) >= SHORTEST else []
-        if len(found) != 1:
-            return Done(
-                say("sessions.ambiguous", id=shown)
-                if found
-                else say("sessions.unknown", id=shown, prefix=prefix)
-            )
+        if len(asked) < SHORTEST or not found:
+            return Done(say("sessions.unknown", id=shown, prefix=prefix))
+        if len(found) > 1:
+            return Done(say("sessions.ambiguous", id=shown))
         if found[0] is sessions.current:
             return Done(say("sessions.here", id=shown))
-        back = sessions.short(found[0].id)
-        words = paragraph(say("sessions.back", id=back, prefix=prefix), *self._way_back(sessions, prefix))
-        return Done(words, (await self._moved(inbound, past, sessions, found[0].id, found[0].view),))
+        words = say("sessions.back", id=sessions.short(found[0].id), prefix=prefix)
+        return await self._moved(inbound, past, sessions, words=words, name=found[0].id, view=found[0].view)
 
     async def fork(self, inbound: Inbound) -> Done:
         """Run `/fork`: fork the current conversation at a past turn."""
         asked = next(iter(inbound.args.split()), "")
-        prefix = self._run.manifests[inbound.channel].command_prefix
-        sessions = Sessions()
+        prefix, sessions = self._run.manifests[inbound.channel].command_prefix, Sessions()
         past = await self._run.chats.whole(inbound.chat_key, sessions.apply)
-        points, back = sessions.current.points, 0
-        at = len(points) - 1
-        if asked.isdecimal() and len(asked) <= MOST_BACK:
-            back = int(asked)
-            at -= back
-        elif wanted := asked or inbound.answers:
+        points = sessions.current.points
+        back = int(asked) if asked.isdecimal() and len(asked) <= MOST_BACK else 0
+        at = len(points) - 1 - back
+        if not back and (wanted := asked if asked.strip("0") else inbound.answers):
             ref = await self._turns.found(inbound, wanted)
             if ref is None:
                 return Done(say("sessions.fork_unknown", asked=text.preview(wanted, 40)))
             at = next((at for at, (turn, _) in enumerate(points) if turn.id == ref.id), -1)
             if at < 0:
                 return Done(say("sessions.fork_elsewhere", prefix=prefix))
-        if not points:
-            return Done(say("sessions.fork_nothing"))
         if at < 0:
-            return Done(say("sessions.fork_short", count=len(points), back=back))
+            short = say("sessions.fork_short", count=len(points), back=back)
+            return Done(short if points else say("sessions.fork_nothing"))
         left, (turn, view) = len(points) - 1 - at, points[at]
         words = say("sessions.forked_without", count=left) if left else say("sessions.forked")
         name = self._run.ids.ulid()
-        moved = await self._moved(inbound, past, sessions, name, view, forked_at=turn.id)
-        return Done(paragraph(words, *self._way_back(sessions, prefix)), (moved,))
-
-    async def _moved(
-        self, inbound: Inbound, past: Chat, sessions: Sessions, name: str, view: View, *, forked_at: str = ""
-    ) -> Fact:
-        """Return the fact that switches the chat to this view. The turns of the view are loaded into the chat first."""
-        left = sessions.current.id
-        what = "a fork of the session begins" if forked_at else "an earlier session goes on"
-        self._run.log.write("session", what, chat_key=inbound.chat_key, session=name, left=left)
-        here = (await self._run.chats.get(inbound.chat_key)).context
-        kept = {turn.id: turn for turn in past.context.turns}
-        known = (past.context.left or {}) | kept
-        here.recall({one: turn for one, turn in known.items() if one in view.turns})
-        return Fact(
-            inbound.chat_key, events.SessionMoved(name, view.turns, view.head, view.masked, forked_at)
+        return await self._moved(
+            inbound, past, sessions, words=words, name=name, view=view, forked_at=turn.id
         )
 
-    def _list(self, inbound: Inbound, sessions: Sessions) -> str:
-        if not sessions.listed:
+    async def _moved(
+        self,
+        inbound: Inbound,
+        past: Chat,
+        sessions: Sessions,
+        *,
+        words: str,
+        name: str,
+        view: View,
+        forked_at: str = "",
+    ) -> Done:
+        """Switch the chat to this view. The turns of the view are loaded into the chat first. The answer says how to
+        return to the previous conversation if that has turns.
+        """
+        left = sessions.current
+        what = "a fork of the session begins" if forked_at else "an earlier session goes on"
+        self._run.log.write("session", what, chat_key=inbound.chat_key, session=name, left=left.id)
+        here = (await self._run.chats.get(inbound.chat_key)).context
+        known = (past.context.left or {}) | {turn.id: turn for turn in past.context.turns}
+        here.recall({one: turn for one, turn in known.items() if one in view.turns})
+        moved = events.SessionMoved(name, view.turns, view.head, view.masked, forked_at)
+        prefix = self._run.manifests[inbound.channel].command_prefix
+        back = [say("sessions.return", id=sessions.short(left.id), prefix=prefix)] if left.points else []
+        return Done(paragraph(words, *back), (Fact(inbound.chat_key, moved),))
+
+    def _list(self, sessions: Sessions, prefix: str) -> str:
+        """Return the conversations that contain messages, newest first."""
+        listed = sorted((one for one in sessions.all.values() if one.points), key=lambda one: -one.last)
+        if not listed:
             return say("sessions.none")
-        now = self._run.clock.now()
-        lines = []
-        for one in sessions.listed[:LISTED]:
+        now, lines = self._run.clock.now(), list[str]()
+        for one in listed[:LISTED]:
             words = self._run.redact(rendering.said(one.points[0][0].entries[0].message))
             line = say(
                 "sessions.line",
@@ -275,155 +406,24 @@ class SessionCommands:
                 words=say("sessions.words", words=words) if words else "",
             )
             lines.append(line)
-        end = say("sessions.list_end", prefix=self._run.manifests[inbound.channel].command_prefix)
-        return "\n".join([say("sessions.list"), *lines, end])
-
-    @staticmethod
-    def _way_back(sessions: Sessions, prefix: str) -> list[str]:
-        """Return a sentence that says how to return to the previous conversation; nothing if that
-        conversation has no turns.
-        """
-        left = sessions.current
-        return [say("sessions.return", id=sessions.short(left.id), prefix=prefix)] if left.points else []
-
-
-def short(name: str, known: Collection[str]) -> str:
-    """Return the shortest ending of an id that no other known id has."""
-    others = [one for one in known if one != name]
-    for length in range(SHORTEST, ULID):
-        if not any(one.endswith(name[-length:]) for one in others):
-            return name[-length:]
-    return name
-
-
-class Conversation:
-    """Runs the commands about a conversation."""
-
-    def __init__(self, runtime: Runtime) -> None:
-        self._run = runtime
-
-    async def new(self, inbound: Inbound) -> Done:
-        """Run `/new`: start a new conversation. The archive is kept."""
-        chat = await self._run.chats.get(inbound.chat_key)
-        if not len(chat.context) and chat.context.head is None:
-            return Done(say("commands.new_empty"))
-        words = say("commands.new", prefix=self._run.manifests[inbound.channel].command_prefix)
-        return Done(words, (Fact(chat.key, events.Cut("all", None, "new")),))
-
-    async def undo(self, inbound: Inbound) -> Done:
-        """Run `/undo`: remove the last turn."""
-        context = (await self._run.chats.get(inbound.chat_key)).context
-        if not context.turns:
-            return Done(say("commands.undo_nothing"))
-        turn = context.turns[-1]
-        said = self._run.redact(rendering.said(turn.entries[0].message))
-        gone = events.Cut(tuple(entry.seq for entry in turn.entries), context.head, "undo")
-        return Done(say("commands.undone", said=said), (Fact(inbound.chat_key, gone),))
-
-    async def stop(self, inbound: Inbound) -> Done:
-        """Run `/stop`, or handle the platform's stop button. The platform itself shows the outcome of its button."""
-        chat = await self._run.chats.get(inbound.chat_key)
-        ended = chat.stopped.get(inbound.request_id)
-        other = "" if ended is None or ended.goes_on is None else _whose(ended.goes_on)
-        if inbound.kind == "stop":
-            return Done(other)
-        if ended is None or not ended.anything:
-            return Done(other or say("stop.nothing"))
-        prefix = self._run.manifests[inbound.channel].command_prefix
-        dropped = ", ".join(f"{prefix}{text.preview(name, 40)}" for name in dict.fromkeys(ended.commands))
-        told = [say("stop.dropped", commands=dropped)] if dropped else []
-        return Done(
-            paragraph(say("stop.waiting" if other else "stop.stopped"), *told, *filter(None, [other]))
-        )
-
-    async def status(self, inbound: Inbound) -> str:
-        """Run `/status`: show the person's running turns and the state of this conversation."""
-        chats = [chat for chat in self._run.chats if inbound.chat_key.shows(chat.key)]
-        waiting = sum(len(chat.waiting) for chat in chats)
-        if busy := [chat for chat in chats if chat.turn is not None]:
-            doing = _doing(busy) + (say("status.waiting", count=waiting) if waiting else "")
-        else:
-            doing = say("status.not_begun", count=waiting) if waiting else say("status.ready")
-        context = (await self._run.chats.get(inbound.chat_key)).context
-        model = context.stood_in or self._run.models(inbound.chat_key).name
-        words = [say("status.line", doing=doing, model=model)]
-        if inbound.person in self._run.operators:
-            words.append(say("status.memory", messages=len(context.view()), most=context.max_messages))
-            servers = ", ".join(f"{name} ({state})" for name, state in sorted(self._run.servers().items()))
-            words += [say("status.servers", servers=servers)] if servers else []
-        return paragraph(*words)
-
-    async def home(self, opened: Inbound) -> HomeSection:
-        """Return a person's running turns and the model in use, for the person's home page."""
-        busy = [chat for chat in self._run.chats if chat.turn is not None]
-        own = [one for one in busy if one.turn is not None and one.turn.first.person == opened.person]
-        model = say("home.model", model=self._run.models(opened.chat_key).name)
-        return HomeSection(self._run.name, (_doing(own) if own else say("status.ready"), model))
-
-    async def stats(self, inbound: Inbound) -> str:
-        """Run `/stats`: show this chat's usage so far. Operators also see the size of the current conversation."""
-        context = (await self._run.chats.get(inbound.chat_key)).context
-        models, usage = self._run.models(inbound.chat_key), await self._run.event_log.usage(inbound.chat_key)
-
-        def count(messages: Sequence[Message]) -> int:
-            return models.estimator.tokens(models.name, messages)
-
-        whole = [entry.message for turn in context.turns for entry in turn.entries]
-        hidden = count(whole) - count([blocks.masked(one, context.masked) for one in whole])
-        now = replace(
-            usage,
-            messages=len(context.view()),
-            tokens=count(context.view()) + hidden,
-            masked_tokens=hidden,
-        )
-        return stats_text(now, details=self._run.access.is_operator(inbound.person))
-
-    async def history(self, inbound: Inbound) -> str:
-        """Run `/history`: show which part of the conversation the model sees."""
-        context = (await self._run.chats.get(inbound.chat_key)).context
-        return rendering.history(context.view(), self._run.redact) or say("commands.history_empty")
-
-
-def _doing(busy: Sequence[Chat]) -> str:
-    """Return a sentence that says how many chats are working and how many wait for a person."""
-    waits = [one for one in busy if one.turn is not None and one.turn.phase is Phase.SUSPENDED]
-    asks = sum(
-        any(
-            asked.verdict is None and asked.record.asked.subject == "question"
-            for asked in one.questions.values()
-        )
-        for one in waits
-    )
-    keys = {
-        "status.working": len(busy) - len(waits),
-        "status.waits_approval": len(waits) - asks,
-        "status.waits_question": asks,
-    }
-    first, *others = [say(key, count=count) for key, count in keys.items() if count]
-    for other in others:
-        first = say("status.beside", before=first, after=other)
-    return first
-
-
-def _whose(message: Inbound) -> str:
-    """Return the sentence saying that a stop does not end another person's turn."""
-    return say("stop.not_yours", who=f"`{named(message.user_name or message.user_id)}`")
+        return "\n".join([say("sessions.list"), *lines, say("sessions.list_end", prefix=prefix)])
 
 
 def _build(runtime: Runtime) -> Hooks:
-    conversation, models, sessions = Conversation(runtime), Models(runtime), SessionCommands(runtime)
+    conversation, sessions = Conversation(runtime), SessionCommands(runtime)
     return Hooks(
         commands={
             "new": Command(conversation.new, queued=True),
             "undo": Command(conversation.undo, queued=True),
+            "compact": Command(conversation.compact, queued=True),
             "stop": Command(conversation.stop),
             "status": Command.saying(conversation.status),
             "resume": Command(sessions.resume, queued=True),
             "fork": Command(sessions.fork, queued=True),
             "stats": Command.saying(conversation.stats),
             "history": Command.saying(conversation.history),
-            "model": Command(models.model, queued=True, tells=True),
-            "effort": Command(models.effort, queued=True, tells=True),
+            "model": Command(conversation.model, queued=True, tells=True),
+            "effort": Command(conversation.effort, queued=True, tells=True),
         },
         signals={"stop": Command(conversation.stop)},
         home={0: conversation.home},
@@ -431,22 +431,3 @@ def _build(runtime: Runtime) -> Hooks:
 
 
 FEATURE = Feature("conversation", _build)
-
-
-def stats_text(stats: ChatStats, *, details: bool) -> str:
-    """Return the state of a conversation as text for a person; `details` adds the lines for operators."""
-    cost = text.dollars(stats.cost_usd)
-    if stats.unpriced and not stats.cost_usd:
-        cost = say("stats.price_unknown")
-    elif stats.unpriced:
-        cost = say("stats.unpriced", count=stats.unpriced, cost=cost)
-    lines = [say("stats.answers", count=stats.turns, cost=cost)]
-    if details:
-        read, written = stats.cache_read_tokens, stats.output_tokens
-        prompts = stats.input_tokens + read + stats.cache_write_tokens
-        share = f"{read / prompts:.0%}" if prompts else "0%"
-        lines += [
-            say("stats.calls", count=stats.calls, read=prompts, share=share, written=written),
-            say("stats.view", count=stats.messages, tokens=stats.tokens, masked=stats.masked_tokens),
-        ]
-    return "\n".join(lines)

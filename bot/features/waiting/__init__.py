@@ -1,23 +1,27 @@
-"""The board of what waits, and the promises that the bot made and that nothing carries."""
+"""The board of what waits, and the promises that the bot made and that nothing carries.
+
+A promise is a sentence of an answer that says that the bot will do something later. In doubt there is none: quotes,
+code, drafts, questions and offers are no promises. The phrases of each language are in a file in this folder.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import functools
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
 
 from bot import text
-from bot.contracts.base import Json, Message
+from bot.contracts.base import Message
 from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.inbound import Inbound
 from bot.contracts.tools import ToolCall
 from bot.contracts.waiting import OpenLoop, Viewer
 from bot.core import blocks, phrases
-from bot.core.chat import Chat, Turn, chat_of_task
+from bot.core.chat import Turn, chat_of_task
 from bot.core.chats import Fact
 from bot.core.context import RunningTurn
 from bot.core.events import FactSet, TurnEndState
@@ -33,6 +37,16 @@ HEAD, TAIL = 500, 1_500
 """Max characters that are read at the beginning and at the end of an answer. Reading them takes milliseconds."""
 LONGEST = 200
 """Max characters of a promise that are kept."""
+PROMISE = "promise"
+"""Kind of the facts that store promises, by the turn that made them."""
+KEPT = 14 * 86_400.0
+"""Seconds after which nobody waits for a promise any more."""
+SHORT = 6
+"""Number of letters of a promise's short name."""
+MOST_SHOWN = 8
+"""Max open loops of a kind that the command lists."""
+GLIMPSE = 80
+"""Max characters of a call that the command shows."""
 _GAPS = re.compile(f"[□{phrases.COMMAND}]")
 
 
@@ -54,12 +68,8 @@ class _Language:
 def language(name: str) -> _Language:
     """Load a language file."""
     raw = phrases.load(Path(__file__).parent, name)
-    return _Language(
-        re.compile(raw["cue"]),
-        tuple(map(compiled, raw["sayings"])),
-        compiled(raw["before"]),
-        compiled(raw["around"]),
-    )
+    sayings = tuple(map(compiled, raw["sayings"]))
+    return _Language(re.compile(raw["cue"]), sayings, compiled(raw["before"]), compiled(raw["around"]))
 
 
 def promise_in(words: str, person: str = "") -> str:
@@ -77,48 +87,35 @@ def promise_in(words: str, person: str = "") -> str:
     return ""
 
 
-PROMISE = "promise"
-"""Kind of the facts that store promises, by the turn that made them."""
-KEPT = 14 * 86_400.0
-"""Seconds after which nobody waits for a promise any more."""
-SHORT = 6
-"""Number of letters of a promise's short name."""
-MOST_SHOWN = 8
-"""Max open loops of a kind that the command lists."""
-GLIMPSE = 80
-"""Max characters of a call that the command shows."""
-
-
 class Board:
     """Finds promises at the end of turns, and shows the board in chats."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._run = runtime
 
-    # ------------------------------------------------------------ promises
-
     def turn_ends(self, turn: Turn, state: TurnEndState) -> Done:
         """Keep the promise of an answer that nothing carries, and drop the promises that are too old or whose answer is
         replaced. A job that the turn made carries the promise; so does the job that started the turn.
         """
-        now, chat = self._run.clock.now(), self._run.chats.loaded(turn.first.chat_key)
+        first, now, chats = turn.first, self._run.clock.now(), self._run.chats
         # Another answer to the same message replaces the former one.
-        renewed = (str(turn.first.chat_key), turn.first.message_id if turn.first.renews is not None else None)
-        gone = [
-            Fact(turn.first.chat_key, FactSet(PROMISE, name, None))
-            for name, one in self._run.chats.facts.all(PROMISE).items()
+        renewed = (str(first.chat_key), first.message_id if first.renews is not None else None)
+        facts = [
+            Fact(first.chat_key, FactSet(PROMISE, name, None))
+            for name, one in chats.facts.all(PROMISE).items()
             if one["at"] < now - KEPT or (one["chat"], one.get("message", "")) == renewed
         ]
+        chat = chats.loaded(first.chat_key)
         running = chat.context.running if chat is not None else None
-        if running is None or state != "answered" or turn.first.due is not None or _makes_job(running):
-            return Done(facts=gone)
-        person = "\n".join(one.text for one in turn.left)
-        found = promise_in(self._run.redact(_said(running)), person)
-        if not found:
-            return Done(facts=gone)
-        first = turn.first
+        if running is None or state != "answered" or first.due is not None or _makes_job(running):
+            return Done(facts=facts)
+        # What the turn told the person: the messages that it sent, and its last text.
+        sent = [str(one.input.get("text", "")) for one in _calls(running) if one.name == ChatSend.name]
+        said = self._run.redact("\n".join([*sent, running.words]))
+        if not (found := promise_in(said, "\n".join(one.text for one in turn.left))):
+            return Done(facts=facts)
         self._run.log.write("promise", "an answer promises something that no job carries", request_id=turn.id)
-        value: Json = {
+        value = {
             "at": now,
             "chat": str(first.chat_key),
             "person": str(first.person),
@@ -126,7 +123,7 @@ class Board:
             "words": found,
             "message": first.message_id or "",
         }
-        return Done(facts=[*gone, Fact(first.chat_key, FactSet(PROMISE, turn.id, value), turn.id)])
+        return Done(facts=[*facts, Fact(first.chat_key, FactSet(PROMISE, turn.id, value), turn.id)])
 
     def _promises(self, viewer: Viewer) -> dict[str, OpenLoop]:
         """Return the promises that a person sees, by the turn that made them."""
@@ -134,58 +131,38 @@ class Board:
         for turn, one in self._run.chats.facts.all(PROMISE).items():
             who, chat = UserRef.parse(one["person"]), ChatKey.parse(one["chat"])
             if one["at"] >= self._run.clock.now() - KEPT and viewer.sees(who, chat):
-                found[turn] = OpenLoop(
-                    "promise",
-                    turn[-SHORT:],
-                    chat,
-                    one["words"],
-                    one["at"],
-                    who,
-                    one["name"],
-                    acts=("done",) if viewer.owns(who) else (),
-                )
+                words, since, name = one["words"], one["at"], one["name"]
+                found[turn] = OpenLoop("promise", turn[-SHORT:], chat, words, since, who, name)
+                if viewer.owns(who):
+                    found[turn] = replace(found[turn], acts=("done",))
         return found
-
-    # ------------------------------------------------------------ the board
 
     async def waiting(self, viewer: Viewer) -> list[OpenLoop]:
         """Return the promises and the running tasks that a person sees on the board."""
-        tasks = [loop for chat in self._run.chats for loop in self._tasks(chat, viewer)]
-        return [*self._promises(viewer).values(), *tasks]
+        return [*self._promises(viewer).values(), *self._tasks(viewer)]
 
-    def _tasks(self, chat: Chat, viewer: Viewer) -> Iterable[OpenLoop]:
-        turn = chat.turn
-        if turn is None or not viewer.sees(turn.first.person, chat.key):
-            return
-        for task in turn.tasks.values():
-            child = self._run.chats.loaded(chat_of_task(chat.key, task))
-            label = child.task.label if child is not None and child.task is not None else ""
-            since = turn.first.ts / 1000
-            yield OpenLoop(
-                "task",
-                task[-SHORT:],
-                chat.key,
-                text.preview(label, 120) or say("waiting.some_task"),
-                since,
-                turn.first.person,
-                turn.first.user_name or "",
-                state="running",
-            )
+    def _tasks(self, viewer: Viewer) -> Iterator[OpenLoop]:
+        turns = [(chat.key, chat.turn) for chat in self._run.chats if chat.turn is not None]
+        for key, turn in turns:
+            first = turn.first
+            for task in turn.tasks.values() if viewer.sees(first.person, key) else ():
+                child = self._run.chats.loaded(chat_of_task(key, task))
+                label = child.task.label if child is not None and child.task is not None else ""
+                what, since = text.preview(label, 120) or say("waiting.some_task"), first.ts / 1000
+                person, name = first.person, first.user_name or ""
+                yield OpenLoop("task", task[-SHORT:], key, what, since, person, name, state="running")
 
     async def command(self, inbound: Inbound) -> Done:
         """Run `/waiting`: show what waits for the person, in a group what waits there. `/waiting done NAME` closes a promise."""
-        private = inbound.chat_type == "direct"
-        viewer = Viewer(
-            inbound.person, inbound.person in self._run.operators, None if private else inbound.chat_key
-        )
+        private, operator = inbound.chat_type == "direct", inbound.person in self._run.operators
         verb, _, name = inbound.args.partition(" ")
         if verb.casefold() == "done":
-            return self._close(inbound, viewer, name.strip().upper())
-        loops = await self._run.waiting(viewer)
+            return self._close(inbound, Viewer(inbound.person, operator), name.strip().upper())
+        viewer = Viewer(inbound.person, operator, None if private else inbound.chat_key)
         manifest = self._run.manifests.get(inbound.channel)
         prefix = manifest.command_prefix if manifest is not None else "/"
         parts = list[str]()
-        for kind, group in groupby(loops, key=lambda one: one.kind):
+        for kind, group in groupby(await self._run.waiting(viewer), key=lambda one: one.kind):
             found = list(group)
             lines = [f"- {self._line(one, viewer, prefix)}" for one in found[:MOST_SHOWN]]
             more = len(found) - MOST_SHOWN
@@ -194,63 +171,44 @@ class Board:
         return Done("\n\n".join(parts) or say("waiting.nothing" if private else "waiting.nothing_here"))
 
     def _line(self, loop: OpenLoop, viewer: Viewer, prefix: str) -> str:
-        now = self._run.clock.now()
         parts = [f"“{loop.what}”" if loop.kind == "promise" else named(loop.what)]
         if loop.kind == "approval" and loop.detail:
             parts.append(f"`{quoted(text.preview(loop.detail, GLIMPSE))}`")
         if loop.person is not None and loop.person != viewer.person:
             parts.append(f"`{named(loop.name)}`" if loop.name else str(loop.person))
-        if loop.kind == "job":
-            parts.append(
-                say(f"jobs.state_{loop.state}")
-                if loop.state
-                else say("jobs.state_next", time=times.date(loop.due or 0.0))
-            )
+        if loop.kind != "job":
+            parts.append(times.recent(loop.since, self._run.clock.now()))
+        elif loop.state:
+            parts.append(say(f"jobs.state_{loop.state}"))
         else:
-            parts.append(times.recent(loop.since, now))
-        commands = [f"`{prefix}{loop.command(act)}`" for act in loop.acts]
-        return " · ".join([*parts, *commands])
+            parts.append(say("jobs.state_next", time=times.date(loop.due or 0.0)))
+        return " · ".join([*parts, *(f"`{prefix}{loop.command(act)}`" for act in loop.acts)])
 
     def _close(self, inbound: Inbound, viewer: Viewer, name: str) -> Done:
-        everywhere = Viewer(viewer.person, viewer.operator)
-        for turn, loop in self._promises(everywhere).items():
+        for turn, loop in self._promises(viewer).items():
             if loop.id == name:
-                self._run.log.write(
-                    "promise", "a promise is closed", chat_key=loop.chat_key, by=str(inbound.person)
-                )
-                return Done(
-                    say("waiting.closed", words=loop.what),
-                    (Fact(inbound.chat_key, FactSet(PROMISE, turn, None)),),
-                )
+                by = str(inbound.person)
+                self._run.log.write("promise", "a promise is closed", chat_key=loop.chat_key, by=by)
+                gone = Fact(inbound.chat_key, FactSet(PROMISE, turn, None))
+                return Done(say("waiting.closed", words=loop.what), (gone,))
         return Done(say("waiting.unknown"))
 
 
-def _said(running: RunningTurn) -> str:
-    """Return what the turn told the person: the messages that it sent, and its last text."""
-    calls = _calls(one.message for one in running.entries)
-    sent = [str(call.input.get("text", "")) for call in calls if call.name == ChatSend.name]
-    return "\n".join([*sent, running.words])
-
-
-def _calls(messages: Iterable[Message]) -> Sequence[ToolCall]:
-    return [
-        call for one in messages if one["role"] == "assistant" for call in blocks.tool_calls(one["content"])
-    ]
+def _calls(running: RunningTurn) -> list[ToolCall]:
+    said: Iterable[Message] = (one.message for one in running.entries)
+    return [call for one in said if one["role"] == "assistant" for call in blocks.tool_calls(one["content"])]
 
 
 def _makes_job(running: RunningTurn) -> bool:
     """Return True if the turn has scheduled a job."""
-    made = {
-        call.id for call in _calls(one.message for one in running.entries) if call.name == ScheduleCreate.name
-    }
+    made = {call.id for call in _calls(running) if call.name == ScheduleCreate.name}
     results = (
-        block
-        for one in running.entries
-        if one.message["role"] == "user"
-        for block in one.message["content"]
-        if isinstance(block, dict)
+        block for one in running.entries if one.message["role"] == "user" for block in one.message["content"]
     )
-    return any(one.get("tool_use_id") in made and not one.get("is_error") for one in results)
+    return any(
+        isinstance(one, dict) and one.get("tool_use_id") in made and not one.get("is_error")
+        for one in results
+    )
 
 
 def _build(runtime: Runtime) -> Hooks:
