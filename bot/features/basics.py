@@ -6,12 +6,11 @@ import asyncio
 from collections.abc import Mapping
 
 from bot import text
-from bot.contracts.channel import Channel, HomeSection, Introduces, Manifest
-from bot.contracts.environment import Clock, OperatorNotices
+from bot.contracts.channel import HomeSection, Introduces
 from bot.contracts.inbound import Inbound
-from bot.core.access import Access, id_form
+from bot.core.access import id_form
 from bot.core.feature import UNKNOWN, Command, Done, Feature, Hooks, Runtime
-from bot.core.locales import Locales, near_zones, zone_named
+from bot.core.locales import near_zones, zone_named
 from bot.core.outgoing import examples
 from bot.tools.permissions.display import named
 from bot.words import (
@@ -56,70 +55,49 @@ AUTO = "auto"
 class Basics:
     """Runs the basic commands. Each method returns the answer for the person."""
 
-    def __init__(
-        self,
-        name: str,
-        *,
-        access: Access,
-        channels: Mapping[str, Channel],
-        manifests: Mapping[str, Manifest],
-        alerts: OperatorNotices,
-        locales: Locales,
-        clock: Clock,
-    ) -> None:
-        self._name = name
-        self._access = access
-        self._channels = channels
-        self._manifests = manifests
-        self._alerts = alerts
-        self._locales = locales
-        self._clock = clock
+    def __init__(self, runtime: Runtime) -> None:
+        self._run = runtime
 
     def _prefix(self, inbound: Inbound) -> str:
-        return self._manifests[inbound.channel].command_prefix
+        return self._run.manifests[inbound.channel].command_prefix
 
-    def hello(self, inbound: Inbound) -> str:
-        """Greet a person who has not written before."""
-        takes_files = self._manifests[inbound.channel].files
+    async def start(self, inbound: Inbound) -> Done:
+        """Run `/start`: greet a person who has not written before."""
+        takes_files = self._run.manifests[inbound.channel].files
         key = "commands.hello" if takes_files else "commands.hello_no_files"
-        hello = say(key, name=self._name, prefix=self._prefix(inbound))
-        return f"{hello}\n\n{say('start.tap')}" if examples(inbound, self._manifests) else hello
+        hello = say(key, name=self._run.name, prefix=self._prefix(inbound))
+        buttons = examples(inbound, self._run.manifests)
+        return Done(f"{hello}\n\n{say('start.tap')}" if buttons else hello, buttons=buttons)
+
+    async def home(self, _: Inbound) -> HomeSection:
+        """Return a person's settings, for the person's home page."""
+        language = say("home.language", language=say("language.name"))
+        local = say("home.zone", zone=zone(), time=times.clock(self._run.clock.now()))
+        return HomeSection(say("home.settings"), (language, local, say("home.listen")))
 
     async def introduce(self, inbound: Inbound) -> str:
         """Return the first message in a chat that the bot was added to. For operators, the message lists the
         rights that the bot lacks in that chat.
         """
-        channel: object = self._channels.get(inbound.channel)
+        channel: object = self._run.channels.get(inbound.channel)
         if not isinstance(channel, Introduces):
             return ""
         introduction = await channel.introduce(inbound)
+        by, chat = inbound.person, inbound.chat_key
         if introduction.hindrance:
-            self._alerts.tell(
-                f"rights in {inbound.chat_key}",
-                sentence(
-                    "operators.added",
-                    by=inbound.person,
-                    chat=inbound.chat_key,
-                    hindrance=introduction.hindrance,
-                ),
-            )
-        if self._access.is_open(inbound.channel, inbound.chat_id):
+            words = sentence("operators.added", by=by, chat=chat, hindrance=introduction.hindrance)
+            self._run.alerts.tell(f"rights in {chat}", words)
+        if self._run.access.is_open(inbound.channel, inbound.chat_id):
             return introduction.words
-        self._alerts.tell(
-            f"members of {inbound.chat_key}",
-            sentence(
-                "operators.added_closed",
-                by=inbound.person,
-                chat=inbound.chat_key,
-                channel=inbound.channel,
-                id=inbound.chat_id,
-            ),
+        words = sentence(
+            "operators.added_closed", by=by, chat=chat, channel=inbound.channel, id=inbound.chat_id
         )
+        self._run.alerts.tell(f"members of {chat}", words)
         return paragraph(introduction.words, say("strangers.group"))
 
     async def help(self, inbound: Inbound) -> str:
         """Run `/help`: list all commands by section, or explain one command."""
-        prefix, operator = self._prefix(inbound), self._access.is_operator(inbound.person)
+        prefix, operator = self._prefix(inbound), self._run.access.is_operator(inbound.person)
         if inbound.args:
             return self._explained(inbound, inbound.args.split()[0].lstrip("/!").casefold())
         parts = list[str]()
@@ -134,25 +112,28 @@ class Basics:
 
     def _explained(self, inbound: Inbound, name: str) -> str:
         """Return the explanation of one command with its arguments."""
-        prefix, operator = self._prefix(inbound), self._access.is_operator(inbound.person)
+        prefix, operator = self._prefix(inbound), self._run.access.is_operator(inbound.person)
         if name not in _LISTED:
-            return self.unknown(inbound, name)
+            return self._unknown(inbound, name)
         if name in OPERATORS and not operator:
             return say("commands.operators_admit")
         more = [say(f"explained.{name}", prefix=prefix)] if f"explained.{name}" in CATALOGUES[DEFAULT] else []
-        more += [id_form(self._manifests[inbound.channel])] if name in OPERATORS else []
+        more += [id_form(self._run.manifests[inbound.channel])] if name in OPERATORS else []
         shown = f"{usage(name, prefix, operator=operator)} – {say(f'help.{name}')}"
         return "\n".join([shown, *([paragraph(*more)] if more else [])])
 
-    def unknown(self, inbound: Inbound, name: str) -> str:
+    def _unknown(self, inbound: Inbound, name: str) -> str:
         """Return the answer to an unknown command, with a similar command as a suggestion."""
         prefix, shown = self._prefix(inbound), text.preview(name, 40)
-        operator = self._access.is_operator(inbound.person)
+        operator = self._run.access.is_operator(inbound.person)
         listed = [one for one in _LISTED if operator or one not in OPERATORS]
         near = MEANT.get(name) or text.nearest(name, listed)
         if near is None:
             return say("commands.unknown", name=shown, prefix=prefix)
         return say("commands.unknown_near", name=shown, near=near, prefix=prefix)
+
+    async def unknown(self, inbound: Inbound) -> str:
+        return self._unknown(inbound, inbound.command.name if inbound.command is not None else "")
 
     async def language(self, inbound: Inbound) -> str:
         """Run `/language`: show or set the person's language."""
@@ -164,41 +145,37 @@ class Basics:
         code = None if asked.casefold() == AUTO else language_of(asked)
         if code is None and asked.casefold() != AUTO:
             return say("language.unknown", asked=text.preview(asked, 40), codes=codes)
-        with speaking(*self._locales.choose(inbound, "language", code)):
+        with speaking(*self._run.locales.choose(inbound, "language", code)):
             now = say("language.now") if code else say("language.auto", language=say("language.name"))
             return paragraph(now, *_other_script(asked if code else inbound.language))
 
     async def timezone(self, inbound: Inbound) -> str:
         """Run `/timezone`: show or set the person's time zone."""
-        asked, prefix, now = inbound.args, self._prefix(inbound), self._clock.now()
+        asked, prefix, now = inbound.args, self._prefix(inbound), self._run.clock.now()
         if not asked:
-            known = self._locales.locale(inbound.person).zone is not None
+            known = self._run.locales.locale(inbound.person).zone is not None
             key = "timezone.known" if known else "timezone.unknown"
             return paragraph(say(key, zone=zone(), time=times.clock(now)), say("timezone.how", prefix=prefix))
         name = None
         if asked.casefold() != AUTO:
             name = await asyncio.to_thread(zone_named, asked, now)
             if name is None:
-                return await self._no_zone(asked, prefix)
-        with speaking(*self._locales.choose(inbound, "zone", name)):
-            known = self._locales.locale(inbound.person).zone is not None
+                near = await asyncio.to_thread(near_zones, text.head(asked, MOST_ZONE))
+                shown = text.preview(asked, 40)
+                if not near:
+                    return say("timezone.no_zone", asked=shown, prefix=prefix)
+                return say("timezone.near", asked=shown, zones=", ".join(near))
+        with speaking(*self._run.locales.choose(inbound, "zone", name)):
+            known = self._run.locales.locale(inbound.person).zone is not None
             key = "now" if name is not None else "auto" if known else "unknown"
             told = say(f"timezone.{key}", zone=zone(), time=times.clock(now))
             # Most people who give these zones live where there is daylight saving time.
             fixed = [say("timezone.fixed", zone=name, prefix=prefix)] if name in {"EST", "MST", "HST"} else []
             return paragraph(told, *fixed)
 
-    @staticmethod
-    async def _no_zone(asked: str, prefix: str) -> str:
-        near = await asyncio.to_thread(near_zones, text.head(asked, MOST_ZONE))
-        shown = text.preview(asked, 40)
-        if not near:
-            return say("timezone.no_zone", asked=shown, prefix=prefix)
-        return say("timezone.near", asked=shown, zones=", ".join(near))
-
     async def whoami(self, inbound: Inbound) -> str:
         """Run `/whoami`: show the person's id, name and role."""
-        operator = self._access.is_operator(inbound.person)
+        operator = self._run.access.is_operator(inbound.person)
         key = "commands.whoami_operator" if operator else "commands.whoami_member"
         name = named(inbound.user_name or "").strip()
         who = f"`{name}` ({inbound.person})" if name else str(inbound.person)
@@ -219,43 +196,18 @@ def _other_script(tag: str | None) -> list[str]:
 
 
 def _build(runtime: Runtime) -> Hooks:
-    basics = Basics(
-        runtime.name,
-        access=runtime.access,
-        channels=runtime.channels,
-        manifests=runtime.manifests,
-        alerts=runtime.alerts,
-        locales=runtime.locales,
-        clock=runtime.clock,
-    )
-
-    async def start(inbound: Inbound) -> Done:
-        return Done(basics.hello(inbound), buttons=examples(inbound, runtime.manifests))
-
-    async def unknown(inbound: Inbound) -> Done:
-        return Done(basics.unknown(inbound, inbound.command.name if inbound.command is not None else ""))
-
-    async def home(_: Inbound) -> HomeSection:
-        return HomeSection(
-            say("home.settings"),
-            (
-                say("home.language", language=say("language.name")),
-                say("home.zone", zone=zone(), time=times.clock(runtime.clock.now())),
-                say("home.listen"),
-            ),
-        )
-
+    basics = Basics(runtime)
     return Hooks(
         commands={
-            "start": Command(start),
-            UNKNOWN: Command(unknown),
+            "start": Command(basics.start),
+            UNKNOWN: Command.saying(basics.unknown),
             "help": Command.saying(basics.help),
             "language": Command.saying(basics.language),
             "timezone": Command.saying(basics.timezone),
             "whoami": Command.saying(basics.whoami),
         },
         signals={"added": Command.saying(basics.introduce)},
-        home={3: home},
+        home={3: basics.home},
     )
 
 

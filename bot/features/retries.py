@@ -30,9 +30,18 @@ class PastTurn:
     shown: dict[str, tuple[Queued, str]] = field(default_factory=dict)
 
     def whole(self) -> Inbound | None:
-        """Return the turn's messages merged into one; None if all messages were deleted."""
+        """Return the turn's messages merged into one, which replaces the first; None if all messages were deleted."""
         parts = [one for one in self.members.values() if one is not None and plain(one)]
-        return as_one(self.first, parts) if parts and self.first is not None else None
+        if not parts or self.first is None:
+            return None
+        merged = {
+            "text": "\n".join(one.text for one in parts if one.text),
+            "attachments": tuple(file for one in parts for file in one.attachments),
+            "quoted": tuple(quoted for one in parts for quoted in one.quoted),
+            "links": tuple(link for one in parts for link in one.links),
+            "mentioned": dict(pair for one in parts for pair in one.mentioned.items()),
+        }
+        return self.first.model_copy(update=merged)
 
     @property
     def answer(self) -> tuple[Queued, str] | None:
@@ -53,19 +62,6 @@ class PastTurn:
         return [one for one in rows if one[0].buttons is not None and one[0].buttons.choices]
 
 
-def as_one(first: Inbound, parts: Sequence[Inbound]) -> Inbound:
-    """Merge the messages of a turn into one message, which replaces the first."""
-    return first.model_copy(
-        update={
-            "text": "\n".join(one.text for one in parts if one.text),
-            "attachments": tuple(file for one in parts for file in one.attachments),
-            "quoted": tuple(quoted for one in parts for quoted in one.quoted),
-            "links": tuple(link for one in parts for link in one.links),
-            "mentioned": dict(pair for one in parts for pair in one.mentioned.items()),
-        }
-    )
-
-
 class PastTurns:
     """The past turns of a chat."""
 
@@ -82,12 +78,7 @@ class PastTurns:
                 case events.Edited(edit):
                     self._edit(edit)
                 case events.Deleted(deletion):
-                    gone = {
-                        name: None
-                        for name, one in self._said.items()
-                        if one is not None and same_message(one, deletion)
-                    }
-                    self._said |= gone
+                    self._said |= dict.fromkeys(self._versions(deletion))
                 case events.TurnStarted(members) | events.Joined(members) if turn is not None:
                     turn.members |= dict.fromkeys(members)
                     turn.first = turn.first or self._said.get(turn.id)
@@ -100,44 +91,38 @@ class PastTurns:
         for turn in self.turns.values():
             turn.members = {name: self._said.get(name) for name in turn.members}
 
+    def _versions(self, change: Inbound) -> dict[str, Inbound]:
+        """Return the messages that an edit or deletion changes, by request id."""
+        return {
+            name: one for name, one in self._said.items() if one is not None and same_message(one, change)
+        }
+
     def _edit(self, edit: Inbound) -> None:
         self.edits[edit.request_id] = edit
-        for name, one in self._said.items():
-            if one is not None and same_message(one, edit) and one.ts <= edit.ts:
-                self._said[name] = revised(one, edit)
+        newer = {name: one for name, one in self._versions(edit).items() if one.ts <= edit.ts}
+        self._said |= {name: revised(one, edit) for name, one in newer.items()}
 
     @property
     def newest(self) -> PastTurn | None:
         """Return the latest turn that answers a person's message."""
-        found = (
-            turn for turn in reversed(self.turns.values()) if turn.first is not None and plain(turn.first)
+        return next(
+            (turn for turn in reversed(self.turns.values()) if turn.first and plain(turn.first)), None
         )
-        return next(found, None)
 
     def about(self, edit: Inbound) -> PastTurn | None:
         """Return the latest turn that answered a message."""
-        found = (
-            turn
-            for turn in reversed(self.turns.values())
-            if any(one is not None and same_message(one, edit) for one in turn.members.values())
-        )
-        return next(found, None)
+        for turn in reversed(self.turns.values()):
+            if any(one is not None and same_message(one, edit) for one in turn.members.values()):
+                return turn
+        return None
 
 
 def with_buttons(shown: tuple[Queued, str], buttons: QuestionButtons) -> Queued:
     """Return an edit that changes only the buttons of a message."""
     row, message_id = shown
     name = f"{row.row}/{buttons.question_id}/{'-'.join(buttons.choices)}"
-    return replace(
-        row,
-        row=name,
-        replaces=message_id,
-        buttons=buttons,
-        call=None,
-        ends=False,
-        repeat_of=None,
-        part_of=None,
-    )
+    same = replace(row, row=name, replaces=message_id, buttons=buttons)
+    return replace(same, call=None, ends=False, repeat_of=None, part_of=None)
 
 
 AGAIN: tuple[Choice, ...] = ("again",)
@@ -172,15 +157,14 @@ class Retries:
             return Done(say("retry.unknown"))
         if not self._may(press, turn.first):
             return Done(say("retry.not_yours"))
-        if turn.end in ANSWERED:
-            return await self._again(press, turn, past)
-        if (whole := turn.whole()) is None:
-            return Done(say("retry.unknown"))
         key = f"{press.channel}:again:{turn.id}"
-        if await self._is_begun(key):
-            return Done(say("retry.begun"))
-        bare = (with_buttons(one, QuestionButtons(turn.id, ())) for one in turn.notices)
-        return Done(say("retry.trying"), self._facts(whole, key, bare))
+        if turn.end not in ANSWERED:
+            bare = [with_buttons(one, QuestionButtons(turn.id, ())) for one in turn.notices]
+            return await self._begin(turn, key, say("retry.trying"), bare)
+        chat = await self._run.chats.get(press.chat_key)
+        if past.newest is not turn or chat.turn is not None:
+            return Done(say("retry.not_last"))
+        return await self._anew(turn, key, say("retry.renewing"))
 
     async def offer(self, edit: Inbound) -> Done:
         """Offer to answer an edited question again, with a button below the answer. An edit that asks for a
@@ -201,40 +185,44 @@ class Retries:
         past = await self._past(press)
         edit = past.edits.get(press.args)
         turn = past.about(edit) if edit is not None else None
-        if turn is None or turn.first is None or not plain(turn.first):
+        if turn is None or turn.first is None or turn.answer is None or not plain(turn.first):
             return Done(say("retry.unknown"))
         if not self._may(press, turn.first):
             return Done(say("retry.renew_not_yours"))
-        key = f"{press.channel}:renew:{press.args}"
-        if await self._is_begun(key):
-            return Done(say("retry.renewed"))
-        whole = turn.whole()
-        if turn.answer is None or whole is None:
-            return Done(say("retry.unknown"))
         bare = with_buttons(turn.answer, QuestionButtons(press.args, ()))
-        whole = whole.model_copy(update={"renews": bare.replaces})
-        return Done(say("retry.renewing"), self._facts(whole, key, (bare,)))
-
-    async def _again(self, press: Inbound, turn: PastTurn, past: PastTurns) -> Done:
-        chat = await self._run.chats.get(press.chat_key)
-        if past.newest is not turn or chat.turn is not None:
-            return Done(say("retry.not_last"))
-        return await self._anew(turn, f"{press.channel}:again:{turn.id}", say("retry.renewing"))
+        key = f"{press.channel}:renew:{press.args}"
+        return await self._begin(turn, key, say("retry.renewing"), [bare], renews=bare.replaces)
 
     async def _anew(self, turn: PastTurn, key: str, words: str) -> Done:
         """Answer a turn again in place of its answer. The model does not see the turn any more."""
-        if (whole := turn.whole()) is None:
-            return Done(say("retry.unknown"))
-        if await self._is_begun(key):
-            return Done(say("retry.begun"))
-        bare = (with_buttons(one, QuestionButtons(turn.id, ())) for one in turn.notices)
-        facts = self._facts(whole.model_copy(update={"renews": turn.text}), key, bare)
-        chat = await self._run.chats.get(whole.chat_key)
+        bare = [with_buttons(one, QuestionButtons(turn.id, ())) for one in turn.notices]
+        done = await self._begin(turn, key, words, bare, renews=turn.text)
+        if turn.first is None or not done.facts:
+            return done
+        chat = await self._run.chats.get(turn.first.chat_key)
         kept = chat.context.turns[-1] if chat.context.turns else None
-        if chat.turn is None and kept is not None and kept.id == turn.id:
-            gone = tuple(entry.seq for entry in kept.entries)
-            facts.insert(0, Fact(chat.key, Cut(gone, chat.context.head, "undo")))
-        return Done(words, facts)
+        if chat.turn is not None or kept is None or kept.id != turn.id:
+            return done
+        gone = Cut(tuple(entry.seq for entry in kept.entries), chat.context.head, "undo")
+        return replace(done, facts=(Fact(chat.key, gone), *done.facts))
+
+    async def _begin(
+        self, turn: PastTurn, key: str, words: str, shown: Sequence[Queued], *, renews: str | None = None
+    ) -> Done:
+        """Return the facts of a retry: edits that change buttons, and the new message. A repeated press of a button
+        changes nothing.
+        """
+        whole = turn.whole()
+        if whole is None:
+            return Done(say("retry.unknown"))
+        if key in self._begun or await self._run.event_log.known((key,)):
+            return Done(say("retry.renewed" if ":renew:" in key else "retry.begun"))
+        self._begun.add(key)
+        name, now = self._run.ids.ulid(), int(self._run.clock.now() * 1000)
+        new = {"request_id": name, "ts": now, "keys": (key,), "renews": renews or whole.renews}
+        inbound = whole.model_copy(update=new)
+        asked = Fact(inbound.chat_key, Received(inbound), person=inbound.user_id, id=name)
+        return Done(words, (*(Fact(inbound.chat_key, one) for one in shown), asked))
 
     async def _past(self, inbound: Inbound) -> PastTurns:
         return PastTurns(await self._run.event_log.read(inbound.chat_key))
@@ -242,20 +230,6 @@ class Retries:
     def _may(self, press: Inbound, asked: Inbound) -> bool:
         theirs = press.person == asked.person or self._run.access.is_operator(press.person)
         return theirs and self._run.access.judge(asked).allowed
-
-    async def _is_begun(self, key: str) -> bool:
-        """Return True for a repeated press of a button whose first press was handled or is being handled."""
-        if await self._run.event_log.known((key,)) or key in self._begun:
-            return True
-        self._begun.add(key)
-        return False
-
-    def _facts(self, whole: Inbound, key: str, shown: Iterable[Queued]) -> list[Fact]:
-        """Return the facts of a retry: edits that change buttons, and the new message."""
-        name, now = self._run.ids.ulid(), int(self._run.clock.now() * 1000)
-        inbound = whole.model_copy(update={"request_id": name, "ts": now, "keys": (key,)})
-        asked = Fact(inbound.chat_key, Received(inbound), person=inbound.user_id, id=name)
-        return [*(Fact(inbound.chat_key, one) for one in shown), asked]
 
 
 def _build(runtime: Runtime) -> Hooks:
