@@ -9,7 +9,7 @@ import functools
 import itertools
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
 from types import MappingProxyType
 from typing import Any, Protocol
@@ -25,7 +25,7 @@ from bot.storage.artifacts import ArtifactStore
 from bot.telemetry import context as running
 from bot.telemetry import redaction
 from bot.tools import context
-from bot.tools.failures import Failure, failure, timed_out, unfit
+from bot.tools.failures import Failure, failure, unfit
 from bot.tools.permissions import taint
 from bot.tools.registry import Registry
 from bot.tools.result_limits import ResultLimits
@@ -56,7 +56,6 @@ UNRECORDED = (
     "twice. Tell the person, or try again later."
 )
 LOG_PREVIEW = 4_000  # characters
-_Done = str | FoundTools | Pictured | Failure
 _SIDE_BY_SIDE: frozenset[Effect] = frozenset({"read", "delegate"})
 _MESSAGE: frozenset[Effect] = frozenset({"message"})
 
@@ -91,29 +90,19 @@ async def unwrapped(call: ToolCall, run: Callable[[], Awaitable[ToolResult]]) ->
     return await run()
 
 
+@dataclass(frozen=True, slots=True)
 class Dispatcher:
     """Turns tool calls into tool results. Errors of tools become results; cancellation propagates."""
 
-    def __init__(
-        self,
-        registry: Registry,
-        *,
-        clock: Clock,
-        log: Log,
-        log_content: bool = True,
-        redact: Redact = str,
-        artifacts: ArtifactStore | None = None,
-        around: CallWrapper = unwrapped,
-        pictures: bool = True,
-    ) -> None:
-        self._pictures = pictures
-        self._around = around
-        self._registry = registry
-        self._artifacts = artifacts
-        self._log_content = log_content
-        self._redact = redact
-        self._clock = clock
-        self._log = log
+    registry: Registry
+    _: KW_ONLY
+    clock: Clock
+    log: Log
+    log_content: bool = True
+    redact: Redact = str
+    artifacts: ArtifactStore | None = None
+    around: CallWrapper = unwrapped
+    pictures: bool = True
 
     async def run(
         self,
@@ -128,10 +117,16 @@ class Dispatcher:
         effects that cannot be recorded is not run. The size of each result, and of all results together, is
         limited. A result that exceeds a limit is stored whole as an artifact.
         """
-        sizing = ResultLimits(self._registry, self._artifacts, self._log)
+        limits = ResultLimits(self.registry, self.artifacts, self.log)
         left = [call for call in calls if call.id not in known]
         results = dict(known)
-        judged = partial(self._judged, cut=cut, recorder=recorder, sizing=sizing)
+
+        async def judged(call: ToolCall) -> ToolResult:
+            with context.call_scope(call.id):
+                if call.id in cut:
+                    return await self._one(call, limits, Failure(CUT_OFF, "cut"))
+                return await self.around(call, partial(self._recorded, call, recorder, limits))
+
         with context.scope(context.STEP, [call for call in left if call.id not in cut]):
             for beside, run in itertools.groupby(left, lambda call: self._effects(call) <= _SIDE_BY_SIDE):
                 some = list(run)
@@ -142,144 +137,101 @@ class Dispatcher:
                     continue
                 for call in some:
                     results[call.id] = await judged(call)
-        return await sizing.step(calls, [results[call.id] for call in calls])
+        return await limits.step(calls, [results[call.id] for call in calls])
 
     def narrowed(self, registry: Registry, around: Callable[[CallWrapper], CallWrapper]) -> Dispatcher:
         """Return a dispatcher with fewer tools and a further wrapper around calls. Raises ValueError for a
         tool that this dispatcher lacks.
         """
-        if any(self._registry.get(name) is not registry.get(name) for name in registry.names()):
+        if any(self.registry.get(name) is not registry.get(name) for name in registry.names()):
             raise ValueError("a narrowed dispatcher has a tool of its own")
-        return Dispatcher(
-            registry,
-            clock=self._clock,
-            log=self._log,
-            log_content=self._log_content,
-            redact=self._redact,
-            artifacts=self._artifacts,
-            around=around(self._around),
-            pictures=self._pictures,
-        )
+        return replace(self, registry=registry, around=around(self.around))
 
-    async def _judged(
-        self, call: ToolCall, cut: frozenset[str], recorder: Recorder | None, sizing: ResultLimits
-    ) -> ToolResult:
-        run = partial(self._recorded, call, cut, recorder, sizing)
-        with context.call_scope(call.id):
-            return await (run() if call.id in cut else self._around(call, run))
-
-    async def _recorded(
-        self, call: ToolCall, cut: frozenset[str], recorder: Recorder | None, sizing: ResultLimits
-    ) -> ToolResult:
-        if recorder is None or call.id in cut:
-            return await self._one(call, cut, sizing)
+    async def _recorded(self, call: ToolCall, recorder: Recorder | None, limits: ResultLimits) -> ToolResult:
+        if recorder is None:
+            return await self._one(call, limits)
         effects = self._effects(call)
         if effects <= READS:
-            began_at = self._clock.now()
-            result = await self._one(call, cut, sizing)
+            began_at = self.clock.now()
+            result = await self._one(call, limits)
             recorder.looked(call, result, began_at)
             return result
         try:
             # Before a message is sent, it is queued in the same log, after this record.
             await recorder.started(call, wait=effects != _MESSAGE)
         except errors.StorageError as error:
-            return self._not_run(call, error)
-        result = await self._one(call, cut, sizing)
+            self._write(call, "was not run", level="error", failure=f"{type(error).__name__}: {error}")
+            return ToolResult(call.id, UNRECORDED, failed=True, origin=NOBODYS)
+        result = await self._one(call, limits)
         recorder.finished(call, result)
         return result
 
-    def _not_run(self, call: ToolCall, error: errors.StorageError) -> ToolResult:
-        name = text.preview(call.name, 80)
-        cause = f"{type(error).__name__}: {error}"
-        self._log.write(
-            "tool_result",
-            f"{name} was not run",
-            level="error",
-            tool=name,
-            tool_use_id=call.id,
-            failure=cause,
-        )
-        return ToolResult(call.id, UNRECORDED, failed=True, origin=NOBODYS)
-
     def _effects(self, call: ToolCall) -> frozenset[Effect]:
         """Return the effects of a call; none for an unknown tool."""
-        tool = self._registry.get(call.name)
+        tool = self.registry.get(call.name)
         return tool.effects if tool is not None else frozenset()
 
-    async def _one(self, call: ToolCall, cut: frozenset[str], sizing: ResultLimits) -> ToolResult:
-        began = self._clock.monotonic()
+    async def _one(self, call: ToolCall, limits: ResultLimits, cut: Failure | None = None) -> ToolResult:
+        began, tool = self.clock.monotonic(), self.registry.get(call.name)
         name = text.preview(call.name, 80)
         # The text is redacted before it is cut, because half a secret would not be recognised.
-        arguments = self._redact(json.dumps(call.input, ensure_ascii=False))
-        self._log.write("tool_call", name, tool=name, tool_use_id=call.id, **self._shown("input", arguments))
+        arguments = self.redact(json.dumps(call.input, ensure_ascii=False))
+        self.log.write("tool_call", name, tool=name, tool_use_id=call.id, **self._shown("input", arguments))
         with context.collect_provenance() as told:
-            done = Failure(CUT_OFF, "cut") if call.id in cut else await self._attempt(call)
-        origin = functools.reduce(Provenance.__or__, told or [self._usual(call)])
+            done = cut or await self._attempt(call, tool)
+        usual = taint.usual(tool.name, tool.effects) if tool is not None else NOBODYS
+        origin = functools.reduce(Provenance.__or__, told or [usual])
+        passed = partial(self._write, call, duration=(self.clock.monotonic() - began) * 1000)
         if isinstance(done, FoundTools):
-            return self._found(call, done, origin, began)
-        found = done.pictures if isinstance(done, Pictured) and self._pictures else ()
-        done = done.words if isinstance(done, Pictured) else done
+            passed("done", found=[one["name"] for one in done.definitions])
+            return self._found(call, done, origin)
+        pictures = done.pictures if isinstance(done, Pictured) and self.pictures else ()
         failed = done if isinstance(done, Failure) else None
-        content = await self._clean(done if isinstance(done, str) else done.model)
-        pointer = ""
+        words = (
+            done.words if isinstance(done, Pictured) else done.model if isinstance(done, Failure) else done
+        )
+        content, pointer = await self._clean(words), ""
         if failed is not None and failed.whole is not None:
-            pointer = await sizing.pointer(call, await self._clean(failed.whole), origin)
-        shown, left_out = await sizing.one(call, content, origin)
-        self._log.write(
-            "tool_result",
-            f"{name} {'failed' if failed else 'done'}",
+            pointer = await limits.pointer(call, await self._clean(failed.whole), origin)
+        shown, left_out = await limits.one(call, content, origin)
+        passed(
+            "failed" if failed else "done",
             level="warn" if failed else "info",
-            duration=(self._clock.monotonic() - began) * 1000,
-            tool=name,
-            tool_use_id=call.id,
             failure=failed.operator if failed else None,
-            artifact=sizing.artifact(call),
+            artifact=limits.artifact(call),
             **self._shown("result", content),
         )
-        pictures, notes = await sizing.pictures(call, found, self._redact)
-        words = shown + pointer + notes or "(no output)"
-        return ToolResult(call.id, words, failed is not None, origin, left_out, pictures=pictures)
+        kept, notes = await limits.pictures(call, pictures, self.redact)
+        whole = shown + pointer + notes or "(no output)"
+        return ToolResult(call.id, whole, failed is not None, origin, left_out, pictures=kept)
 
-    async def _clean(self, words: str) -> str:
-        """Redact and clean a text, in a thread if it is long."""
-        return await off_loop(len(words), redaction.LONG, lambda: text.clean(self._redact(words)))
-
-    def _usual(self, call: ToolCall) -> Provenance:
-        """Return the provenance of a result whose tool reported none."""
-        tool = self._registry.get(call.name)
-        return taint.usual(tool.name, tool.effects) if tool is not None else NOBODYS
-
-    def _found(self, call: ToolCall, found: FoundTools, origin: Provenance, began: float) -> ToolResult:
-        """Return the result of a search for tools: the redacted definitions and server instructions, which
-        the model gets.
-        """
-        self._log.write(
-            "tool_result",
-            f"{call.name} done",
-            duration=(self._clock.monotonic() - began) * 1000,
-            tool=call.name,
-            tool_use_id=call.id,
-            found=[one["name"] for one in found.definitions],
-        )
-        clean = [json.loads(self._redact(json.dumps(one, ensure_ascii=False))) for one in found.definitions]
+    def _found(self, call: ToolCall, found: FoundTools, origin: Provenance) -> ToolResult:
+        """Return the redacted definitions and server instructions of a search for tools."""
+        clean = [json.loads(self.redact(json.dumps(one, ensure_ascii=False))) for one in found.definitions]
         content = [{"type": "tool_reference", "tool_name": one["name"], "definition": one} for one in clean]
         if any(one["name"].startswith(MCP) for one in clean):
             origin = ANYBODYS  # MCP servers wrote these definitions
-        said = {server: text.clean(self._redact(words)) for server, words in found.instructions.items()}
+        said = {server: text.clean(self.redact(words)) for server, words in found.instructions.items()}
         return ToolResult(call.id, content, origin=origin, instructions=said)
+
+    def _write(self, call: ToolCall, ended: str, **more: Any) -> None:
+        name = text.preview(call.name, 80)
+        self.log.write("tool_result", f"{name} {ended}", tool=name, tool_use_id=call.id, **more)
+
+    async def _clean(self, words: str) -> str:
+        """Redact and clean a text, in a thread if it is long."""
+        return await off_loop(len(words), redaction.LONG, lambda: text.clean(self.redact(words)))
 
     def _shown(self, what: str, content: str) -> dict[str, Any]:
         """Return the text of a call for the log: a preview, or only the length if logging of text is off."""
-        if not self._log_content:
+        if not self.log_content:
             return {f"{what}_length": len(content)}
         return {what: text.shorten_middle(content, LOG_PREVIEW)}
 
-    async def _attempt(self, call: ToolCall) -> _Done:
+    async def _attempt(self, call: ToolCall, tool: Tool | None) -> str | FoundTools | Pictured | Failure:
         """Run a call; return the tool's result, or its failure."""
-        tool = self._registry.get(call.name)
         if tool is None:
-            names = ", ".join(self._registry.names())
-            named = text.preview(call.name, 80)
+            names, named = ", ".join(self.registry.names()), text.preview(call.name, 80)
             return Failure(
                 f"There is no tool named {named!r}. There are: {names}. `tool_search` finds others.",
                 "unknown",
@@ -287,19 +239,18 @@ class Dispatcher:
         try:
             args = tool.input.model_validate(call.input)
         except pydantic.ValidationError as error:
-            return unfit(error, self._redact)
-        return await self._timed(tool, args)
-
-    async def _timed(self, tool: Tool, args: pydantic.BaseModel) -> _Done:
+            return unfit(error, self.redact)
         limit = asyncio.timeout(tool.timeout_seconds)
         try:
             async with limit:
                 return await tool.run(args)
         except Exception as error:  # noqa: BLE001 - a tool may fail in any way; the turn goes on
             if isinstance(error, TimeoutError) and limit.expired():
-                return timed_out(tool.name, tool.timeout_seconds)
+                seconds = f"{tool.timeout_seconds:g}"
+                told = f"{tool.name} took longer than {seconds} s and was stopped. Ask for less at once."
+                return Failure(told, "timeout")
             # The error message may be long, because it contains everything that a command printed.
-            return await asyncio.to_thread(failure, error, tool.name, self._redact)
+            return await asyncio.to_thread(failure, error, tool.name, self.redact)
 
 
 def _said_before(view: Sequence[Message], call_id: str) -> str:

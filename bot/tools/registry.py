@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from pydantic import BaseModel
 
@@ -32,39 +32,26 @@ class ToolOffer:
         return str(self.definition["name"])
 
 
-class ToolCatalog(Protocol):
-    """The tools that can be found in addition to those that every model request declares. The tools may
-    change at any time.
+class ToolCatalog:
+    """The tools that can be found in addition to those that every model request declares; none in this base
+    class. The tools may change at any time.
     """
 
     def get(self, name: str) -> Tool | None:
         """Return the tool whose definition has this name."""
-        ...
-
-    def offers(self) -> Sequence[ToolOffer]:
-        """Return the tools that can be called now."""
-        ...
-
-    def sources(self) -> Mapping[str, str]:
-        """Return the sources of tools, each with its state, as text for the model."""
-        ...
-
-
-class _Nothing:
-    def get(self, name: str) -> Tool | None:
         del name
         return None
 
     def offers(self) -> Sequence[ToolOffer]:
+        """Return the tools that can be called now."""
         return ()
 
     def sources(self) -> Mapping[str, str]:
+        """Return the sources of tools, each with its state, as text for the model."""
         return {}
 
 
-NOTHING: ToolCatalog = _Nothing()
-
-
+NOTHING = ToolCatalog()
 _NULL = {"type": "null"}
 _NOISE = frozenset({"title", "minLength", "maxLength", "pattern", "format"})
 """Schema keywords that are not sent to the model, to save tokens. Arguments are validated against them nevertheless."""
@@ -95,13 +82,9 @@ class Registry:
         if SEARCH not in self._tools:
             return self.definitions, brief
         rest = ", ".join(name for name in self._tools if name not in ALWAYS)
-        search = f"Find more tools to call: {rest}, and those of MCP servers."
-        few = (one for one in brief if one["name"] in ALWAYS)
-        return (
-            self.definitions,
-            brief,
-            tuple({**one, "description": search} if one["name"] == SEARCH else one for one in few),
-        )
+        search = {"description": f"Find more tools to call: {rest}, and those of MCP servers."}
+        few = (one | search if one["name"] == SEARCH else one for one in brief if one["name"] in ALWAYS)
+        return self.definitions, brief, tuple(few)
 
     def behind(self, declared: Sequence[Json]) -> tuple[Json, ...]:
         """Return the definitions of the tools that a request does not declare."""

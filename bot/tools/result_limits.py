@@ -11,6 +11,7 @@ import base64
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, replace
+from typing import Any
 
 from bot import errors
 from bot.contracts.base import Json
@@ -89,58 +90,51 @@ class ResultLimits:
 
     async def step(self, calls: Sequence[ToolCall], results: Sequence[ToolResult]) -> list[ToolResult]:
         """Shorten the results of a step if they are too large together. The largest results are shortened
-        first; results that are never masked are shortened last.
+        first; results that are never masked are shortened last. Short results and errors are left as they are,
+        and tool definitions, which are useful only as a whole.
         """
         shown = list(results)
-        loads = [_load(result.content) for result in shown]
-        if sum(loads) <= STEP_ROOM:
+        loads = [
+            excerpt.weight(
+                one if isinstance(one := result.content, str) else json.dumps(one, ensure_ascii=False)
+            )
+            for result in shown
+        ]
+        room = STEP_ROOM - sum(loads)
+        if room >= 0:
             return shown
-        pages, aging, lasting = self._sorted(calls, shown, loads)
-        room = STEP_ROOM - sum(loads) + sum(loads[at] for group in (pages, aging, lasting) for at in group)
-        for at in pages:
+        groups: dict[str, list[int]] = {"pages": [], "aging": [], "lasting": []}
+        for at, (call, result) in enumerate(zip(calls, shown, strict=True)):
+            if isinstance(result.content, str) and loads[at] > (10 * SHORT if result.failed else SHORT):
+                kind = "aging" if self._ages(call) else "lasting"
+                groups["pages" if call.name == excerpt.READER else kind].append(at)
+                room += loads[at]
+        for at in groups["pages"]:
             if loads[at] > room:
                 shown[at] = replace(shown[at], content=NO_ROOM, failed=True, omission=None)
                 loads[at] = excerpt.weight(NO_ROOM)
             room -= loads[at]
-        for group, other in ((aging, lasting), (lasting, aging)):
-            share = fair_cap([loads[at] for at in group], room - sum(loads[at] for at in other))
-            for at in group:
+        for kind, other in (("aging", "lasting"), ("lasting", "aging")):
+            share = fair_cap(
+                [loads[at] for at in groups[kind]], room - sum(loads[at] for at in groups[other])
+            )
+            for at in groups[kind]:
                 if share is not None and loads[at] > max(share, SHORT):
-                    content, left_out = await self._smaller(calls[at], shown[at], share)
-                    shown[at] = replace(shown[at], content=content, omission=left_out)
-                    loads[at] = excerpt.weight(content)
+                    shown[at] = await self._smaller(calls[at], shown[at], share)
+                    loads[at] = excerpt.weight(str(shown[at].content))
         self._log.write(
             "tool_result", "the results of a step were shortened to fit together", results=len(shown)
         )
         return shown
 
-    def _sorted(
-        self, calls: Sequence[ToolCall], results: Sequence[ToolResult], loads: Sequence[int]
-    ) -> tuple[list[int], list[int], list[int]]:
-        """Return three lists of indices: artifact pages, results that may be masked later, and results that
-        are never masked. Short results and errors are in none of the lists.
-        """
-        pages: list[int] = []
-        aging: list[int] = []
-        lasting: list[int] = []
-        for at, (call, result) in enumerate(zip(calls, results, strict=True)):
-            short = loads[at] <= (10 * SHORT if result.failed else SHORT)
-            # Tool definitions are useful only as a whole, and their size is limited.
-            if short or not isinstance(result.content, str):
-                continue
-            if call.name == excerpt.READER:
-                pages.append(at)
-            else:
-                (aging if self._ages(call) else lasting).append(at)
-        return pages, aging, lasting
-
-    async def _smaller(self, call: ToolCall, result: ToolResult, room: int) -> tuple[str, Omission | None]:
-        """Shorten a text result further; return the text and a record of the omission."""
+    async def _smaller(self, call: ToolCall, result: ToolResult, room: int) -> ToolResult:
         content = str(result.content)
         if (found := excerpt.shown_by(content, result.omission)) is not None:
-            return found.within(room).shown
-        kept = await self._keep(call, content, ANYBODYS if result.origin is None else result.origin)
-        return excerpt.excerpt(content, room, kept).shown
+            words, left_out = found.within(room).shown
+        else:
+            kept = await self._keep(call, content, ANYBODYS if result.origin is None else result.origin)
+            words, left_out = excerpt.excerpt(content, room, kept).shown
+        return replace(result, content=words, omission=left_out)
 
     def _ages(self, call: ToolCall) -> bool:
         tool = self._registry.get(call.name)
@@ -150,25 +144,15 @@ class ResultLimits:
         """Store a result as an artifact and return the artifact's id; None if storing fails."""
         if self._artifacts is None:
             return None
+        about: dict[str, Any] = {"tool": call.name, "tool_use_id": call.id}
         try:
             turn = context.current()
             kept = await self._artifacts.put(
-                content,
-                chat_key=turn.chat_key,
-                request_id=turn.request_id,
-                tool=call.name,
-                tool_use_id=call.id,
-                origin=origin,
+                content, chat_key=turn.chat_key, request_id=turn.request_id, origin=origin, **about
             )
         except (errors.StorageError, errors.ToolError) as error:
-            self._log.write(
-                "storage",
-                "a large tool result is not kept whole",
-                level="error",
-                tool=call.name,
-                tool_use_id=call.id,
-                cause=str(error),
-            )
+            words = "a large tool result is not kept whole"
+            self._log.write("storage", words, level="error", cause=str(error), **about)
             return None
         self._kept[call.id] = kept
         return kept
@@ -184,8 +168,3 @@ def _shown(data: str, room: int, redact: Redact) -> ShownFile | None:
     if found is None or len(raw) > min(room, MOST_BYTES) or max(found.width, found.height) > SIDE:
         return None
     return ShownFile("", found.type, len(raw), found.tokens) if redact(words) == words else None
-
-
-def _load(content: str | Sequence[Json]) -> int:
-    """Return the token estimate of a result's content, in units of `excerpt.weight`."""
-    return excerpt.weight(content if isinstance(content, str) else json.dumps(content, ensure_ascii=False))

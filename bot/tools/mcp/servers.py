@@ -26,7 +26,7 @@ from bot.tools.mcp import definitions, transports
 from bot.tools.mcp.definitions import LEFT_OUT, ServerTool
 from bot.tools.mcp.elicitation import Elicitations
 from bot.tools.permissions.protected_code import protected_code
-from bot.tools.registry import ToolOffer
+from bot.tools.registry import ToolCatalog, ToolOffer
 
 if TYPE_CHECKING:
     from mcp import Client
@@ -403,7 +403,7 @@ class Server:
         )
 
 
-class McpServers:
+class McpServers(ToolCatalog):
     """The `tools.registry.ToolCatalog` of the MCP servers in ship.json. Servers ask the person of the turn
     through `questions`.
     """

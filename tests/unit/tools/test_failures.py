@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import errno
 import os
-import time
 from pathlib import Path
 from typing import Any, Literal
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from bot import errors
@@ -18,8 +15,7 @@ from bot.contracts.base import Json
 from bot.contracts.tools import ToolResult
 from bot.testing.model import tool_use
 from bot.tools.excerpt import READER
-from bot.tools.failures import failure, presentable, timed_out, unfit
-from tests.shares import examples
+from bot.tools.failures import failure, unfit
 
 from .conftest import Says, Workbench
 
@@ -114,30 +110,10 @@ def test_an_error_of_the_file_system_is_told_without_paths_outside_the_project(
 
 
 @pytest.mark.parametrize(
-    ("error", "said"),
-    [
-        (RuntimeError("no such thing"), "RuntimeError: no such thing"),
-        (RuntimeError(), "RuntimeError"),
-        (KeyError("k"), "KeyError: k"),
-        (ValueError(object()), "ValueError"),
-        (RuntimeError("cannot open /etc/passwd: no"), "RuntimeError: cannot open [path]: no"),
-        (RuntimeError("in '/a b/c.txt'"), "RuntimeError: in [path]"),
-        (RuntimeError(r"in C:\Users\x\y.txt now"), "RuntimeError: in [path] now"),
-        (RuntimeError("file:///etc/passwd"), "RuntimeError: [path]"),
-        (RuntimeError("open:/var/x"), "RuntimeError: open:[path]"),
-        (RuntimeError("~/x and ../y"), "RuntimeError: [path] and ../y"),
-        (RuntimeError("see https://example.org/a/b"), "RuntimeError: see https://example.org/a/b"),
-        (RuntimeError("1/2 of src/a.py"), "RuntimeError: 1/2 of src/a.py"),
-        (RuntimeError("sk-ant-api03-abcdefgh"), "RuntimeError: [redacted]"),
-        (RuntimeError(f"with {SECRET}"), "RuntimeError: with [redacted]"),
-        (
-            RuntimeError('bad\nTraceback (most recent call last):\n  File "/x.py", line 1\nE: y'),
-            "RuntimeError: bad",
-        ),
-    ],
+    "error", [RuntimeError("cannot open /etc/passwd"), KeyError(SECRET), ValueError(object())]
 )
-def test_everything_else_is_told_by_type_and_message(error: Exception, said: str) -> None:
-    assert failure(error, "t", hide).model == f"t failed: {said}. Try another way."
+def test_of_everything_else_the_model_is_told_the_type(error: Exception) -> None:
+    assert failure(error, "t", hide).model == f"t failed: {type(error).__name__}. Try another way."
 
 
 def test_the_two_readers_are_told_different_things() -> None:
@@ -146,9 +122,6 @@ def test_the_two_readers_are_told_different_things() -> None:
     assert stored.operator == "StorageError: disk 7 says EIO"
     acted = failure(errors.ToolError(f"Do this, not {SECRET}."), "t", hide)
     assert (acted.model, acted.operator) == ("Do this, not [redacted].", "ToolError")
-    slow = timed_out("t", 2.5)
-    assert "longer than 2.5 s" in slow.model
-    assert slow.operator == "timeout"
     command = failure(errors.CommandFailed("make it", status=2, stdout="", stderr="broken"), "run_shell")
     assert command.operator == "CommandFailed: make it (exit code 2)"
 
@@ -186,30 +159,9 @@ async def test_of_long_outputs_head_and_tail_are_shown_and_the_whole_is_kept(too
     assert ToolResult.of(result).omission is None
 
 
-@given(path=st.lists(st.from_regex(r"[A-Za-z0-9_字.-]{1,12}", fullmatch=True), min_size=1, max_size=5))
-@settings(derandomize=True, deadline=None, max_examples=examples(60))
-def test_no_absolute_path_is_ever_told(path: list[str]) -> None:
-    named = "/" + "/".join(path)
-    for form in (
-        f"cannot open {named}",
-        f"{named}: no",
-        f"'{named}'",
-        f"at ({named})",
-        f"x={named}",
-        f"a:{named}",
-    ):
-        assert named not in presentable(form)
-
-
 async def test_an_unforeseen_error_reaches_the_model_without_its_places(
     tools: Workbench, tmp_path: Path
 ) -> None:
     result: Json = await tools.look(RuntimeError(f"lost {tmp_path}/x"))
-    assert result["content"] == "look failed: RuntimeError: lost [path]. Try another way."
+    assert result["content"] == "look failed: RuntimeError. Try another way."
     assert str(tmp_path) in tools.log.text
-
-
-def test_an_error_that_brings_a_long_text_is_told_at_once() -> None:
-    began = time.process_time()
-    assert presentable(".a" * 20_000).startswith(".a")
-    assert time.process_time() - began < 1
