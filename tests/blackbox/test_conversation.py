@@ -192,22 +192,6 @@ async def test_a_question_in_other_words_finds_what_was_said_with_its_answer(wor
     assert places == sorted(places)
 
 
-async def test_a_history_that_outgrew_the_window_is_halved_and_the_message_answered(world: World) -> None:
-    await world.start("telegram")
-    for number in range(6):
-        world.model.answer(f"answer {number} " + "a" * 3_000)
-        world.telegram.say(f"question {number} " + "q" * 3_000)
-        await world.telegram.until(lambda n=number: len(world.texts()) == n + 1)  # type: ignore[misc]
-    size = world.model.requests[-1]
-    assert size.status == 200
-    world.model.window = 6_000
-    await world.ask("and now?", 7)
-    await world.turns(7)
-    assert "question 0" not in json.dumps(world.model.bodies[-1])
-    assert "question 5" in json.dumps(world.model.bodies[-1])
-    assert any(line["kind"] == "compaction" and line["level"] == "warn" for line in world.log())
-
-
 async def test_after_three_halvings_the_person_is_told_and_the_next_message_is_answered(world: World) -> None:
     await world.start("telegram")
     for number in range(16):
@@ -238,20 +222,6 @@ async def test_a_send_that_fails_is_told_to_the_model_and_to_operators(world: Wo
         "Here in plain text.",
     )
     assert world.model.bodies[-1]["messages"][-1]["content"][0]["is_error"] is True
-
-
-async def test_a_platform_that_asks_to_wait_gets_its_time_and_the_message_arrives_once(world: World) -> None:
-    await world.start("telegram")
-    wait = {
-        "ok": False,
-        "error_code": 429,
-        "description": "Too Many Requests",
-        "parameters": {"retry_after": 1},
-    }
-    world.telegram.fail("sendMessage", status=429, body=wait)
-    await world.ask("hello", 1)
-    await world.turns(1)
-    assert len(world.telegram.called("sendMessage")) == 2
 
 
 async def test_an_archive_that_cannot_be_written_costs_neither_the_answer_nor_the_lines(world: World) -> None:

@@ -19,7 +19,6 @@ from bot.testing.faults import VARIABLE, Fault
 from bot.words import say
 from tests.blackbox.conftest import PERSON, START_SECONDS, World, eventually, fast
 from tests.blackbox.test_fallback import five_minutes
-from tests.shares import one_in
 
 REPEATED = f"{say('delivery.repeated')}\n\n"
 WORDS = {
@@ -145,37 +144,6 @@ async def test_many_in_flight_at_a_kill_are_each_answered_once(core: World) -> N
     assert Counter(tuple(core.texts(one)) for one in people) == {("Here you are.",): len(people)}
 
 
-@pytest.mark.parametrize(
-    ("when", "part"), one_in(8, [(when, part) for when in ("before", "after") for part in range(4)])
-)
-async def test_killed_at_any_append_each_message_is_answered_once(core: World, when: Any, part: int) -> None:
-    core.config["channels"]["telegram"]["allow"] = ["*"]
-    words, said = next(iter(WORDS.items()))
-    await begin(core)
-    core.telegram.say(words)
-    await core.telegram.until(partial(shows, core, PERSON, said), START_SECONDS)
-    await core.process.stop()
-    trace = trace_of(core).read_text(encoding="utf-8")
-    appends = sum(json.loads(line)[:2] == ["log", "append"] for line in trace.splitlines())
-    assert appends >= 8
-    for at in range(1 + part, appends + 1, 4):
-        chat = 4000 + at
-        await begin(core, Fault("log", "append", at, when))
-        core.telegram.say(words, chat_id=chat)
-        ended = asyncio.ensure_future(core.process.ended())
-        await eventually(partial(ended_or_answered, core, ended, chat))
-        if not ended.done():
-            await core.process.kill()  # how many appends there are depends on how they are batched
-        await begin(core)
-        await core.telegram.until(partial(shows, core, chat, said), START_SECONDS)
-        core.telegram.say("say it", chat_id=chat)
-        await core.telegram.until(partial(shows, core, chat, WORDS["say it"]), START_SECONDS)
-        await core.process.stop()
-        first, *more = [one for one in core.texts(chat) if one != WORDS["say it"]]
-        assert first.removeprefix(REPEATED) == said, (at, first)
-        assert more in ([], [f"{REPEATED}{said}"]), (at, more)
-
-
 async def test_an_archive_that_is_deleted_while_it_is_stopped_comes_back_whole(core: World) -> None:
     core.config["history"] = {"archiveAfterLines": 3}
     await begin(core)
@@ -193,11 +161,6 @@ async def test_an_archive_that_is_deleted_while_it_is_stopped_comes_back_whole(c
 
 def shows(world: World, chat: int, words: str) -> bool:
     return words in [one.removeprefix(REPEATED) for one in world.texts(chat)]
-
-
-def ended_or_answered(world: World, ended: asyncio.Future[int], chat: int) -> bool:
-    key = f"telegram:chat:{chat}"
-    return ended.done() or any(one["kind"] == "turn_end" and one.get("chatKey") == key for one in world.log())
 
 
 @fast

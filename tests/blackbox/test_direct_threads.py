@@ -46,31 +46,6 @@ async def test_each_message_is_answered_below_itself_and_its_thread_goes_on_with
     }
 
 
-async def test_a_new_one_knows_the_last_exchange_also_after_a_kill(world: World) -> None:
-    world.model.script(lambda body: f"re: {said_to_model(body)[-1]}")
-    await world.start("slack")
-    await answered(world, "the ship is called Ada")
-    await world.turns(1)
-    await world.process.kill()
-    await world.start()
-    await answered(world, "and what did I say?")
-    body = shown(world.model.bodies[-1])
-    assert said_to_model(world.model.bodies[-1]) == ["and what did I say?"]
-    assert body.index("quoted_messages") < body.index("the ship is called Ada")
-    assert "re: the ship is called Ada" in body
-    await world.turns(2)
-    await answered(world, "third")
-    assert "and what did I say?" in shown(world.model.bodies[-1])
-    await world.turns(3)
-    delivery = await world.slack.command("new", channel=DIRECT, user=ANN)
-    await asyncio.wait_for(delivery.acked.wait(), 90)
-    await world.slack.until(
-        lambda: any("New conversation" in one.text for one in world.slack.visible(DIRECT))
-    )
-    await answered(world, "fourth")
-    assert "quoted_messages" not in shown(world.model.bodies[-1])
-
-
 async def test_what_is_deleted_is_hidden_in_the_conversation_that_began_with_it(world: World) -> None:
     world.model.script(lambda _: "Noted.")
     await world.start("slack")

@@ -17,7 +17,6 @@ from PIL import Image
 from bot.testing.anthropic import KEY
 from bot.testing.anthropic_script import error, reply, text, tool_use
 from bot.testing.transcription import TranscriptionServer
-from bot.words import say
 from tests.blackbox.conftest import ANN, World, eventually, whole
 from tests.unit.documents.office_files import docx, xlsx
 from tests.unit.documents.picture_files import pdf, png
@@ -192,27 +191,6 @@ async def test_what_cannot_be_read_is_said_in_one_sentence(world: World, sender:
     assert artifacts(world) == []
 
 
-async def test_killed_while_it_waits_for_the_model_nothing_is_fetched_twice(
-    world: World, sender: Sender
-) -> None:
-    await world.start()
-    gate = asyncio.Event()
-    world.model.script(lambda _: reply("too late", hold=gate))
-    await sender.send("look", LOG)
-    await world.model.until(lambda: len(world.model.requests) == 1)
-    await eventually(lambda: world.recorded("attached_files"))
-    await world.process.kill()
-    gate.set()
-    world.model.script(lambda _: "I have it.")
-    await world.start()
-    assert await sender.heard(1) == ["I have it."]
-    assert sender.fetched() == 1
-    assert len(artifacts(world)) == 1
-    first, again = world.model.bodies
-    assert first["messages"] == again["messages"]
-    assert held(world, 0)["lines"] == 8_000
-
-
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGKILL, -9), (signal.SIGTERM, 0)])
 async def test_ended_while_it_is_fetched_it_is_fetched_again_and_answered_once(
     world: World, sender: Sender, number: int, code: int
@@ -267,19 +245,6 @@ def _two_steps(gate: asyncio.Event) -> Callable[[Any], Any]:
         return "both" if "two\\\\n" in asked else reply(tool_use("skills_list"))
 
     return answer
-
-
-async def test_a_deleted_message_takes_what_was_read_along(world: World) -> None:
-    sender = Sender(world, "slack")
-    await world.start("slack")
-    root = await sender.send("look", LOG)
-    await sender.heard(1)
-    assert len(artifacts(world)) == 1
-    await world.slack.delete("D0ANN", root)
-    await eventually(lambda: not artifacts(world))
-    await sender.say("and now?", thread=root)
-    await sender.heard(2)
-    assert "日志 line 3" not in json.dumps(world.model.bodies[-1], ensure_ascii=False)
 
 
 async def test_without_the_right_to_read_files_people_hear_it_each_time_and_operators_once(
@@ -419,16 +384,6 @@ async def test_a_voice_note_is_heard_and_answered_as_words(world: World, sender:
         (call,) = hears.called("transcriptions")
         assert call.params["file"] == "voice.ogg"
         assert hears.key.encode() not in world.everything_on_disk()
-
-
-async def test_where_nobody_hears_voice_notes_the_person_is_told_to_write(
-    world: World, sender: Sender
-) -> None:
-    await world.start()
-    await sender.speak(b"OggS" + bytes(5_000))
-    assert await sender.heard(1) == [say("files.cannot_voice", count=1)]
-    assert sender.fetched() == 0
-    assert world.model.bodies == []
 
 
 async def test_a_file_that_the_provider_refuses_is_left_out_alone_and_its_sender_told(world: World) -> None:

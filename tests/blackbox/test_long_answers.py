@@ -10,8 +10,7 @@ import pytest
 from bot.testing.anthropic_script import Halt, text
 from bot.testing.anthropic_script import reply as answered
 from bot.words import say
-from tests import quick
-from tests.blackbox.conftest import ANN, PERSON, ROOM, World, fast
+from tests.blackbox.conftest import ANN, PERSON, World, fast
 from tests.blackbox.test_sent_files import BEFORE, REPEATED, UPLOAD, Reader, archived, settled
 from tests.blackbox.test_streaming import in_slack, streaming, told
 from tests.blackbox.test_web_approvals import Tabs
@@ -89,17 +88,6 @@ async def test_a_long_answer_breaks_before_a_heading(world: World) -> None:
     world.telegram.say("tell me all")
     await world.turns(1)
     assert [words.split("\n")[0] for words in world.texts()] == ["Part a", "Part b", "Part c"]
-
-
-async def test_turned_off_it_is_all_text(world: World) -> None:
-    world.config["delivery"] = world.config.get("delivery", {}) | {"longAsFiles": False}
-    await world.start("slack")
-    reader = Reader(world, "slack")
-    world.model.then(told(ANSWER))
-    await reader.ask("write me a script")
-    await world.turns(1)
-    assert texts(reader) == [ANSWER]
-    assert reader.files() == []
 
 
 async def test_without_the_right_to_send_files_the_code_comes_as_text(world: World) -> None:
@@ -189,16 +177,6 @@ async def test_slacks_stream_becomes_the_words_of_the_answer(world: World) -> No
     assert [(name, data) for name, _, data in world.slack.sent_files("D0ANN")] == [FILE]
 
 
-async def test_in_a_thread_of_a_channel_the_file_is_in_the_thread(world: World) -> None:
-    streaming(world, "slack")
-    await world.start()
-    world.model.then(told(ANSWER))
-    asked = await world.slack.say("<@U0SHIP> a script", channel=ROOM, user=ANN)
-    await world.slack.until(lambda: bool(world.slack.sent_files(ROOM)))
-    await world.turns(1)
-    assert [one.text for one in world.slack.replies(ROOM, asked)] == [SHORT, ""]
-
-
 async def test_a_stop_in_the_middle_of_long_code_marks_the_words(world: World) -> None:
     streaming(world, "telegram")
     await world.start()
@@ -246,13 +224,3 @@ async def test_the_page_shows_it_whole(world: World) -> None:
                 name, data = await stream.next()
                 if name == "message" and data.get("text") == ANSWER:
                     break
-
-
-async def test_the_terminal_shows_it_whole(world: World) -> None:
-    await world.start("console")
-    world.model.then(answered(text(ANSWER)))
-    code, out, err = await quick.run(
-        "chat", "--dir", str(world.root), given=b"write me a script\n", env=world.process.env
-    )
-    assert code == 0, err
-    assert BODY in out.decode()

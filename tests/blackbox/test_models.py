@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 
 from bot.testing.anthropic_script import Failure, reply, thinking
-from tests.blackbox.conftest import ANN, PERSON, World
+from tests.blackbox.conftest import PERSON, World
 
 MEMBER = 1002
 OPUS = "claude-opus-5-5"
@@ -106,36 +105,3 @@ async def test_a_model_that_the_provider_does_not_have_is_refused_or_given_up(wo
     )
     await world.sent()
     assert asked(world)[-1] == SONNET
-
-
-async def test_in_slack_an_operator_chooses_it_by_mark_and_by_slash(world: World) -> None:
-    world.config["operators"] = [f"slack:{ANN}"]
-    await world.start("slack")
-    hello = await world.slack.say("hello", channel="D0ANN", user=ANN)
-    await world.slack.until(lambda: len(world.slack.replies("D0ANN", hello)) == 1)
-    ts = await world.slack.say(f"!model {OPUS}", channel="D0ANN", user=ANN)
-    await world.slack.until(lambda: len(world.slack.replies("D0ANN", ts)) == 1)
-    assert f"This chat uses {OPUS}; elsewhere" in world.slack.replies("D0ANN", ts)[0].text
-    await world.slack.say("in its thread", channel="D0ANN", user=ANN, thread_ts=hello)
-    await world.slack.until(lambda: len(world.slack.replies("D0ANN", hello)) == 2)
-    other = await world.slack.say("elsewhere", channel="D0ANN", user=ANN)
-    await world.slack.until(lambda: len(world.slack.replies("D0ANN", other)) == 1)
-    assert asked(world) == [SONNET, OPUS, SONNET], "a thread is a chat of its own"
-    await world.slack.say("go on", channel="D0ANN", user=ANN, thread_ts=hello)
-    await world.slack.until(lambda: len(world.slack.replies("D0ANN", hello)) == 3)
-    delivery = await world.slack.command("model default", channel="D0ANN", user=ANN)
-    await asyncio.wait_for(delivery.acked.wait(), 90)
-    await world.slack.until(
-        lambda: any(
-            f"This chat uses {SONNET} (the default)." in one.text for one in world.slack.visible("D0ANN")
-        )
-    )
-
-
-async def test_the_demo_says_that_it_is_the_only_one(world: World) -> None:
-    team(world)
-    world.config["llm"] = {"provider": "demo"}
-    await world.start("telegram")
-    assert (await said(world, "/model")).startswith("This chat uses demo (the default).")
-    assert "only the built-in demo model" in await said(world, f"/model {OPUS}")
-    assert (await said(world, "/model")).startswith("This chat uses demo ")

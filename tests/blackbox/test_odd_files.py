@@ -20,19 +20,6 @@ def odd(path: Path, kind: str) -> None:
         path.symlink_to("/dev/zero" if kind == "device" else "/dev/tty")
 
 
-@pytest.mark.parametrize("kind", ["pipe", "device", "terminal"])
-@pytest.mark.parametrize("name", ["ship.json", ".env"])
-@pytest.mark.parametrize("command", ["check", "run"])
-async def test_as_settings_it_is_a_finding(tmp_path: Path, name: str, kind: str, command: str) -> None:
-    if name != "ship.json":
-        (tmp_path / "ship.json").write_text(SETTINGS, encoding="utf-8")
-    odd(tmp_path / name, kind)
-    code, _, said = await quick.run(command, "--dir", str(tmp_path))
-    assert code == 78, said
-    (line,) = said.splitlines()
-    assert line.startswith(f"{name}: found a pipe, a socket or a device")
-
-
 @pytest.mark.parametrize("kind", ["pipe", "device"])
 async def test_as_instructions_or_a_skill_it_is_left_out_and_people_are_answered(
     world: World, kind: str

@@ -229,19 +229,6 @@ async def test_a_collector_that_is_away_changes_nothing_and_is_told_once(
     assert await world.process.stop() == 0
 
 
-async def test_nothing_is_exported_unless_it_is_on(world: World, collector: Collector) -> None:
-    prepare(world, collector)
-    del world.config["telemetry"]
-    world.process.env["OTEL_EXPORTER_OTLP_ENDPOINT"] = collector.url
-    world.model.answer("answer")
-    await world.start()
-    world.telegram.say("question")
-    await world.heard("answer")
-    await world.turns(1)
-    assert await world.process.stop() == 0
-    assert collector.spans == []
-
-
 async def test_a_start_without_the_extra_says_what_to_install(world: World, tmp_path: Path) -> None:
     world.config["telemetry"] = {"otel": {"enabled": True}}
     hiding = tmp_path / "path" / "opentelemetry" / "exporter"

@@ -81,18 +81,6 @@ async def test_what_is_said_in_a_thread_before_its_mention_is_heard_of_is_answer
     assert [one.text for one in slack.replies(ROOM, begun)] == ["echo: look here"]
 
 
-async def test_a_channel_that_is_to_wait_holds_no_other(world: World) -> None:
-    await world.start("slack")
-    slack = world.slack
-    slack.limit("chat.postMessage", "20")
-    held = await slack.say("<@U0SHIP> here", channel=ROOM, user=ANN)
-    await slack.until(lambda: bool(slack.called("chat.postMessage")))
-    await eventually(lambda: any(line["details"].get("state") == "throttled" for line in world.log()))
-    other = await slack.say("and here", channel="D0ANN", user=ANN)
-    await slack.until(lambda: bool(slack.replies("D0ANN", other)))
-    assert slack.replies(ROOM, held) == []
-
-
 async def test_a_chat_that_refused_an_answer_hears_of_it_next_time_and_operators_at_once(
     world: World,
 ) -> None:

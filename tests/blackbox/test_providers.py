@@ -71,10 +71,3 @@ async def test_an_address_with_its_version_and_half_of_the_tokens_are_findings(
     assert "without /v1" in told
     assert "channels.slack.appToken" in told
     assert "SLACK_APP_TOKEN" in told
-
-
-async def test_doctor_finds_an_address_that_takes_no_messages(world: World) -> None:
-    world.config["llm"]["baseUrl"] = f"{world.model.url}/elsewhere"
-    process = await world.start(command=("doctor",), wait=False)
-    assert await process.ended() == 78
-    assert "llm.baseUrl: The provider answered 404" in "\n".join(process.lines)

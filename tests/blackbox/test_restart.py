@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import signal
 import sqlite3
 import time
 from collections.abc import Callable
 from typing import Any
 
 from bot.testing.anthropic_script import reply, tool_use
-from tests.blackbox.conftest import ANN, PERSON, ROOM, START_SECONDS, World, eventually, fast
+from tests.blackbox.conftest import ANN, ROOM, START_SECONDS, World, eventually, fast
 
 
 def blocks(body: Any) -> list[Any]:
@@ -40,22 +39,6 @@ async def test_after_a_kill_the_next_request_begins_with_the_same_bytes(world: W
     assert world.model.bodies[-1]["system"] == system
 
 
-async def test_a_message_whose_turn_was_killed_is_answered_once_after_the_restart(world: World) -> None:
-    await world.start("telegram")
-    gate = asyncio.Event()
-    world.model.script(lambda _: reply("too late", hold=gate))
-    world.telegram.say("do not lose me")
-    await world.model.until(lambda: len(world.model.requests) == 1)
-    await world.process.kill()
-    gate.set()
-    world.model.script(lambda _: "I have you.")
-    await world.start()
-    await world.heard("I have you.")
-    await world.turns(1)
-    await eventually(lambda: [line["text"] for line in world.archive()] == ["do not lose me", "I have you."])
-    assert await world.process.stop() == 0
-
-
 async def test_what_was_sent_while_it_was_down_is_answered_and_each_thing_once(world: World) -> None:
     await world.start()
     root = await world.slack.say("<@U0SHIP> one", channel=ROOM, user=ANN)
@@ -67,19 +50,6 @@ async def test_what_was_sent_while_it_was_down_is_answered_and_each_thing_once(w
     await world.slack.say("two", channel=ROOM, user=ANN, thread_ts=root)
     await world.slack.until(lambda: len(world.slack.replies(ROOM, root)) == 2)
     assert len(world.texts()) == 1
-
-
-async def test_a_stop_in_the_middle_of_a_turn_lets_it_end_and_exits_with_0(world: World) -> None:
-    await world.start("telegram")
-    gate = asyncio.Event()
-    world.model.script(lambda _: reply("Just in time.", hold=gate))
-    world.telegram.say("hello")
-    await world.model.until(lambda: len(world.model.requests) == 1)
-    stopping = asyncio.create_task(world.process.stop(signal.SIGINT))
-    await eventually(lambda: any(line.startswith("stopping") for line in world.process.lines))
-    gate.set()
-    assert await stopping == 0
-    assert world.texts(PERSON) == ["Just in time."]
 
 
 async def test_a_message_is_on_disk_before_slack_is_told_that_it_arrived(world: World) -> None:

@@ -122,15 +122,6 @@ async def test_a_chat_that_never_begins_anew_forgets_turns_beyond_its_days(world
     assert await world.process.stop() == 0
 
 
-async def test_without_days_everything_stays(world: World) -> None:
-    write_archive(world, 2002, "the old otter")
-    await world.start("telegram")
-    world.model.answer("Hello.")
-    world.telegram.say("hello")
-    await world.heard("Hello.")
-    assert [line["text"] for line in world.archive()][-1] == "the old otter"
-
-
 async def test_days_that_are_none_are_refused(world: World) -> None:
     world.config["history"] = {"keepDays": {"telegram": 30}}
     await world.start("telegram", wait=False)

@@ -229,14 +229,3 @@ async def test_without_the_right_the_person_hears_it_once_and_so_do_operators(
     assert reader.texts()[0] == "Here it is."
     assert reader.files() == []
     await settled(world)
-
-
-async def test_an_address_that_has_expired_is_asked_for_anew(world: World) -> None:
-    world.config["permissions"] = {"allow": ["write_file"]}
-    reader = Reader(world, "slack")
-    reader.server.fail("upload", status=410)
-    await world.start("slack")
-    world.model.script(making())
-    await reader.ask("make me a table")
-    assert await reader.gets() == [(NAME, WORDS.encode())]
-    assert len(reader.server.called("files.getUploadURLExternal")) == 2

@@ -12,7 +12,6 @@ from urllib.parse import urlsplit
 import aiohttp
 import pytest
 
-from bot.testing.anthropic_script import tool_use
 from tests import quick
 from tests.blackbox.conftest import World
 
@@ -96,34 +95,6 @@ async def test_another_user_of_the_machine_is_refused(world: World, page: str, p
     status, cookie, body = await as_other(page + path)
     assert (status, cookie) == (403, None)
     assert "shipmate link" in body
-
-
-@pytest.mark.skipif(os.getuid() != 0, reason="only root can be somebody else")
-async def test_a_cookie_that_another_user_got_hold_of_opens_nothing(world: World, page: str) -> None:
-    async with browser() as session:
-        async with session.get(printed(world)) as answer:
-            assert answer.status == 200
-        cookie = "; ".join(f"{one.key}={one.value}" for one in session.cookie_jar)
-        assert (await info(session, page))[1]["operator"]
-    script = ASK.replace(
-        "sys.argv[1],", 'urllib.request.Request(sys.argv[1], headers={"Cookie": sys.argv[2]}),'
-    )
-    process = await asyncio.create_subprocess_exec(
-        "/usr/bin/env",
-        "python3",
-        "-c",
-        script,
-        f"{page}/api/info",
-        cookie,
-        stdout=asyncio.subprocess.PIPE,
-        user=OTHER,
-        group=OTHER,
-        extra_groups=[],
-        env={"PATH": "/usr/bin:/bin", "no_proxy": "*"},
-        cwd="/",
-    )
-    out, _ = await process.communicate()
-    assert json.loads(out)[0] == 403
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can be somebody else")
@@ -234,28 +205,6 @@ async def test_a_browser_is_redirected_to_a_host_name_of_our_own(world: World, p
         for headers in (there, {}):
             async with session.get(page, headers=headers, allow_redirects=False) as answer:
                 assert answer.status == 200  # a program stays where it is
-
-
-async def test_whoever_has_opened_the_link_is_an_operator_to_the_rules_at_once(
-    world: World, page: str
-) -> None:
-    await world.process.stop()
-    world.config["permissions"] = {"allow": ["write_file(*, role operator)"]}
-    await world.start()
-    page = world.process.ready_line.split()[2]
-    async with browser() as member, browser() as operator:
-        for turn, (session, name) in enumerate(((member, "member"), (operator, "operator")), 1):
-            if name == "operator":
-                async with session.get(printed(world)) as answer:
-                    assert answer.status == 200
-            world.model.answer(tool_use("write_file", {"path": f"{name}.txt", "content": "x"}))
-            world.model.answer("done")
-            body = {"text": "write it", "clientId": name}
-            async with session.post(f"{page}/api/messages", json=body) as answer:
-                assert answer.status == 202
-            await world.turns(turn)
-    assert (world.root / "operator.txt").is_file()
-    assert not (world.root / "member.txt").exists()
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can be somebody else")

@@ -129,22 +129,3 @@ async def test_an_engine_of_ones_own_gets_the_query_alone(world: World, engine: 
     (result,) = results(world)
     assert f"Tokyo weather <{PAGE}> Rain." in result
     assert not any(body["tools"][0].get("type") for body in world.model.bodies)
-
-
-async def test_check_says_which_way_is_on_and_what_cannot_be_one(world: World) -> None:
-    for setting, code, told in (
-        ("auto", 0, "web search the provider's"),
-        ("off", 0, "web search off"),
-        ({"kind": "searxng", "baseUrl": "http://127.0.0.1:1"}, 0, "web search searxng"),
-        ("maybe", 78, 'tools.webSearch.kind: found "maybe"'),
-        (True, 78, "tools.webSearch: found true"),
-        ({"kind": "searxng"}, 78, "tools.webSearch.baseUrl: found nothing"),
-        ({"kind": "brave"}, 78, "tools.webSearch.apiKey: found nothing"),
-        ({"kind": "brave", "apiKey": "${NO_SUCH_KEY}"}, 78, "set NO_SUCH_KEY"),
-        ({"kind": "searxng", "baseUrl": "localhost"}, 78, "tools.webSearch.baseUrl: found"),
-        ({"engine": "google"}, 78, "tools.webSearch.engine: found an unknown key"),
-    ):
-        world.config["tools"] = {"webSearch": setting}
-        process = await world.start(command=("check",), wait=False)
-        assert await process.ended() == code, setting
-        assert told in "\n".join([*process.lines, process.stderr])
