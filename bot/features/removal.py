@@ -4,7 +4,7 @@ the author deletes the message, or when somebody uses `/forget`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
@@ -69,50 +69,40 @@ class Removal:
 
     async def _last(self, inbound: Inbound) -> list[Target]:
         """Return a person's latest message and the answers to it."""
-        said = [
+        received = (
             one.data.inbound
             for one in await self._run.event_log.read(inbound.chat_key)
-            if isinstance(one.data, events.Received)
-            and one.data.inbound.person == inbound.person
-            and one.data.inbound.command is None
-            and one.data.inbound.has_text
-        ]
-        target = await self._target(inbound.chat_key, said[-1].message_id or "") if said else None
+            if isinstance(one.data, events.Received) and one.data.inbound.person == inbound.person
+        )
+        said = [one.message_id or "" for one in received if one.command is None and one.has_text]
+        target = await self._target(inbound.chat_key, said[-1]) if said else None
         if target is None:
             return []
-        answers = Target(
-            target.message, "assistant", target.person, Gone(turns=target.related), target.related
-        )
-        return [answers, target]
+        related = target.related
+        return [Target(target.message, "assistant", target.person, Gone(turns=related), related), target]
 
     async def _target(self, chat: ChatKey, message: str) -> Target | None:
         """Return the message of a chat with this id. The id may belong to any part of an answer."""
-        found = [one for one in await self._run.event_log.naming(chat, {message}) if one.chat == chat]
-        said = [
-            one.data.inbound
-            for one in found
-            if isinstance(one.data, events.Received | events.Edited)
-            and one.data.inbound.message_id == message
-        ]
-        if said:
-            requests = frozenset(one.request_id for one in said)
-            related = await self._turns(chat, requests | {message})
-            gone = Gone(requests, messages=frozenset({message}))
-            return Target(message, "user", said[0].user_id, gone, related)
-        sent = next(
-            (
-                one
-                for one in found
-                if isinstance(one.data, events.RowEnded) and one.data.message_id == message and one.turn
-            ),
-            None,
+        naming = self._run.event_log.naming
+        found = [one for one in await naming(chat, {message}) if one.chat == chat]
+        received = (
+            one.data.inbound for one in found if isinstance(one.data, events.Received | events.Edited)
         )
-        if sent is None or sent.turn is None:
+        names = frozenset({message})
+        if said := [one for one in received if one.message_id == message]:
+            requests = frozenset(one.request_id for one in said)
+            related = await self._turns(chat, requests | names)
+            return Target(message, "user", said[0].user_id, Gone(requests, messages=names), related)
+        ended = (
+            one for one in found if isinstance(one.data, events.RowEnded) and one.data.message_id == message
+        )
+        turn = next((one.turn for one in ended if one.turn), None)
+        if turn is None:
             return None
-        asked = [one.data for one in await self._run.event_log.naming(chat, {sent.turn})]
+        asked = (one.data for one in await naming(chat, {turn}))
         person = next((one.inbound.user_id for one in asked if isinstance(one, events.Received)), "")
-        turns = frozenset({sent.turn})
-        return Target(message, "assistant", person, Gone(turns=turns, messages=frozenset({message})), turns)
+        turns = frozenset({turn})
+        return Target(message, "assistant", person, Gone(turns=turns, messages=names), turns)
 
     async def _quoted(self, deletion: Inbound, message: str) -> Target | None:
         """Return a message that was not for the bot but is quoted in other messages."""
@@ -124,18 +114,18 @@ class Removal:
 
     async def _turns(self, chat: ChatKey, names: frozenset[str]) -> frozenset[str]:
         """Return the turns that answered these messages, or that answered quotes of them."""
-        about = await self._run.event_log.naming(chat, names)
+        naming = self._run.event_log.naming
+        said = [
+            one.data.inbound for one in await naming(chat, names) if isinstance(one.data, events.Received)
+        ]
         requests = {
-            one.data.inbound.request_id
-            for one in about
-            if isinstance(one.data, events.Received)
-            and one.data.inbound.command is None
-            and (one.data.inbound.request_id in names or any(map(one.data.inbound.quotes, names)))
+            one.request_id
+            for one in said
+            if one.command is None and (one.request_id in names or any(map(one.quotes, names)))
         }
-        starts = await self._run.event_log.naming(chat, requests)
         return frozenset(
             one.turn
-            for one in starts
+            for one in await naming(chat, requests)
             if isinstance(one.data, events.TurnStarted | events.Joined)
             and one.turn is not None
             and not requests.isdisjoint(one.data.members)
@@ -176,39 +166,28 @@ class Removal:
             blanks = [replace(one, data=data) for one in some if (data := blanked(one, gone)) is not one.data]
             set_by = {(one.data.of, one.data.key) for one in blanks if isinstance(one.data, events.FactSet)}
             facts += [Fact(key, events.FactSet(of, name, None)) for of, name in sorted(set_by)]
-            chat = await self._run.chats.get(key)
-            own, told = (
-                key == inbound.chat_key,
-                inbound.kind == "delete",
-            )  # a platform's deletion is in the archive already
-            if blanks or own:
-                removed = events.Removed(
-                    tuple(sorted(gone.requests)),
-                    tuple(sorted(gone.turns)),
-                    tuple(sorted(gone.messages)),
-                    chat.context.head is not None,
-                    target.message if own and not told else "",
-                    target.role,
-                    tuple(sorted(target.related)),
-                    inbound.request_id,
-                )
-                facts.append(
-                    Fact(
-                        key,
-                        removed,
-                        blanks=(*blanks, *await self._heads(key, tells=chat.context.head is not None)),
-                    )
-                )
+            head = (await self._run.chats.get(key)).context.head is not None
+            own, told = key == inbound.chat_key, inbound.kind == "delete"
+            if not (blanks or own):
+                continue
+            removed = events.Removed(
+                tuple(sorted(gone.requests)),
+                tuple(sorted(gone.turns)),
+                tuple(sorted(gone.messages)),
+                head,
+                target.message if own and not told else "",  # a platform's deletion is in the archive already
+                target.role,
+                tuple(sorted(target.related)),
+                inbound.request_id,
+            )
+            facts.append(Fact(key, removed, blanks=(*blanks, *(await self._heads(key) if head else ()))))
         return facts
 
-    async def _heads(self, chat: ChatKey, *, tells: bool) -> Iterable[Event]:
+    async def _heads(self, chat: ChatKey) -> list[Event]:
         """Return the events that drop conversation summaries which may mention the removed message."""
-        if not tells:
-            return []
-        found = await self._run.event_log.naming(chat, {"head"})
         return [
             replace(one, data=replace(one.data, head=None))
-            for one in found
+            for one in await self._run.event_log.naming(chat, {"head"})
             if one.chat == chat and isinstance(one.data, events.Cut | events.SessionMoved)
         ]
 

@@ -15,7 +15,7 @@ from typing import ClassVar
 
 from bot import errors, ulids
 from bot.contracts.base import Json
-from bot.contracts.environment import Clock, Ids, Log, Redact
+from bot.contracts.environment import Ids, Log, Redact
 from bot.contracts.identity import ChatKey
 from bot.contracts.model import Model, ModelReply, ModelRequest, ModelStream
 from bot.core import blocks, events
@@ -31,8 +31,6 @@ from bot.telemetry import context
 
 PROMPTS = 32
 """Max prompt texts whose redacted form is cached."""
-MOST_WAITING = 500
-"""Max records queued for a slow disk. Further records are dropped, and operators are notified."""
 DAYS = 90
 """Max days for which a recorded request is kept."""
 _DAY = 86_400.0
@@ -61,10 +59,7 @@ class Recorder:
         self._refused = False
 
     def put(self, work: Work) -> None:
-        """Carry out this work within `GATHER` seconds. The work is dropped if too many records are queued."""
-        if len(self._waiting) >= MOST_WAITING:
-            self._refuse("the disk takes too long")
-            return
+        """Carry out this work within `GATHER` seconds."""
         self._waiting.append(work)
         if self._timer is None or self._timer.done():
             self._timer = asyncio.create_task(self._gather(), name="requests")
@@ -94,11 +89,6 @@ class Recorder:
         # Even an empty batch waits until the previous batch is written.
         await asyncio.get_running_loop().run_in_executor(self._thread, self._carry_out, batch)
 
-    def _refuse(self, cause: str) -> None:
-        if not self._refused:
-            self._log.write("storage", "what the model is asked is not recorded", level="error", cause=cause)
-        self._refused = True
-
     def _carry_out(self, batch: Sequence[Work]) -> None:
         """Carry out a batch of work in one transaction, on the writer's thread. Raises `errors.StorageError`."""
         if not batch:
@@ -107,7 +97,10 @@ class Recorder:
             file = self._file = self._file or RecordedRequests(self._path)
             file.transaction(lambda: [work(file) for work in batch])
         except TROUBLE as error:
-            self._refuse(str(error))
+            if not self._refused:
+                words = "what the model is asked is not recorded"
+                self._log.write("storage", words, level="error", cause=str(error))
+            self._refused = True
             raise errors.StorageError(f"requests cannot be recorded: {error}") from error
         self._refused = False
 
@@ -202,44 +195,32 @@ class Removals(Export):
         """Do nothing, because each removal is on disk already."""
 
 
-class Sweeper:
-    """Deletes expired recorded requests."""
-
-    def __init__(
-        self, recorder: Recorder, days: Callable[[ChatKey], int | None], *, clock: Clock, log: Log
-    ) -> None:
-        self._recorder = recorder
-        self._days = days
-        self._clock = clock
-        self._log = log
-
-    async def run(self) -> None:
-        """Delete the expired records of all chats. Raises `errors.StorageError`."""
-        now, gone = self._clock.now(), 0
-
-        def work(file: RecordedRequests) -> None:
-            nonlocal gone
-            for chat in file.chats():
-                days = min(self._days(ChatKey.parse(chat)) or DAYS, DAYS)
-                before = int(max(0.0, now - days * _DAY) * 1000)
-                gone += file.sweep(chat, ulids.written(before << 80))
-
-        await self._recorder.run(work)
-        if gone:
-            self._log.write("retention", "old requests to the model are gone", requests=gone)
-
-
 SWEEP_SECONDS = 3_600.0
+"""Interval in seconds between deletions of expired records."""
 
 
 def _build(runtime: Runtime) -> Hooks:
     settings = runtime.configuration
     recorder = Recorder(settings.home / FILE, log=runtime.log)
-    sweeper = Sweeper(recorder, settings.history.days, clock=runtime.clock, log=runtime.log)
+
+    async def sweep() -> None:
+        """Delete the expired records of all chats. Raises `errors.StorageError`."""
+        now, gone = runtime.clock.now(), list[int]()
+
+        def work(file: RecordedRequests) -> None:
+            for chat in file.chats():
+                days = min(settings.history.days(ChatKey.parse(chat)) or DAYS, DAYS)
+                before = int(max(0.0, now - days * _DAY) * 1000)
+                gone.append(file.sweep(chat, ulids.written(before << 80)))
+
+        await recorder.run(work)
+        if sum(gone):
+            runtime.log.write("retention", "old requests to the model are gone", requests=sum(gone))
+
     return Hooks(
         wrap_model=lambda model: RecordedModel(model, recorder, ids=runtime.ids, redact=runtime.redact),
         exports=(Exporter(Removals(recorder), runtime.event_log, clock=runtime.clock, log=runtime.log),),
-        periodic=(PeriodicJob("remove old requests", SWEEP_SECONDS, sweeper.run),),
+        periodic=(PeriodicJob("remove old requests", SWEEP_SECONDS, sweep),),
         close=recorder.close,
     )
 

@@ -9,7 +9,6 @@ result. For any other call, the model is told that there is no recorded result.
 from __future__ import annotations
 
 import json
-from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -28,14 +27,9 @@ from bot.tools.builtin.chat_send import ChatSend, promises_more
 
 @dataclass
 class Call:
-    """One recorded request. `results` and `loaded` are found in later requests."""
+    """One recorded request."""
 
     record: RecordedRequest
-    results: list[Json] = field(default_factory=list)
-    loaded: list[Message] = field(default_factory=list)
-    """Older messages that this request's tool calls loaded."""
-    found: list[Json] = field(default_factory=list)
-    """Tool definitions that this request's tool calls found."""
 
     @property
     def exact(self) -> bool:
@@ -75,44 +69,48 @@ class RecordedTurn:
 
     calls: list[Call]
     joined: list[Message] = field(default_factory=list)
+    outcomes: dict[tuple[str, str], list[Outcome]] = field(default_factory=dict)
+    """What each tool call returned, by tool and arguments."""
 
-    @property
-    def older(self) -> int:
-        """Return the number of messages that precede the question in the first request."""
-        first = self.calls[0].request
-        return len(first.messages) - 1 if first is not None else 0
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The recorded result of a tool call, the older messages that the call loaded, and the tool definitions that it found."""
+
+    result: Json
+    loaded: list[Message] = field(default_factory=list)
+    found: list[Json] = field(default_factory=list)
 
 
 def recorded_turn(records: Iterable[RecordedRequest], said: Iterable[Message] = ()) -> RecordedTurn:
     """Reassemble the requests of a turn. The messages of people in the turn (`said`) are recognised in later
     requests.
     """
-    calls = [Call(one) for one in records]
-    requests = [call.request for call in calls]
-    for at, call in enumerate(calls):
+    turn = RecordedTurn([Call(one) for one in records])
+    requests = [call.request for call in turn.calls]
+    for at, (call, request) in enumerate(zip(turn.calls, requests, strict=True)):
         behind = next((one for one in requests[at + 1 :] if one is not None), None)
-        if call.answer is None or behind is None:
+        if call.answer is None or request is None or behind is None:
             continue
-        wanted = {use.id for use in blocks.tool_calls(call.answer["content"])}
-        call.results = [_plain(one) for one in _results(behind) if one["tool_use_id"] in wanted]
-        if call.results and (request := requests[at]) is not None:
-            call.loaded = _loaded(request, behind, requests[0])
-            call.found = [tool for tool in behind.tools if tool not in request.tools]
+        results = {
+            block["tool_use_id"]: _plain(block)
+            for message in behind.messages
+            for block in message["content"]
+            if block.get("type") == "tool_result"
+        }
+        loaded = _loaded(request, behind, requests[0])
+        found = [tool for tool in behind.tools if tool not in request.tools]
+        for use in blocks.tool_calls(call.answer["content"]):
+            if use.id in results:
+                outcome = Outcome(results[use.id], loaded if use.name == LOADS else [], found)
+                loaded = [] if use.name == LOADS else loaded
+                turn.outcomes.setdefault(_key(use), []).append(outcome)
     shown = [json.dumps(request.messages) if request is not None else "" for request in requests]
-    joined = list[Message]()
     for one in said:
         nonce = next((tag.nonce for tag in tags.of(one) if tag is not None), "")
-        joined += [one] if nonce not in shown[0] and any(nonce in later for later in shown[1:]) else []
-    return RecordedTurn(calls, joined)
-
-
-def _results(request: ModelRequest) -> list[Json]:
-    return [
-        block
-        for message in request.messages
-        for block in message["content"]
-        if block.get("type") == "tool_result"
-    ]
+        if nonce not in shown[0] and any(nonce in later for later in shown[1:]):
+            turn.joined.append(one)
+    return turn
 
 
 def _loaded(request: ModelRequest, behind: ModelRequest, first: ModelRequest | None) -> list[Message]:
@@ -195,9 +193,10 @@ async def rerun(
         raise errors.RequestInvalid(
             f"the first request of this turn cannot be asked again: {turn.calls[0].record.wrong}"
         )
-    request, known, came = _changed(first, name, static), _Recorded(turn.calls), RerunResult()
-    older, said = turn.older, list[Message]()
-    before, own = list(request.messages[:older]), [*request.messages[older:], *turn.joined]
+    request, came = _changed(first, name, static), RerunResult()
+    outcomes = {call: list(some) for call, some in turn.outcomes.items()}
+    said, before = list[Message](), list(request.messages[:-1])
+    own = [*request.messages[-1:], *turn.joined]
     if request.system != first.system or request.model != first.model:
         before, own = blocks.without_thinking(before), blocks.without_thinking(own)
     for _ in range(MAX_STEPS):
@@ -208,22 +207,39 @@ async def rerun(
             break
         said.append({"role": "assistant", "content": content})
         own.append(said[-1])
-        calls = blocks.tool_calls(said[-1]["content"])
+        calls = blocks.tool_calls(content)
         if not calls:
             break
-        results = [known.result(call, came.unknown, cut=call.id in reply.cut) for call in calls]
-        own.append({"role": "user", "content": results})
-        if _only_sent(calls, results) and not promises_more(calls[-1].input):
+        done = [_outcome(call, outcomes, came.unknown, cut=call.id in reply.cut) for call in calls]
+        own.append({"role": "user", "content": [one.result for one in done]})
+        sends = all(call.name == ChatSend.name for call in calls)
+        if (
+            sends
+            and not any(one.result.get("is_error") for one in done)
+            and not promises_more(calls[-1].input)
+        ):
             break
         have = {tool["name"] for tool in request.tools}
-        more = (one for one in known.found if one["name"] not in have)
-        request = replace(request, tools=(*request.tools, *more))
-        if known.loaded:
+        more = {tool["name"]: tool for one in done for tool in one.found if tool["name"] not in have}
+        request = replace(request, tools=(*request.tools, *more.values()))
+        if loaded := [message for one in done for message in one.loaded]:
             # Newer models reject thinking blocks that were moved to another position.
-            before, own = [*before, *known.loaded], blocks.without_thinking(own)
-        known.loaded, known.found = [], []
+            before, own = [*before, *loaded], blocks.without_thinking(own)
     came.answer = _answer(said)
     return came
+
+
+def _outcome(
+    call: ToolCall, outcomes: dict[tuple[str, str], list[Outcome]], unknown: list[str], *, cut: bool
+) -> Outcome:
+    """Return the recorded outcome of a call. If there is none, add the call to `unknown`."""
+    if not cut and (found := outcomes.get(_key(call))):
+        outcome = found.pop(0)
+        return replace(outcome, result={**outcome.result, "tool_use_id": call.id})
+    if not cut and call.name == ChatSend.name:
+        return Outcome(ToolResult(call.id, TAKEN).block)
+    unknown.append(call.name)
+    return Outcome(ToolResult(call.id, NOT_RECORDED, failed=True).block)
 
 
 def _changed(first: ModelRequest, name: str | None, static: str | None) -> ModelRequest:
@@ -245,46 +261,6 @@ def _answer(said: Sequence[Message]) -> str:
         if call.name == ChatSend.name and isinstance(call.input, dict)
     ]
     return "\n\n".join(sent) if sent else blocks.plain_text(said[-1]["content"]) if said else ""
-
-
-class _Recorded:
-    """Recorded results by tool and arguments. `loaded` and `found` are the messages and tool definitions
-    that no request has contained yet.
-    """
-
-    def __init__(self, calls: Iterable[Call]) -> None:
-        self.loaded: list[Message] = []
-        self.found: list[Json] = []
-        self._results: dict[tuple[str, str], deque[tuple[Json, list[Message], list[Json]]]] = {}
-        for call in calls:
-            given = {block["tool_use_id"]: block for block in call.results}
-            loaded = list(call.loaded)
-            for use in blocks.tool_calls(call.answer["content"]) if call.answer is not None else ():
-                if use.id in given:
-                    brought, loaded = (loaded, []) if use.name == LOADS else ([], loaded)
-                    kept = (given[use.id], brought, call.found)
-                    self._results.setdefault(_key(use), deque()).append(kept)
-
-    def result(self, call: ToolCall, unknown: list[str], *, cut: bool) -> Json:
-        """Return the recorded result of a call. If there is none, add the call to `unknown`."""
-        found = self._results.get(_key(call)) if not cut else None
-        if found:
-            block, brought, tools = found.popleft()
-            self.loaded += brought
-            self.found += tools
-            return {**block, "tool_use_id": call.id}
-        if call.name == ChatSend.name and not cut:
-            return ToolResult(call.id, TAKEN).block
-        unknown.append(call.name)
-        return ToolResult(call.id, NOT_RECORDED, failed=True).block
-
-
-def _only_sent(calls: Sequence[ToolCall], results: Sequence[Json]) -> bool:
-    """Return True if a step did nothing except send the answer."""
-    return all(
-        call.name == ChatSend.name and not result.get("is_error")
-        for call, result in zip(calls, results, strict=True)
-    )
 
 
 def _key(call: ToolCall) -> tuple[str, str]:

@@ -73,15 +73,3 @@ async def test_records_that_the_disk_refuses_are_dropped_and_operators_told_once
     await writer.run(partial(noting, done, 1))
     assert done == [1], "later ones are written"
     await writer.close()
-
-
-async def test_no_more_waits_than_the_limit(
-    writer: Recorder, log: MemoryLog, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(replay, "MOST_WAITING", 3)
-    done = list[int]()
-    for number in range(5):
-        writer.put(partial(noting, done, number))
-    await writer.close()
-    assert done == [0, 1, 2]
-    assert log.entries[0].details["cause"] == "the disk takes too long"
