@@ -56,7 +56,7 @@ from bot.core.sql_log import Alert
 from bot.core.sqlite_log import FILE, SqliteLog
 from bot.core.turns import Turns
 from bot.core.usage import UsageRecorder, UsageSums
-from bot.dashboard.console import Console, ConsoleSources, PartHealth
+from bot.dashboard.console import Console, PartHealth
 from bot.dashboard.metrics import Figures, LogMetrics, MetricsPage
 from bot.dashboard.server import Dashboard
 from bot.disk_reserve import DiskReserve
@@ -705,23 +705,21 @@ def build_dashboard(
     """Build the dashboard of a process that is the leader."""
     home, clock = services.settings.home, services.environment.clock
     console = Console(
-        ConsoleSources(
-            parts=health.parts,
-            figures=health.figures,
-            active=health.active,
-            settings=lambda: config.shown_leaves(reload.settings),
-            about=functools.partial(descriptions, services.manifests),
-            channels=lambda: sorted(health.channels),
-            titles=lambda: given_names(health.chats),
-            recalls=recalls,
-            waiting=intake.console_board,
-            decide=intake.decide,
-            archive=archive,
-            usage=UsageSums(home, services.settings.engine.database_url),
-            logs=home / "logs",
-            disk=services.environment.disk,
-            clock=clock,
-        )
+        parts=health.parts,
+        figures=health.figures,
+        active=health.active,
+        settings=lambda: config.shown_leaves(reload.settings),
+        about=functools.partial(descriptions, services.manifests),
+        channels=lambda: sorted(health.channels),
+        titles=lambda: given_names(health.chats),
+        recalls=recalls,
+        waiting=intake.console_board,
+        decide=intake.decide,
+        archive=archive,
+        usage=UsageSums(home, services.settings.engine.database_url),
+        logs=home / "logs",
+        disk=services.environment.disk,
+        clock=clock,
     )
     server = services.connections.server()
     return Dashboard(services.settings.dashboard, health.parts, metrics, console, clock=clock, server=server)

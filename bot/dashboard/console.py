@@ -87,9 +87,11 @@ class ActiveChat:
     since: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ConsoleSources:
-    """Data sources of the pages. `logs` is the folder of the operator's log."""
+@dataclass
+class Console:
+    """Renders the pages. Pages are rendered one at a time in a separate thread, so that requests do not slow
+    down turns.
+    """
 
     parts: Callable[[], Mapping[str, PartHealth]]
     figures: Callable[[], Figures]
@@ -108,23 +110,17 @@ class ConsoleSources:
     archive: ChatStore
     usage: UsageSums
     logs: Path
+    """Folder of the operator's log."""
     disk: Disk
     clock: Clock
 
-
-class Console:
-    """Renders the pages. Pages are rendered one at a time in a separate thread, so that requests do not slow
-    down turns.
-    """
-
-    def __init__(self, sources: ConsoleSources) -> None:
-        self._of = sources
+    def __post_init__(self) -> None:
         self._one = asyncio.Lock()
-        self._causes = CauseCounts(sources.logs, sources.disk)
+        self._causes = CauseCounts(self.logs, self.disk)
         self._counting: asyncio.Task[Causes | None] | None = None
-        self._board = WaitingPage(sources.waiting, sources.decide)
-        self._records = TurnRecords(sources.usage)
-        self._templates = _environment(sources.clock)
+        self._board = WaitingPage(self.waiting, self.decide)
+        self._records = TurnRecords(self.usage)
+        self._templates = _environment(self.clock)
 
     def add_to(self, app: web.Application) -> None:
         for path, name, find in (
@@ -163,7 +159,7 @@ class Console:
                     name, found, status = "problem", {"words": say("dashboard.nothing")}, 404
                 # Without the board, the other pages are still shown.
                 with contextlib.suppress(errors.StorageError):
-                    waits = Counter(one.kind for one in await self._of.waiting())
+                    waits = Counter(one.kind for one in await self.waiting())
                 template = self._templates.get_template(f"{name}.html")
                 body = await asyncio.to_thread(
                     template.render, page=name, language=code, waits=waits, **found
@@ -173,29 +169,27 @@ class Console:
     # ------------------------------------------------------------ the pages
 
     async def _now(self, request: web.Request) -> Found:
-        active = self._of.active()
+        active = self.active()
         today = self._since("1")
         return {
             "live": "still" not in request.query,
-            "parts": self._of.parts(),
-            "figures": self._of.figures(),
+            "parts": self.parts(),
+            "figures": self.figures(),
             "active": active[:ROWS],
             "more": max(0, len(active) - ROWS),
-            "names": await people_of(self._of.archive, [one.chat_key for one in active[:ROWS]]),
-            "usage": await asyncio.to_thread(self._of.usage.total, since=today),
+            "names": await people_of(self.archive, [one.chat_key for one in active[:ROWS]]),
+            "usage": await asyncio.to_thread(self.usage.total, since=today),
         }
 
     async def _conversations(self, request: web.Request) -> Found:
         asked, page = _asked(request, "q", "channel", "state", "live"), _number(request, "page", 1)
         among: frozenset[str] | None = None
         if asked["state"] == "working":
-            among = frozenset(one.chat_key for one in self._of.active())
+            among = frozenset(one.chat_key for one in self.active())
         elif asked["state"] == "failed":
-            among = await asyncio.to_thread(self._of.usage.failed, self._since("1"))
-        query = ChatQuery(
-            asked["q"], asked["channel"], among, (page - 1) * ROWS, ROWS, names=self._of.titles()
-        )
-        found = None if self._of.recalls is None else await self._of.recalls.listed(query)
+            among = await asyncio.to_thread(self.usage.failed, self._since("1"))
+        query = ChatQuery(asked["q"], asked["channel"], among, (page - 1) * ROWS, ROWS, names=self.titles())
+        found = None if self.recalls is None else await self.recalls.listed(query)
         pages = _pages(0 if found is None else found.total)
         return {"found": found, "asked": asked, "at": page, "pages": pages}
 
@@ -208,73 +202,53 @@ class Console:
             key = ChatKey.parse(request.match_info["chat"])
         except errors.IdentityInvalid:
             return None
-        asked = _asked(request, "q")
-        if asked["q"] and self._of.recalls is not None:
-            found: Found = await self._within(key, asked, _number(request, "page", 1), self._of.recalls)
+        asked, page, before = _asked(request, "q"), _number(request, "page", 1), _number(request, "before", 0)
+        older, total = "", None
+        if asked["q"] and self.recalls is not None:
+            now = int(self.clock.now() * 1000)
+            recall = RecallQuery((asked["q"],), now, limit=ROWS, offset=(page - 1) * ROWS)
+            found = await self.recalls.recall([key], recall)
+            lines, total, before = [hit.line for hit in found.hits], found.total, 0
         else:
-            found = await self._said(key, _number(request, "before", 0), _number(request, "from", 0))
-            if not found["lines"] and not found["before"]:
+            shown, page = _number(request, "from", 0), 1
+            until = before + 1 if before else None
+            query = HistoryQuery(limit=ROWS + 1, before=until, offset=shown, counted=False)
+            lines = (await self.archive.search(key, query)).lines
+            if not lines and not before:
                 return None
-        names = {**await people_of(self._of.archive, [str(key)]), **self._of.titles()}
-        usage = await asyncio.to_thread(self._of.usage.total, chat=str(key))
-        searched = self._of.recalls is not None
+            if len(lines) > ROWS:
+                lines = lines[-ROWS:]
+                oldest = lines[0].ts
+                again = sum(line.ts == oldest for line in lines) + (shown if oldest == before else 0)
+                older = f"?before={oldest}&from={again}"
         return {
             "key": str(key),
-            "names": names,
-            "usage": usage,
+            "names": {**await people_of(self.archive, [str(key)]), **self.titles()},
+            "usage": await asyncio.to_thread(self.usage.total, chat=str(key)),
             "asked": asked,
-            "searched": searched,
-            **found,
-        }
-
-    async def _within(self, key: ChatKey, asked: Mapping[str, str], page: int, recalls: Recalls) -> Found:
-        now = int(self._of.clock.now() * 1000)
-        query = RecallQuery((asked["q"],), now, limit=ROWS, offset=(page - 1) * ROWS)
-        found = await recalls.recall([key], query)
-        lines = [hit.line for hit in found.hits]
-        return {
+            "searched": self.recalls is not None,
             "lines": lines,
-            "older": "",
-            "before": 0,
-            "total": found.total,
-            "at": page,
-            "pages": _pages(found.total),
-        }
-
-    async def _said(self, key: ChatKey, before: int, shown: int) -> Found:
-        query = HistoryQuery(
-            limit=ROWS + 1, before=before + 1 if before else None, offset=shown, counted=False
-        )
-        lines = (await self._of.archive.search(key, query)).lines
-        older, lines = len(lines) > ROWS, lines[-ROWS:]
-        oldest = lines[0].ts if lines else 0
-        again = sum(line.ts == oldest for line in lines) + (shown if oldest == before else 0)
-        return {
-            "lines": lines,
-            "older": f"?before={oldest}&from={again}" if older else "",
+            "older": older,
             "before": before,
-            "total": None,
-            "at": 1,
-            "pages": 1,
+            "total": total,
+            "at": page,
+            "pages": _pages(total or 0),
         }
 
     async def _turn(self, request: web.Request) -> Found | None:
         named = request.match_info["request"]
-        found = await asyncio.to_thread(turn_page, named, self._of.logs, self._of.disk, self._records)
+        found = await asyncio.to_thread(turn_page, named, self.logs, self.disk, self._records)
         if found is None:
             return None
-        return found | {
-            "names": {**await people_of(self._of.archive, [found["chat"]]), **self._of.titles()}
-            if found["chat"]
-            else {}
-        }
+        people = await people_of(self.archive, [found["chat"]]) if found["chat"] else {}
+        return found | {"names": {**people, **self.titles()}}
 
     async def _charts(self, request: web.Request) -> Found:
         span = "month" if request.query.get("span") == "month" else "day"
         hours, count, _ = charts.RANGES[span]
-        now = self._of.clock.now()
+        now = self.clock.now()
         since = now - count * hours * 3_600
-        shown = charts.periods(await asyncio.to_thread(self._of.usage.series, hours, since=since), span, now)
+        shown = charts.periods(await asyncio.to_thread(self.usage.series, hours, since=since), span, now)
         return {
             "span": span,
             "periods": shown,
@@ -288,7 +262,7 @@ class Console:
         turns, total = await asyncio.to_thread(
             self._records.slowest, self._since(asked["days"]), (page - 1) * ROWS, ROWS
         )
-        names = await names_of(self._of.archive, {one.person: one.chat for one in turns})
+        names = await names_of(self.archive, {one.person: one.chat for one in turns})
         return {"turns": turns, "names": names, "at": page, "pages": _pages(total), "asked": asked}
 
     async def _costs(self, request: web.Request) -> Found:
@@ -298,7 +272,7 @@ class Console:
         if by in {"day", "model"}:
             asked["q"] = ""
         (since, until), page = self._bounds(asked["days"]), _number(request, "page", 1)
-        usage, channel, fits = self._of.usage, asked["channel"], await self._fitting(by, asked["q"])
+        usage, channel, fits = self.usage, asked["channel"], await self._fitting(by, asked["q"])
         total, found = await asyncio.to_thread(
             lambda: (
                 usage.total(since=since, until=until, channel=channel),
@@ -316,15 +290,15 @@ class Console:
         ids = [name for name, _ in found.groups]
         names: dict[str, str] = {}
         if by == "chat":
-            names = await people_of(self._of.archive, ids)
+            names = await people_of(self.archive, ids)
         elif by == "person":
-            names = await names_of(self._of.archive, await asyncio.to_thread(usage.last_chats, ids))
+            names = await names_of(self.archive, await asyncio.to_thread(usage.last_chats, ids))
         return {
             "by": by,
             "asked": asked,
             "day": "" if asked["days"] in _COST_PERIODS else asked["days"],
             "periods": _COST_PERIODS,
-            "channels": self._of.channels(),
+            "channels": self.channels(),
             "found": found,
             "names": names,
             "total": total,
@@ -338,13 +312,13 @@ class Console:
         """
         words = text.folded(asked).split()
         fit = set[str]()
-        if words and self._of.recalls is not None:
-            query = ChatQuery(asked, limit=MOST_CHATS, said=False, names=self._of.titles())
-            chats = [one.chat_key for one in (await self._of.recalls.listed(query)).chats]
+        if words and self.recalls is not None:
+            query = ChatQuery(asked, limit=MOST_CHATS, said=False, names=self.titles())
+            chats = [one.chat_key for one in (await self.recalls.listed(query)).chats]
             fit = set(chats)
             if by == "person":
-                people = await asyncio.to_thread(self._of.usage.last_chats, chats[:NAMED], of="chat")
-                names = await names_of(self._of.archive, people)
+                people = await asyncio.to_thread(self.usage.last_chats, chats[:NAMED], of="chat")
+                names = await names_of(self.archive, people)
                 fit = {one for one, name in names.items() if _contains(name, words)}
         return lambda one: not words or one in fit or _contains(one, words)
 
@@ -366,7 +340,7 @@ class Console:
         found, page = await self._board.find(request), _number(request, "page", 1)
         loops: list[OpenLoop] = found["loops"]
         shown = loops[(page - 1) * ROWS : page * ROWS]
-        names = await people_of(self._of.archive, [str(one.chat_key) for one in shown if one.chat_key])
+        names = await people_of(self.archive, [str(one.chat_key) for one in shown if one.chat_key])
         return found | {"loops": shown, "names": names, "at": page, "pages": _pages(len(loops))}
 
     async def _decided(self, request: web.Request) -> web.Response:
@@ -374,23 +348,20 @@ class Console:
             return await self._board.decided(request)
 
     async def _configuration(self, _: web.Request) -> Found:
-        return await asyncio.to_thread(self._configured)
-
-    def _configured(self) -> Found:
-        values = self._of.settings()
+        values = await asyncio.to_thread(self.settings)
         sections: dict[str, dict[str, str]] = {}
         for key, value in values.items():
             sections.setdefault(key.partition(".")[0], {})[key] = value
-        return {"sections": sections, "about": self._of.about(values)}
+        return {"sections": sections, "about": await asyncio.to_thread(self.about, values)}
 
     def _since(self, period: str) -> float:
-        return 0.0 if period == "all" else self._of.clock.now() - int(period) * _DAY
+        return 0.0 if period == "all" else self.clock.now() - int(period) * _DAY
 
     def _bounds(self, period: str) -> tuple[float, float]:
         """Return the begin and the end of a period of costs, which may be a day (UTC)."""
         if period in _PERIODS:
             return self._since(period), math.inf
-        today = self._of.clock.now() // _DAY * _DAY
+        today = self.clock.now() // _DAY * _DAY
         since = {"today": today, "yesterday": today - _DAY}.get(period)
         if since is None:
             since = datetime.fromisoformat(period).replace(tzinfo=UTC).timestamp()
@@ -453,20 +424,20 @@ def _environment(clock: Clock) -> jinja2.Environment:
     made.globals["say"] = say
     made.filters |= {
         "time": _time,
-        "iso": _iso,
-        "link": _link,
-        "kept": _kept,
+        "iso": lambda ms: datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="seconds"),
+        "link": lambda asked, name, value: _query({**asked, name: value}),
+        "kept": lambda asked, names: _query({name: asked[name] for name in names}),
         "narrowed": lambda asked, kept: any(given for name, given in asked.items() if name not in kept),
-        "milliseconds": _milliseconds,
+        "milliseconds": lambda stamp: datetime.fromisoformat(stamp).timestamp() * 1000,
         "ago": lambda milliseconds: say("dashboard.ago", span=_span(clock.now() - milliseconds / 1000)),
         "span": _span,
         "ms": _duration,
-        "number": _number_of,
-        "size": _size,
+        "number": "{:,.0f}".format,
+        "size": lambda value: say("dashboard.unknown") if value is None else in_words(value),
         "first_words": lambda words: text.preview(words, 80),
         "cost": _cost,
         "dollars": lambda usage: _cost(usage.cost),
-        "share": _share,
+        "share": lambda value: "" if value is None else f"{value:.0%}",
         "short": _short,
     }
     return made
@@ -477,40 +448,16 @@ def _finished(value: Any) -> Any:
     return text.for_terminal(value) if type(value) is str else value
 
 
-def _link(asked: Mapping[str, str], name: str, value: object) -> str:
-    """Return the address of this page with the fields of its form, one of them changed."""
-    fields = {one: given for one, given in {**asked, name: value}.items() if given}
-    return f"?{urlencode(fields)}"
-
-
-def _kept(asked: Mapping[str, str], names: Sequence[str]) -> str:
-    """Return the address of this page with only these fields of its form."""
-    return f"?{urlencode({name: asked[name] for name in names})}"
+def _query(fields: Mapping[str, object]) -> str:
+    """Return the address of this page with these fields of its form."""
+    return f"?{urlencode({name: given for name, given in fields.items() if given})}"
 
 
 def _time(milliseconds: float | None) -> str:
     """Return a moment in UTC, with the seconds."""
-    try:
-        shown = datetime.fromtimestamp((milliseconds or 0) / 1000, UTC)
-    except (ValueError, OverflowError, OSError):
-        return say("dashboard.unknown")
+    shown = datetime.fromtimestamp((milliseconds or 0) / 1000, UTC)
     month = say("time.months").split()[shown.month - 1]
     return say("dashboard.moment", day=shown.day, month=month, year=shown.year, clock=f"{shown:%H:%M:%S}")
-
-
-def _iso(milliseconds: float) -> str:
-    try:
-        return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec="seconds")
-    except (ValueError, OverflowError, OSError):
-        return ""
-
-
-def _milliseconds(stamp: object) -> float | None:
-    """Return the time (ms) of a log line's timestamp; None if the timestamp is unreadable."""
-    try:
-        return datetime.fromisoformat(str(stamp)).timestamp() * 1000
-    except (ValueError, OverflowError):
-        return None
 
 
 def _span(seconds: float) -> str:
@@ -521,27 +468,15 @@ def _span(seconds: float) -> str:
     return say("dashboard.seconds", seconds=f"{max(0.0, seconds):.0f}")
 
 
-def _number_of(value: float) -> str:
-    return f"{value:,.0f}"
-
-
-def _size(value: float | None) -> str:
-    return say("dashboard.unknown") if value is None else in_words(value)
-
-
 def _duration(milliseconds: float) -> str:
     """Return a duration in milliseconds, from 10 s on in seconds."""
     if milliseconds < 10_000:
-        return say("dashboard.milliseconds", number=_number_of(milliseconds))
+        return say("dashboard.milliseconds", number=f"{milliseconds:,.0f}")
     return say("dashboard.seconds", seconds=f"{milliseconds / 1000:,.1f}")
 
 
 def _cost(dollars: float) -> str:
     return f"${dollars:,.2f}" if dollars >= 1 or not dollars else f"${dollars:.4f}"
-
-
-def _share(value: float | None) -> str:
-    return "" if value is None else f"{value:.0%}"
 
 
 def _short(value: str, most: int = LONGEST) -> str:

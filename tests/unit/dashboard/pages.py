@@ -9,7 +9,7 @@ from bot.config import ship_file
 from bot.contracts.environment import Clock
 from bot.contracts.waiting import Act, OpenLoop
 from bot.core.usage import UsageSums
-from bot.dashboard.console import ActiveChat, Console, ConsoleSources, PartHealth
+from bot.dashboard.console import ActiveChat, Console, PartHealth
 from bot.dashboard.metrics import Figures, LogMetrics, MetricsPage
 from bot.dashboard.server import Dashboard
 from bot.http_server import Connections, HttpServer
@@ -61,23 +61,21 @@ def console(
         return f"{act} {loop.id}"
 
     return Console(
-        ConsoleSources(
-            parts=lambda: PARTS,
-            figures=lambda: NOW,
-            active=lambda: active,
-            settings=lambda: settings or {},
-            about=lambda _: about or {},
-            channels=lambda: ["slack", "telegram"],
-            titles=lambda: titles or {},
-            recalls=recalls,
-            waiting=board,
-            decide=decide,
-            archive=said or archive(home),
-            usage=UsageSums(home),
-            logs=home / "logs",
-            disk=SystemDisk(),
-            clock=clock or SystemClock(),
-        )
+        parts=lambda: PARTS,
+        figures=lambda: NOW,
+        active=lambda: active,
+        settings=lambda: settings or {},
+        about=lambda _: about or {},
+        channels=lambda: ["slack", "telegram"],
+        titles=lambda: titles or {},
+        recalls=recalls,
+        waiting=board,
+        decide=decide,
+        archive=said or archive(home),
+        usage=UsageSums(home),
+        logs=home / "logs",
+        disk=SystemDisk(),
+        clock=clock or SystemClock(),
     )
 
 
