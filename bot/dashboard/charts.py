@@ -74,13 +74,11 @@ class Period:
 def periods(sums: Mapping[int, UsageTotals], span: str, now: float) -> list[Period]:
     """Return every period of a span up to now, oldest first."""
     hours, count, _ = RANGES[span]
-    last = int(now // (3_600 * hours))
-    found = []
+    last, found = int(now // (3_600 * hours)), list[Period]()
     for number in range(last - count + 1, last + 1):
         at = datetime.fromtimestamp(number * 3_600 * hours, UTC)
         date = say("dashboard.date", day=at.day, month=say("time.months").split()[at.month - 1])
-        short = date if hours > 1 else f"{at:%H:%M}"
-        label = date if hours > 1 else f"{date}, {at:%H:%M}"
+        label, short = (date, date) if hours > 1 else (f"{date}, {at:%H:%M}", f"{at:%H:%M}")
         found.append(Period(label, short, sums.get(number, UsageTotals())))
     return found
 

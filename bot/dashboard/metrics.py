@@ -4,7 +4,7 @@ each scrape.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -87,7 +87,7 @@ class LogMetrics:
             "turn_end": self._turn,
             "answer_shown": lambda _, details: self._answer.observe(details["waitedMs"] / 1000),
             "llm_response": self._response,
-            "llm_retry": self._retry,
+            "llm_retry": lambda _, details: self._retries(details.get("error")).inc(),
             "delivery": self._delivery,
         }
 
@@ -127,9 +127,6 @@ class LogMetrics:
         if first is not None:
             self._first.observe(first / 1000)
 
-    def _retry(self, _: Mapping[str, Any], details: Mapping[str, Any]) -> None:
-        self._retries(details.get("error")).inc()
-
     def _delivery(self, line: Mapping[str, Any], details: Mapping[str, Any]) -> None:
         if (state := details.get("state")) is not None:
             self._deliveries(line.get("chatKey", "").partition(":")[0], state).inc()
@@ -156,13 +153,10 @@ class MetricsPage:
         encode, content_type = choose_encoder(accept)
         return encode(self), content_type
 
-    def collect(self) -> Iterable[Metric]:
+    def collect(self) -> Iterator[Metric]:
         """Yield all metrics, in the form that `prometheus_client` reads."""
         yield from self.counted.registry.collect()
         yield from self._process.collect()
-        yield from self._now()
-
-    def _now(self) -> Iterator[Metric]:
         for name, value in self._figures().items():
             meaning, label = FIGURES[name]
             kind = CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily

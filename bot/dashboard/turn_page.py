@@ -74,15 +74,12 @@ def _waterfall(lines: Sequence[Line]) -> list[Step]:
     found = _Steps()
     for line in lines:
         found.take(line)
-    steps = found.all()
+    steps = [replace(one, begin=one.begin - found.first) for one in (*found.ended, *found.open.values())]
     total = max((one.begin + (one.ms or 0) for one in steps), default=0.0)
     total = max(total, found.last - found.first, 1.0)
     of_task = defaultdict[str, list[Step]](list)
     for one in sorted(steps, key=lambda one: one.begin):
         of_task[one.task if one.task in found.calls else ""].append(one)
-    tasks = defaultdict[str, list[str]](list)
-    for task, call in found.calls.items():
-        tasks[call].append(task)
     shown = list[Step]()
 
     def add(some: Sequence[Step], depth: int) -> None:
@@ -90,7 +87,8 @@ def _waterfall(lines: Sequence[Line]) -> list[Step]:
             x = 100 * max(0.0, one.begin) / total
             width = 100 * (one.ms if one.ms is not None else max(0.0, total - one.begin)) / total
             shown.append(replace(one, depth=min(depth, 3), x=min(x, 100 - LEAST), width=max(width, LEAST)))
-            for task in tasks.pop(one.key, ()) if one.key else ():
+            for task in [task for task, call in found.calls.items() if call == one.key]:
+                del found.calls[task]
                 add(of_task[task], depth + 1)
 
     add(of_task[""], 0)
@@ -104,13 +102,9 @@ class _Steps:
         self.first = self.last = 0.0
         self.calls: dict[str, str] = {}
         """Tool call that started each subagent's task."""
-        self._found: list[Step] = []
-        self._open: dict[str, Step] = {}
+        self.ended: list[Step] = []
+        self.open: dict[str, Step] = {}
         """Begun steps by the id of the model's call, tool call or question."""
-
-    def all(self) -> list[Step]:
-        """Return the steps, with `begin` counted from the person's message."""
-        return [replace(one, begin=one.begin - self.first) for one in [*self._found, *self._open.values()]]
 
     def take(self, line: Line) -> None:
         """Add what a line says."""
@@ -121,27 +115,25 @@ class _Steps:
         elif kind == "task" and details.get("toolUseId"):
             self.calls[str(details.get("task"))] = str(details["toolUseId"])
         elif kind == "turn_start":
-            self._found.append(Step("queue", "", self.first, at - self.first))
+            self.ended.append(Step("queue", "", self.first, at - self.first))
         elif kind == "answer_shown":
-            self._found.append(Step("shown", "", at, 0))
-            self._queued(_number(details.get("queueMs")))
+            self.ended.append(Step("shown", "", at, 0))
+            wait = _number(details.get("queueMs"))
+            # The turn begins with the person's message, which may be older than the log's first line.
+            for place, one in enumerate(self.ended):
+                if one.kind == "queue" and wait:
+                    begin = one.begin + (one.ms or 0) - wait
+                    self.first = min(self.first, begin)
+                    self.ended[place] = replace(one, begin=begin, ms=wait)
         elif kind == "llm_retry":
             wait = _number(details.get("waitMs"))
-            self._found.append(_step(line, "retry", at, wait, details.get("error")))
+            self.ended.append(_step(line, "retry", at, wait, details.get("error")))
         elif kind == "delivery" and details.get("state") == "sent":
             took = _number(line.get("duration"))
-            self._found.append(_step(line, "delivery", at - took, took))
+            self.ended.append(_step(line, "delivery", at - took, took))
         elif kind == "delivery":
             wait = 1000 * _number(details.get("retryAfter") or details.get("wait"))
-            self._found.append(_step(line, "delivery", at, wait, details.get("cause") or line.get("message")))
-
-    def _queued(self, ms: float) -> None:
-        """Let the turn begin with the person's message, which may be older than the log's first line."""
-        at, queue = next(((at, one) for at, one in enumerate(self._found) if one.kind == "queue"), (0, None))
-        if queue is not None and ms:
-            end = queue.begin + (queue.ms or 0)
-            self.first = min(self.first, end - ms)
-            self._found[at] = replace(queue, begin=end - ms, ms=ms)
+            self.ended.append(_step(line, "delivery", at, wait, details.get("cause") or line.get("message")))
 
     def _pair(self, line: Line, kind: str, id_of: str) -> None:
         """Begin or end a step. A step that ends without a begin began `duration` before."""
@@ -150,19 +142,18 @@ class _Steps:
         asked = kind == "approval" and "decision" not in details
         if line.get("kind") in {"llm_request", "tool_call"} or asked:
             words = details.get("input")
-            self._open.setdefault(key, _step(line, kind, at, None, "" if words == "{}" else words, key=key))
+            self.open.setdefault(key, _step(line, kind, at, None, "" if words == "{}" else words, key=key))
         elif key:
-            begun = self._open.pop(key, None)
-            took = line.get("duration")
-            begin = begun.begin if begun is not None else at - _number(took)
-            purpose = details.get("purpose")
+            took, purpose = line.get("duration"), details.get("purpose")
+            begun = self.open.pop(key, None) or _step(line, kind, at - _number(took), None)
             words = details.get("failure") or details.get("error") or details.get("by")
             words = words or ("" if purpose in {"turn", "subagent"} else purpose)
-            ended = _step(line, kind, begin, at - begin if took is None else _number(took), words, key=key)
-            if begun is not None:
-                told = " · ".join(filter(None, (begun.words, ended.words)))
-                ended = replace(ended, words=told, name=ended.name or begun.name, task=begun.task)
-            self._found.append(ended)
+            ms = at - begun.begin if took is None else _number(took)
+            ended = _step(line, kind, begun.begin, ms, words, key=key)
+            words = " · ".join(filter(None, (begun.words, ended.words)))
+            self.ended.append(
+                replace(ended, words=words, name=ended.name or begun.name, task=begun.task or ended.task)
+            )
 
 
 _PAIRED = {
