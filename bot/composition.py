@@ -65,7 +65,7 @@ from bot.http_server import Connections
 from bot.importing import import_ship
 from bot.llm import wrapper
 from bot.llm.budgets import BudgetedModel, Spending, day_of
-from bot.llm.transcription import Endpoint, HttpTranscriber
+from bot.llm.transcription import HttpTranscriber
 from bot.llm.windows import ContextWindows, LearnedFile
 from bot.llm.wrapper import SystemRoleModel, WatchedModel, reply_of, usage_of
 from bot.reload import ConfigurationReload
@@ -500,7 +500,7 @@ def build_reader(services: Services, channels: Mapping[str, Channel], memory: Rs
         limits=files,
         transcriber=None
         if speech.base_url is None
-        else HttpTranscriber(Endpoint(speech.base_url, speech.model, speech.api_key)),
+        else HttpTranscriber(speech.base_url, speech.model, speech.api_key),
     )
 
 

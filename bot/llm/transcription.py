@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-from dataclasses import dataclass
 
 import aiohttp
 
@@ -20,38 +19,29 @@ _SUFFIXES = {
 """File name suffixes by MIME type. Endpoints recognise the format of a recording by its file name."""
 
 
-@dataclass(frozen=True, slots=True)
-class Endpoint:
-    """Address and credentials of an endpoint. `url` is the part of the address before `/audio/transcriptions`."""
-
-    url: str
-    model: str
-    key: str | None = None
-
-
 class HttpTranscriber:
-    """Implements `contracts.model.Transcriber` over HTTP. Each recording takes one request, with a timeout in seconds."""
+    """Implements `contracts.model.Transcriber` over HTTP. `url` is the part of the address before
+    `/audio/transcriptions`. Each recording takes one request, with a timeout in seconds.
+    """
 
-    def __init__(self, endpoint: Endpoint, *, seconds: float = 60.0) -> None:
-        self._endpoint = endpoint
+    def __init__(self, url: str, model: str, key: str | None = None, *, seconds: float = 60.0) -> None:
+        self._url = f"{url.rstrip('/')}/audio/transcriptions"
+        self._model = model
+        self._headers = {"Authorization": f"Bearer {key}"} if key else {}
         self._timeout = aiohttp.ClientTimeout(total=seconds)
 
     async def transcribe(self, sound: bytes, type: str) -> str:  # noqa: A002 - as in the protocol
         form = aiohttp.FormData()
-        form.add_field("model", self._endpoint.model)
+        form.add_field("model", self._model)
         form.add_field("response_format", "json")
         # The recording is sent in pieces, because sending it at once would block the event loop.
         voice = io.BytesIO(sound)
         form.add_field("file", voice, filename=f"voice.{_SUFFIXES.get(type, 'bin')}", content_type=type)
-        key = self._endpoint.key
-        headers = {"Authorization": f"Bearer {key}"} if key else {}
         try:
             async with (
-                aiohttp.ClientSession(timeout=self._timeout, headers=headers) as session,
+                aiohttp.ClientSession(timeout=self._timeout, headers=self._headers) as session,
                 # A redirect would send the key and the recording to any address.
-                session.post(
-                    f"{self._endpoint.url.rstrip('/')}/audio/transcriptions", data=form, allow_redirects=False
-                ) as answer,
+                session.post(self._url, data=form, allow_redirects=False) as answer,
             ):
                 if answer.status != 200:
                     raise errors.TranscriptionFailed(f"the transcription endpoint answers {answer.status}")

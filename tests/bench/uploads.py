@@ -14,7 +14,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.contracts.identity import ChatKey
 from bot.contracts.outbound import Outbound, OutgoingFile
-from bot.llm.transcription import Endpoint, HttpTranscriber
+from bot.llm.transcription import HttpTranscriber
 from bot.system import SystemClock
 from channels.slack import files
 from channels.telegram import bot_api
@@ -35,7 +35,7 @@ async def send(address: str) -> None:
     await bot.initialize()
     await bot.send({"chat_id": 1}, file)
     await bot.shutdown()
-    await HttpTranscriber(Endpoint(address, "whisper")).transcribe(file.data, "audio/ogg")
+    await HttpTranscriber(address, "whisper").transcribe(file.data, "audio/ogg")
 
 
 def main() -> None:

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from bot.contracts.model import Transcriber
-from bot.llm.transcription import Endpoint, HttpTranscriber
+from bot.llm.transcription import HttpTranscriber
 from bot.testing.transcription import FakeTranscriber, TranscriptionServer
 from tests.contracts.transcriber_contract import SAID, TranscriberContract
 
@@ -20,4 +20,4 @@ class TestHttpTranscriber(TranscriberContract):
     @pytest.fixture
     async def transcriber(self) -> AsyncIterator[Transcriber]:
         async with TranscriptionServer(SAID, key="sk-secret") as server:
-            yield HttpTranscriber(Endpoint(f"{server.url}/v1/", "whisper-1", "sk-secret"))
+            yield HttpTranscriber(f"{server.url}/v1/", "whisper-1", "sk-secret")

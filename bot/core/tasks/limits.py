@@ -64,13 +64,16 @@ class TaskTotals:
         )
 
 
+TaskEventKind = Literal["queued", "started", "model", "ended", "failed", "stopped"]
+
+
 @dataclass(frozen=True, slots=True)
 class TaskEvent:
     """Something that happened to one task. The first event of a task is `queued`; exactly one of `ended`,
     `failed` or `stopped` is the last. Between them are `started`, and a `model` event for each model call.
     """
 
-    kind: Literal["queued", "started", "model", "ended", "failed", "stopped"]
+    kind: TaskEventKind
     task_id: str
     """ULID of the task; the id of the task's transcript as well."""
     request_id: str

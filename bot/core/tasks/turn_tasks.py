@@ -20,7 +20,7 @@ from bot.core.chat import Chat, Turn, chat_of_task
 from bot.core.chats import Fact
 from bot.core.tasks import limits
 from bot.core.tasks.limits import Allowance
-from bot.core.tasks.worker import Order, TaskPorts, TaskResult, Worker
+from bot.core.tasks.worker import TaskPorts, TaskResult, Worker
 from bot.llm.wrapper import reply_of
 from bot.telemetry.context import task_scope
 from bot.tools import context
@@ -85,11 +85,10 @@ class TurnTasks:
         before = limits.so_far(log, ports.parent.models.prices)
         self._allowance.spend(before.tokens, before.charged_usd)
         label, words = agent.redact(text.preview(description.strip() or words, LABEL)), agent.redact(words)
-        facts: list[events.EventData] = [events.TurnStarted((name,), ports.boot)]
-        if not begun:
-            facts.insert(0, events.Ordered(_inbound(turn, name, words), label, mode))
+        ordered = events.Ordered(_inbound(turn, name, words), label, mode)
+        started = events.TurnStarted((name,), ports.boot)
+        facts = [started] if begun else [ordered, started]
         ports.chats.append(*(Fact(chat.key, one, name) for one in facts))
-        order = Order(name, call, around.chat_key, around.request_id, label, words, mode)
         step = len(self._chat.context.current())
         waits_for = self._warm.get(step) if mode == "fork" else None
         first_token = asyncio.Event()
@@ -98,7 +97,8 @@ class TurnTasks:
         with task_scope(name):
             worker = Worker(
                 chat,
-                order,
+                call,
+                ordered,
                 around=around,
                 parent=self._chat,
                 allowance=self._allowance,
@@ -141,14 +141,14 @@ class TurnTasks:
                 results=len(found),
                 cause=f"{type(error).__name__}: {error}",
             )
-            labels = [f"{number}. {one.order.label}" for number, one in enumerate(found, 1)]
+            labels = [f"{number}. {one.label}" for number, one in enumerate(found, 1)]
             words = "\n".join(["Nobody has compared these results: read each of them above.", *labels])
         words = f"# All {len(found)} tasks together\n\n{words}\n\nCoverage: {coverage(found)}"
-        names, whose = {one.order.call_id for one in found}, NOBODYS
+        names, whose = {one.call_id for one in found}, NOBODYS
         for one in results:
             if one.call_id in names:
                 whose |= ANYBODYS if one.origin is None else one.origin
-        last = found[-1].order.call_id
+        last = found[-1].call_id
         return [
             replace(one, content=f"{one.content}\n\n{words}", origin=whose) if one.call_id == last else one
             for one in results
@@ -160,8 +160,8 @@ class TurnTasks:
         model = models.fast_model or models.name
         sent = Manner("low", "off").sent(partial(models.windows.takes, model))
         shown = [
-            f"## Result {number}: {one.order.label}\n"
-            f"Task: {text.shorten_middle(one.order.prompt, CONTENT)}\n"
+            f"## Result {number}: {one.label}\n"
+            f"Task: {text.shorten_middle(one.prompt, CONTENT)}\n"
             f"Tools used: {', '.join(dict.fromkeys(one.tools_used)) or 'none'}. Failed calls: {one.failed_calls}. "
             f"Tokens: {one.tokens:,}.\n\n"
             f"{text.shorten_middle(one.content, CONTENT)}"

@@ -17,7 +17,6 @@ from bot.contracts.approvals import Approval, Approvals, Verdict
 from bot.contracts.archive import ArchiveLine
 from bot.contracts.base import Json, Message
 from bot.contracts.environment import ends_within
-from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
 from bot.contracts.model import ModelReply, ModelRequest, ModelStream
 from bot.contracts.provenance import Provenance
@@ -34,7 +33,7 @@ from bot.core.memory import in_plain_words
 from bot.core.prompt import Frozen, TurnRequest
 from bot.core.reply import NoReply
 from bot.core.tasks import limits
-from bot.core.tasks.limits import Allowance, LimitReached, TaskEvent, TaskTotals
+from bot.core.tasks.limits import Allowance, LimitReached, TaskEvent, TaskEventKind, TaskTotals
 from bot.core.tool_calls import OlderMessages, ToolCalls
 from bot.llm.wrapper import ModelWrapper, usage_object, words_of
 from bot.tags import LAST_STEP
@@ -97,17 +96,7 @@ class TaskPorts:
     boot: str
 
 
-@dataclass(frozen=True, slots=True)
-class Order:
-    """Order of a task. `id` is a ULID, `call_id` the id of the tool call. `label` and `prompt` contain no secrets."""
-
-    id: str
-    call_id: str
-    chat_key: ChatKey
-    request_id: str
-    label: str
-    prompt: str
-    mode: str
+TaskStatus = Literal["whole", "cut", "silent", "failed"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,9 +105,11 @@ class TaskResult:
     counts failed tool calls. `footer` states calls, tokens, cost and seconds.
     """
 
-    order: Order
+    call_id: str
+    label: str
+    prompt: str
     content: str
-    status: Literal["whole", "cut", "silent", "failed"]
+    status: TaskStatus
     footer: str
     tools_used: tuple[str, ...]
     failed_calls: int
@@ -134,7 +125,8 @@ class Worker:
     def __init__(
         self,
         chat: Chat,
-        order: Order,
+        call_id: str,
+        ordered: events.Ordered,
         *,
         around: ToolExecutionContext,
         parent: Chat,
@@ -144,7 +136,12 @@ class Worker:
         ports: TaskPorts,
     ) -> None:
         self._chat = chat
-        self.order = order
+        self.id = ordered.inbound.request_id
+        self._call_id = call_id
+        self.label = ordered.label
+        self.asked_by = around.request_id
+        self._prompt = ordered.inbound.text
+        self._mode = ordered.mode
         self._around = around
         self._ports = ports
         self.agent = ports.agent
@@ -164,7 +161,7 @@ class Worker:
         models = self.models = replace(ports.parent.models, purpose="task")
         self._prefix: list[Message] = []
         self._frame = Frame(Frozen(""), self._system(), ports.agent.registry.without(BARRED).forms)
-        if order.mode == "fork":
+        if self._mode == "fork":
             shown = parent.context.shown()
             calls = blocks.tool_calls(shown[-1]["content"])
             results = [ToolResult(call.id, PLACEHOLDER).block for call in calls]
@@ -189,7 +186,7 @@ class Worker:
         self._older = OlderMessagesOfTask(self, chat, self._append, seen)
         self._loop = Loop(
             chat,
-            order.id,
+            self.id,
             ports.chats,
             model=LimitedModel(self),
             frame=self._begun,
@@ -275,8 +272,7 @@ class Worker:
 
     def _start(self) -> None:
         self._began = self.agent.clock.monotonic()
-        mode, call = self.order.mode, self.order.call_id
-        self.agent.log.write("task", "a task begins", mode=mode, tool_use_id=call)
+        self.agent.log.write("task", "a task begins", mode=self._mode, tool_use_id=self._call_id)
         self._tell("started")
 
     def answered(self, reply: ModelReply, charged_usd: float) -> None:
@@ -308,33 +304,30 @@ class Worker:
             f"the task has {kind}",
             level="warn" if error else "info",
             duration=totals.seconds * 1000,
-            tool_use_id=self.order.call_id,
+            tool_use_id=self._call_id,
             error=error or None,
             model_calls=totals.model_calls,
             tool_calls=totals.tool_calls,
             usage=usage_object(totals.usage),
             cost_usd=None if totals.unpriced else round(totals.cost_usd, 6),
-            artifact=self.order.id,
+            artifact=self.id,
         )
         self._tell(kind, told)
 
-    def _tell(
-        self, kind: Literal["queued", "started", "model", "ended", "failed", "stopped"], error: str = ""
-    ) -> None:
-        order, calls, most = self.order, self._totals.model_calls, self.limits.max_model_calls
-        now = self.agent.clock.now()
-        event = TaskEvent(kind, order.id, order.request_id, now, order.label, calls, most, error)
+    def _tell(self, kind: TaskEventKind, error: str = "") -> None:
+        calls, most, now = self._totals.model_calls, self.limits.max_model_calls, self.agent.clock.now()
+        event = TaskEvent(kind, self.id, self._around.request_id, now, self.label, calls, most, error)
         self.agent.task_events(event)
 
-    async def _result(self, content: str, status: Literal["whole", "cut", "silent", "failed"]) -> TaskResult:
+    async def _result(self, content: str, status: TaskStatus) -> TaskResult:
         await self._keep()
         totals, said = self.totals, [one.message["content"] for one in self._entries]
         cost = "unknown price" if totals.unpriced else f"${totals.cost_usd:.4f}"
-        steps = (
-            f"all its steps: read_artifact {self.order.id}" if self._kept else "its steps could not be kept"
-        )
+        steps = f"all its steps: read_artifact {self.id}" if self._kept else "its steps could not be kept"
         return TaskResult(
-            self.order,
+            self._call_id,
+            self.label,
+            self._prompt,
             content,
             status,
             f"[task: {totals.model_calls} model calls, {totals.tool_calls} tool calls, {totals.tokens:,} tokens, "
@@ -346,17 +339,17 @@ class Worker:
 
     async def _keep(self) -> None:
         """Write the task's transcript. A failing disk does not stop the task."""
-        order, messages = self.order, [one.message for one in self._entries]
-        head = f"Task “{order.label}” ({order.mode}) of the turn {order.request_id}"
+        messages = [one.message for one in self._entries]
+        head = f"Task “{self.label}” ({self._mode}) of the turn {self._around.request_id}"
         said = (f"== {one['role']}\n{words_of(one['content'])}" for one in messages)
         try:
             await self.agent.artifacts.put(
                 self.agent.redact("\n\n".join([head, *said])),
-                chat_key=order.chat_key,
-                request_id=order.request_id,
+                chat_key=self._around.chat_key,
+                request_id=self._around.request_id,
                 tool="task",
-                tool_use_id=order.call_id,
-                artifact_id=order.id,
+                tool_use_id=self._call_id,
+                artifact_id=self.id,
                 origin=self.origin,
             )
             self._kept = True
@@ -390,12 +383,12 @@ class Worker:
         return self._frame
 
     async def _told(self, inbound: Inbound) -> events.Told:
-        order, agent = self.order, self.agent
-        if order.mode == "fork":
+        around, agent = self._around, self.agent
+        if self._mode == "fork":
             words = _FORK.format(prompt=inbound.text)
             message: Message = {"role": "user", "content": [{"type": "text", "text": words}]}
         else:
-            request = TurnRequest(order.request_id, order.chat_key, prompt=inbound.text)
+            request = TurnRequest(around.request_id, around.chat_key, prompt=inbound.text)
             nonce = tags.nonce(agent.ids.ulid())
             message = prompt.user_message(request, int(agent.clock.now() * 1000), nonce)
         return events.Told(message, (inbound.request_id,))
@@ -404,7 +397,7 @@ class Worker:
         return await self._ports.found([*self._prefix, *self._chat.context.current()], results, touched)
 
     def _append(self, data: events.EventData) -> None:
-        self._ports.chats.append(Fact(self._chat.key, data, self.order.id))
+        self._ports.chats.append(Fact(self._chat.key, data, self.id))
 
     def limited(self, request: ModelRequest, size: int) -> ModelRequest:
         """Return a request of `size` tokens with an output that fits. If no further call fits after this one,
@@ -527,7 +520,7 @@ class TaskApprovals:
         self._worker = worker
 
     async def decide(self, *asked: Approval) -> Verdict:
-        label = visible(self._worker.order.label)
+        label = visible(self._worker.label)
         return await self._worker.decide(self._approvals, *(replace(one, task=label) for one in asked))
 
 
@@ -540,8 +533,8 @@ class OlderMessagesOfTask(OlderMessages):
         self, worker: Worker, chat: Chat, append: Callable[[events.EventData], None], seen: Injection | None
     ) -> None:
         agent = worker.agent
-        super().__init__(chat, worker.order.id, agent.limits.max_injected_messages, append, agent.ids)
-        self._asked_by = worker.order.request_id
+        super().__init__(chat, worker.id, agent.limits.max_injected_messages, append, agent.ids)
+        self._asked_by = worker.asked_by
         self._seen = seen
 
     def in_view(self, line: ArchiveLine) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from bot import errors
-from bot.llm.transcription import Endpoint, HttpTranscriber
+from bot.llm.transcription import HttpTranscriber
 from bot.testing.transcription import TranscriptionServer
 
 SOUND = b"OggS\0 1234"
@@ -21,8 +21,8 @@ async def server() -> AsyncIterator[TranscriptionServer]:
 
 
 async def heard(server: TranscriptionServer, **more: Any) -> str:
-    endpoint = Endpoint(f"{server.url}/v1", more.pop("model", "whisper-1"), more.pop("key", "sk-secret"))
-    return await HttpTranscriber(endpoint, **more).transcribe(SOUND, "audio/ogg")
+    endpoint = (f"{server.url}/v1", more.pop("model", "whisper-1"), more.pop("key", "sk-secret"))
+    return await HttpTranscriber(*endpoint, **more).transcribe(SOUND, "audio/ogg")
 
 
 async def test_the_recording_goes_out_once_with_key_model_and_a_name_for_its_format(
