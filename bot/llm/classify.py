@@ -36,21 +36,10 @@ def _re(pattern: str) -> re.Pattern[str]:
 
 _TEXTS: dict[str, Any] = tomllib.loads(Path(__file__).with_name("provider_errors.toml").read_text("utf-8"))
 _OVERFLOW = [_re(one) for one in _TEXTS.pop("overflow")]
-_SAYS = {name: _re(pattern) for name, pattern in _TEXTS.items()}
 _PLACE = re.compile(r"messages\.(\d+)\.content\.(\d+)")
 
-STATUS_OF_TYPE = {
-    "authentication_error": 401,
-    "billing_error": 402,
-    "permission_error": 403,
-    "not_found_error": 404,
-    "request_too_large": 413,
-    "rate_limit_error": 429,
-    "timeout_error": 504,
-    "overloaded_error": 529,
-    "api_error": 500,
-    "invalid_request_error": 400,
-}
+_STATUS: dict[str, int] = _TEXTS.pop("status")
+_SAYS = {name: _re(pattern) for name, pattern in _TEXTS.items()}
 _UNCERTAIN = frozenset({"api_error", "invalid_request_error", "not_found_error"})
 REFUSED_REQUEST = frozenset({200, 400, 409, 422})
 """Statuses with which a Messages API endpoint refuses a request. Any other status below 500 that is not
@@ -96,7 +85,7 @@ class _Failure:
         """Return the most specific status, or 0 if it is unknown. A known error type overrides the HTTP
         status, which may come from a proxy.
         """
-        by_type = STATUS_OF_TYPE.get(self.type, 0)
+        by_type = _STATUS.get(self.type, 0)
         if self.type not in _UNCERTAIN and by_type:
             return by_type
         return self.http_status if self.http_status is not None and self.http_status >= 300 else by_type

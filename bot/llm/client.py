@@ -11,7 +11,6 @@ import asyncio
 import contextlib
 import ssl
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote, unquote, urlsplit
 from urllib.request import getproxies, proxy_bypass
@@ -62,24 +61,14 @@ _NOT_SENT = (
 """Errors after which the request was certainly not sent."""
 
 
-@dataclass(frozen=True, slots=True)
-class Timeouts:
-    """Timeouts in seconds: for a whole answer, for connecting, and for the gap between two pieces of data (a
-    ping ends the gap).
-    """
-
-    total: float = 600.0
-    connect: float = 5.0
-    idle: float = 60.0
-
-
 class AnthropicModel:
     """Implements `contracts.model.Model` with the Messages API. Each call sends one request, and every
     failure is an `errors.ModelError`.
 
     `base_url` is the root of a compatible endpoint. The environment variables of the provider's library are
     ignored. `pace` has the meaning given in `contracts.channel.ChannelDeps`. Without `quotes`, errors contain
-    none of the provider's sentences, since these may repeat the conversation.
+    none of the provider's sentences, since these may repeat the conversation. The timeouts are in seconds: `total`
+    for an answer, `connect` for connecting, and `idle` for the gap between two pieces of data.
     """
 
     def __init__(
@@ -88,22 +77,23 @@ class AnthropicModel:
         api_key: str,
         clock: Clock,
         base_url: str | None = None,
-        timeouts: Timeouts | None = None,
         prices: PriceTable | None = None,
         pace: float = 1.0,
         quotes: bool = True,
+        total: float = 600.0,
+        connect: float = 5.0,
+        idle: float = 60.0,
     ) -> None:
-        timeouts = timeouts or Timeouts()
-        self._total = timeouts.total
-        self._idle = timeouts.idle * pace
+        self._total = total
+        self._idle = idle * pace
         self._clock = clock
         self._key = api_key
         self._quotes = quotes
         self._prices = prices or PriceTable()
         url = base_url or DEFAULT_BASE_URL
-        connect = timeouts.connect * pace
+        connect *= pace
         # `pool` also limits the name look-up, which has no separate timeout.
-        timeout = httpx2.Timeout(timeouts.total * pace, connect=connect, read=self._idle, pool=2 * connect)
+        timeout = httpx2.Timeout(total * pace, connect=connect, read=self._idle, pool=2 * connect)
         parts = urlsplit(url)
         own = parts.hostname == urlsplit(DEFAULT_BASE_URL).hostname
         self._client = anthropic.AsyncAnthropic(
@@ -318,18 +308,16 @@ def _http_client(url: str, timeout: httpx2.Timeout) -> httpx2.AsyncClient:
     parts = urlsplit(url)
     auth = (unquote(parts.username), unquote(parts.password or "")) if parts.username else None
     local = is_loopback(parts.hostname or "")
-    proxied = {parts.scheme, "all"} & getproxies().keys() and not proxy_bypass(parts.hostname or "")
-    if proxied and not local:
-        return anthropic.DefaultAsyncHttpxClient(
-            timeout=timeout, limits=CONNECTIONS, follow_redirects=False, auth=auth
-        )
+    known = {parts.scheme, "all"} & getproxies().keys()
+    proxied = bool(known) and not local and not proxy_bypass(parts.hostname or "")
+    client = anthropic.DefaultAsyncHttpxClient if proxied else anthropic.DefaultAioHttpClient
     # Reading the certificates takes longer than the rest of a start, so it is skipped if nothing is encrypted.
     plain = local and parts.scheme == "http"
-    return anthropic.DefaultAioHttpClient(
+    return client(
         timeout=timeout,
         limits=CONNECTIONS,
         follow_redirects=False,
-        trust_env=False,
+        trust_env=proxied,
         verify=ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if plain else True,
         auth=auth,
     )

@@ -3,22 +3,14 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import pytest
 
-from bot.testing.anthropic_script import Failure, null_stop, reply, text, tool_use
+from bot.testing.anthropic_script import Failure, null_stop, reply, tool_use
 from bot.words import say
 from tests.blackbox.conftest import World
 
 OPERATOR = 2002
-
-
-def whole(*blocks: Any, **more: Any) -> Failure:
-    """An answer as one JSON object where a stream was asked for."""
-    usage = {"input_tokens": 9, "output_tokens": 3}
-    body = {"type": "message", "id": "msg_1", "role": "assistant", "model": "other", "usage": usage, **more}
-    return Failure(200, json.dumps({**body, "content": list(blocks)}, indent=1))
 
 
 async def test_what_can_be_read_is_answered_and_what_cannot_is_told_to_operators(world: World) -> None:
@@ -26,23 +18,17 @@ async def test_what_can_be_read_is_answered_and_what_cannot_is_told_to_operators
     world.config["dashboard"] = {"port": 0}
     world.telegram.chat(OPERATOR)
     await world.start("telegram")
-    call = tool_use("chat_send", {"text": "By a call. 你好"}, id="call_1")
     openai = {"object": "chat.completion", "choices": [{"message": {"content": "Hi"}}]}
     setup, refused = say("errors.model_setup"), say("errors.request_invalid")
     for answer, said in (
         (null_stop(), "An answer"),
         (reply("And", tool_use("chat_send", {"text": "Called."}), stop_reason=None), "Called."),
-        (whole(text("All at once."), stop_reason="end_turn"), "All at once."),
-        (whole(call, stop_reason=None), "By a call. 你好"),
-        (whole(text("Half"), stop_reason="max_tokens"), "Half"),
         (Failure(400, {"type": "error", "error": {"message": "effort: not known"}}), refused),
         (Failure(200, json.dumps(openai)), setup),
         (Failure(404, "Not Found", content_type="text/plain"), setup),
     ):
         before = len(world.texts())
         world.model.then(answer)
-        if said == "Half":
-            world.model.then(reply("and whole."))
         world.telegram.say("hello")
         await world.telegram.until(lambda before=before: len(world.texts()) > before)  # type: ignore[misc]
         assert world.texts()[-1].startswith(said)

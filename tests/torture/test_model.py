@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import random
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -61,8 +62,7 @@ async def _push(clock: SteeredClock) -> None:
 @pytest.fixture(autouse=True)
 def _short(monkeypatch: pytest.MonkeyPatch) -> None:
     quick_ends(monkeypatch)
-    timeouts = client.Timeouts(idle=0.15)
-    monkeypatch.setattr(client, "Timeouts", lambda: timeouts)
+    monkeypatch.setattr(client, "AnthropicModel", functools.partial(client.AnthropicModel, idle=0.15))
 
 
 def count_frames(answer: Reply) -> int:

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from bot.llm.client import AnthropicModel, Timeouts
+from bot.llm.client import AnthropicModel
 from bot.system import SystemClock
 from bot.testing.anthropic import KEY, AnthropicServer
 
@@ -16,9 +16,7 @@ async def server() -> AsyncIterator[AnthropicServer]:
 
 
 def _asking(server: AnthropicServer, idle: float) -> AnthropicModel:
-    return AnthropicModel(
-        api_key=KEY, base_url=server.url, clock=SystemClock(), timeouts=Timeouts(connect=10.0, idle=idle)
-    )
+    return AnthropicModel(api_key=KEY, base_url=server.url, clock=SystemClock(), connect=10.0, idle=idle)
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import pytest
 
 from bot import errors
 from bot.contracts.model import TextDelta
-from bot.llm.client import AnthropicModel, Timeouts
+from bot.llm.client import AnthropicModel
 from bot.system import SystemClock
 from bot.testing import anthropic_script as script
 from bot.testing.anthropic import KEY, AnthropicServer
@@ -186,7 +186,7 @@ async def test_a_provider_that_never_answers_is_given_up(
 async def test_an_answer_that_never_ends_is_given_up_and_not_asked_for_again(server: AnthropicServer) -> None:
     clock = FakeClock()
     gate = asyncio.Event()
-    model = AnthropicModel(api_key=KEY, base_url=server.url, clock=clock, timeouts=Timeouts(total=100.0))
+    model = AnthropicModel(api_key=KEY, base_url=server.url, clock=clock, total=100.0)
     server.then(script.pause(LONG, gate))
     stream = model.stream(ask())
     assert isinstance(await anext(aiter(stream)), TextDelta)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from bot import errors
-from bot.llm.client import AnthropicModel, Timeouts
+from bot.llm.client import AnthropicModel
 from bot.system import SystemClock
 from bot.testing.anthropic import KEY, AnthropicServer
 from tests.unit.llm.asking import reply_of
@@ -47,8 +47,7 @@ async def listening(handler: Handler) -> AsyncIterator[int]:
 
 @contextlib.asynccontextmanager
 async def asking(url: str, *, connect: float = 2.0) -> AsyncIterator[AnthropicModel]:
-    timeouts = Timeouts(connect=connect, idle=1.0)
-    model = AnthropicModel(api_key=KEY, base_url=url, clock=SystemClock(), timeouts=timeouts)
+    model = AnthropicModel(api_key=KEY, base_url=url, clock=SystemClock(), connect=connect, idle=1.0)
     try:
         async with asyncio.timeout(90):
             yield model
