@@ -25,7 +25,7 @@ WAITS = {
     "bot/core/conversation_list.py": 1,  # before a new name is confirmed to the person
     "bot/core/outbox.py": 1,  # before a message is sent
     "bot/core/live_messages.py": 1,  # before the first send of a live message
-    "bot/core/tool_calls.py": 1,  # before a tool call with effects
+    "bot/core/loop.py": 1,  # before a tool call with effects
     # These read from the database file, so all events must be committed.
     "bot/core/exports.py": 1,
     "bot/core/runner.py": 1,

@@ -22,7 +22,6 @@ from bot.core.access import Access, Memberships
 from bot.core.agent import ModelDeps
 from bot.core.chat import Chat, Turn
 from bot.core.chats import Chats, Fact
-from bot.core.compaction import CompactResult
 from bot.core.event_log import EventLog
 from bot.core.events import Decided, TurnEndState
 from bot.core.exports import Exporter
@@ -32,6 +31,7 @@ from bot.core.operators import OperatorChats
 from bot.core.outgoing import Question, Saying
 from bot.core.outgoing_files import OutgoingFiles
 from bot.core.rate_limit import RateLimiter
+from bot.core.summaries import CompactResult
 from bot.core.tasks.limits import TaskEvent
 from bot.periodic_jobs import PeriodicJob
 from bot.storage.artifacts import ArtifactStore

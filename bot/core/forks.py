@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from bot import errors, text
 from bot.contracts.base import Json, Message
 from bot.contracts.model import ModelReply, ModelRequest
-from bot.core import blocks, compaction, memory, view
+from bot.core import blocks, memory, view
 from bot.core.context import LENGTH
 from bot.core.fit import Fit
 from bot.core.memory import MemoryInvalid, SessionMemory, TooLong
@@ -212,9 +212,21 @@ def _cut(prefix: Prefix, error: errors.ContextOverflow, fit: Fit) -> Prefix:
     error if nothing is left.
     """
     fit.models.windows.refused(fit.models.name, error)
-    begins = int(memory.stands_for(prefix.messages[0])) if prefix.messages else 0
-    rest = prefix.messages[begins:]
-    left = compaction.without_oldest(rest, max(1.0, fit.measure(prefix.messages) / 3), fit.measure)
-    if not left:
+    messages = prefix.messages
+    begins = int(memory.stands_for(messages[0])) if messages else 0
+    groups: list[list[Message]] = []
+    before = ""
+    for message in messages[begins:]:
+        role = str(message["role"])
+        results = role == "user" and message["content"][0].get("type") == "tool_result"
+        if not groups or not (results or role == before == "assistant"):
+            groups.append([])
+        groups[-1].append(message)
+        before = role
+    gone, most = 0.0, max(1.0, fit.measure(messages) / 3)
+    while groups and (gone < most or groups[0][0]["role"] != "user"):
+        gone += fit.measure(groups.pop(0))
+    if not groups:
         raise error
-    return in_words(replace(prefix, history=[*prefix.messages[:begins], *left], current=()))
+    left = [message for group in groups for message in group]
+    return in_words(replace(prefix, history=[*messages[:begins], *left], current=()))

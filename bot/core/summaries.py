@@ -8,16 +8,16 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from bot import errors, tags, text
 from bot.contracts.base import Message
 from bot.contracts.environment import Clock, Ids, Log, OperatorNotices, ends_within
 from bot.contracts.identity import ChatKey
 from bot.contracts.provenance import NOBODYS, Provenance, unpacked
-from bot.core import compaction, events, forks, memory
+from bot.core import events, forks, memory
 from bot.core.chat import Chat
-from bot.core.compaction import CompactResult
+from bot.core.context import ContextEntry, KeptTurn, api_rounds
 from bot.core.estimate import text_tokens
 from bot.core.fit import COLD_AFTER, Fit
 from bot.core.memory import MemoryInvalid, SessionMemory
@@ -38,9 +38,36 @@ MOST_CHATS = 500
 """Max chats whose last request is kept in memory."""
 FAILURES, PAUSE_SECONDS = 3, 600.0
 """Max failures in a row; after that operators are told, and the chat is not compacted for ten minutes."""
+Maker = Literal["memory", "summary", "provider"]
+"""Source of the text that replaces the dropped messages: the session memory, our summary, or the provider's summary."""
+IDLE_KEEPS = 2_000
+"""Min tokens that a compaction of an idle chat keeps; one deep cut is better than many small cuts."""
+GROWTH = 2
+"""Max messages, in multiples of the message cap, while the session memory cannot be written."""
+KEEP_MESSAGES = 5
+SPAN = 2
+"""Max tokens kept by a compaction, in multiples of `keep_tokens`, if a turn border within that limit exists."""
+WORTH = 2_000
+"""Min estimated tokens that a compaction must save; a smaller saving costs less than rewriting the cached prefix."""
+EXTRACT_AFTER, EXTRACT_CALLS, EXTRACT_ALONE = 5_000, 3, 15_000
+"""Min new tokens and tool calls, or min new tokens alone, before the session memory is written again."""
+EXTRACT_SHARE = 8
+"""Divisor of the message cap: above the cap, so many new messages are enough to write the memory again."""
 FAILED = (errors.ShipmateError, MemoryInvalid)
 PutsBack = Callable[[Chat, Sequence[Message], Sequence[Message], float], Awaitable[PutBack]]
 """Function that returns the working state to restore after messages were dropped, within a number of tokens."""
+
+
+@dataclass(frozen=True, slots=True)
+class CompactResult:
+    """Result of a compaction: the text that replaces `messages` older messages, or `nothing` if there was
+    nothing to gain. Token numbers count all messages, like those in `ChatStats`.
+    """
+
+    outcome: Maker | Literal["nothing", "failed"]
+    messages: int = 0
+    tokens_before: int = 0
+    tokens_after: int = 0
 
 
 @dataclass(slots=True)
@@ -92,7 +119,7 @@ class Summaries:
             work.failures, work.failed_at = work.failures + 1, self.clock.monotonic()
             await _cancel(work.compacting)
         remembers = limits.compaction.enabled and self.memories is not None
-        if len(context.view()) <= limits.max_messages * (compaction.GROWTH if remembers else 1):
+        if len(context.view()) <= limits.max_messages * (GROWTH if remembers else 1):
             return
         over = context.over_cap()
         if remembers and not _is_covered(fit, over):
@@ -152,7 +179,7 @@ class Summaries:
 
     def _begin(self, fit: Fit, reason: str) -> bool:
         """Start a background compaction if it pays. Returns True if it was started."""
-        dropped = _border(fit, min(compaction.IDLE_KEEPS, _keep(fit)) if reason == "idle" else _keep(fit))
+        dropped = _border(fit, min(IDLE_KEEPS, _keep(fit)) if reason == "idle" else _keep(fit))
         if pays := self._pays(fit, dropped):
             self._of(fit.chat).compacting = self._task(fit.chat, self._compact(fit, reason, dropped))
         return pays
@@ -161,7 +188,7 @@ class Summaries:
         """Return True if dropping these messages saves enough, and compactions have not failed repeatedly."""
         work = self._of(fit.chat)
         paused = work.failures >= FAILURES and self.clock.monotonic() - work.failed_at < PAUSE_SECONDS
-        return not paused and fit.measure(_messages(fit, dropped)) >= compaction.WORTH
+        return not paused and fit.measure(_messages(fit, dropped)) >= WORTH
 
     # ------------------------------------------------------------ compaction
 
@@ -184,7 +211,7 @@ class Summaries:
         chat, context = fit.chat, fit.context
         work = self._of(chat)
         await self._written(work)
-        maker: compaction.Maker = "memory"
+        maker: Maker = "memory"
         try:
             await self._import_edits(chat)
             known = [] if focus else _covered(fit, dropped)
@@ -206,7 +233,7 @@ class Summaries:
                 self.operators.tell("the compaction of chats", words)
             return CompactResult("failed")
         work.failures = 0
-        if not {*change.dropped} <= {*compaction.numbers(context.turns)}:
+        if not {*change.dropped} <= {*_numbers(context.turns)}:
             return CompactResult("nothing")  # another change has already dropped these messages
         before = fit.measure(context.view())
         fit.apply(change)
@@ -226,7 +253,7 @@ class Summaries:
         """Return the event that replaces the dropped messages by a text and the restored working state."""
         context = fit.context
         before = [context.head] if context.head is not None else []
-        kept = _messages(fit, {*compaction.numbers(context.turns)} - {*dropped})
+        kept = _messages(fit, {*_numbers(context.turns)} - {*dropped})
         left = _room(fit) - fit.measure(kept) - fit.models.estimator.text(fit.models.name, words)
         again = await self.put_back(fit.chat, [*before, *_messages(fit, dropped)], kept, max(0.0, left))
         origin, nonce = _origin(fit.chat, context.view()), tags.nonce(self.ids.ulid())
@@ -238,14 +265,14 @@ class Summaries:
     def _enough_is_new(self, fit: Fit, *, over_cap: bool) -> bool:
         remembered = fit.context.memory
         covers = self._of(fit.chat).since or (remembered.covers if remembered is not None else None)
-        order = compaction.numbers(fit.context.turns)
+        order = _numbers(fit.context.turns)
         new = _messages(fit, order[order.index(covers) + 1 :] if covers in order else order)
         calls = sum(block.get("type") == "tool_use" for one in new for block in one["content"])
         tokens = fit.measure(new)
         return (
-            (over_cap and compaction.EXTRACT_SHARE * len(new) >= fit.limits.max_messages)
-            or tokens >= compaction.EXTRACT_ALONE
-            or (tokens >= compaction.EXTRACT_AFTER and calls >= compaction.EXTRACT_CALLS)
+            (over_cap and EXTRACT_SHARE * len(new) >= fit.limits.max_messages)
+            or tokens >= EXTRACT_ALONE
+            or (tokens >= EXTRACT_AFTER and calls >= EXTRACT_CALLS)
         )
 
     def _begin_memory(self, fit: Fit) -> None:
@@ -352,12 +379,49 @@ def _origin(chat: Chat, messages: Iterable[Message]) -> Provenance:
 
 
 def _border(fit: Fit, keep: float) -> list[int]:
-    return compaction.border(fit.context.turns, size=fit.measure, keep=keep)
+    """Return the event numbers of the messages to drop, so that at least `keep` tokens and `KEEP_MESSAGES`
+    messages stay. The cut lies between two turns. If the first kept turn is too long, it loses its oldest
+    API rounds instead, but keeps the messages of people and its last round, which is the answer.
+    """
+
+    def tokens_of(entries: Sequence[ContextEntry]) -> float:
+        return fit.measure([entry.message for entry in entries])
+
+    turns, tokens, messages = fit.context.turns, 0.0, 0
+    for at in reversed(range(len(turns))):
+        if tokens >= keep and messages >= KEEP_MESSAGES:
+            return _numbers(turns[: at + 1])
+        entries = turns[at].entries
+        own = tokens_of(entries)
+        if tokens + own > SPAN * max(keep, WORTH):
+            rounds, kept = api_rounds(entries), 0
+            while rounds and (not kept or tokens < keep or messages < KEEP_MESSAGES):
+                newest = rounds.pop()
+                kept, tokens, messages = kept + 1, tokens + tokens_of(newest), messages + len(newest)
+            return [*_numbers(turns[:at]), *(entry.seq for one in rounds for entry in one)]
+        tokens, messages = tokens + own, messages + len(entries)
+    return []
 
 
 def _covered(fit: Fit, dropped: Sequence[int]) -> list[int]:
-    remembered = fit.context.memory
-    return compaction.covered(fit.context.turns, dropped, remembered.covers) if remembered is not None else []
+    """Return the part of `dropped` that the session memory covers, in whole turns or whole API rounds."""
+    turns, remembered, gone = fit.context.turns, fit.context.memory, set(dropped)
+    order, kept = _numbers(turns), list[int]()
+    if remembered is None or remembered.covers not in order:
+        return []
+    known = set(order[: order.index(remembered.covers) + 1])
+    for turn in turns:
+        whole = _numbers([turn])
+        rounds = [[entry.seq for entry in one] for one in api_rounds(turn.entries)]
+        for unit in [whole] if gone.issuperset(whole) else [one for one in rounds if one[0] in gone]:
+            if not known.issuperset(unit):
+                return kept
+            kept += unit
+    return kept
+
+
+def _numbers(turns: Sequence[KeptTurn]) -> list[int]:
+    return [entry.seq for turn in turns for entry in turn.entries]
 
 
 def _is_covered(fit: Fit, dropped: Sequence[int]) -> bool:
@@ -394,4 +458,4 @@ def _room(fit: Fit) -> float:
 
 def _keep(fit: Fit) -> float:
     """Return the min tokens of the newest messages that a compaction keeps unchanged."""
-    return min(fit.limits.compaction.keep_tokens, _room(fit) // compaction.SPAN)
+    return min(fit.limits.compaction.keep_tokens, _room(fit) // SPAN)

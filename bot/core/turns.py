@@ -17,18 +17,16 @@ from bot.core.agent import EFFORT, MODEL, AgentDeps, ModelDeps, effort_of
 from bot.core.attachments import FileReader
 from bot.core.chat import Chat
 from bot.core.chats import Chats, Fact
-from bot.core.compaction import CompactResult
 from bot.core.event_log import EventLog
 from bot.core.feature import Door
 from bot.core.file_words import SeenFile
 from bot.core.fit import COLD_AFTER, Fit, Frame
-from bot.core.loop import Loop
+from bot.core.loop import Loop, OlderMessages, ToolCalls
 from bot.core.prompt import Frozen, TurnRequest
 from bot.core.reply import ChatReply, ReplyPorts
-from bot.core.summaries import Summaries
+from bot.core.summaries import CompactResult, Summaries
 from bot.core.tasks.turn_tasks import TurnTasks
 from bot.core.tasks.worker import TaskPorts
-from bot.core.tool_calls import OlderMessages, ToolCalls
 from bot.core.user_message import instructions, said_by_servers, user_message
 from bot.core.view import PutBack
 from bot.telemetry import context

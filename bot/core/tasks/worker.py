@@ -28,13 +28,12 @@ from bot.core.chats import Chats, Fact
 from bot.core.context import ContextEntry
 from bot.core.event_log import EventLog
 from bot.core.fit import Fit, Frame
-from bot.core.loop import Loop, Refused
+from bot.core.loop import Loop, OlderMessages, Refused, ToolCalls
 from bot.core.memory import in_plain_words
 from bot.core.prompt import Frozen, TurnRequest
 from bot.core.reply import NoReply
 from bot.core.tasks import limits
 from bot.core.tasks.limits import Allowance, LimitReached, TaskEvent, TaskEventKind, TaskTotals
-from bot.core.tool_calls import OlderMessages, ToolCalls
 from bot.llm.wrapper import ModelWrapper, usage_object, words_of
 from bot.tags import LAST_STEP
 from bot.tools.context import Injection, ToolExecutionContext
