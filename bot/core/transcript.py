@@ -12,7 +12,6 @@ from bot.contracts.base import Json
 from bot.contracts.identity import ChatKey
 from bot.core import events
 from bot.core.chat import Chat
-from bot.core.context import ContextEntry
 from bot.core.events import Event
 
 VERSION = 4
@@ -21,15 +20,26 @@ VERSION = 4
 def lines(key: ChatKey, log: Iterable[Event]) -> Iterator[Json]:
     """Yield the transcript lines of a chat, given all of its events."""
     chat, parent, session = Chat(key), None, ""
-    chat.context.left = {}
+    context = chat.context
+    context.left = {}
     named = dict[int, str]()
     for event in log:
         chat.apply(event)
-        session = _session(event, session)
         named[event.seq] = event.id
-        found = [
-            (entry.message["role"], entry.message, _facts(event)) for entry in _entries(chat, event)
-        ] + _told(event, named)
+        match event.data:
+            case events.SessionMoved(moved):
+                session = moved
+            case events.Cut(reason="new"):
+                session = event.id
+            case _:
+                session = session or event.id
+        turn = context.running if context.running is not None else next(reversed(context.turns), None)
+        added = turn.entries[-1:] if turn is not None and turn.id == event.turn else ()
+        said, facts = _facts(event, named)
+        own = {} if said else facts
+        found = [(one.message["role"], one.message, own) for one in added if one.seq == event.seq]
+        if said:
+            found.append((said, None, facts))
         for number, (kind, message, data) in enumerate(found):
             name = event.id if not number else f"{event.id}-{number}"
             line: dict[str, Any] = {
@@ -48,60 +58,32 @@ def lines(key: ChatKey, log: Iterable[Event]) -> Iterator[Json]:
             parent = name
 
 
-def _session(event: Event, before: str) -> str:
-    match event.data:
-        case events.SessionMoved(session):
-            return session
-        case events.Cut(reason="new"):
-            return event.id
-        case _:
-            return before or event.id
-
-
-def _entries(chat: Chat, event: Event) -> list[ContextEntry]:
-    """Return the messages that an event added to the model's context."""
-    context = chat.context
-    turn = context.running if context.running is not None else next(reversed(context.turns), None)
-    made = isinstance(event.data, events.Told | events.Answered | events.ToolEnded | events.TurnEnded)
-    last = turn.entries[-1:] if made and turn is not None and turn.id == event.turn else ()
-    return [entry for entry in last if entry.seq == event.seq]
-
-
-def _facts(event: Event) -> Json:
+def _facts(event: Event, named: dict[int, str]) -> tuple[str, Json]:  # noqa: C901, PLR0911 - one `match` of kinds
+    """Return the type of an event's own line ("" for events that only add a message), and the line's data."""
     match data := event.data:
         case events.Told():
-            return {"sources": list(data.sources)}
+            return "", {"sources": list(data.sources)}
         case events.Answered():
             facts = {"stopReason": data.stop_reason, "model": data.model, "cut": list(data.cut)}
-            return facts | {"usage": dict(data.usage), "costUsd": data.cost_usd}
-        case _:
-            return {}
-
-
-def _told(event: Event, named: dict[int, str]) -> list[tuple[str, Json | None, Json]]:
-    """Return the transcript line of an event that is not a message; [] for other events."""
-    kind = "boundary"
-    facts: Json = {}
-    match data := event.data:
+            return "", facts | {"usage": dict(data.usage), "costUsd": data.cost_usd}
         case events.TurnStarted():
-            kind = "turn_start"
+            return "turn_start", {}
         case events.TurnEnded():
-            kind, facts = "turn_end", {"status": data.end, "reason": data.reason}
+            return "turn_end", {"status": data.end, "reason": data.reason}
         case events.Injected():
-            kind = "injection"
             facts = {"messages": list(data.messages), "ts": list(data.times), "kept": data.kept}
+            return "injection", facts
         case events.Masked():
-            kind, facts = "mask", {"reason": data.reason, "results": dict(data.results)}
+            return "mask", {"reason": data.reason, "results": dict(data.results)}
         case events.Cut():
             dropped = "all" if data.dropped == "all" else [named.get(seq, "") for seq in data.dropped]
-            facts = {"reason": data.reason, "dropped": dropped, "head": data.head}
+            return "boundary", {"reason": data.reason, "dropped": dropped, "head": data.head}
         case events.SessionMoved():
             why = "fork" if data.forked_at else "resume"
-            facts = {"reason": why, "turns": list(data.turns), "head": data.head}
+            return "boundary", {"reason": why, "turns": list(data.turns), "head": data.head}
         case events.Expired():
-            facts = {"reason": "retention"}
+            return "boundary", {"reason": "retention"}
         case events.Removed():
-            facts = {"reason": "removal", "related": list(data.related)}
+            return "boundary", {"reason": "removal", "related": list(data.related)}
         case _:
-            return []
-    return [(kind, None, facts)]
+            return "", {}
