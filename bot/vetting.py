@@ -191,19 +191,19 @@ class Vetting:
         self._lock = threading.RLock()
         self.changes = 0
         """Number of times that the set of followed files may have changed."""
-        self._loaded = False
         self._known: _Times | None = None
         """Files that were followed when the running commands began; None while no command runs."""
         self._waiting: _Times = {}
+        self._load()
 
     def find_instruction_files(self) -> InstructionFileSet:
         """Return all instruction files, including the files that wait for acceptance."""
-        with self._ready():
+        with self._lock:
             return find_instruction_files(self._root, self._more, self._skills, self._followed)
 
     def begin(self) -> InstructionFileSet:
         """Record that a command begins. Return the instruction files. Raises OSError if nothing can be saved."""
-        with self._ready():
+        with self._lock:
             found = self.find_instruction_files()
             if self._known is None:
                 known = self._times(one for one in found.changed.items() if self._followed(*one))
@@ -215,7 +215,7 @@ class Vetting:
         """Record that a command has ended, the `last` that was running. Return the paths of the files that now
         wait for acceptance.
         """
-        with self._ready():
+        with self._lock:
             return self._compare(last=last) if self._known is not None else []
 
     def read(self, path: Path, real: Path, most: int) -> bytes:
@@ -223,7 +223,7 @@ class Vetting:
         `NotVetted` and OSError.
         """
         # No command begins or ends during the read, since both wait for the lock.
-        with self._ready(), open(real, "rb", opener=_opener) as file:
+        with self._lock, open(real, "rb", opener=_opener) as file:
             raw = file.read(most)
             self.must_be_followed(path, os.fstat(file.fileno()))
             return raw
@@ -232,7 +232,7 @@ class Vetting:
         """Raise `NotVetted` unless the file in this state is followed under this name. The result is valid
         only if `changes` has the same value before and after the file was read.
         """
-        with self._ready():
+        with self._lock:
             if not self._followed(path, _changed_at(path, found)):
                 raise NotVetted(NOT_VETTED)
 
@@ -242,7 +242,7 @@ class Vetting:
         part of a file that waits is written (not `whole`), because the operator would not see the rest.
         """
         real = Path(os.path.realpath(path))
-        with self._ready():
+        with self._lock:
             if self._known is None and not self._waiting:
                 yield
                 return
@@ -311,14 +311,6 @@ class Vetting:
             # JSON escapes are needed, because a file name may not be valid text.
             self._disk.replace(self._file, json.dumps(state, sort_keys=True, default=sorted).encode() + b"\n")
 
-    @contextlib.contextmanager
-    def _ready(self) -> Iterator[None]:
-        with self._lock:
-            if not self._loaded:
-                self._loaded = True
-                self._load()
-            yield
-
     def _load(self) -> None:
         try:
             raw = self._disk.read(self._file) if self._disk is not None and self._file is not None else b""
@@ -329,9 +321,8 @@ class Vetting:
         except (OSError, ValueError) as error:
             # No command can write this file. An attacker who can write it controls Shipmate already.
             if self._log is not None:
-                self._log.write(
-                    "prompt", "what instruction files wait cannot be read", level="error", cause=str(error)
-                )
+                told = "what instruction files wait cannot be read"
+                self._log.write("prompt", told, level="error", cause=str(error))
         if self._known is not None:
             self._compare(last=True)  # a command was running when Shipmate was killed
 

@@ -18,7 +18,6 @@ from bot.contracts.provenance import NOBODYS, Provenance, unpacked
 from bot.core import events, forks, memory
 from bot.core.chat import Chat
 from bot.core.context import ContextEntry, KeptTurn, api_rounds
-from bot.core.estimate import text_tokens
 from bot.core.fit import COLD_AFTER, Fit
 from bot.core.memory import MemoryInvalid, SessionMemory
 from bot.core.view import PutBack
@@ -302,12 +301,7 @@ class Summaries:
         """Store this session memory. Raises `errors.StorageError` after the event was appended."""
         origin, words = _origin(chat, seen), known.markdown
         self.append(chat, events.Remembered(words, covers, origin.packed()))
-        self.log.write(
-            "memory",
-            "the memory of the chat is written",
-            tokens=round(text_tokens(words)),
-            covers=str(covers),
-        )
+        self.log.write("memory", "the memory of the chat is written", covers=str(covers))
         if self.memories is not None:
             newest, now = None if covers is None else str(covers), int(self.clock.now() * 1000)
             await self.memories.save(chat.key, SavedMemory(words, newest, now, origin=origin))
