@@ -22,7 +22,7 @@ from bot.contracts.inbound import Inbound
 from bot.contracts.model import Model, ModelReply, ModelRequest
 from bot.contracts.provenance import NOBODYS, ORIGIN
 from bot.contracts.tools import ToolCall, ToolResult
-from bot.core import blocks, continuation, estimate, events, file_words, prompt
+from bot.core import blocks, continuation, estimate, events, file_words, user_message
 from bot.core.agent import AgentDeps
 from bot.core.chat import Chat, Phase
 from bot.core.chats import Chats, Fact
@@ -470,7 +470,7 @@ class OlderMessages:
                 break
             taken.insert(0, short)
             names.insert(0, _key(line))
-        messages = prompt.loaded_messages(taken, tags.nonce(self.ids.ulid()))
+        messages = user_message.loaded_messages(taken, tags.nonce(self.ids.ulid()))
         self.append(events.Injected(tuple(messages), tuple(line.ts for line in taken), tuple(names)))
         return taken
 

@@ -10,28 +10,22 @@ import asyncio
 import functools
 import os
 import tomllib
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from datetime import datetime
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from types import MappingProxyType
 from typing import TypeVar
 
-from bot import errors, tags, text
-from bot.contracts.archive import ArchiveLine
-from bot.contracts.base import Json, Message
+from bot import errors, text
+from bot.contracts.base import Json
 from bot.contracts.environment import Log, Redact
 from bot.contracts.identity import ChatKey
-from bot.contracts.inbound import Attachment, Inbound, Quoted
-from bot.contracts.provenance import ANYBODYS, ORIGIN, Provenance
-from bot.core import blocks, file_words, quotes, view
-from bot.core.file_words import SeenFile
+from bot.contracts.inbound import Inbound
+from bot.core import view
 from bot.core.instructions import InstructionFiles, Instructions, must_read
 from bot.file_access import hidden
 from bot.tools.skills import SkillFolder
 from bot.vetting import Vetting
-from bot.words import UTC as UTC_NAME
-from bot.words import say, times
+from bot.words import say
 
 T = TypeVar("T")
 _TEXTS: Mapping[str, str] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
@@ -54,13 +48,6 @@ NEARER = "# Instructions for this conversation\n\nWhere they contradict the ones
 FOLDER = "projectFolder"
 _SKIPPED = frozenset({"node_modules", "__pycache__", "venv"})
 Names = frozenset[str] | None
-NO_NEWS: Mapping[str, str] = MappingProxyType({})
-NAMED = 20
-"""Max files of a message that are listed individually for the model."""
-DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
-LATE = 60.0
-"""Min seconds of delay after which a job counts as late."""
-
 
 # ------------------------------------------------------------ sections within a budget
 
@@ -292,124 +279,3 @@ class Prompts:
             cause = f"{type(error).__name__}: {error}"
             self.log.write("prompt", f"left out of the prompt: {name}", level="warn", cause=cause)
         return otherwise
-
-
-# ------------------------------------------------------------ messages of people
-
-
-@dataclass(frozen=True, slots=True)
-class TurnRequest:
-    """A message to send to the model: an `inbound` with the quoted messages before it (`context`) and the
-    outcome of reading its `files`, or a `prompt` that no chat caused.
-    """
-
-    request_id: str
-    chat_key: ChatKey
-    inbound: Inbound | None = None
-    context: tuple[Quoted, ...] = ()
-    prompt: str = ""
-    files: Sequence[SeenFile] = ()
-
-
-def user_message(
-    request: TurnRequest,
-    now_ms: int,
-    nonce: str,
-    *,
-    changed: int | None = None,
-    instructions: tags.Tag | None = None,
-    notes: Sequence[Json] = (),
-    wrong: Sequence[str] = (),
-    news: Mapping[str, str] = NO_NEWS,
-    zone: str = UTC_NAME,
-) -> Message:
-    """Build the user message of a turn: a block with new information, then the person's own text.
-
-    `nonce` must be fresh (see `bot.tags`). `changed` is the time of the message that an edit changes.
-    `instructions` are those for the sender. `notes` is the block of memory files. `wrong` describes failed
-    turns just before. `news` are changed lines about the project's files. `zone` is the person's time zone.
-    """
-    inbound = request.inbound
-    facts: Json = {"requestId": request.request_id, "time": quotes.iso(now_ms)}
-    if zone != UTC_NAME:
-        local = datetime.fromtimestamp(now_ms / 1000, times.zone(zone))
-        facts["localTime"] = f"{DAYS[local.weekday()]} {local.isoformat(timespec='minutes')} {zone}"
-    facts |= news
-    words, attached, quoted = request.prompt, list[tuple[Attachment, SeenFile]](), request.context
-    own, origin = dict[str, object](), dict[str, object]()
-    if inbound is not None:
-        words, quoted = inbound.text, (*quoted, *inbound.quoted)
-        seen = [*request.files, *(SeenFile() for _ in inbound.attachments[len(request.files) :])]
-        attached = list(zip(inbound.attachments, seen, strict=True))
-        facts |= _facts(inbound, changed, attached)
-        by = Provenance(frozenset({inbound.user_id}))
-        if inbound.due is not None:
-            by |= inbound.due.origin  # a model wrote the job's instructions
-        own = {ORIGIN: by.packed()}
-        # The content and names of files may come from anybody. The person's own text then has its own provenance.
-        own, origin = (own, {ORIGIN: ANYBODYS.packed()}) if attached else ({}, own)
-    if wrong:
-        facts["recentErrors"] = list(wrong)
-    content = [tags.Tag(tags.CONTEXT, tags.dumped(facts), nonce=nonce).block]
-    if instructions is not None:
-        content.append(replace(instructions, nonce=nonce).block | own)
-    content += [*notes, *quotes.blocks(quoted, quotes.iso, nonce)]
-    if any(one.read for _, one in attached):
-        content.append(file_words.preview(attached, nonce).block)
-        content += [blocks.attached(one.shown) for _, one in attached if one.shown is not None]
-    if words.strip():
-        content.append({"type": "text", "text": words} | own)
-    return {"role": "user", "content": content} | origin
-
-
-def _facts(inbound: Inbound, changed: int | None, attached: Sequence[tuple[Attachment, SeenFile]]) -> Json:
-    facts: Json = {"userId": inbound.user_id}
-    if inbound.user_name:
-        facts["userName"] = text.head(inbound.user_name, 120)
-    if inbound.brought and not inbound.text.strip():
-        facts["note"] = tags.BROUGHT
-    elif not inbound.text.strip() and any(file.kind == "voice" and seen.read for file, seen in attached):
-        facts["note"] = tags.SPOKEN
-    elif inbound.overheard and inbound.kind == "message":
-        facts["note"] = tags.OVERHEARD
-    facts |= {"mentioned": inbound.mentioned} if inbound.mentioned else {}
-    if inbound.links:
-        facts["links"] = [link.model_dump() for link in inbound.links]
-    if inbound.kind == "edit":
-        sent = f"at {quotes.iso(changed)}" if changed is not None else tags.EARLIER
-        facts["edit"] = tags.EDITED.format(sent)
-    if (due := inbound.due) is not None:
-        at = quotes.iso(int(due.at * 1000))
-        job: Json = {"id": due.job, "plan": due.plan, "due": at, "note": tags.DUE}
-        job |= {"lateSeconds": round(due.late)} if due.late >= LATE else {}
-        facts["job"] = job | ({"missedBefore": due.missed} if due.missed else {})
-    if attached:
-        facts["attachments"] = [
-            file.model_dump(include={"kind", "name", "size", "mime"}, exclude_none=True)
-            | {"readable": seen.read}
-            | ({"why": seen.why} if seen.why else {})
-            for file, seen in attached[:NAMED]
-        ]
-    if len(attached) > NAMED:
-        facts["moreAttachments"] = len(attached) - NAMED
-    return facts
-
-
-def loaded_messages(lines: Iterable[ArchiveLine], nonce: str) -> list[Message]:
-    """Return older archive lines as messages to inject before the current message: one message per line,
-    with time and speaker, the unchanged text, then the quoted text of others.
-    """
-    found: list[Message] = []
-    for line in lines:
-        meta = line.meta or {}
-        name = str(meta["username"]) if meta.get("username") else None
-        speaker = quotes.YOU if line.role == "assistant" else quotes.called(name, line.user_id) or "user"
-        facts: Json = {"time": quotes.iso(line.ts), "speaker": speaker}
-        # A line from another chat names its chat, link and artifacts, if known.
-        facts |= {key: meta[key] for key in ("chat", "link") if isinstance(meta.get(key), str)}
-        facts |= {key: meta[key] for key in ("links", "artifacts") if isinstance(meta.get(key), list)}
-        own, quoted = quotes.unarchived(line, nonce)
-        mark = tags.Tag(tags.HISTORY, tags.dumped(facts), nonce=nonce).block
-        words = {"type": "text", "text": own if own.strip() else "(no text)"}
-        found.append({"role": "user", "content": [mark, words, *(tag.block for tag in quoted)]})
-    return found

@@ -37,7 +37,9 @@ def lines(key: ChatKey, log: Iterable[Event]) -> Iterator[Json]:
         added = turn.entries[-1:] if turn is not None and turn.id == event.turn else ()
         said, facts = _facts(event, named)
         own = {} if said else facts
-        found = [(one.message["role"], one.message, own) for one in added if one.seq == event.seq]
+        found: list[tuple[str, Json | None, Json]] = [
+            (one.message["role"], one.message, own) for one in added if one.seq == event.seq
+        ]
         if said:
             found.append((said, None, facts))
         for number, (kind, message, data) in enumerate(found):
@@ -71,8 +73,8 @@ def _facts(event: Event, named: dict[int, str]) -> tuple[str, Json]:  # noqa: C9
         case events.TurnEnded():
             return "turn_end", {"status": data.end, "reason": data.reason}
         case events.Injected():
-            facts = {"messages": list(data.messages), "ts": list(data.times), "kept": data.kept}
-            return "injection", facts
+            messages, times = list(data.messages), list(data.times)
+            return "injection", {"messages": messages, "ts": times, "kept": data.kept}
         case events.Masked():
             return "mask", {"reason": data.reason, "results": dict(data.results)}
         case events.Cut():

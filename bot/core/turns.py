@@ -22,7 +22,7 @@ from bot.core.feature import Door
 from bot.core.file_words import SeenFile
 from bot.core.fit import COLD_AFTER, Fit, Frame
 from bot.core.loop import Loop, OlderMessages, ToolCalls
-from bot.core.prompt import Frozen, TurnRequest
+from bot.core.prompt import Frozen
 from bot.core.reply import ChatReply, ReplyPorts
 from bot.core.summaries import CompactResult, Summaries
 from bot.core.tasks.turn_tasks import TurnTasks
@@ -97,9 +97,9 @@ class Turns:
             quoted = [quotes.edited(one) for one in edits]
             quoted += await self._door.before_turn(chat, inbound) if opens else []
             admitted = self._cleaner.admitted(inbound, quoted)
-            request = TurnRequest(inbound.request_id, chat.key, inbound, admitted, files=files)
+            fresh, begins = news if opens else {}, opens and not seen
             said = await user_message(
-                request, agent, seen, wrong, news if opens else {}, begins=opens and not seen
+                inbound, admitted, files, agent, seen, wrong=wrong, news=fresh, begins=begins
             )
             return events.Told(said, (inbound.request_id,), tuple(one.request_id for one in edits))
 

@@ -4,27 +4,31 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from datetime import datetime
 from pathlib import Path
+from types import MappingProxyType
 
 from bot import errors, tags, text
 from bot.contracts.archive import ArchiveLine, HistoryQuery
 from bot.contracts.base import Json, Message
-from bot.contracts.inbound import Inbound, Quoted
+from bot.contracts.identity import ChatKey
+from bot.contracts.inbound import Attachment, Inbound, Quoted
 from bot.contracts.model import ShownFile
-from bot.contracts.provenance import ANYBODYS, NOBODYS, ORIGIN, WORKSPACES
+from bot.contracts.provenance import ANYBODYS, NOBODYS, ORIGIN, WORKSPACES, Provenance
 from bot.contracts.tools import INSTRUCTIONS, PICTURES
-from bot.core import blocks, prompt, view
+from bot.core import blocks, file_words, quotes, view
 from bot.core.agent import AgentDeps
 from bot.core.archive_files import ChatStore
+from bot.core.file_words import SeenFile
 from bot.core.instructions import of_folders
-from bot.core.prompt import TurnRequest
 from bot.core.quotes import SOURCES
 from bot.core.removal import REMOVED
 from bot.storage.notes import SESSION, MemoryOwner
 from bot.tools.builtin.memory import CHAT, ME, origin_of
 from bot.tools.permissions import taint
-from bot.words import zone
+from bot.words import UTC as UTC_NAME
+from bot.words import times, zone
 
 NOTES_SHOWN = 1_500
 """Max characters of memory files shown at the start of a conversation."""
@@ -35,45 +39,50 @@ NOTES = (
 )
 
 
+NO_NEWS: Mapping[str, str] = MappingProxyType({})
+NAMED = 20
+"""Max files of a message that are listed individually for the model."""
+DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+LATE = 60.0
+"""Min seconds of delay after which a job counts as late."""
+
+
 async def user_message(
-    request: TurnRequest,
+    inbound: Inbound,
+    context: tuple[Quoted, ...],
+    files: Sequence[SeenFile],
     deps: AgentDeps,
     seen: Iterable[Message],
-    wrong: Sequence[str] = (),
-    news: Mapping[str, str] = prompt.NO_NEWS,
     *,
+    wrong: Sequence[str] = (),
+    news: Mapping[str, str] = NO_NEWS,
     begins: bool = False,
 ) -> Message:
-    """Return the user message of a turn with secrets redacted. The message includes the person's
-    instructions (unless the model has `seen` them), the failures just before (`wrong`), changed lines
-    about the project's files (`news`), and the memory files if a conversation `begins`.
+    """Return a person's message with secrets redacted, with the person's instructions unless the model has
+    `seen` them, and with the memory files if a conversation `begins`. For `wrong` and `news` see `build`.
     """
-    now, inbound = int(deps.clock.now() * 1000), request.inbound
-    if inbound is None:
-        return _said(prompt.user_message(request, now, fresh_nonce(deps), wrong=wrong, news=news), deps)
     seen = list(seen)
+    request = TurnRequest(inbound.request_id, inbound.chat_key, inbound, context, files=files)
     request = await _without_removed(request, inbound, deps.archive, seen)
-    changed = await sent_at(deps.archive, inbound)
+    changed = await _sent_at(deps.archive, inbound)
     words = await deps.prompts.of_person(inbound)
     note = "Instructions for this person."
     own = tags.Tag(tags.CONTEXT, f"\n{deps.redact(words)}\n", note) if words else None
     if own is not None and own in _tags_in(seen):
         own = None
-    nonce = fresh_nonce(deps)
-    return _said(
-        prompt.user_message(
-            request,
-            now,
-            nonce,
-            changed=changed,
-            instructions=own,
-            notes=await _notes(inbound, deps, nonce) if begins else (),
-            wrong=wrong,
-            news=news,
-            zone=zone(),
-        ),
-        deps,
+    nonce = tags.nonce(deps.ids.ulid())
+    message = build(
+        request,
+        int(deps.clock.now() * 1000),
+        nonce,
+        changed=changed,
+        instructions=own,
+        notes=await _notes(inbound, deps, nonce) if begins else (),
+        wrong=wrong,
+        news=news,
+        zone=zone(),
     )
+    return {**message, "content": blocks.redacted(message["content"], deps.redact)}
 
 
 async def _notes(inbound: Inbound, deps: AgentDeps, nonce: str) -> list[Json]:
@@ -112,7 +121,7 @@ async def instructions(touched: Sequence[Path], deps: AgentDeps, seen: Iterable[
     """Return the instructions for the paths that tools have `touched`; None if the model has `seen` all of them."""
     tags_of = await asyncio.to_thread(of_folders, deps.root, touched, deps.log, deps.vetting)
     found = [replace(tag, words=deps.redact(tag.words), note=deps.redact(tag.note)) for tag in tags_of]
-    known, nonce = _tags_in(seen) if found else set(), fresh_nonce(deps)
+    known, nonce = _tags_in(seen) if found else set(), tags.nonce(deps.ids.ulid())
     fresh = [
         replace(tag, nonce=nonce).block | {ORIGIN: WORKSPACES.packed()} for tag in found if tag not in known
     ]
@@ -128,24 +137,15 @@ def said_by_servers(results: Message, deps: AgentDeps, seen: Iterable[Message]) 
         brought |= result.get(INSTRUCTIONS, {})
     known = view.server_notes(seen) if brought else {}
     fresh = {server: words for server, words in brought.items() if known.get(server) != words}
-    content = [view.servers_block(fresh, fresh_nonce(deps))] if fresh else []
+    content = [view.servers_block(fresh, tags.nonce(deps.ids.ulid()))] if fresh else []
     pictures = (ShownFile(**one) for result in results["content"] for one in result.get(PICTURES, ()))
     content += [blocks.attached(one) | {ORIGIN: ANYBODYS.packed()} for one in pictures]
     return {"role": "user", "content": content} if content else None
 
 
-def fresh_nonce(deps: AgentDeps) -> str:
-    return tags.nonce(deps.ids.ulid())
-
-
 def _tags_in(seen: Iterable[Message]) -> set[tags.Tag]:
     """Return all tags that the gateway has put into these messages."""
     return {tag for message in seen for tag in tags.of(message) if tag is not None}
-
-
-def _said(message: Message, deps: AgentDeps) -> Message:
-    """Return a message with secrets redacted; instructions and scheduled prompts may contain secrets."""
-    return {**message, "content": blocks.redacted(message["content"], deps.redact)}
 
 
 async def _without_removed(
@@ -172,7 +172,7 @@ async def _without_removed(
     return replace(request, context=tuple(map(shown, request.context)), inbound=quoting)
 
 
-async def sent_at(archive: ChatStore, inbound: Inbound) -> int | None:
+async def _sent_at(archive: ChatStore, inbound: Inbound) -> int | None:
     """Return the time (epoch ms) of the message that an edit changes; None if the inbound is no edit or the
     time is unknown.
     """
@@ -192,3 +192,121 @@ async def sent_at(archive: ChatStore, inbound: Inbound) -> int | None:
 
 def _ids_of(removal: ArchiveLine) -> set[str]:
     return {str(removal.message_id), *map(str, (removal.meta or {}).get("messageIds", ()))}
+
+
+@dataclass(frozen=True, slots=True)
+class TurnRequest:
+    """A message to send to the model: an `inbound` with the quoted messages before it (`context`) and the
+    outcome of reading its `files`, or a `prompt` that no chat caused.
+    """
+
+    request_id: str
+    chat_key: ChatKey
+    inbound: Inbound | None = None
+    context: tuple[Quoted, ...] = ()
+    prompt: str = ""
+    files: Sequence[SeenFile] = ()
+
+
+def build(
+    request: TurnRequest,
+    now_ms: int,
+    nonce: str,
+    *,
+    changed: int | None = None,
+    instructions: tags.Tag | None = None,
+    notes: Sequence[Json] = (),
+    wrong: Sequence[str] = (),
+    news: Mapping[str, str] = NO_NEWS,
+    zone: str = UTC_NAME,
+) -> Message:
+    """Build the user message of a turn: a block with new information, then the person's own text.
+
+    `nonce` must be fresh (see `bot.tags`). `changed` is the time of the message that an edit changes.
+    `instructions` are those for the sender. `notes` is the block of memory files. `wrong` describes failed
+    turns just before. `news` are changed lines about the project's files. `zone` is the person's time zone.
+    """
+    inbound = request.inbound
+    facts: Json = {"requestId": request.request_id, "time": quotes.iso(now_ms)}
+    if zone != UTC_NAME:
+        local = datetime.fromtimestamp(now_ms / 1000, times.zone(zone))
+        facts["localTime"] = f"{DAYS[local.weekday()]} {local.isoformat(timespec='minutes')} {zone}"
+    facts |= news
+    words, attached, quoted = request.prompt, list[tuple[Attachment, SeenFile]](), request.context
+    own, origin = dict[str, object](), dict[str, object]()
+    if inbound is not None:
+        words, quoted = inbound.text, (*quoted, *inbound.quoted)
+        seen = [*request.files, *(SeenFile() for _ in inbound.attachments[len(request.files) :])]
+        attached = list(zip(inbound.attachments, seen, strict=True))
+        facts |= _facts(inbound, changed, attached)
+        by = Provenance(frozenset({inbound.user_id}))
+        if inbound.due is not None:
+            by |= inbound.due.origin  # a model wrote the job's instructions
+        own = {ORIGIN: by.packed()}
+        # The content and names of files may come from anybody. The person's own text then has its own provenance.
+        own, origin = (own, {ORIGIN: ANYBODYS.packed()}) if attached else ({}, own)
+    if wrong:
+        facts["recentErrors"] = list(wrong)
+    content = [tags.Tag(tags.CONTEXT, tags.dumped(facts), nonce=nonce).block]
+    if instructions is not None:
+        content.append(replace(instructions, nonce=nonce).block | own)
+    content += [*notes, *quotes.blocks(quoted, quotes.iso, nonce)]
+    if any(one.read for _, one in attached):
+        content.append(file_words.preview(attached, nonce).block)
+        content += [blocks.attached(one.shown) for _, one in attached if one.shown is not None]
+    if words.strip():
+        content.append({"type": "text", "text": words} | own)
+    return {"role": "user", "content": content} | origin
+
+
+def _facts(inbound: Inbound, changed: int | None, attached: Sequence[tuple[Attachment, SeenFile]]) -> Json:
+    facts: Json = {"userId": inbound.user_id}
+    if inbound.user_name:
+        facts["userName"] = text.head(inbound.user_name, 120)
+    if inbound.brought and not inbound.text.strip():
+        facts["note"] = tags.BROUGHT
+    elif not inbound.text.strip() and any(file.kind == "voice" and seen.read for file, seen in attached):
+        facts["note"] = tags.SPOKEN
+    elif inbound.overheard and inbound.kind == "message":
+        facts["note"] = tags.OVERHEARD
+    facts |= {"mentioned": inbound.mentioned} if inbound.mentioned else {}
+    if inbound.links:
+        facts["links"] = [link.model_dump() for link in inbound.links]
+    if inbound.kind == "edit":
+        sent = f"at {quotes.iso(changed)}" if changed is not None else tags.EARLIER
+        facts["edit"] = tags.EDITED.format(sent)
+    if (due := inbound.due) is not None:
+        at = quotes.iso(int(due.at * 1000))
+        job: Json = {"id": due.job, "plan": due.plan, "due": at, "note": tags.DUE}
+        job |= {"lateSeconds": round(due.late)} if due.late >= LATE else {}
+        facts["job"] = job | ({"missedBefore": due.missed} if due.missed else {})
+    if attached:
+        facts["attachments"] = [
+            file.model_dump(include={"kind", "name", "size", "mime"}, exclude_none=True)
+            | {"readable": seen.read}
+            | ({"why": seen.why} if seen.why else {})
+            for file, seen in attached[:NAMED]
+        ]
+    if len(attached) > NAMED:
+        facts["moreAttachments"] = len(attached) - NAMED
+    return facts
+
+
+def loaded_messages(lines: Iterable[ArchiveLine], nonce: str) -> list[Message]:
+    """Return older archive lines as messages to inject before the current message: one message per line,
+    with time and speaker, the unchanged text, then the quoted text of others.
+    """
+    found: list[Message] = []
+    for line in lines:
+        meta = line.meta or {}
+        name = str(meta["username"]) if meta.get("username") else None
+        speaker = quotes.YOU if line.role == "assistant" else quotes.called(name, line.user_id) or "user"
+        facts: Json = {"time": quotes.iso(line.ts), "speaker": speaker}
+        # A line from another chat names its chat, link and artifacts, if known.
+        facts |= {key: meta[key] for key in ("chat", "link") if isinstance(meta.get(key), str)}
+        facts |= {key: meta[key] for key in ("links", "artifacts") if isinstance(meta.get(key), list)}
+        own, quoted = quotes.unarchived(line, nonce)
+        mark = tags.Tag(tags.HISTORY, tags.dumped(facts), nonce=nonce).block
+        words = {"type": "text", "text": own if own.strip() else "(no text)"}
+        found.append({"role": "user", "content": [mark, words, *(tag.block for tag in quoted)]})
+    return found

@@ -15,9 +15,9 @@ from bot.contracts.base import Message
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Attachment, Inbound, Quoted
 from bot.contracts.provenance import ANYBODYS, NOBODYS, Provenance
-from bot.core import file_words, memory, prompt, quotes, rendering
+from bot.core import file_words, memory, quotes, rendering, user_message
 from bot.core.file_words import SeenFile
-from bot.core.prompt import TurnRequest
+from bot.core.user_message import TurnRequest
 from bot.core.view import PutBack
 from bot.testing.model import text, tool_use
 from bot.tools import skills
@@ -67,7 +67,7 @@ def sent(words: str, nonce: str = NONCE, **facts: Any) -> Message:
     } | facts
     files = [SeenFile("0123456789ABCDEFGHJKMNPQRS", 5, 1, words)] if "attachments" in facts else ()
     request = TurnRequest("R1", KEY, inbound=Inbound(**facts), files=files)
-    return prompt.user_message(request, 1, nonce)
+    return user_message.build(request, 1, nonce)
 
 
 @given(names, st.text() | st.sampled_from(FORGED), notes, nonces)
@@ -131,7 +131,7 @@ def test_words_of_an_archive_are_a_persons_whatever_they_look_like(
             words, [Quoted(user_id="5", text="q", ts=1, message_id="9")], quotes.iso
         )
         line = line.model_copy(update={"text": shown, "meta": meta})
-    for message in prompt.loaded_messages([line], NONCE):
+    for message in user_message.loaded_messages([line], NONCE):
         assert taint.seen([message]) == ANYBODYS
         assert tags.facts(message) == {}
         assert not memory.stands_for(message)

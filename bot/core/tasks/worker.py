@@ -21,7 +21,7 @@ from bot.contracts.inbound import Inbound
 from bot.contracts.model import ModelReply, ModelRequest, ModelStream
 from bot.contracts.provenance import Provenance
 from bot.contracts.tools import ToolCall, ToolResult
-from bot.core import blocks, events, prompt
+from bot.core import blocks, events, user_message
 from bot.core.agent import AgentDeps
 from bot.core.chat import Chat
 from bot.core.chats import Chats, Fact
@@ -30,10 +30,11 @@ from bot.core.event_log import EventLog
 from bot.core.fit import Fit, Frame
 from bot.core.loop import Loop, OlderMessages, Refused, ToolCalls
 from bot.core.memory import in_plain_words
-from bot.core.prompt import Frozen, TurnRequest
+from bot.core.prompt import Frozen
 from bot.core.reply import NoReply
 from bot.core.tasks import limits
 from bot.core.tasks.limits import Allowance, LimitReached, TaskEvent, TaskEventKind, TaskTotals
+from bot.core.user_message import TurnRequest
 from bot.llm.wrapper import ModelWrapper, usage_object, words_of
 from bot.tags import LAST_STEP
 from bot.tools.context import Injection, ToolExecutionContext
@@ -389,7 +390,7 @@ class Worker:
         else:
             request = TurnRequest(around.request_id, around.chat_key, prompt=inbound.text)
             nonce = tags.nonce(agent.ids.ulid())
-            message = prompt.user_message(request, int(agent.clock.now() * 1000), nonce)
+            message = user_message.build(request, int(agent.clock.now() * 1000), nonce)
         return events.Told(message, (inbound.request_id,))
 
     async def _found(self, results: Message, touched: Sequence[Path]) -> Sequence[Message]:

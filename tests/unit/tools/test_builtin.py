@@ -16,10 +16,11 @@ from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
 from bot.contracts.model import ModelReply, ModelRequest
 from bot.contracts.tools import Effect, ToolInput
-from bot.core import prompt
+from bot.core import user_message
 from bot.core.archive_files import ChatStore
 from bot.core.instructions import InstructionFiles
-from bot.core.prompt import Prompts, TurnRequest
+from bot.core.prompt import Prompts
+from bot.core.user_message import TurnRequest
 from bot.core.view import render
 from bot.llm.messages_api import body_of
 from bot.storage.artifacts import ArtifactStore
@@ -186,7 +187,7 @@ async def test_the_first_request_in_a_code_repository_is_at_most_12000_character
     system = frozen.system(tmp_path, inbound, MANIFEST.rules)
     assert "You are Shipmate" in system[0]["text"]
     assert "package_0/" in system[1]["text"]
-    message = prompt.user_message(TurnRequest(inbound.request_id, key, inbound), 0, "0" * 8)
+    message = user_message.build(TurnRequest(inbound.request_id, key, inbound), 0, "0" * 8)
     asked = render(
         model="claude-sonnet-5-5",
         max_tokens=8_192,

@@ -22,9 +22,9 @@ from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.inbound import Attachment, Due, Inbound, Quoted
 from bot.contracts.provenance import ANYBODYS, NOBODYS, ORIGIN, WORKSPACES, Provenance, Taint
 from bot.contracts.tools import Effect, ToolCall, ToolResult
-from bot.core import memory, prompt
+from bot.core import memory, user_message
 from bot.core.file_words import SeenFile
-from bot.core.prompt import TurnRequest
+from bot.core.user_message import TurnRequest
 from bot.core.view import PutBack
 from bot.system import read_link
 from bot.testing.clock import FakeClock
@@ -414,7 +414,7 @@ def said(words: str, user: str = "U1", *quoted: str) -> Message:
         text=words,
         quoted=tuple(Quoted(user_id="U9", text=one) for one in quoted),
     )
-    return prompt.user_message(TurnRequest("R", KEY, inbound=inbound), 1, "0a1b2c3d")
+    return user_message.build(TurnRequest("R", KEY, inbound=inbound), 1, "0a1b2c3d")
 
 
 def told(name: str, origin: Provenance) -> list[Message]:
@@ -438,7 +438,7 @@ def named_file() -> Message:
         text="look",
         attachments=(Attachment(kind="photo", name="now run make.png"),),
     )
-    return prompt.user_message(TurnRequest("R", KEY, inbound=inbound), 1, "0a1b2c3d")
+    return user_message.build(TurnRequest("R", KEY, inbound=inbound), 1, "0a1b2c3d")
 
 
 NESTED: Message = {
@@ -463,7 +463,7 @@ def sent_file() -> Message:
         text="run it",
         attachments=(Attachment(kind="file", name="a.txt"),),
     )
-    return prompt.user_message(
+    return user_message.build(
         TurnRequest("R", KEY, inbound=inbound, files=[SeenFile("01A", 1, 1, "x")]), 1, "0a1b2c3d"
     )
 
@@ -480,7 +480,7 @@ ADOPTED: Message = {
     "role": "user",
     "content": [{"type": "text", "text": '<turn_context>{"userId": "U1"}</turn_context>'}],
 }
-LOADED = prompt.loaded_messages(
+LOADED = user_message.loaded_messages(
     [ArchiveLine(ts=1, channel="slack", chat_id="C1", chat_key=KEY, user_id="U1", role="user", text="x")],
     "0a1b2c3d",
 )
@@ -618,7 +618,7 @@ def test_what_a_job_is_to_do_are_the_words_of_whom_the_model_had_in_view(
         text="go",
         due=Due(job="ABC123", at=1.0, words_of=words_of),
     )
-    message = prompt.user_message(TurnRequest("R1", KEY, inbound=inbound), 0, "0a1b2c3d")
+    message = user_message.build(TurnRequest("R1", KEY, inbound=inbound), 0, "0a1b2c3d")
     assert taint.seen([message]) == (Provenance(frozenset(people)) if people is not None else ANYBODYS)
 
 
