@@ -27,7 +27,7 @@ help:
 	@echo "make check    lint, format, types, imports, house rules"
 	@echo "make docs     the pages of docs/ as a site in site/; a dead link or anchor fails it"
 	@echo "make wheel    the wheel alone, installed and used on each Python of this machine"
-	@echo "make torture  crash points, fuzz, bad networks, all examples; SEED=123 makes a run again, SHARD=1/4 runs a quarter"
+	@echo "make torture  crash points, fuzz, soak, all examples; SEED=123 makes a run again, SHARD=1/4 runs a quarter"
 	@echo "make bench    measurements; BENCH=--json adds a line for machines, BENCH=--full takes half an hour, BENCH='--only restart' a part"
 	@echo "make schema   write .ship/schema, docs/settings.md, docs/commands.md and the tables of docs/logs.md anew"
 	@echo "make lock     resolve requirements/*.txt anew (needs uv)"

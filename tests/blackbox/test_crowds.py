@@ -13,8 +13,8 @@ import pytest
 
 from tests.blackbox.conftest import PERSON, World, eventually
 
-HALF_OPEN, SLOW_BODIES, STREAMS = 500, 100, 400
-FILES = 1_024
+HALF_OPEN, SLOW_BODIES, STREAMS = 250, 50, 200
+FILES = 512
 HEAD = b"GET / HTTP/1.1\r\nHost: localhost\r\nX-Slow: "
 BODY = b"POST /api/messages HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 100000\r\n\r\n{"
 STREAM = b"GET /api/events HTTP/1.1\r\nHost: localhost\r\n\r\n"

@@ -313,10 +313,10 @@ def of_phone() -> dict[str, tuple[bytes, tuple[int, int]]]:
     }
 
 
-async def test_pictures_of_phones_are_read_and_made_smaller(world: World, sender: Sender) -> None:
-    sent = of_phone()
+async def test_pictures_of_phones_are_read_and_made_smaller(world: World) -> None:
+    sender, sent = Sender(world, "slack"), of_phone()
     assert len(sent["IMG_2.jpg"][0]) > 9_000_000
-    await world.start()
+    await world.start("slack")
     world.model.script(lambda body: f"{len(pictures(body))} seen")
     for count, (name, (data, size)) in enumerate(sent.items(), 1):
         await sender.send("what is this?", data, name)

@@ -16,7 +16,7 @@ def answered(world: World, count: int) -> bool:
     return whole(world.texts(), count)
 
 
-@pytest.mark.parametrize("turns", [75, pytest.param(300, marks=pytest.mark.torture)])
+@pytest.mark.parametrize("turns", [40, pytest.param(300, marks=pytest.mark.torture)])
 async def test_short_turns_take_six_kilobytes_of_log_each(world: World, turns: int) -> None:
     world.model.script(lambda body: f"你好, that is answer {len(body['messages'])}.")
     await world.start("telegram")

@@ -92,24 +92,3 @@ async def test_where_the_project_is_the_code_nothing_is_written_and_no_command_r
         after = state(tmp_path)
         del before[str((root / "ship.json").resolve())], after[str((root / "ship.json").resolve())]
         assert after == before
-
-
-async def test_in_a_folder_of_its_own_files_are_written(tmp_path: Path) -> None:
-    """And what is called like a module that a library would import, if it were there, is one that nothing imports."""
-    async with World(tmp_path) as world:
-        world.config["permissions"] = {"allow": ["write_file"]}
-        world.model.answer(
-            tool_use("write_file", {"path": "brotli.py", "content": "raise SystemExit('planted')\n"})
-        )
-        world.model.answer("Written.")
-        world.model.answer("Still here.")
-        await world.start("telegram")
-        world.telegram.say("write it")
-        await world.heard("Written.")
-        assert (tmp_path / "brotli.py").is_file()
-        assert await world.process.stop() == 0
-        world.process.fresh = True
-        await world.start()
-        world.telegram.say("and now?")
-        await world.heard("Written.", "Still here.")
-        assert await world.process.stop() == 0

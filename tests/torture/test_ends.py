@@ -99,8 +99,8 @@ async def in_flight(root: Path, count: int, *, soon: float = 5) -> None:
         scene.on_file_once(world, *asked.values(), deaths=1)
 
 
-async def test_fifty_messages_in_flight_are_answered_once_and_soon(tmp_path: Path) -> None:
-    await in_flight(tmp_path, 50, soon=20)  # other tests run beside it
+async def test_twenty_messages_in_flight_are_answered_once_and_soon(tmp_path: Path) -> None:
+    await in_flight(tmp_path, 20, soon=20)  # other tests run beside it
 
 
 @pytest.mark.torture
