@@ -39,27 +39,19 @@ VERSION = 1
 ABOUT = "backup.json"
 """Name of the first file in a backup. The file has the backup's version, time and origin."""
 _DATABASES = (LOG, "requests.db", JOURNAL, "usage.db")
-_CONVERSATIONS = (LOG, JOURNAL, "chats", "memory", "artifacts")
-"""Paths in `.ship`. If one of them contains a file, the folder has conversations."""
-_LEFT_OUT = frozenset(
-    {
-        instance.LOCK,
-        instance.PID,
-        instance.RESTORING,
-        ".gitignore",
-        "reserve",
-        "schema",
-        "links",
-        "console.sock",
-        "console.path",
-        "shared.json",
-        "commands.json",
-        "exports.json",
-        "index.db",
-        RESTORED,
-    }
-)
+_RUNNING = {
+    instance.LOCK,
+    instance.PID,
+    instance.RESTORING,
+    "console.sock",
+    "console.path",
+    "reserve",
+    RESTORED,
+}
+_REMADE = {".gitignore", "schema", "links", "shared.json", "commands.json", "exports.json", "index.db"}
+_LEFT_OUT = frozenset(_RUNNING | _REMADE)
 """Names of files that a backup leaves out: files of the running process, and files that Shipmate can create again."""
+_UNFINISHED = (".new", ".tmp", ".importing")
 _MADE_BY_INIT = frozenset({".gitignore", "schema", instance.LOCK})
 
 
@@ -102,13 +94,9 @@ def write(home: Path, target: Path, *, disk: Disk, clock: Clock, database: str |
                 gzip.GzipFile("", "wb", 6, raw) as zipped,
                 tarfile.open(fileobj=zipped, mode="w|", format=tarfile.PAX_FORMAT) as tar,
             ):
-                writer = _Writer(tar, disk, scratch, int(clock.now()))
-                about = {
-                    "v": VERSION,
-                    "ts": int(clock.now() * 1000),
-                    "shipmate": invocation.version_of("shipmate"),
-                    "running": running,
-                }
+                now, version = clock.now(), invocation.version_of("shipmate")
+                writer = _Writer(tar, disk, scratch, int(now))
+                about = {"v": VERSION, "ts": int(now * 1000), "shipmate": version, "running": running}
                 writer.add_bytes(ABOUT, jsonl.dumps(about))
                 for one in homes:
                     writer.add_home(one)
@@ -119,12 +107,11 @@ def write(home: Path, target: Path, *, disk: Disk, clock: Clock, database: str |
     return Backup(writer.files, writer.size, running)
 
 
-class _Member(tarfile.TarInfo):
-    """A private file without an owner, as an entry of the tar file."""
-
-    def __init__(self, name: str, size: int, mtime: int) -> None:
-        super().__init__(name)
-        self.size, self.mode, self.mtime = size, 0o600, mtime
+def _member(name: str, size: int, mtime: int) -> tarfile.TarInfo:
+    """Return the entry of a private file without an owner."""
+    member = tarfile.TarInfo(name)
+    member.size, member.mode, member.mtime = size, 0o600, mtime
+    return member
 
 
 class _Writer:
@@ -148,20 +135,16 @@ class _Writer:
                 _copy(home / name, copy)
                 self._add(name, self._disk.open(copy))
                 self._added.add(name)
+        beside = tuple(f"{one}-" for one in (*_DATABASES, "index.db"))
+        known = {*_LEFT_OUT, *_DATABASES, *self._added, *(["chats"] if LOG in self._added else [])}
         for name in self._disk.names(home):
-            if not self._is_left_out(name):
+            if name not in known and not name.startswith(beside) and not name.endswith(_UNFINISHED):
                 self._added.add(name)
                 self._add_tree(home, home / name)
         self._added |= {"memory", "artifacts"}  # for a second `.ship` these files are in the database
 
-    def _is_left_out(self, name: str) -> bool:
-        exported = name == "chats" and LOG in self._added
-        beside = name.startswith(tuple(f"{one}-" for one in (*_DATABASES, "index.db")))
-        known = name in {*_LEFT_OUT, *_DATABASES, *self._added}
-        return exported or beside or known or name.endswith((".new", ".tmp", ".importing"))
-
     def add_bytes(self, name: str, data: bytes) -> None:
-        self._tar.addfile(_Member(name, len(data), self._now), io.BytesIO(data))
+        self._tar.addfile(_member(name, len(data), self._now), io.BytesIO(data))
 
     def _add(self, name: str, file: OpenFile) -> None:
         """Add a file as it was when it was opened, and close it. An incomplete last line is left out."""
@@ -169,7 +152,7 @@ class _Writer:
             size = file.size
             if name.endswith(".jsonl"):
                 size -= len(file.read(max(0, size - jsonl.PIECE), jsonl.PIECE).rpartition(b"\n")[2])
-            self._tar.addfile(_Member(name, size, self._now), _Stream(file))
+            self._tar.addfile(_member(name, size, self._now), _Stream(file))
         self.files += 1
         self.size += size
 
@@ -178,18 +161,17 @@ class _Writer:
             self._add_file(home, place)
             return
         paths = [place / name for name in self._disk.names(place) if not _is_temporary(name)]
-        files = list(filter(_is_file, paths))
         room = home / place.relative_to(home).parts[0]
+        files = [] if room.name == "memory" else paths
         if room.name == "memory":  # the files of a folder change together
             with jsonl.locked(room, shared=True):
-                opened = [(path, self._disk.open(path)) for path in files]
+                opened = [(path, self._disk.open(path)) for path in paths if _is_file(path)]
             for path, file in opened:
                 self._add(str(path.relative_to(home)), file)
-        else:
-            for path in files:
-                self._add_file(home, path)
+        for path in files:
+            self._add_file(home, path)
         for path in paths:
-            if path not in files:
+            if path.is_dir() and not path.is_symlink():
                 self._add_tree(home, path)
         # A log file can be compressed at any time. The compressed file appears before the old file is deleted.
         for name in self._disk.names(place):
@@ -264,7 +246,10 @@ def restore(
         # While the folder of a restore exists, no gateway can start, so no other process writes.
         interrupted = set(disk.names(home)) if scratch.exists() else {scratch.name}
         if there := set(disk.names(home)) - _MADE_BY_INIT - interrupted:
-            raise errors.ConfigError(_not_empty(home, sorted(there)))
+            raise errors.ConfigError(
+                f"{home}: found {', '.join(sorted(there))}; expected an empty folder without a conversation; move these out of it, or "
+                "restore into another project with --dir"
+            )
         # The scratch folder is removed last, because without it the remaining files would count as a complete restore.
         for name in sorted(interrupted - _MADE_BY_INIT, key=lambda one: one == scratch.name):
             _remove(home / name)
@@ -332,18 +317,6 @@ def _rights(folder: Path, disk: Disk) -> list[str]:
     return found
 
 
-def _not_empty(home: Path, names: list[str]) -> str:
-    files = (path for name in _CONVERSATIONS for path in (home / name, *(home / name).rglob("*")))
-    if any(path.is_file() and path.name != jsonl.LOCK for path in files):
-        return (
-            f"{home}: found a conversation; expected an empty folder; restore into another project with --dir"
-        )
-    return (
-        f"{home}: found {', '.join(names)}, and no conversation; expected an empty folder; move these out of it, or restore into "
-        "another project with --dir"
-    )
-
-
 def _remove(path: Path) -> None:
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
@@ -382,13 +355,13 @@ def _unpack(source: Path, folder: Path) -> Backup:
 
 
 def _about(source: Path, name: str, data: bytes) -> Json:
-    about = jsonl.loads(data) if name == ABOUT else None
-    if about is None or not isinstance(about.get("v"), int):
+    about = (jsonl.loads(data) if name == ABOUT else None) or {}
+    version = about.get("v")
+    if not isinstance(version, int):
         raise errors.StorageError(f"{source} is not a backup")
-    if about["v"] > VERSION:
-        raise errors.StorageError(
-            f"{source} was made by Shipmate {about.get('shipmate')}, which is newer; use that"
-        )
+    if version > VERSION:
+        made_by = about.get("shipmate")
+        raise errors.StorageError(f"{source} was made by Shipmate {made_by}, which is newer; use that")
     return about
 
 

@@ -17,10 +17,20 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from itertools import chain, pairwise
 from pathlib import Path
+from typing import Any
 
 from bot import text as texts
 
-_WORDS: dict[str, str] = tomllib.loads(Path(__file__).with_name("words.toml").read_text("utf-8"))
+_WORDS: dict[str, Any] = tomllib.loads(Path(__file__).with_name("words.toml").read_text("utf-8"))
+
+
+def compiled(pattern: str, flags: int = re.IGNORECASE) -> re.Pattern[str]:
+    """Compile a pattern of words.toml, in which `<PART>` stands for an entry of the table [parts]."""
+    return re.compile(re.sub("<([A-Z]+)>", lambda found: str(_WORDS["parts"][found[1]]), pattern), flags)
+
+
+FORM = {name: compiled(pattern) for name, pattern in _WORDS["form"].items()}
+"""Patterns that recognise the form of a question or of a line."""
 # Base form of each irregular word form, because a query may use another form than the archive line.
 _IRREGULAR = {
     form: forms.split()[0] for forms in _WORDS["irregular"].split("|") for form in forms.split()[1:]
@@ -54,20 +64,8 @@ query contains nothing else.
 ASKING_CJK = re.compile("|".join(map(re.escape, sorted(_WORDS["asking_cjk"].split(), key=len, reverse=True))))
 """Question words in Chinese, Japanese and Korean. These languages do not separate words by spaces."""
 
-ASKING_PHRASES = re.compile(
-    r"\b(?:so far|to date|until now|up to now|these days|at (?:the moment|present)|right now|as of now)\b"
-    r"|^\W*(?:please\s+)?(?:list|name|describe|summari[sz]e|show|find)\b",
-    re.IGNORECASE,
-)
-"""English phrases that introduce a question and are not part of its subject."""
-
-PARTICLES = frozenset(
-    "的了是在我你您他她它们們咱有和就不也都很过過给給到对對把被让讓从從这這那个個一上下来來去要会會能可么麼什谁誰哪怎几幾多少为為"
-    "与與及或但而还還又再之其此些样樣里裡后後吗嗎呢吧啊呀着著得地所以"
-)
-"""Chinese function characters. A pair of characters that contains one of them is rarely a word."""
-
-
+ASKING_PHRASES = compiled(_WORDS["asking_phrases"])
+PARTICLES = frozenset(_WORDS["particles"].strip())
 VERSION = 4
 """Version of the tokenisation, increased with every change. An index of another version is rebuilt."""
 LONGEST_TEXT = 200_000
@@ -255,39 +253,10 @@ LONGEST = 4_000
 """Max characters examined of a query."""
 MOST = 8
 _COUNTS = {
-    word: number
-    for number, words in enumerate(
-        [
-            "",
-            "a an one last 一",
-            "two couple 二 两 兩",
-            "three few several 三 几 幾",
-            "four 四",
-            "five 五",
-            "six 六",
-            "seven 七",
-            "eight 八",
-            "nine 九",
-            "ten 十",
-            "eleven 十一",
-            "twelve 十二",
-        ]
-    )
-    for word in words.split()
+    word: number for number, words in enumerate(_WORDS["numbers"].split("|"), 1) for word in words.split()
 }
-_EN = r"(?P<n>\d{1,3}|an?|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|(?:a )?couple(?: of)?|(?:a )?few|several)"
-_ZH = r"(?P<n>\d{1,3}|十一|十二|[一二两兩三四五六七八九十几幾])"
-_DAY = r"(?P<day>mon|tue|wed|thu|fri|sat|sun)(?:s?day|nesday|rsday|urday|s|rs)?\b"
 _MONTHS = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
-_ENDS = r"(?:uary|ruary|ch|il|e|y|ust|t|tember|ober|ember)?\b\.?"
-_MONTH = rf"(?P<month>{'|'.join(_MONTHS)}){_ENDS}"
-# `may` and `march` are also ordinary words. As months they need a capital letter or a preceding word.
-_NAMED = rf"(?P<month>{'|'.join(name.capitalize() for name in _MONTHS)}){_ENDS}"
-_NTH = r"(?P<date>[0-3]?\d)(?:st|nd|rd|th)?\b"
-_WEEK = "(?:周|週|星期|礼拜|禮拜)"
-_WEEKDAYS = ("一月", "二火", "三水", "四木", "五金", "六土", "日天")
-
-_DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
+_WEEKDAYS = ("mon 一月", "tue 二火", "wed 三水", "thu 四木", "fri 五金", "sat 六土", "sun 日天")
 
 Days = tuple[date, date]
 """The first day of a range, and the day after the last one."""
@@ -311,26 +280,24 @@ def time_ranges(query: str, now: int, zone: tzinfo = UTC) -> TimeRanges:
     except (ValueError, OverflowError, OSError):
         return TimeRanges((), rest)
     ranges: list[tuple[int, int]] = []
-    for pattern, read in _RELATIVE:
-        ranges += _read(pattern, read, rest, today, zone)
-        rest = pattern.sub(" ", rest)
+    for rule in _RELATIVE:
+        ranges += _read(rule, rest, today, zone)
+        rest = rule[0].sub(" ", rest)
     left = rest  # a date that archive lines may contain literally is searched for as a word too
-    for pattern, read in _ABSOLUTE:
-        ranges += _read(pattern, read, left, today, zone)
-        left = pattern.sub(" ", left)
+    for rule in _ABSOLUTE:
+        ranges += _read(rule, left, today, zone)
+        left = rule[0].sub(" ", left)
     return TimeRanges(tuple(dict.fromkeys(ranges))[:MOST], rest)
 
 
-Reader = Callable[["re.Match[str]", date], Days]
-
-
-def _read(
-    pattern: re.Pattern[str], read: Reader, query: str, today: date, zone: tzinfo
-) -> list[tuple[int, int]]:
+def _read(rule: Rule, query: str, today: date, zone: tzinfo) -> list[tuple[int, int]]:
+    pattern, read, back = rule
     found = []
     for match in pattern.finditer(query):
         try:
-            first, behind = (datetime.combine(day, time(), zone) for day in read(match, today))
+            first, behind = (
+                datetime.combine(day, time(), zone) for day in _READERS[read](match, today, back)
+            )
             found.append((int(first.timestamp() * 1000), int(behind.timestamp() * 1000)))
         except (ValueError, OverflowError):
             continue  # this date does not exist
@@ -356,7 +323,7 @@ def _number(words: str) -> int:
     return int(words) if words.isdecimal() else _COUNTS.get(words, 1)
 
 
-def _units_ago(match: re.Match[str], today: date) -> Days:
+def _units_ago(match: re.Match[str], today: date, _: int) -> Days:
     """Return the range of days for "N units ago"; the longer ago, the wider the range."""
     count, unit = _number(match["n"]), match["unit"].lower()
     if unit in {"day", "天", "日"}:
@@ -369,27 +336,23 @@ def _units_ago(match: re.Match[str], today: date) -> Days:
     return _years(today.year - count)
 
 
-def _past(match: re.Match[str], today: date) -> Days:
+def _past(match: re.Match[str], today: date, _: int) -> Days:
     unit = match["unit"].lower()
     days = {"day": 1, "week": 7, "month": 31}.get(unit, 366) * _number(match["n"] or "one")
     return today - timedelta(days), today + timedelta(1)
 
 
-def _weekday(match: re.Match[str], today: date) -> Days:
+def _weekday(match: re.Match[str], today: date, _: int) -> Days:
     """Return the latest day before today that has the named weekday, or that day of the named week."""
     day, week = match["day"].lower(), match.groupdict().get("week")
-    wanted = (
-        _DAYS.index(day)
-        if day in _DAYS
-        else next(number for number, names in enumerate(_WEEKDAYS) if day in names)
-    )
+    wanted = next(number for number, names in enumerate(_WEEKDAYS) if day in names)
     if not week:
         return _days(today - timedelta((today.weekday() - wanted - 1) % 7 + 1))
     back = {"上": 1, "先": 1, "上上": 2, "先々": 2}.get(week, 0)
     return _days(today - timedelta(today.weekday() + 7 * back - wanted))
 
 
-def _month_named(match: re.Match[str], today: date) -> Days:
+def _month_named(match: re.Match[str], today: date, _: int) -> Days:
     """Return the range of a named month, in the named year or else the latest such month that has begun."""
     groups = match.groupdict()
     name, named_year = match["month"].lower(), groups.get("year")
@@ -403,77 +366,27 @@ def _month_named(match: re.Match[str], today: date) -> Days:
     return _month(year, month)
 
 
-def _iso(match: re.Match[str], _: date) -> Days:
+def _iso(match: re.Match[str], _: date, __: int) -> Days:
     year, month = int(match["year"]), int(match["month"])
     return _days(date(year, month, int(match["date"]))) if match["date"] else _month(year, month)
 
 
-def _rules(*rules: tuple[str, Reader], flags: int = re.IGNORECASE) -> list[tuple[re.Pattern[str], Reader]]:
-    return [(re.compile(pattern, flags), read) for pattern, read in rules]
-
-
-_YEAR_BEHIND = r"(?:,?\s{1,2}(?P<year>(?:19|20)\d\d)\b)?"
-_RELATIVE = _rules(
-    (
-        r"\bthe day before yesterday\b|大?前天|一昨日|おととい|그저께",
-        lambda _, today: _days(today - timedelta(2)),
-    ),
-    (r"\byesterday\b|昨天|昨日|きのう|어제", lambda _, today: _days(today - timedelta(1))),
-    (
-        r"\b(?:earlier )?today\b|\bthis (?:morning|afternoon|evening)\b|今天|今日|きょう|오늘",
-        lambda _, today: _days(today),
-    ),
-    (
-        r"\b(?:last|this past) weekend\b|上周末|上週末|先週末",
-        lambda _, today: _days(today - timedelta(today.weekday() + 2), 2),
-    ),
-    (rf"\b{_EN} (?P<unit>day|week|month|year)s? (?:ago|back|earlier)\b", _units_ago),
-    (
-        rf"\b(?:in|over|during|within) the (?:last|past) (?:{_EN} )?(?P<unit>day|week|month|year)s?\b",
-        _past,
-    ),
-    (rf"{_ZH}\s?个?(?P<unit>天|周|週|星期|月|年)(?:之?前|以前)", _units_ago),
-    (rf"{_ZH}(?:[ヶかカケ])?(?P<unit>日|週間|月|年)前", _units_ago),
-    (rf"\b(?:last|this past) {_DAY}", _weekday),
-    (
-        rf"(?P<week>上上|上|这|這|本)个?{_WEEK}(?P<day>[一二三四五六日天])",
-        _weekday,
-    ),
-    (r"(?P<week>先々|先|今)週の?(?P<day>[月火水木金土日])曜日?", _weekday),
-    (rf"{_WEEK}(?P<day>[一二三四五六日天])", _weekday),
-    (r"(?P<day>[月火水木金土日])曜日", _weekday),
-    (rf"上上个?{_WEEK}|先々週", lambda _, today: _days(today - timedelta(today.weekday() + 7 * 2), 7)),
-    (
-        rf"\blast week\b|上个?{_WEEK}|先週|지난\s?주",
-        lambda _, today: _days(today - timedelta(today.weekday() + 7), 7),
-    ),
-    (
-        rf"\bthis week\b|[这這本]个?{_WEEK}|今週|이번\s?주",
-        lambda _, today: _days(today - timedelta(today.weekday()), 7),
-    ),
-    (r"上上个月|先々月", lambda _, today: _month(today.year, today.month - 2)),
-    (r"\blast month\b|上个?月|上個月|先月|지난\s?달", lambda _, today: _month(today.year, today.month - 1)),
-    (r"\bthis month\b|[这這本]个?月|今月|이번\s?달", lambda _, today: _month(today.year, today.month)),
-    (r"前年|一昨年|おととし", lambda _, today: _years(today.year - 2)),
-    (r"\blast year\b|去年|昨年|작년", lambda _, today: _years(today.year - 1)),
-    (r"\bthis year\b|今年|올해", lambda _, today: _years(today.year)),
-)
-_ABSOLUTE = _rules(
-    (r"\b(?P<day>mon|tue|wed|thu|fri|sat|sun)(?:day|sday|nesday|rsday|urday)\b", _weekday),
-    (r"\bon (?P<day>mon|tue|wed|thu|fri|sat|sun)\b", _weekday),
-    (
-        r"(?<!\d)(?P<year>(?:19|20)\d\d)(?:[-/.]|年)(?P<month>0?[1-9]|1[0-2])(?:(?:[-/.]|月)(?P<date>[0-3]?\d)日?(?!\d))?月?(?!\d)",
-        _iso,
-    ),
-    (rf"\b{_MONTH} {_NTH}{_YEAR_BEHIND}", _month_named),
-    (rf"\b{_NTH}(?: of)? {_MONTH}{_YEAR_BEHIND}", _month_named),
-    (rf"\b(?:(?P<last>last)|in|since|during|early|late|mid|of|this) {_MONTH}{_YEAR_BEHIND}", _month_named),
-    (
-        r"(?<!\d)(?P<month>1[0-2]|0?[1-9]|十[一二]?|[一二三四五六七八九])月(?:(?P<date>[0-3]?\d)[日号號])?",
-        _month_named,
-    ),
-    (
-        r"\b(?:in|during|since) (?P<year>(?:19|20)\d\d)\b|(?P<year_>(?:19|20)\d\d)年",
-        lambda match, _: _years(int(match["year"] or match["year_"])),
-    ),
-) + _rules((rf"\b{_NAMED}{_YEAR_BEHIND}", _month_named), flags=0)
+Rule = tuple[re.Pattern[str], str, int]
+_READERS: dict[str, Callable[[re.Match[str], date, int], Days]] = {
+    "day": lambda _, today, back: _days(today - timedelta(back)),
+    "week": lambda _, today, back: _days(today - timedelta(today.weekday() + 7 * back), 7),
+    "month": lambda _, today, back: _month(today.year, today.month - back),
+    "year": lambda _, today, back: _years(today.year - back),
+    "weekend": lambda _, today, __: _days(today - timedelta(today.weekday() + 2), 2),
+    "year_named": lambda match, _, __: _years(int(match["year"] or match["year_"])),
+    "units_ago": _units_ago,
+    "past": _past,
+    "weekday": _weekday,
+    "month_named": _month_named,
+    "iso": _iso,
+}
+_RELATIVE: list[Rule] = [(compiled(pattern), read, back) for pattern, read, back in _WORDS["relative"]]
+_ABSOLUTE: list[Rule] = [
+    (compiled(pattern, 0 if "<NAMED>" in pattern else re.IGNORECASE), read, back)
+    for pattern, read, back in _WORDS["absolute"]
+]
