@@ -107,11 +107,12 @@ def write(home: Path, target: Path, *, disk: Disk, clock: Clock, database: str |
     return Backup(writer.files, writer.size, running)
 
 
-def _member(name: str, size: int, mtime: int) -> tarfile.TarInfo:
-    """Return the entry of a private file without an owner."""
-    member = tarfile.TarInfo(name)
-    member.size, member.mode, member.mtime = size, 0o600, mtime
-    return member
+class _Member(tarfile.TarInfo):
+    """A private file without an owner, as an entry of the tar file."""
+
+    def __init__(self, name: str, size: int, mtime: int) -> None:
+        super().__init__(name)
+        self.size, self.mode, self.mtime = size, 0o600, mtime
 
 
 class _Writer:
@@ -144,7 +145,7 @@ class _Writer:
         self._added |= {"memory", "artifacts"}  # for a second `.ship` these files are in the database
 
     def add_bytes(self, name: str, data: bytes) -> None:
-        self._tar.addfile(_member(name, len(data), self._now), io.BytesIO(data))
+        self._tar.addfile(_Member(name, len(data), self._now), io.BytesIO(data))
 
     def _add(self, name: str, file: OpenFile) -> None:
         """Add a file as it was when it was opened, and close it. An incomplete last line is left out."""
@@ -152,7 +153,7 @@ class _Writer:
             size = file.size
             if name.endswith(".jsonl"):
                 size -= len(file.read(max(0, size - jsonl.PIECE), jsonl.PIECE).rpartition(b"\n")[2])
-            self._tar.addfile(_member(name, size, self._now), _Stream(file))
+            self._tar.addfile(_Member(name, size, self._now), _Stream(file))
         self.files += 1
         self.size += size
 
