@@ -195,7 +195,6 @@ class ArtifactStore:
             total -= sizes[path]
 
     def _all(self, folder: Path) -> list[Path]:
-        """Return the artifacts of one chat, oldest first."""
         found = self._disk.names(folder)
         return [folder / name for name in found if ulids.FORM.fullmatch(name.removesuffix(_END))]
 
@@ -213,7 +212,6 @@ class ArtifactStore:
         return len(gone)
 
     def _of(self, chat_key: ChatKey, requests: frozenset[str]) -> Iterator[tuple[Path, Json]]:
-        """Yield the artifacts of these requests with their metadata, oldest first."""
         for path in self._all(self._path(chat_key, "").parent):
             about = what_of(self._disk, path)
             if about.get("requestId") in requests:
@@ -237,7 +235,6 @@ class ArtifactStore:
             return await asyncio.to_thread(self._whole, artifact_id, chat_key)
 
     def _whole(self, artifact_id: str, chat_key: ChatKey) -> tuple[str, Provenance]:
-        """Return the whole text of an artifact, and its provenance."""
         known = ulids.FORM.fullmatch(artifact_id) is not None
         raw = self._disk.read(self._path(chat_key, artifact_id)) if known else b""
         if not raw:
@@ -262,7 +259,6 @@ def what_of(disk: Disk, path: Path) -> Json:
 
 
 def _kept(words: str) -> str:
-    """Return the text unchanged, or only its beginning and end if the text is too long."""
     raw = words.encode()
     if len(raw) <= LARGEST:
         return words

@@ -321,7 +321,6 @@ class NoteStore:
     # The methods below run on a thread, under the lock.
 
     def _decoded(self, name: str) -> str | None:
-        """Return the chatKey of a hashed name, read from the stored sources of lines."""
         owner = MemoryOwner("chat", name)
         files = (self._read(owner, path) for path in self._sizes(owner))
         keys = (by.chat_key for file in files if file is not None for line in file.written for by in line)
@@ -407,7 +406,6 @@ class NoteStore:
         self._disk.replace(path, raw)
 
     def _under(self, owner: MemoryOwner, name: str) -> list[str]:
-        """Return the file of this name, or the files inside a folder of this name."""
         return [path for path in self._sizes(owner) if path == name or path.startswith(f"{name}/")]
 
     def _drop(self, owner: MemoryOwner, name: str | None) -> int:

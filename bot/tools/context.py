@@ -24,8 +24,6 @@ from bot.contracts.provenance import ANYBODYS, NOBODYS, Provenance
 from bot.contracts.tools import ToolCall
 
 TaskMode = Literal["fresh", "fork"]
-
-
 T = TypeVar("T")
 
 
@@ -35,24 +33,17 @@ class Reply(Protocol):
     @property
     def written(self) -> Sequence[str]:
         """Return the outbox ids of all messages passed to `send`, in order, whether or not they were delivered."""
-        ...
 
     async def send(
         self, text: str, step_id: str | None = None, files: Sequence[OutgoingFile] = ()
     ) -> list[Sent]:
-        """Deliver one message, in several parts if it is long, followed by its files. If the call is
-        cancelled, the remaining parts are delivered in the background. `step_id` is the id of the tool
-        call that sends the message, if there is one.
-
-        Raises `errors.DeliveryFailed`. After `errors.FileRefused`, nothing was sent.
+        """Deliver one message, in several parts if it is long, followed by its files. A cancelled call delivers
+        the remaining parts in the background. `step_id` is the id of the tool call, if there is one.
+        Raises `errors.DeliveryFailed`; after `errors.FileRefused`, nothing was sent.
         """
-        ...
 
     def preview(self, words: Callable[[], str]) -> None:
-        """Show a text while it is being written, until the next `send`. `words` returns the text so far. If
-        the answer breaks off, the last returned text stays visible. A second call replaces the first.
-        """
-        ...
+        """Show the text so far, which `words` returns, until the next `send`. A second call replaces the first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,9 +68,7 @@ class Hit:
 
 @dataclass(frozen=True, slots=True)
 class Recalled:
-    """The result of a search: the best `hits` of `total` matches. `complete` is False while the index is
-    still being built, so that some lines were not searched.
-    """
+    """The best `hits` of `total` matches. `complete` is False while the index is still being built."""
 
     hits: list[Hit]
     total: int
@@ -104,9 +93,8 @@ class ChatQuery:
 
 @dataclass(frozen=True, slots=True)
 class ListedChat:
-    """A conversation: the names of the people who wrote last, its given title or the first words said in it,
-    the number of its lines and the time of its newest line (epoch milliseconds). `found` is an excerpt of the
-    newest line with the searched words.
+    """A conversation: the people who wrote last, its given title or first words, the number of its lines and the
+    time of the newest (epoch milliseconds). `found` is an excerpt of the newest line with the searched words.
     """
 
     chat_key: str
@@ -137,44 +125,30 @@ class ListedChats:
 
 
 class Recalls(Protocol):
-    """Searches the archive through its index (implemented by `bot.features.search.Search`)."""
+    """Searches the archive through its index (`bot.features.search`). Methods raise `errors.StorageError`."""
 
     async def recall(self, chat_keys: Sequence[ChatKey], query: RecallQuery) -> Recalled:
-        """Return the best matches in these chats only. `query.skip` is called on another thread. Raises
-        `errors.StorageError`.
-        """
-        ...
+        """Return the best matches in these chats. `query.skip` is called on another thread."""
 
     async def listed(self, query: ChatQuery) -> ListedChats:
-        """Return a page of all conversations, for operators. Raises `errors.StorageError`."""
-        ...
+        """Return a page of all conversations, for operators."""
 
     async def kept(self, channel: str) -> list[ChatKey]:
-        """Return the chatKeys of a channel that have archive lines, most recently active first. Raises
-        `errors.StorageError`.
-        """
-        ...
+        """Return the chatKeys of a channel that have archive lines, most recently active first."""
 
     async def saying(self, chat: ChatKey, words: Sequence[str]) -> frozenset[ChatKey]:
-        """Return the conversations of a chat and its threads with a line that contains all of these
-        case-folded words, literally. Raises `errors.StorageError`.
-        """
-        ...
+        """Return the conversations of a chat and its threads with a line that contains all these folded words."""
 
 
 class Membership(Protocol):
-    """Membership of people in chats. Membership is looked up for each search, so a person who has left a
-    chat can no longer search that chat.
-    """
+    """Membership of people in chats, looked up for each search, so that a person who has left searches no more."""
 
     async def chats_of(
         self, channel: str, user_id: str, chat_keys: Sequence[ChatKey], *, direct: bool
     ) -> MembershipAnswer:
         """Return those of `chat_keys` (in order of priority) whose chats the person is a member of now. The
-        person's direct chats with the bot are included only if `direct` is true. Direct chats of other
-        people are never included. Never raises.
+        person's own direct chats are included only if `direct`, those of others never. Never raises.
         """
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,23 +171,17 @@ class Answer:
 
 
 class Questions(Protocol):
-    """Asks the person of a turn a question while one of the turn's tools waits (implemented by
-    `bot.features.questions`).
-    """
+    """Asks the person of a turn a question while a tool waits (`bot.features.questions`)."""
 
     async def ask(self, question: Question) -> Answer:
-        """Ask the question and wait for the person's next message in that chat. That message is also handled
-        as an ordinary message. Cancelling ends the wait.
-        """
-        ...
+        """Ask, and wait for the person's next message in that chat, which is handled as usual too."""
 
 
 @dataclass(frozen=True, slots=True)
 class JobRequest:
-    """A job to schedule. `inbound` is the message that asks for the job; it determines the job's chat and
-    rights. `when` is a time (ISO 8601), a cron expression of five fields, or an interval such as `every
-    2h`. `timezone` is the time zone that the person named, or "". `origin` is the provenance of the
-    model's context.
+    """A job to schedule. The message `inbound` determines the job's chat and rights. `when` is a time (ISO 8601),
+    a cron expression of five fields, or an interval such as `every 2h`. `timezone` is the zone that the person
+    named, or "". `origin` is the provenance of the model's context.
     """
 
     inbound: Inbound
@@ -232,21 +200,16 @@ class JobList:
 
 
 class Jobs(Protocol):
-    """Scheduled jobs (implemented by `bot.features.jobs`). Results are text for the model."""
+    """Scheduled jobs (`bot.features.jobs`). Results are text for the model. Methods raise `errors.StorageError`."""
 
     async def create(self, asked: JobRequest) -> str:
-        """Schedule a job. Raises `errors.ToolError`, whose message says what is expected, or `errors.StorageError`."""
-        ...
+        """Schedule a job. Raises `errors.ToolError`, whose message says what is expected."""
 
     async def listed(self, inbound: Inbound) -> JobList:
-        """Return the jobs of the chat that a message belongs to. Raises `errors.StorageError`."""
-        ...
+        """Return the jobs of the chat that a message belongs to."""
 
     async def cancel(self, inbound: Inbound, job: str) -> str:
-        """Cancel a job on behalf of the sender of a message. Raises `errors.ToolError` if the sender may not
-        cancel it, or `errors.StorageError`.
-        """
-        ...
+        """Cancel a job for the sender of a message. Raises `errors.ToolError` if the sender may not."""
 
 
 class Injection(Protocol):
@@ -254,18 +217,12 @@ class Injection(Protocol):
 
     def room(self) -> int:
         """Return how many more messages this run may inject."""
-        ...
 
     def in_view(self, line: ArchiveLine) -> bool:
         """Return True if the line is in the model's context already, or is the message being answered."""
-        ...
 
     async def inject(self, lines: Sequence[ArchiveLine]) -> list[ArchiveLine]:
-        """Insert lines in time order before the current user message, for this run only.
-
-        Returns the inserted lines. If not all lines fit, only the newest are inserted.
-        """
-        ...
+        """Insert lines in time order before the current user message, for this run only; return those that fit."""
 
 
 class NoOlderTurns:
@@ -287,23 +244,11 @@ class Tasks(Protocol):
     """Runs subagents (`bot.core.tasks`)."""
 
     async def run(self, words: str, description: str, mode: TaskMode) -> str:
-        """Run a subagent that carries out the task described in `words`, on behalf of the running tool call.
-        Returns a summary of the result. Raises `errors.ToolError`.
-        """
-        ...
-
-
-def _themselves(approvals: Approvals) -> Approvals:
-    """Return the approvals of the turn unchanged."""
-    return approvals
-
-
-def _nobody(_: Path) -> None:
-    """Do nothing; default of `ToolExecutionContext.touched`."""
+        """Run a subagent for the running tool call; return its summary. Raises `errors.ToolError`."""
 
 
 async def _flushed() -> None:
-    """Do nothing; default of `ToolExecutionContext.flush`."""
+    pass
 
 
 @dataclass(frozen=True, slots=True)
@@ -324,11 +269,11 @@ class ToolExecutionContext:
     view: Callable[[], Sequence[Message]] = tuple
     flush: Callable[[], Awaitable[object]] = _flushed
     """Function that waits until the turn's progress is on disk."""
-    touched: Callable[[Path], object] = _nobody
+    touched: Callable[[Path], object] = lambda _: None
     """Function called for each file and folder of the project that a tool has used."""
     tasks: Tasks | None = None
     """Runner of subagents; None inside a subagent, which cannot start further subagents."""
-    approvals: Callable[[Approvals], Approvals] = _themselves
+    approvals: Callable[[Approvals], Approvals] = lambda approvals: approvals
     """Function that wraps the approvals which the turn uses."""
     inbound: Inbound | None = None
     """The message that caused the turn."""

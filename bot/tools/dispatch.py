@@ -36,15 +36,12 @@ class ToolWatch(Protocol):
 
     def began(self, request_id: str, call: ToolCall) -> None:
         """Record that a call has started. Never blocks and never raises."""
-        ...
 
     def noted(self, request_id: str, call_id: str, words: str | None) -> None:
         """Record the progress of a call; None means that the call waits for a person. Never blocks and never raises."""
-        ...
 
     def ended(self, request_id: str, call_id: str, *, failed: bool) -> None:
         """Record that a call has ended. Never blocks and never raises."""
-        ...
 
 
 CUT_OFF = (
@@ -67,15 +64,12 @@ class Recorder(Protocol):
         """Record that a call with effects starts. With `wait`, the record is on disk when this returns.
         Raises `errors.StorageError`.
         """
-        ...
 
     def finished(self, call: ToolCall, result: ToolResult) -> None:
         """Record that a call with effects has ended."""
-        ...
 
     def looked(self, call: ToolCall, result: ToolResult, began_at: float) -> None:
         """Record a call without effects after it has ended; `began_at` is in epoch seconds."""
-        ...
 
 
 class CallWrapper(Protocol):
@@ -167,7 +161,6 @@ class Dispatcher:
         return result
 
     def _effects(self, call: ToolCall) -> frozenset[Effect]:
-        """Return the effects of a call; none for an unknown tool."""
         tool = self.registry.get(call.name)
         return tool.effects if tool is not None else frozenset()
 
@@ -206,7 +199,6 @@ class Dispatcher:
         return ToolResult(call.id, whole, failed is not None, origin, left_out, pictures=kept)
 
     def _found(self, call: ToolCall, found: FoundTools, origin: Provenance) -> ToolResult:
-        """Return the redacted definitions and server instructions of a search for tools."""
         clean = [json.loads(self.redact(json.dumps(one, ensure_ascii=False))) for one in found.definitions]
         content = [{"type": "tool_reference", "tool_name": one["name"], "definition": one} for one in clean]
         if any(one["name"].startswith(MCP) for one in clean):
@@ -229,7 +221,6 @@ class Dispatcher:
         return {what: text.shorten_middle(content, LOG_PREVIEW)}
 
     async def _attempt(self, call: ToolCall, tool: Tool | None) -> str | FoundTools | Pictured | Failure:
-        """Run a call; return the tool's result, or its failure."""
         if tool is None:
             names, named = ", ".join(self.registry.names()), text.preview(call.name, 80)
             return Failure(

@@ -111,7 +111,6 @@ def shown_by(content: str, left_out: Omission | None) -> Excerpt | None:
 
 
 def _cut(head: str, tail: str, rest: int, old: Excerpt) -> Excerpt:
-    """Shorten the beginning and the end to a token estimate of at most `rest` in total."""
     first = text.border(head, fitting(head, int(rest * _HEAD)))
     behind = _count(tail[-max(1, max(0, rest) // _ASCII) :][::-1], rest - weight(head[:first]))
     last = text.border_after(tail, len(tail) - behind)

@@ -24,24 +24,18 @@ from bot.contracts.identity import UserRef
 from bot.contracts.provenance import ANYBODYS, NOBODYS, Provenance, Taint, unpacked
 from bot.file_access import is_hidden
 from bot.system import SystemDisk
-from bot.tools import context
-from bot.tools.permissions import taint
 
 MOST = 2_000
 """Max number of files marked individually. Above it, the top-level folders of the files are marked, or the
 whole project.
 """
-VISITS = 500_000
-"""Max entries of the project searched after a command. Above it, the whole project is marked."""
 _SLACK = 50_000_000
 """Max nanoseconds by which the kernel's file timestamps may lag behind."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Mark:
-    """The provenance of a file's text, the channel to which the ids of people belong, and the time at which
-    the file was saved (mtime in ns).
-    """
+    """The provenance of a file's text, the channel of its people, and the time of saving (mtime in ns)."""
 
     origin: Provenance
     channel: str
@@ -74,39 +68,36 @@ class FileProvenance:
         """Inodes of the files that were marked when the newest command started. A command may move a folder
         with marked files, so they are recognised by inode.
         """
-        self._loaded = False
+        self._load()
 
     def of(self, path: str, channel: str | None) -> Provenance:
         """Return the provenance of a file, given its path relative to the project's folder."""
-        with self._ready():
+        with self._lock:
             if any(one in {"", path} or path.startswith(f"{one}/") for one in self._folders):
                 return ANYBODYS
             return _united([self._marks[path]] if self._holds(path) else [], channel)
 
     def under(self, path: str, channel: str | None) -> Provenance:
         """Return the provenance of the file names at a path and below it."""
-        with self._ready():
-            inner = f"{path}/" if path not in {"", "."} else ""
+        with self._lock:
             if self._folders:
                 return ANYBODYS
-            named = [
-                one for one in self._marks if one.startswith(inner) and os.path.lexists(self._root / one)
-            ]
-            return _united([self._marks[one] for one in named], channel)
+            inner = f"{path}/" if path not in {"", "."} else ""
+            named = [mark for one, mark in self._marks.items() if one.startswith(inner) and self._state(one)]
+            return _united(named, channel)
 
     def whole(self, channel: str | None) -> Provenance:
         """Return the provenance of all files together."""
-        with self._ready():
+        with self._lock:
             if self._folders or self._running:
                 return ANYBODYS
             return _united([mark for path, mark in self._marks.items() if self._holds(path)], channel)
 
     def foreign_names(self) -> frozenset[str] | None:
-        """Return the names at the top of the project's folder that may have been chosen by others: marked
-        files, and folders that contain only marked files. Returns None if any name may have been chosen
-        by others.
+        """Return the names at the top of the project that others may have chosen: marked files, and folders
+        that contain only marked files. None stands for all names.
         """
-        with self._ready():
+        with self._lock:
             if "" in self._folders or self._running:
                 return None
             marked = {path for path in self._marks if self._holds(path)} | self._folders
@@ -118,7 +109,7 @@ class FileProvenance:
         """Mark a file that the block writes, completely (`whole`) or in part, if the provenance requires a
         mark. After a crash in the block, anybody counts as the author of the file. Raises OSError.
         """
-        with self._ready():
+        with self._lock:
             if not whole and (old := self._marks.get(path)) is not None:
                 origin |= _united([old], channel)
             self.begin(path, origin, channel)
@@ -135,7 +126,7 @@ class FileProvenance:
 
     def begin(self, name: str, origin: Provenance, channel: str | None) -> None:
         """Record that a command starts which may write text of this provenance. Raises OSError."""
-        with self._ready():
+        with self._lock:
             others = {one for one in origin.people if UserRef(channel or "", one) not in self._operators}
             if origin.taint < Taint.FOREIGN and not others:
                 return
@@ -147,23 +138,13 @@ class FileProvenance:
 
     def end(self, name: str, origin: Provenance, channel: str | None) -> None:
         """Record that the command has ended, and mark the files that it changed. Raises OSError."""
-        with self._ready():
+        with self._lock:
             if name in self._running:
                 self._sweep(self._running[name], origin, channel)
                 del self._running[name]
                 if not self._running:
                     self._inodes.clear()
                 self._save()
-
-    # ------------------------------------------------------------ inside
-
-    @contextlib.contextmanager
-    def _ready(self) -> Iterator[None]:
-        with self._lock:
-            if not self._loaded:
-                self._load()
-                self._loaded = True
-            yield
 
     def _holds(self, path: str) -> bool:
         """Return True if a path is marked and the file has not been saved again since."""
@@ -179,10 +160,7 @@ class FileProvenance:
     def _sweep(self, since: int, origin: Provenance, channel: str | None) -> None:
         """Mark every file that was changed since this time, and every marked file that has a new name."""
         found: dict[str, _Mark] = {}
-        for count, path in enumerate(self._files("")):
-            if count > VISITS:
-                self._folders.add("")
-                break
+        for path in self._files(""):
             state = self._state(path)
             if state is not None and state.st_ctime_ns >= since:
                 found[path] = _Mark(origin, channel or "", state.st_mtime_ns)
@@ -247,13 +225,6 @@ class FileProvenance:
                 "begun": sorted(self._running.values()),
             }
             self._disk.replace(self._file, json.dumps(state, ensure_ascii=False).encode() + b"\n")
-
-
-def provenance_in_view() -> Provenance:
-    """Return the provenance of the messages in the running turn's context. Everything that the turn writes
-    has this provenance.
-    """
-    return taint.seen(context.view())
 
 
 def _united(marks: list[_Mark], channel: str | None) -> Provenance:

@@ -51,7 +51,6 @@ def mistakes(file: ShipFile) -> Iterator[str]:
 
 
 def _of_rules(outcome: Outcome, rules: Sequence[str], servers: Collection[str]) -> Iterator[str]:
-    """Yield the mistakes in one of the three lists of rules."""
     # Only the form of the rules is checked, so no links are read.
     paths = Paths("/", lambda _: None)
     for index, text in enumerate(rules):

@@ -81,7 +81,6 @@ MISSING = (
 
 
 def _limited(limits: ShellLimits, words: Sequence[str]) -> list[str]:
-    """Return the words of a command wrapped so that it runs within these limits."""
     wanted = {
         "-d": limits.memory_mb and limits.memory_mb * 1024,
         "-f": limits.file_mb and limits.file_mb * _MB // _BLOCK,
@@ -115,7 +114,6 @@ def _watch(limits: ShellLimits, root: Path) -> LimitCheck:
 
 
 def _threads(pid: int) -> int:
-    """Return the number of threads of a process and its descendants."""
     left, count = [pid], 0
     while left:
         with contextlib.suppress(OSError):
@@ -357,12 +355,10 @@ def _existing(folder: str, names: str) -> list[Path]:
 
 
 def _mask(path: str, *, folder: bool) -> tuple[str, ...]:
-    """Return the arguments of bubblewrap that make a path appear empty."""
     return ("--tmpfs", path, "--remount-ro", path) if folder else ("--ro-bind", os.devnull, path)
 
 
 def _handle_of(data: bytes, handles: list[int]) -> int:
-    """Return the descriptor of an open file with this content; the descriptor is added to `handles`."""
     with tempfile.TemporaryFile() as file:
         file.write(data)
         file.seek(0)
@@ -390,7 +386,6 @@ def _wait_for(first: int) -> None:
 
 
 def _within(path: str, places: Collection[str]) -> bool:
-    """Return True if a path is one of these places, or is inside one."""
     while path and path not in places:
         path = path.rpartition("/")[0]
     return bool(path)

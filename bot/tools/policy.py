@@ -154,7 +154,6 @@ class Policy:
     async def _approved(
         self, asked: Call, call: ToolCall, turn: ToolExecutionContext, decision: Decision
     ) -> str | None:
-        """Ask for approval; return the text of a refusal, or None if the call is approved."""
         approval = await asyncio.to_thread(self._approval, asked, call, turn, decision)
         others = await self._later(call, turn)
         while True:
@@ -307,7 +306,6 @@ class Policy:
         return "/" + "/".join(self.paths.root)
 
     def _note(self, call: ToolCall, decision: Decision, ended: str, **more: Any) -> None:
-        """Write the audit log entry: what was decided on which call, by whom, and by which rule."""
         usual = ended == "allowed" and decision.source == "default"
         self.log.write(
             "approval",

@@ -276,7 +276,6 @@ def _missing(named: str) -> FileNotFoundError:
 
 @contextlib.contextmanager
 def _naming_path(path: str) -> Iterator[None]:
-    """Make OSErrors that are raised in the block name this path."""
     try:
         yield
     except OSError as error:
@@ -293,7 +292,6 @@ def _must_be_file(found: os.stat_result, place: ProjectPath) -> None:
 
 
 def _kind(entry: os.DirEntry[str]) -> tuple[Kind, int]:
-    """Return the kind of an entry and, for a file, its size in bytes."""
     try:
         if entry.is_symlink():
             return "link", 0

@@ -141,7 +141,6 @@ class ResultLimits:
         return tool is None or tool.ages
 
     async def _keep(self, call: ToolCall, content: str, origin: Provenance) -> str | None:
-        """Store a result as an artifact and return the artifact's id; None if storing fails."""
         if self._artifacts is None:
             return None
         about: dict[str, Any] = {"tool": call.name, "tool_use_id": call.id}

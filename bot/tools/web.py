@@ -24,48 +24,17 @@ from bot import errors, text
 from bot.documents import file_types
 from bot.tools.permissions.matching import PORTS, Url, read_url
 
-_CLOSED = tuple(
-    map(
-        ipaddress.ip_network,
-        (
-            "0.0.0.0/8",
-            "10.0.0.0/8",
-            "100.64.0.0/10",
-            "127.0.0.0/8",
-            "169.254.0.0/16",
-            "172.16.0.0/12",
-            "192.0.0.0/24",
-            "192.0.2.0/24",
-            "192.31.196.0/24",
-            "192.52.193.0/24",
-            "192.88.99.0/24",
-            "192.168.0.0/16",
-            "192.175.48.0/24",
-            "198.18.0.0/15",
-            "198.51.100.0/24",
-            "203.0.113.0/24",
-            "224.0.0.0/4",
-            "240.0.0.0/4",
-            "168.63.129.16/32",  # a public address of Azure's internal services
-            "::/8",
-            "64:ff9b:1::/48",
-            "100::/64",
-            "2001::/23",
-            "2001:db8::/32",
-            "2002::/16",
-            "3fff::/20",
-            "5f00::/16",
-            "fc00::/7",
-            "fe80::/10",
-            "fec0::/10",
-            "ff00::/8",
-        ),
-    )
-)
-"""Networks that may not be reached: private, loopback, link-local, reserved and multicast networks, and
-networks that embed IPv4 addresses (mapped, 6to4, Teredo). The networks are listed here because
-`ipaddress` differs between versions of Python.
+_CLOSED_NETWORKS = """
+    0.0.0.0/8 10.0.0.0/8 100.64.0.0/10 127.0.0.0/8 169.254.0.0/16 172.16.0.0/12 192.0.0.0/24 192.0.2.0/24 192.31.196.0/24
+    192.52.193.0/24 192.88.99.0/24 192.168.0.0/16 192.175.48.0/24 198.18.0.0/15 198.51.100.0/24 203.0.113.0/24 224.0.0.0/4
+    240.0.0.0/4 168.63.129.16/32
+    ::/8 64:ff9b:1::/48 100::/64 2001::/23 2001:db8::/32 2002::/16 3fff::/20 5f00::/16 fc00::/7 fe80::/10 fec0::/10 ff00::/8
 """
+"""Networks that may not be reached: private, loopback, link-local, reserved and multicast networks, networks that
+embed IPv4 addresses (mapped, 6to4, Teredo), and a public address of Azure's internal services (168.63.129.16).
+The networks are listed here because `ipaddress` differs between versions of Python.
+"""
+_CLOSED = tuple(map(ipaddress.ip_network, _CLOSED_NETWORKS.split()))
 _TRANSLATED = ipaddress.IPv6Network("64:ff9b::/96")
 """The NAT64 network, whose IPv6 addresses embed IPv4 addresses."""
 _ISATAP = frozenset({0x00005EFE, 0x02005EFE})
@@ -147,9 +116,8 @@ class Web:
         except TimeoutError:
             raise errors.ToolError(f"The page did not come within {SECONDS:g} s.") from None
         except ssl.SSLError:
-            raise errors.ToolError(
-                "The server's certificate is not valid; the page was not fetched."
-            ) from None
+            told = "The server's certificate is not valid; the page was not fetched."
+            raise errors.ToolError(told) from None
         except (aiohttp.ClientError, OSError, ValueError) as error:
             # Details would let the model explore the local network.
             kind = (
@@ -164,7 +132,7 @@ class Web:
         for _ in range(HOPS + 1):
             here = _read(address)
             if _site(here) != _site(began) or (began.scheme, here.scheme) == ("https", "http"):
-                return Page(_shown(began), 0, "", "", elsewhere=address)
+                return Page(f"{began.scheme}://{began.host}{began.path}", 0, "", "", elsewhere=address)
             page, location = await self._hop(address, here)
             if location is None:
                 return page
@@ -172,8 +140,10 @@ class Web:
         raise errors.ToolError(f"The address leads on more than {HOPS} times; nothing was fetched.")
 
     async def _hop(self, address: str, here: Url) -> tuple[Page, str | None]:
-        """Send one request; return the response, or the target of a redirect."""
         pinned = _Pinned(await self._checked(here))
+        # The URL is built from the parts that were checked, so that no parser can find another host in it.
+        host = f"[{here.host}]" if ":" in here.host else here.host
+        target = f"{here.scheme}://{host}:{here.port}{here.path}"
         connector = aiohttp.TCPConnector(resolver=pinned, use_dns_cache=False, force_close=True, limit=1)
         async with (
             aiohttp.ClientSession(
@@ -186,7 +156,7 @@ class Web:
                 headers={"User-Agent": _AGENT, "Accept": "text/*, application/json;q=0.9, */*;q=0.1"},
                 skip_auto_headers=("Accept-Encoding",),
             ) as session,
-            session.get(_target(here), allow_redirects=False, headers=self._headers) as answer,
+            session.get(target, allow_redirects=False, headers=self._headers) as answer,
         ):
             location = answer.headers.get("Location")
             if answer.status in _REDIRECTS and location is not None:
@@ -202,7 +172,6 @@ class Web:
             return Page(address, answer.status, kind, _decoded(raw, answer.charset), cut), None
 
     async def _checked(self, here: Url) -> Sequence[str]:
-        """Return the addresses of a host. Raises `errors.ToolError` unless all of them are public."""
         try:
             found = await self._resolve(here.host, here.port)
         except (OSError, UnicodeError):
@@ -224,20 +193,16 @@ class _Pinned(AbstractResolver):
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
     ) -> list[ResolveResult]:
         del family
+        kinds = {one: socket.AF_INET6 if ":" in one else socket.AF_INET for one in self._found}
         return [
             ResolveResult(
-                hostname=host,
-                host=address,
-                port=port,
-                family=socket.AF_INET6 if ":" in address else socket.AF_INET,
-                proto=socket.IPPROTO_TCP,
-                flags=socket.AI_NUMERICHOST,
+                hostname=host, host=one, port=port, family=kind, proto=6, flags=socket.AI_NUMERICHOST
             )
-            for address in self._found
+            for one, kind in kinds.items()
         ]
 
     async def close(self) -> None:
-        """Do nothing, because there is nothing to close."""
+        pass
 
 
 def _read(address: str) -> Url:
@@ -251,24 +216,12 @@ def _read(address: str) -> Url:
     return read
 
 
-def _target(here: Url) -> str:
-    """Return the URL to request. The URL is built from the parts that were checked, so that no parser can
-    find another host in the URL.
-    """
-    return f"{here.scheme}://{f'[{here.host}]' if ':' in here.host else here.host}:{here.port}{here.path}"
-
-
 def _site(here: Url) -> tuple[str, int | None]:
     """Return the host without `www.`, and the port. Redirects must stay on this host and port."""
     return here.host.removeprefix("www."), None if here.port == PORTS[here.scheme] else here.port
 
 
-def _shown(url: Url) -> str:
-    return f"{url.scheme}://{url.host}{url.path}"
-
-
 async def _body(answer: aiohttp.ClientResponse) -> tuple[bytes, bool]:
-    """Return the decompressed body, and whether it was cut."""
     packing = answer.headers.get("Content-Encoding", "identity").strip().lower()
     if packing not in {"identity", "", "gzip", "x-gzip"}:
         raise errors.ToolError("The answer is packed in a way that was not asked for; it is not read.")

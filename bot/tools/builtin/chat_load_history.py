@@ -203,7 +203,6 @@ class ChatLoadHistory(BuiltinTool):
         }
 
     def _marked(self, line: ArchiveLine, turn: ToolExecutionContext, made: Sequence[Json]) -> ArchiveLine:
-        """Return the line with chat, link and artifacts added to its metadata."""
         where = {
             "chat": str(line.chat_key) if line.chat_key != turn.chat_key else None,
             "link": self.ports.permalink(line),
@@ -283,7 +282,6 @@ def _so_far(found: _FoundLines) -> str:
 
 
 def _left_out(others: MembershipAnswer) -> str:
-    """Return a note that says which of the person's chats were not searched and how to search those chats."""
     told = ""
     if (count := len(others.chats)) > MOST_CHATS:
         told += f" (Of this person's {count:,} other chats the {MOST_CHATS} last spoken in were searched.)"

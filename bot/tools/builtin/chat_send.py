@@ -92,7 +92,6 @@ class ChatSend(BuiltinTool):
         return delivered_words([part.message_id for part in sent])
 
     def _files(self, named: Sequence[str | NewFile]) -> list[OutgoingFile]:
-        """Read the files to send. Raises `errors.ToolError` and OSError."""
         files, left = list[OutgoingFile](), BYTES
         for one in named:
             name, path, data = (

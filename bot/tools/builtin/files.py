@@ -72,7 +72,6 @@ class FileTool(BuiltinTool):
 
 
 def _fitting(rows: Iterable[str], most: int) -> tuple[list[str], bool]:
-    """Return the rows that fit in a result, and True if there are more."""
     room, shown = ROOM, list[str]()
     for row in rows:
         room -= excerpt.weight(row) + excerpt.weight("\n")
@@ -240,7 +239,6 @@ class SearchFiles(FileTool):
 
 
 def _selected(entries: list[Entry], glob: str | None, depth: int) -> Iterator[str]:
-    """Yield the paths of the files that match a glob, relative to a folder at this depth."""
     wanted = path_matcher([glob.removeprefix("!").lstrip("#")]) if glob is not None else None
     for entry in entries:
         parts = entry.path.split("/")[depth:]

@@ -173,7 +173,6 @@ class MemoryTool(BuiltinTool):
         return f"{path} is written: {file.text.count(chr(10)) + 1} lines."
 
     def _by(self, turn: ToolExecutionContext) -> Written:
-        """Return the current turn as the source of a line, with the untrusted-text level of the turn's context."""
         ts, taints = int(self.ports.clock.now() * 1000), taint.seen(turn.view()).taint
         return Written(ts, turn.request_id, turn.chat_key, turn.user_id, taints)
 
@@ -207,7 +206,6 @@ def _person(turn: ToolExecutionContext) -> MemoryOwner | None:
 
 
 def _place(turn: ToolExecutionContext, path: str) -> tuple[MemoryOwner, str]:
-    """Return the owner of a path and the path relative to the owner's folder; "" means the folder itself."""
     for root in (CHAT, ME):
         if path == root or path.startswith(f"{root}/"):
             owner = MemoryOwner("chat", str(turn.chat_key)) if root == CHAT else _person(turn)
@@ -227,7 +225,6 @@ def _file(turn: ToolExecutionContext, path: str) -> tuple[MemoryOwner, str]:
 
 
 def _change(args: MemoryInput) -> Callable[[str | None], str]:
-    """Return a function that applies a `memory` command to the text of a file."""
 
     def change(old: str | None) -> str:
         if args.command == "create":

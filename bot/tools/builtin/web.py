@@ -132,7 +132,6 @@ async def _ask_engine(search: Search, query: str) -> str:
 
 
 def _listed(hits: list[Any]) -> str:
-    """Return the results as text: title, address and snippet of each."""
     return "\n".join(
         f"- {text.preview(str(one['title']), SNIPPET)} <{one['url']}> {text.preview(snippet, SNIPPET)}".rstrip()
         for one in hits[:MOST]

@@ -176,7 +176,6 @@ def _literal(words: str, limit: int = 80) -> str:
 
 
 def _default(one: Json) -> str:
-    """Return the default of a field, written as a person would write it."""
     given = one["default"] if isinstance(one["default"], list) else [one["default"]]
     labels = [label for label, value in _choices(one) if value in given]
     return ", ".join(labels or (one if isinstance(one, str) else json.dumps(one) for one in given))
@@ -213,7 +212,6 @@ def read(one: Json, words: str) -> Any:
 
 
 def _choices(one: Json) -> list[tuple[str, Any]]:
-    """Return the label and the value of each choice."""
     one = one["items"] if isinstance(one.get("items"), dict) else one
     listed = one.get("oneOf") or one.get("anyOf")
     if isinstance(listed, list):

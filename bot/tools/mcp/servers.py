@@ -13,6 +13,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -50,59 +51,53 @@ class ServerLost(errors.ShipmateError):
     """Raised when the connection has ended; the message gives the reason."""
 
 
+@dataclass(eq=False)
 class Server:
     """One MCP server, connected while `run` runs. While the connection is down, the server's tools stay
     known but calls fail.
     """
 
-    def __init__(
-        self,
-        name: str,
-        settings: McpServer,
-        *,
-        questions: Questions,
-        root: Path,
-        clock: Clock,
-        log: Log,
-        redact: Redact,
-    ) -> None:
-        self.name = name
-        self.state: State = "starting"
-        self.trouble = ""
-        """Reason for operators why the server is down."""
-        self.tools: Mapping[str, ServerTool] = {}
-        self.left_out: Sequence[str] = ()
-        self.asking = Elicitations(name, questions, log)
-        self._settings = settings
-        self._root = root
-        self._clock = clock
-        self._log = log
-        self._redact = redact
-        self._client: Client | None = None
-        self._closed = asyncio.Event()
-        self._changed = asyncio.Event()
-        self._handshake: Literal["legacy", "auto"] = "legacy"
-        self._why = ""
-        self._stderr = ""
-        self._hung = 0
-        self._since: float | None = None
-        self.settled = asyncio.Event()
-        """Event that is set after the first attempt to start, whether or not it succeeded."""
+    name: str
+    settings: McpServer
+    _: KW_ONLY
+    questions: Questions
+    root: Path
+    clock: Clock
+    log: Log
+    redact: Redact
+    state: State = "starting"
+    trouble: str = ""
+    """Reason for operators why the server is down."""
+    tools: Mapping[str, ServerTool] = field(default_factory=dict)
+    left_out: Sequence[str] = ()
+    settled: asyncio.Event = field(default_factory=asyncio.Event)
+    """Event that is set after the first attempt to start, whether or not it succeeded."""
+    _client: Client | None = None
+    _closed: asyncio.Event = field(default_factory=asyncio.Event)
+    _changed: asyncio.Event = field(default_factory=asyncio.Event)
+    _handshake: Literal["legacy", "auto"] = "legacy"
+    _why: str = ""
+    _stderr: str = ""
+    _hung: int = 0
+    _since: float | None = None
+
+    def __post_init__(self) -> None:
+        self.asking = Elicitations(self.name, self.questions, self.log)
 
     @property
     def timeout_seconds(self) -> float:
-        return self._settings.timeout_ms / 1000
+        return self.settings.timeout_ms / 1000
 
     @property
     def away(self) -> float:
         """Return the seconds since the connection went down."""
-        return 0.0 if self._since is None else self._clock.monotonic() - self._since
+        return 0.0 if self._since is None else self.clock.monotonic() - self._since
 
     async def run(self) -> None:
         """Keep the server connected until cancelled. The pauses between attempts grow exponentially."""
         failures = 0
         while True:
-            began = self._clock.monotonic()
+            began = self.clock.monotonic()
             # The task may be cancelled by the SDK; only a cancellation from outside ends this loop.
             task = asyncio.create_task(self._connection())
             try:
@@ -111,16 +106,16 @@ class Server:
                 if not task.done():
                     task.cancel()
                     await asyncio.wait([task])
-            if self._clock.monotonic() - began > SOUND_SECONDS:
+            if self.clock.monotonic() - began > SOUND_SECONDS:
                 failures = 0
             pause = min(LONGEST_PAUSE, 2.0**failures)
             failures += 1
             self._down(None if task.cancelled() else task.exception())
-            await self._clock.sleep(pause)
+            await self.clock.sleep(pause)
 
     def _down(self, error: BaseException | None) -> None:
         was, self.state = self.state, "down"
-        self._since = self._clock.monotonic() if self._since is None else self._since
+        self._since = self.clock.monotonic() if self._since is None else self._since
         while isinstance(error, BaseExceptionGroup):
             error = error.exceptions[0]
         cause = "it ended" if error is None else str(error) or type(error).__name__
@@ -131,16 +126,13 @@ class Server:
         if self._why and not isinstance(error, ServerLost):
             cause = f"{self._why} ({cause})"
         stderr = " ".join(self._stderr.split())[-300:]
-        self.trouble = self._redact(text.preview(cause + (f"; stderr: {stderr}" if stderr else ""), 600))
+        self.trouble = self.redact(text.preview(cause + (f"; stderr: {stderr}" if stderr else ""), 600))
         self.settled.set()
-        self._log.write("mcp", f"the server {self.name} is down", level="warn", cause=self.trouble, was=was)
+        self.log.write("mcp", f"the server {self.name} is down", level="warn", cause=self.trouble, was=was)
 
     # ------------------------------------------------------------ a connection
 
     async def _connection(self) -> None:
-        """Connect to the server and serve calls until the connection ends. Raises the exception that ended
-        the connection.
-        """
         self._closed.clear()
         self._changed.clear()
         self._why = self._stderr = ""
@@ -178,7 +170,7 @@ class Server:
                     async with asyncio.timeout(START_SECONDS):
                         await self._list(client)
                     # Tools are listed at most once per second, even if the server announces more changes.
-                    await self._clock.sleep(1.0)
+                    await self.clock.sleep(1.0)
             finally:
                 self._client = None
                 follow.cancel()
@@ -187,7 +179,7 @@ class Server:
 
     @contextlib.asynccontextmanager
     async def _transport(self) -> AsyncIterator[Any]:
-        chosen = self._settings
+        chosen = self.settings
         async with contextlib.AsyncExitStack() as stack:
             if chosen.url is not None:
                 yield await stack.enter_async_context(transports.address(chosen.url, chosen.headers))
@@ -211,14 +203,14 @@ class Server:
         """Return the server's command line and environment. Raises `ServerLost` if a tool or a command could
         change the code that the server runs. This call blocks the thread.
         """
-        ours = protected_code(self._root)
-        env = transports.fixed_environment(ours, folder) | self._settings.env
+        ours = protected_code(self.root)
+        env = transports.fixed_environment(ours, folder) | self.settings.env
         env["PATH"] = ours.fixed(env.get("PATH", os.defpath))
-        asked = str(self._root / words[0]) if "/" in words[0] else words[0]
+        asked = str(self.root / words[0]) if "/" in words[0] else words[0]
         found = shutil.which(asked, path=env["PATH"])
         if found is None:
             raise ServerLost(f"there is no program {words[0]!r}")
-        own = [value for name, value in self._settings.env.items() if name != "PATH"]
+        own = [value for name, value in self.settings.env.items() if name != "PATH"]
         named = (
             words[0]
             if ours.changeable(Path(found))
@@ -228,7 +220,7 @@ class Server:
             raise ServerLost(
                 f"{named!r} is in the project's folder, where a chat can change what it runs: move it elsewhere"
             )
-        return [found, *(transports.placed(self._root, word) for word in words[1:])], env
+        return [found, *(transports.placed(self.root, word) for word in words[1:])], env
 
     def _said(self, words: str) -> None:
         self._stderr = (self._stderr + words)[-LAST_WORDS:]
@@ -254,13 +246,12 @@ class Server:
                     self._changed.set()
 
     async def _list(self, client: Client) -> None:
-        """Read the list of tools from the server."""
         from mcp_types import PaginatedRequestParams
 
         tools: dict[str, ServerTool] = {}
         left_out: list[str] = []
         # The notes are redacted before they are cut, because half a secret would not be recognised.
-        notes = await asyncio.to_thread(self._redact, client.instructions or "")
+        notes = await asyncio.to_thread(self.redact, client.instructions or "")
         said = definitions.lines(notes, definitions.INSTRUCTIONS)
         cursor: str | None = None
         for _ in range(MOST_PAGES):
@@ -276,14 +267,9 @@ class Server:
         added = sorted(tools.keys() - self.tools.keys())
         gone = sorted(self.tools.keys() - tools.keys())
         self.tools, self.left_out = tools, left_out
-        self._log.write(
-            "mcp",
-            f"the server {self.name} has {len(tools)} tools",
-            level="warn" if left_out else "info",
-            added=added[:20],
-            gone=gone[:20],
-            left_out=left_out[:20],
-        )
+        shown: dict[str, Any] = {"added": added[:20], "gone": gone[:20], "left_out": left_out[:20]}
+        level: Literal["warn", "info"] = "warn" if left_out else "info"
+        self.log.write("mcp", f"the server {self.name} has {len(tools)} tools", level=level, **shown)
 
     def _take(self, tools: dict[str, ServerTool], left_out: list[str], tool: Any, said: str) -> None:
         shown = definitions.line(tool.name, 80)
@@ -299,7 +285,7 @@ class Server:
                 f"{shown}: {'its name is taken' if offer.name in tools else 'there are too many'}"
             )
             return
-        who = [self.name, self._settings.command, self._settings.args, self._settings.url]
+        who = [self.name, self.settings.command, self.settings.args, self.settings.url]
         whole = [who, (tool.name, tool.title, tool.description, tool.input_schema)]
         defined = hashlib.sha256(json.dumps(whole, sort_keys=True, default=str).encode()).hexdigest()
         tools[offer.name] = ServerTool(offer, self.call, self.timeout_seconds, tool.input_schema, defined)
@@ -351,9 +337,7 @@ class Server:
         except MCPError as error:
             raise await self._failed(client, error.code, error.message) from None
         except (ValidationError, RuntimeError, TypeError) as error:
-            self._log.write(
-                "mcp", f"{self.name} gave no result", level="warn", cause=text.preview(str(error))
-            )
+            self.log.write("mcp", f"{self.name} gave no result", level="warn", cause=text.preview(str(error)))
             raise errors.ToolError(
                 f"The MCP server {self.name} answered with something that is no result. It may have taken effect."
             ) from None
@@ -377,24 +361,18 @@ class Server:
 
         # This is the SDK's error for an ended stream. The server could send the same code, so the code alone proves nothing.
         cut = code == CONNECTION_CLOSED and message.startswith("SSE stream ")
-        if self._closed.is_set() or cut or not await self._answers(client):
+        if self._closed.is_set() or cut:
             return self._gone()
+        if self.settings.url is not None:
+            # Over HTTP, the error of one call does not show whether the connection works, so the tools are listed.
+            look = asyncio.create_task(self._list(client))
+            await asyncio.wait([look], timeout=LOOK_SECONDS)
+            if not look.done() or look.cancelled() or look.exception() is not None:
+                look.cancel()
+                self._ended("it does not answer any more")
+                return self._gone()
         self._hung = 0
         return errors.ToolError(f"The MCP server {self.name} refused: {definitions.line(message, 1_000)}")
-
-    async def _answers(self, client: Client) -> bool:
-        """Return True if the connection works. Over HTTP, the error of one call does not show whether the
-        connection works, so the tools are listed as a test.
-        """
-        if self._settings.url is None:
-            return True
-        look = asyncio.create_task(self._list(client))
-        await asyncio.wait([look], timeout=LOOK_SECONDS)
-        if look.done() and not look.cancelled() and look.exception() is None:
-            return True
-        look.cancel()
-        self._ended("it does not answer any more")
-        return False
 
     def _gone(self) -> errors.ToolError:
         return errors.ToolError(
@@ -408,18 +386,10 @@ class McpServers(ToolCatalog):
     through `questions`.
     """
 
-    def __init__(
-        self,
-        settings: Mcp,
-        *,
-        questions: Questions,
-        root: Path,
-        clock: Clock,
-        log: Log,
-        redact: Redact,
-    ) -> None:
+    def __init__(self, settings: Mcp, **environment: Any) -> None:
+        """Create the servers that are on. `environment` are the keyword arguments of `Server`."""
         self.servers = {
-            name: Server(name, one, questions=questions, root=root, clock=clock, log=log, redact=redact)
+            name: Server(name, one, **environment)
             for name, one in sorted(settings.servers.items())
             if one.enabled
         }
@@ -445,7 +415,8 @@ class McpServers(ToolCatalog):
         return [offer for server in self.servers.values() for offer in server.offers()]
 
     def sources(self) -> Mapping[str, str]:
-        return {name: _state(server) for name, server in self.servers.items()}
+        states = {"down": "not running", "starting": "starting"}
+        return {name: states.get(one.state, f"{len(one.tools)} tools") for name, one in self.servers.items()}
 
     def troubles(self) -> Mapping[str, str]:
         """Return the failure of each server for operators; "" for a server without a failure."""
@@ -456,9 +427,3 @@ class McpServers(ToolCatalog):
         return {
             name: server.trouble if server.away > seconds else "" for name, server in self.servers.items()
         }
-
-
-def _state(server: Server) -> str:
-    if server.state == "ready":
-        return f"{len(server.tools)} tools"
-    return "not running" if server.state == "down" else "starting"

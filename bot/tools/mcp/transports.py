@@ -223,7 +223,6 @@ def changeable_code(
 
 
 def _filled_in(word: str, env: Mapping[str, str]) -> str:
-    """Return a word with `~` and `$NAME` expanded as a shell does."""
     words = re.sub(r"(?<![^\s=:'\"])~(?=/|\s|$)", lambda _: env.get("HOME", "~"), word)
     return re.sub(r"\$(?:\{(\w+)\}|(\w+))", lambda name: env.get(name[1] or name[2], name[0]), words)
 

@@ -110,7 +110,6 @@ def _split(path: str) -> list[str]:
 
 
 def _lexical(done: list[str], left: list[str]) -> Parts:
-    """Return the normalised path without reading links."""
     return tuple(_split(posixpath.normpath("/" + "/".join([*done, *left]))))
 
 

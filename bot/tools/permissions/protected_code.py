@@ -135,7 +135,6 @@ def _linked(runs: tuple[Path, ...]) -> frozenset[tuple[int, int]]:
 
 
 def _absent(runs: tuple[Path, ...], root: Path) -> list[Path]:
-    """Return the paths below the root that are missing or are symlinks."""
     names = [name for one in runs for name in (one, *one.parents)]
     return [
         place

@@ -112,7 +112,6 @@ class Rules:
         return _given(call, given, now) if given else defaults.decided(call, now)
 
     def _of(self, name: str) -> dict[Outcome, list[_Rule]]:
-        """Return the rules of a tool, compiled once."""
         if name not in self._tools:
             tool = self._tools[name] = {"deny": [], "ask": [], "allow": []}
             for outcome, parsed in self._rules:

@@ -199,7 +199,6 @@ def _spoken(message: Message) -> Iterator[str]:
 
 
 def _strings(value: Any) -> Iterator[str]:
-    """Yield every string in a JSON value."""
     if isinstance(value, str):
         yield value
     for one in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
