@@ -128,18 +128,12 @@ def _named(code: regex.Match[str]) -> str:
     return str(code[2]) if _FILE.fullmatch(code[2].strip()) else COMMAND
 
 
-# A message that consists only of such a word asks to stop. Ambiguous words are left out.
-_WORDS = frozenset(
-    """
-    stop | stopp | halt | stop it | stop that | please stop | stop please | bitte stopp | hör auf
-    停 | 停止 | 停下 | 停下来 | 停下來 | 停一下 | 请停止 | 請停止 | 请停下 | 別說了 | 别说了
-    ストップ | 止めて | とめて | やめて | 止まって | 停止して | 止めてください | やめてください
-    중지 | 정지 | 멈춰 | 그만 | 그만해 | arrête | arrete | arrêtez | arrêter | para | detente | detén | pare | fermati
-    стоп | остановись | остановитесь | стій | stój | dur | dừng | dừng lại | หยุด | रुको | रुकिए
-    توقف | قف | עצור | תעצור | 🛑
-    """.replace("\n", "|").split("|")
-)
-_STOP_WORDS = frozenset(unicodedata.normalize("NFKC", word.strip()).casefold() for word in _WORDS) - {""}
+_STOP_WORDS = frozenset(
+    unicodedata.normalize("NFKC", word.strip()).casefold()
+    for word in re.split(
+        r"[|\n]", tomllib.loads(Path(__file__).with_name("stop_words.toml").read_text("utf-8"))["words"]
+    )
+) - {""}
 _LONGEST_STOP = 200
 _MENTION = re.compile(r"(?:<@[^<>\s]{1,80}>|@\w{1,80})[\s:,，：]*")
 _AROUND = " \t\r\n\u200b\u200e\u200f\ufe0f\ufeff.!?,;…。！？、，¡¿؟"

@@ -29,18 +29,7 @@ REMOVED = "words were removed from this conversation since"
 DAMAGED = "its record is damaged"
 REDACTED = "it held a secret, which is not recorded"
 DIFFERENT = "what is recorded is not what was sent"
-_SCHEMA = """
-PRAGMA journal_mode = wal; PRAGMA synchronous = normal; PRAGMA secure_delete = on; PRAGMA journal_size_limit = 16777216;
-CREATE TABLE IF NOT EXISTS requests (
-  id TEXT PRIMARY KEY, chat TEXT NOT NULL, turn TEXT, task TEXT, purpose TEXT NOT NULL, model TEXT NOT NULL, sha256 TEXT NOT NULL,
-  redacted TEXT NOT NULL, body BLOB, answer BLOB) WITHOUT ROWID;
-CREATE INDEX IF NOT EXISTS of_chat ON requests (chat, id);
-CREATE INDEX IF NOT EXISTS of_turn ON requests (turn);
-CREATE INDEX IF NOT EXISTS of_task ON requests (task) WHERE task IS NOT NULL;
-CREATE TABLE IF NOT EXISTS pieces (
-  id INTEGER PRIMARY KEY, chat TEXT NOT NULL, digest BLOB NOT NULL, bytes BLOB NOT NULL, UNIQUE (chat, digest));
-CREATE TABLE IF NOT EXISTS removals (chat TEXT NOT NULL, until TEXT NOT NULL, PRIMARY KEY (chat, until)) WITHOUT ROWID;
-"""
+_SCHEMA = Path(__file__).with_suffix(".sql").read_text("utf-8")
 _BORDER = re.compile(rb'\{"role":|,"cache_control":|\}\]\}')
 _LEVEL = 1
 _FOUND = "SELECT id, chat, turn, task, purpose, model, sha256, redacted, body, answer FROM requests WHERE turn = ? OR task = ? ORDER BY id"

@@ -9,10 +9,11 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 
 from bot import errors, tags, text
 from bot.contracts.base import Json, Message
@@ -45,36 +46,10 @@ PIECE_SECONDS = 0.02
 REMINDER = "⏰ "
 """Prefix of a reminder's prompt. The demo repeats such a prompt unchanged."""
 
-_Q = r"[`'\"“”「」]*"
-_PATTERNS: Mapping[str, tuple[str, ...]] = {
-    "three": (r"\b(?:three|several|many)\b.{0,20}\b(?:at once|side by side|in parallel)|同时|并行|並行",),
-    "run": (rf"^(?:(?:please )?(?:run|execute)\b:? +|(?:请)?(?:运行|执行) *){_Q}(?P<command>.+?){_Q}$",),
-    "write": (
-        (
-            rf"^(?:(?:please )?(?:write|create|make)(?: a| the)?(?: file)? +|(?:请)?(?:写|创建) *){_Q}(?P<path>[\w./-]*\w\.\w+){_Q}"
-            r"(?:.{0,20}?(?:: *|with +|saying +)(?P<content>.+))?$"
-        ),
-    ),
-    "remind": (
-        r"\bremind me in (?P<count>an?|one|\d{1,3}) (?P<unit>minute|hour)s?(?: (?:to|of|that) (?P<what>.+))?",
-        r"(?P<count>[一\d]{1,3}) ?(?P<unit>分钟|小时)后提醒我(?P<what>.*)",
-    ),
-    "look": (
-        rf"^(?:(?:please )?(?:look at|read|open) +(?:the )?(?:file )?|(?:请)?(?:看看|打开|读一下) *){_Q}(?P<path>[\w./-]*\w){_Q}[.!?]?$",
-        rf"^(?:please )?show(?: me)? +{_Q}(?P<path>[\w./-]*\w\.\w+){_Q}$",
-    ),
-    "list": (r"\b(?:list|which|what)\b.{0,12}\bfiles\b|有哪些文件|列出文件",),
-    "history": (
-        (
-            r"what did (?:i|we|you) (?:say|write|tell|ask|talk)|\b(?:history|earlier|old|older|remember|before|previously)\b"
-            r"|last (?:week|month|time)|yesterday|之前|以前|历史|歷史|记得|記得|刚才|剛才|昨天|前に|覚えて|履歴"
-        ),
-    ),
-    "skills": (r"\bskills?\b|技能|スキル",),
-}
+_QUOTES = r"[`'\"“”「」]*"
 _REQUESTS = [
-    (name, re.compile(pattern, re.IGNORECASE | re.DOTALL))
-    for name, patterns in _PATTERNS.items()
+    (name, re.compile(pattern.replace("<Q>", _QUOTES), re.IGNORECASE | re.DOTALL))
+    for name, patterns in tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8")).items()
     for pattern in patterns
 ]
 """Requests that the demo understands. The first pattern that matches is used."""
@@ -99,7 +74,7 @@ class _Turn:
     results: list[tuple[str, str, bool]] = field(default_factory=list)
     """Results of tool calls, as (tool, result, whether the call failed)."""
     request: str = ""
-    """Key in `_PATTERNS` of the request that the person made; "" if the demo does not understand the request."""
+    """Key in `demo.toml` of the request that the person made; "" if the demo does not understand the request."""
     found: dict[str, str] = field(default_factory=dict)
     """Named groups that the pattern matched."""
 
