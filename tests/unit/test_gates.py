@@ -8,14 +8,8 @@ from tests import gates
 
 BREACHES = {
     "bot/features/a.py": ('WORDS = "I have done that."\n', "a sentence stands in code"),
-    "channels/slack/b.py": (
-        'def f(name):\n    return f"Hello {name}, how are you?"\n',
-        "a sentence stands in code",
-    ),
     "bot/features/c.py": ('WORDS = "\u505c\u4e0b\u4e86"\n', "a sentence stands in code"),
     "bot/features/mark.py": ('GONE = "[removed]"\n', "a sentence stands in code"),
-    "channels/telegram/mark.py": ('WORDS = f"\\n({count} more follow)"\n', "a sentence stands in code"),
-    "bot/features/stopped.py": ('WORDS = "Stopped."\n', "a sentence stands in code"),
     "channels/slack/button.py": (
         'BUTTON = {"type": "button", "text": {"type": "plain_text", "text": "deny"}}\n',
         "a label stands in code",
@@ -24,51 +18,27 @@ BREACHES = {
         'button = InlineKeyboardButton("Deny", callback_data="deny")\n',
         "a label stands in code",
     ),
-    "channels/telegram/menu.py": ('menu = [BotCommand("stop", "stop it")]\n', "a label stands in code"),
-    "bot/features/field.py": ('send(label=f"{count} new")\n', "a label stands in code"),
     "channels/web/page/a.html": (
         "<p>${hello}</p>\n<button title='${new}'>New</button>\n",
         "a label stands in code",
     ),
-    "channels/web/page/b.html": ('<input placeholder="Token">\n', "a label stands in code"),
     "channels/web/page/c.js": ('made.append(button("copy"));\n', "a label stands in code"),
-    "channels/web/page/d.js": ("item.textContent = `sent: ${name}`;\n", "a label stands in code"),
     "channels/web/page/e.js": ('const words = "Not logged in";\n', "a label stands in code"),
     "bot/pages/a.html": (
         '<p>{{ figure("Free disk", size) }}</p>\n<code>ls it</code>\n',
         "a label stands in code",
     ),
-    "bot/pages/b.html": ("<p>{{ size }}\n{% if a > b %}left{% endif %}</p>\n", "a label stands in code"),
-    "bot/pages/c.html": ('<td data-label="Size">{{ size }}</td>\n', "a label stands in code"),
     "bot/d.py": ("try:\n    pass\nexcept Exception:\n    pass\n", "an except for everything"),
-    "bot/e.py": (
-        "try:\n    pass\nexcept (ValueError, BaseException):\n    pass\n",
-        "an except for everything",
-    ),
-    "bot/f.py": ("try:\n    pass\nexcept:\n    pass\n", "an except for everything"),
     "docs/g.md": ("# TO" + "DO\n", "unfinished work"),
     "docs/h.md": ("pip install -i https://py" + "pi.org/simple x\n", "package registry"),
     "docs/w.md": ("a\n<<" + "<<<<< HEAD\nb\n", "what a merge left"),
     "deploy/i.txt": ("cd /ro" + "ot/shipmate\n", "path of one machine"),
     "bot/j.py": ("raise NotImplemented" + "Error\n", "unfinished code"),
     "channels/w.py": ("a = (1,\n  2)  # fm" + "t: skip\n", "switch of the formatter"),
-    "bot/n.py": (
-        "class A:\n    def __init__(self):\n        self.b = None\ndef f(a):\n    a.b = 1\n",
-        "assigned from outside",
-    ),
-    "bot/o.py": ("class A:\n    b: int\ndef f(a):\n    a.b = 1\n", "assigned from outside"),
-    "bot/p.py": (
-        "class A:\n    @b.setter\n    def b(self, c):\n        self._b = c\ndef f(a):\n    a.b = 1\n",
-        "assigned from outside",
-    ),
     "bot/features/w.py": ("from bot.contracts.outbound import Outbound as A\n", "Outbound is for bot/"),
-    "bot/features/x.py": ("send(outbound.Outbound(a))\n", "Outbound is for bot/"),
     "bot/core/y.py": ("async def f(a):\n    await a.committed()\n", "a wait for the log"),
     "tests/q.py": ("a._b\n", "private name"),
-    "tests/r.py": ("from bot import _b\n", "private name"),
-    "tests/s.py": ("setattr(a, '_b', 1)\n", "private name"),
     "tests/t.py": ("asyncio.timeout(20)\n", "a guard of 20 s"),
-    "tests/u.py": ("a.until(lambda: b, 40.0)\n", "a guard of 40.0 s"),
 }
 FINE = {
     "bot/features/k.py": '"""It says this and that."""\nraise ValueError("This and that fails.")\nlog.write("x", f"It said {a} again.")\n',
@@ -82,8 +52,6 @@ FINE = {
     "bot/core/outbox.py": "a: Outbound\nasync def f(a):\n    await a.committed()\n",
     "channels/slack/z.py": "from bot.contracts.outbound import Outbound\n",
     "tests/l.py": "try:\n    pass\nexcept Exception:\n    pass\n",
-    "bot/t.py": "@dataclass\nclass A:\n    b: int = 0\ndef f(a):\n    a.b = 1\n",
-    "bot/u.py": "class A:\n    def __init__(self):\n        self.b = None\n    @classmethod\n    def c(cls):\n        a = cls()\n        a.b = 1\n",
     "tests/v.py": "class A:\n    def f(self):\n        self._b = self.__dict__\n",
     "docs/m.md": "See https://example.org/root/x and ./work/y and other lists.\n",
 }
