@@ -223,7 +223,8 @@ class Vetting:
         `NotVetted` and OSError.
         """
         # No command begins or ends during the read, since both wait for the lock.
-        with self._lock, open(real, "rb", opener=_opener) as file:
+        opener = lambda name, flags: file_access.opener(name, flags | os.O_NOFOLLOW)  # noqa: E731
+        with self._lock, open(real, "rb", opener=opener) as file:
             raw = file.read(most)
             self.must_be_followed(path, os.fstat(file.fileno()))
             return raw
@@ -337,7 +338,3 @@ class Vetting:
         if path.is_relative_to(self._given):
             path = self._root / path.relative_to(self._given)
         return folded(str(path.relative_to(self._root) if path.is_relative_to(self._root) else path))
-
-
-def _opener(path: str, flags: int) -> int:
-    return file_access.opener(path, flags | os.O_NOFOLLOW)

@@ -187,12 +187,16 @@ class AgentContextStore:
         """Fold an event into the context. An event of a turn that is not running changes nothing."""
         running = self.running
         match data := event.data:
-            case events.Cut():
-                self._cut(data)
-                self._state_head(event)
-            case events.SessionMoved():
-                self._move(data)
-                self._state_head(event)
+            case events.Cut() | events.SessionMoved():
+                self._leave()
+                self.head = data.head
+                self._stated.pop(events.Cut.kind, None)
+                if self.head is not None:
+                    self._stated[events.Cut.kind] = event.seq
+                if isinstance(data, events.Cut):
+                    self._cut(data)
+                else:
+                    self._move(data)
             case events.Expired():
                 self._expire(data.before)
             case events.Masked():
@@ -200,8 +204,9 @@ class AgentContextStore:
             case events.Removed():
                 self.remove(Gone.of(data), head=data.head)
             case events.Framed():
-                self._frame(data)
-                self._stated[data.kind] = event.seq
+                known, self.frame, self._stated[data.kind] = self.frame, data, event.seq
+                if known is not None and (known.model, known.prefix) != (data.model, data.prefix):
+                    self._show(self.turns)  # thinking is only valid after exactly the same request prefix
             case events.Remembered():
                 self.memory, self._stated[data.kind] = data, event.seq
             case _ if running is None or running.id != event.turn:
@@ -253,12 +258,6 @@ class AgentContextStore:
         if self._view is not None:
             self._view += tuple(blocks.masked(entry.message, self.masked) for entry in entries)
 
-    def _frame(self, data: events.Framed) -> None:
-        if self.frame is not None and (self.frame.model, self.frame.prefix) != (data.model, data.prefix):
-            # Thinking is only valid after exactly the same request prefix.
-            self._show(self.turns)
-        self.frame = data
-
     def _leave(self) -> None:
         """Save the turns, each with all of its messages, for a conversation that is resumed later."""
         if self.left is not None:
@@ -269,11 +268,6 @@ class AgentContextStore:
     def _forget_memory(self) -> None:
         self.memory = None
         self._stated.pop(events.Remembered.kind, None)
-
-    def _state_head(self, event: Event) -> None:
-        self._stated.pop(events.Cut.kind, None)
-        if self.head is not None:
-            self._stated[events.Cut.kind] = event.seq
 
     def _expire(self, before: int) -> None:
         """Drop everything that began before this event number. The frame and the session memory stay while a
@@ -293,17 +287,14 @@ class AgentContextStore:
             self._show(kept)
 
     def _move(self, data: events.SessionMoved) -> None:
-        self._leave()
         self._forget_memory()
         known = {**(self.left or {}), **self.recalled}
-        self.head, self.masked, self.wrong, self.recalled = data.head, dict(data.masked), (), {}
+        self.masked, self.wrong, self.recalled = dict(data.masked), (), {}
         turns = [known[one] for one in data.turns if one in known]
         self.turns = [replace(turn, entries=without_thinking(turn.entries)) for turn in turns]
         self._view = None
 
     def _cut(self, data: events.Cut) -> None:
-        self._leave()
-        self.head = data.head
         if data.reason == "new":
             self._forget_memory()
             self.wrong = ()
@@ -360,13 +351,12 @@ class AgentContextStore:
 
     def over_cap(self) -> list[int]:
         """Return the event numbers of messages to drop if the context exceeds the message cap: whole turns
-        until half the cap is left. The newest turn stays, but loses its oldest API rounds if it exceeds the
-        cap by itself.
+        until half the cap is left. The newest turn loses its oldest API rounds if it exceeds the cap alone.
         """
         over = len(self.view()) - self.max_messages
         if over <= 0 or not self.turns:
             return []
-        dropped = self._oldest(self.turns[:-1], over + self.max_messages // 2)
+        dropped = self.oldest(self.turns[:-1], over + self.max_messages // 2)
         left = len(self) - len(dropped)
         for one in api_rounds(self.turns[-1].entries)[:-1] if left > self.max_messages else ():
             if left <= self.max_messages // 2:
@@ -375,11 +365,8 @@ class AgentContextStore:
             left -= len(one)
         return dropped
 
-    def oldest_half(self) -> list[int]:
-        """Return the event numbers of the oldest half of the messages, in whole turns."""
-        return self._oldest(self.turns, (len(self) + 1) // 2)
-
-    def _oldest(self, turns: Sequence[KeptTurn], at_least: int) -> list[int]:
+    def oldest(self, turns: Sequence[KeptTurn], at_least: int) -> list[int]:
+        """Return the event numbers of the oldest turns that have this many messages together."""
         dropped = list[int]()
         for turn in turns:
             if len(dropped) >= at_least:

@@ -380,7 +380,8 @@ class Fit:
                 count = len(context.older())
                 return events.Injected(kept=0 if tried else count // 2) if count else None
             case "halve_history":  # in whole turns; if no turn is left, the head message
-                dropped, head = context.oldest_half(), context.head
+                half, head = (len(context) + 1) // 2, context.head
+                dropped = context.oldest(context.turns, half)
                 if tried == MOST_HALVINGS or not (dropped or head):
                     return None
                 return events.Cut(tuple(dropped), head if dropped else None, "overflow")

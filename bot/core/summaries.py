@@ -5,6 +5,7 @@ memory, or by a summary if the memory does not cover them. A failure changes not
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -222,7 +223,8 @@ class Summaries:
                 summary = await forks.condense(prefix, _memory(chat), focus, fit)
                 maker = "provider" if summary.block else "summary"
                 change = await self._change(fit, reason, dropped, summary.words, summary.block)
-                await self._keep_summary(chat, summary.words, newest, prefix.messages)
+                with contextlib.suppress(*FAILED):  # a summary that is no valid memory is not kept as one
+                    await self._keep(chat, memory.read(summary.words), newest, prefix.messages)
         except FAILED as error:
             work.failures, work.failed_at = work.failures + 1, self.clock.monotonic()
             self._warn(chat, "a compaction failed", error)
@@ -237,14 +239,6 @@ class Summaries:
         before = fit.measure(context.view())
         fit.apply(change)
         return CompactResult(maker, len(change.dropped), before, fit.measure(context.view()))
-
-    async def _keep_summary(
-        self, chat: Chat, words: str, covers: int | None, seen: Sequence[Message]
-    ) -> None:
-        try:
-            await self._keep(chat, memory.read(words), covers, seen)
-        except FAILED as error:
-            self._warn(chat, "a summary could not be kept as the memory", error)
 
     async def _change(
         self, fit: Fit, reason: str, dropped: Sequence[int], words: str, block: Any = None
@@ -277,10 +271,10 @@ class Summaries:
     def _begin_memory(self, fit: Fit) -> None:
         work = self._of(fit.chat)
         work.since = _newest(fit)
-        work.writing = self._task(fit.chat, self._extract(fit, work))
+        work.writing = self._task(fit.chat, self._extract(fit, work, work.since))
 
-    async def _extract(self, fit: Fit, work: _Work) -> None:
-        chat, newest = fit.chat, _newest(fit)
+    async def _extract(self, fit: Fit, work: _Work, newest: int | None) -> None:
+        chat = fit.chat
         try:
             await self._import_edits(chat)
             prefix = _prefix(fit)
