@@ -83,18 +83,17 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Received(EventData, kind="received", words="inbound"):
-    """Event: a message, a command or a due job was accepted."""
+    """Event: a message, a command or a due job was accepted. `beside`: a command or signal that needs no turn."""
 
     inbound: Inbound
     beside: bool = False
-    """True for an incoming command that bypasses the queue, and for a signal; both need no turn."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ordered(EventData, kind="ordered", words="inbound label"):
-    """Event: a turn started a subagent task. `Ordered` is the first event of the task's chat. `inbound`
-    contains the task's instructions in the name of the turn's person, `label` is the name of the task
-    that people see. With mode `fork`, the task starts with the model context of its parent.
+    """Event: a turn started a subagent task; the first event of the task's chat. `inbound` has the task's
+    instructions in the name of the turn's person, `label` is the name that people see. With mode `fork`, the
+    task starts with the model context of its parent.
     """
 
     inbound: Inbound
@@ -118,8 +117,8 @@ class Deleted(EventData, kind="deleted"):
 
 @dataclass(frozen=True, slots=True)
 class Stop(EventData, kind="stop"):
-    """Event: a person stopped their own work, or an operator (`everyones`) stopped anybody's work. Messages
-    later than `since` (epoch ms) are not affected.
+    """Event: a person stopped their work, or an operator (`everyones`) anybody's. Later messages than `since`
+    (epoch ms) are not affected.
     """
 
     inbound: Inbound
@@ -140,9 +139,7 @@ class Closed(EventData, kind="closed"):
 
 @dataclass(frozen=True, slots=True)
 class TurnStarted(EventData, kind="turn_started"):
-    """Event: a turn was started, or restarted after its process died. `members` are the requests that the
-    turn answers.
-    """
+    """Event: a turn was started, or restarted after its process died. `members` are the answered requests."""
 
     members: tuple[str, ...]
     boot: str
@@ -157,9 +154,7 @@ class Joined(EventData, kind="joined"):
 
 @dataclass(frozen=True, slots=True)
 class TurnLeft(EventData, kind="turn_left"):
-    """Event: at shutdown a process left its turn to the next process. The restart of the turn does not count
-    as an attempt.
-    """
+    """Event: at shutdown a process left its turn to the next process, whose restart counts as no attempt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,14 +167,13 @@ class FilesRead(EventData, kind="files_read", words="files"):
 
 @dataclass(frozen=True, slots=True)
 class TurnEnded(EventData, kind="turn_ended"):
-    """Event: a turn ended. The turn's last message, if any, was queued before or with this event. `reason`
-    tells the model what went wrong.
+    """Event: a turn ended; its last message, if any, was queued before. `reason` tells the model what went
+    wrong, `model` was called last.
     """
 
     end: TurnEndState
     reason: str = ""
     model: str = ""
-    """Model that was called last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +193,7 @@ class Waited(EventData, kind="waited"):
 
 @dataclass(frozen=True, slots=True)
 class QuestionAsked(EventData, kind="question_asked", words="asked"):
-    """Event: people were asked whether something may be done. The turn that asks is suspended until the verdict."""
+    """Event: people were asked whether something may be done. The turn is suspended until the verdict."""
 
     question: str
     asked: Approval
@@ -215,8 +209,8 @@ class Decided(EventData, kind="decided"):
 
 @dataclass(frozen=True, slots=True)
 class Revised(EventData, kind="revised", words="text"):
-    """Event: a message that shows a question was edited to show the outcome, without buttons. `text` is its
-    text since then, `shown_at` the time of the message in epoch seconds.
+    """Event: a message that shows a question was edited to the `text` with the outcome, without buttons.
+    `shown_at` is the time of the message in epoch seconds.
     """
 
     row: str
@@ -226,12 +220,11 @@ class Revised(EventData, kind="revised", words="text"):
 
 @dataclass(frozen=True, slots=True)
 class FactSet(EventData, kind="fact_set"):
-    """Event: a fact outside any turn changed, such as a person's language or a lasting approval. A `value`
-    of None deletes the fact.
+    """Event: a fact outside any turn changed, `of` the kind of a person's language or a lasting approval. A
+    `value` of None deletes the fact.
     """
 
     of: str
-    """Kind of the fact, such as a person's language."""
     key: str
     value: Json | None
 
@@ -263,8 +256,10 @@ class Asked(EventData, kind="asked"):
 @dataclass(frozen=True, slots=True)
 class Answered(EventData, kind="answered", words="content"):
     """Event: the model's complete answer. `cut` lists the tool calls that did not arrive completely.
-    `continues` counts how often this answer was continued. `unshown` lists the artifacts of files that
-    the provider refused; `blind` says that the provider refused all files.
+    `continues` counts how often this answer was continued. `unshown` lists the artifacts of files that the
+    provider refused; `blind`: all files were refused. `note` is a sentence for the person, added below the next
+    message. `origin` lists every source in the model's context (`Provenance.packed`), whose text the answer may
+    repeat; None if there were no sources.
     """
 
     call: str
@@ -278,11 +273,7 @@ class Answered(EventData, kind="answered", words="content"):
     unshown: tuple[str, ...] = ()
     blind: bool = False
     note: str = ""
-    """Sentence for the person, added below the next message to the person."""
     origin: Json | list[str] | None = None
-    """Sources whose text the answer may repeat (`Provenance.packed`): every source in the model's context
-    when the answer was written. None if there were no sources.
-    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,16 +292,15 @@ class Used(EventData, kind="used"):
 
 @dataclass(frozen=True, slots=True)
 class Rated(EventData, kind="rated"):
-    """Event: a person rated the answer of a turn as good or bad; "" withdraws the rating."""
+    """Event: a person rated the answer of a turn; "" withdraws the rating."""
 
     rating: str
 
 
 @dataclass(frozen=True, slots=True)
 class ToolStarted(EventData, kind="tool_started"):
-    """Event: a tool call began. If the process stopped before a `ToolEnded` event, it is unknown whether the
-    call had an effect. A call that runs a `task` can be continued, since the task has an event log of its
-    own.
+    """Event: a tool call began. Without a `ToolEnded` event, it is unknown whether the call had an effect; but a
+    call that runs a `task` is continued, since the task has an event log of its own.
     """
 
     call: str
@@ -332,9 +322,7 @@ class ToolEnded(EventData, kind="tool_ended", words="result"):
 
 @dataclass(frozen=True, slots=True)
 class StoredFile:
-    """The part of an `OutgoingFile` that its outbox row stores. The bytes are in `.ship/outgoing`, under
-    their SHA-256.
-    """
+    """The stored part of an `OutgoingFile`. The bytes are in `.ship/outgoing`, under their SHA-256."""
 
     name: str
     mime_type: str
@@ -386,9 +374,8 @@ class Deferred(EventData, kind="deferred"):
 
 @dataclass(frozen=True, slots=True)
 class Sending(EventData, kind="sending"):
-    """Event: sending a message began. If the process stopped before an event that ends the send, it is
-    unknown whether the message arrived. `replaces` is the platform id of the message that this message
-    replaces.
+    """Event: sending a message began. Without an event that ends the send, it is unknown whether the message
+    arrived. `replaces` is the platform id of the message that this message replaces.
     """
 
     row: str
@@ -511,10 +498,9 @@ class Remembered(EventData, kind="remembered", words="markdown"):
 
 @dataclass(frozen=True, slots=True)
 class Removed(EventData, kind="removed"):
-    """Event: content was permanently removed from the log and from all derived data: the messages of
-    `requests`, the answers of `turns`, quotes of `messages`, and with `head` the summary. `message` and
-    `role` identify the removed message, `related` lists the turns concerned, `by` is the request that
-    asked for the removal.
+    """Event: content was permanently removed: the messages of `requests`, the answers of `turns`, quotes of
+    `messages`, and with `head` the summary. `message` and `role` identify the removed message, `related` lists
+    the turns concerned, `by` is the request that asked for the removal.
     """
 
     requests: tuple[str, ...] = ()
@@ -529,9 +515,7 @@ class Removed(EventData, kind="removed"):
 
 @dataclass(frozen=True, slots=True)
 class Expired(EventData, kind="expired"):
-    """Event: events before number `before` exceeded the retention time and are deleted. `at` (epoch seconds)
-    is the time of the oldest remaining event.
-    """
+    """Event: events before number `before` are too old and deleted; `at` is the time of the next (epoch seconds)."""
 
     before: int
     at: float

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import json
 import sqlite3
-from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,20 +23,14 @@ NO_ROOM = frozenset({sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQ
 """SQLite error codes of a full disk or an exhausted quota."""
 VERSION = 1
 """Version of the schema (`PRAGMA user_version`)."""
-_REFUSALS = 1 << 15
-"""Max unreadable ranges of a damaged table before the remaining rows are given up."""
 LOST = "log_lost"
 """Kind of the fact that records what a start found: the log was `damaged` or `gone`."""
 SCHEMA = Path(__file__).with_suffix(".sql").read_text("utf-8")
 """Statements that create the tables. They have no effect on existing tables."""
-PRAGMAS = (
-    "journal_mode = wal",
-    "synchronous = full",
-    "secure_delete = on",
-    "busy_timeout = 5000",
-    "journal_size_limit = 67108864",
-)
-
+PRAGMAS = """
+PRAGMA journal_mode = wal; PRAGMA synchronous = full; PRAGMA secure_delete = on; PRAGMA busy_timeout = 5000;
+PRAGMA journal_size_limit = 67108864;
+"""
 _NEWER = "the log has version {}, which is that of a newer one; run that, or put a backup in its place"
 _R = TypeVar("_R")
 
@@ -93,11 +86,7 @@ class SqliteLog(SqlLog):
                     "storage", "the log of the chats is damaged", level="error", cause=why or "gone"
                 )
             db = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
-            for pragma in PRAGMAS:
-                db.execute(f"PRAGMA {pragma}")
-            db.execute("BEGIN IMMEDIATE")
-            for statement in _statements(SCHEMA):
-                db.execute(statement)
+            db.executescript(f"{PRAGMAS} BEGIN IMMEDIATE; {SCHEMA}")
             if old is not None:
                 _salvage(old, db)
                 found = json.dumps({"what": "damaged" if why else "gone", "at": self._clock.now()})
@@ -170,15 +159,6 @@ def _set_aside(path: Path, at: int) -> Path:
     return target
 
 
-def _statements(script: str) -> Iterator[str]:
-    statement = ""
-    for line in script.splitlines(keepends=True):
-        statement += line
-        if sqlite3.complete_statement(statement):
-            yield statement
-            statement = ""
-
-
 def _salvage(path: Path, db: sqlite3.Connection) -> None:
     """Copy every readable row into a new database. Counters kept by triggers are copied, not counted again."""
     tables = [name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
@@ -203,28 +183,13 @@ def _salvage(path: Path, db: sqlite3.Connection) -> None:
 
 
 def _rows(old: sqlite3.Connection, table: str) -> Iterator[tuple[object, ...]]:
-    if table != "events":  # tables without row numbers are read from both ends up to the damage
-        for order in ("ASC", "DESC"):
-            try:
-                yield from old.execute(f"SELECT * FROM {table} ORDER BY 1 {order}")  # noqa: S608 - own names
-            except sqlite3.DatabaseError:
-                continue
-            return
-        return
-    ranges, refused = deque([(1, 1 << 40)]), 0
-    with contextlib.suppress(sqlite3.DatabaseError):
-        ranges = deque([(1, old.execute("SELECT max(+n) FROM events").fetchone()[0] or 0)])
-    while ranges and refused < _REFUSALS:
-        first, last = ranges.popleft()
+    """Yield the rows of a table from both ends up to the damage."""
+    for order in ("ASC", "DESC"):
         try:
-            yield from old.execute(
-                "SELECT * FROM events NOT INDEXED WHERE n BETWEEN ? AND ?", (first, last)
-            ).fetchall()
+            yield from old.execute(f"SELECT * FROM {table} NOT INDEXED ORDER BY 1 {order}")  # noqa: S608 - own names
         except sqlite3.DatabaseError:
-            refused += 1
-            if first < last:
-                middle = (first + last) // 2
-                ranges += [(first, middle), (middle + 1, last)]
+            continue
+        return
 
 
 def damage(path: Path) -> str:

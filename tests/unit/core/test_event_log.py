@@ -86,7 +86,7 @@ async def test_a_disk_that_refuses_confirms_nothing_and_loses_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lines = Lines()
-    monkeypatch.setattr(sqlite_log, "PRAGMAS", ("journal_mode = wal", "busy_timeout = 0"))
+    monkeypatch.setattr(sqlite_log, "PRAGMAS", "PRAGMA journal_mode = wal; PRAGMA busy_timeout = 0;")
     monkeypatch.setattr(sql_log, "RETRY_SECONDS", 0.01)
     async with opened(tmp_path, lines) as log:
         log.append([entry(1, received())])
