@@ -41,7 +41,7 @@ def of_message(event: Event) -> ArchiveLine | None:
     inbound = event.data.inbound
     if inbound.kind not in {"message", "edit"} or inbound.command is not None:
         return None
-    words, quoted = quotes.archived(inbound.readable, inbound.brought, quotes.iso)
+    words, quoted = quotes.archived(inbound.readable, inbound.brought)
     meta: Json = {
         **quoted,
         "links": [link.model_dump() for link in inbound.links] or None,

@@ -8,7 +8,7 @@ import functools
 import operator
 import re
 import unicodedata
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import UTC, datetime
 
 from bot import tags, text
@@ -48,17 +48,17 @@ def edited(edit: Inbound) -> Quoted:
     )
 
 
-def blocks(quoted: Sequence[Quoted], time: Callable[[int], str], nonce: str) -> list[Json]:
-    """Return the block of quoted messages and the block of forwarded content. `time` formats epoch ms. Each
+def blocks(quoted: Sequence[Quoted], nonce: str) -> list[Json]:
+    """Return the block of quoted messages and the block of forwarded content. Each
     block states its provenance if known.
     """
     others = [one for one in quoted if not one.in_place_of_words]
     sent = [one for one in quoted if one.in_place_of_words]
-    return [_block(some, time, nonce, note) for some, note in ((others, _NOTE), (sent, _SENT)) if some]
+    return [_block(some, nonce, note) for some, note in ((others, _NOTE), (sent, _SENT)) if some]
 
 
-def _block(quoted: Sequence[Quoted], time: Callable[[int], str], nonce: str, note: str) -> Json:
-    told = _tag([_row(message, time) for message in quoted], nonce, note).block
+def _block(quoted: Sequence[Quoted], nonce: str, note: str) -> Json:
+    told = _tag([_row(message) for message in quoted], nonce, note).block
     origin = functools.reduce(operator.or_, (one.provenance for one in quoted))
     return told | {ORIGIN: origin.packed()}
 
@@ -91,7 +91,7 @@ def _without(block: Json, told: tags.Tag | None, gone: Collection[str], words: s
     return block | _tag(left, told.nonce, told.note).block if told is not None and left else block
 
 
-def _row(message: Quoted, time: Callable[[int], str]) -> Json:
+def _row(message: Quoted) -> Json:
     origin, by = message.origin, message.user_name or message.user_id
     row: Json = {"from": _author(message)}
     if origin is not None:
@@ -99,7 +99,7 @@ def _row(message: Quoted, time: Callable[[int], str]) -> Json:
         row |= {key: value for key, value in told.items() if value is not None}
     facts = {
         "id": message.message_id,
-        "time": time(ts) if (ts := message.ts if origin is None else origin.ts) is not None else None,
+        "time": iso(ts) if (ts := message.ts if origin is None else origin.ts) is not None else None,
         "kind": message.kind,
         "files": list(message.files) or None,
         "picked": message.part,
@@ -144,11 +144,11 @@ _HOW = {
 }
 
 
-def archived(own: str, brought: Iterable[Quoted], time: Callable[[int], str]) -> tuple[str, Json]:
+def archived(own: str, brought: Iterable[Quoted]) -> tuple[str, Json]:
     """Return the archive text of a message and its `meta`. In `meta`, `own` is the length of the person's
     own text and `quoted` lists the authors of the quoted texts. Without quotes, `meta` is empty.
     """
-    rows = [_row(one, time) | {"text": one.part or one.text} for one in brought]
+    rows = [_row(one) | {"text": one.part or one.text} for one in brought]
     if not rows:
         return own, {}
     shown = "\n".join(map(_shown, rows))

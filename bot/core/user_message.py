@@ -250,7 +250,7 @@ def build(
     content = [tags.Tag(tags.CONTEXT, tags.dumped(facts), nonce=nonce).block]
     if instructions is not None:
         content.append(replace(instructions, nonce=nonce).block | own)
-    content += [*notes, *quotes.blocks(quoted, quotes.iso, nonce)]
+    content += [*notes, *quotes.blocks(quoted, nonce)]
     if any(one.read for _, one in attached):
         content.append(file_words.preview(attached, nonce).block)
         content += [blocks.attached(one.shown) for _, one in attached if one.shown is not None]

@@ -127,9 +127,7 @@ def test_words_of_an_archive_are_a_persons_whatever_they_look_like(
         ts=1, channel="telegram", chat_id="1", chat_key=KEY, user_id="U2", role="user", text=words
     )
     if quoted:
-        shown, meta = quotes.archived(
-            words, [Quoted(user_id="5", text="q", ts=1, message_id="9")], quotes.iso
-        )
+        shown, meta = quotes.archived(words, [Quoted(user_id="5", text="q", ts=1, message_id="9")])
         line = line.model_copy(update={"text": shown, "meta": meta})
     for message in user_message.loaded_messages([line], NONCE):
         assert taint.seen([message]) == ANYBODYS

@@ -129,7 +129,7 @@ def test_loaded_turns_are_marked_with_time_and_speaker_and_their_text_is_unchang
 
 
 def quoted_rows(told: list[Quoted]) -> list[dict[str, Any]]:
-    (block,) = quotes.blocks(told, quotes.iso, NONCE)
+    (block,) = quotes.blocks(told, NONCE)
     return [json.loads(line) for line in block["text"].split("\n")[1:-1]]
 
 
@@ -161,13 +161,13 @@ def test_what_a_person_sends_in_place_of_words_is_told_as_theirs_and_stays_untru
     ],
 )
 def test_what_others_have_sent_stays_theirs(other: dict[str, Any]) -> None:
-    (block,) = quotes.blocks([CONTACT.model_copy(update=other)], quotes.iso, NONCE)
+    (block,) = quotes.blocks([CONTACT.model_copy(update=other)], NONCE)
     assert 'note="Earlier messages of others' in block["text"]
 
 
 def test_a_loaded_line_names_what_was_sent_in_place_of_words_as_that() -> None:
     forwarded = Quoted(user_id="1", text="hi", brought=True, origin=Origin(how="forwarded", name="Bob"))
-    words, meta = quotes.archived("look", [CONTACT, forwarded], quotes.iso)
+    words, meta = quotes.archived("look", [CONTACT, forwarded])
     base = {"channel": "c", "chat_id": "1", "chat_key": "c:chat:1"}
     line = ArchiveLine(ts=0, role="user", user_id="1", text=words, meta=meta, **base)
     (message,) = user_message.loaded_messages([line], NONCE)

@@ -1,6 +1,11 @@
+"""Each request to the model and its answer are logged; the configured model is logged and retried."""
+
 from __future__ import annotations
 
 import dataclasses
+import random
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -8,16 +13,16 @@ import pytest
 from bot import errors
 from bot.contracts.base import Json
 from bot.contracts.identity import UserRef
-from bot.contracts.model import ModelReply, TextDelta, Usage
+from bot.contracts.model import Model, ModelReply, TextDelta, Usage
 from bot.llm.client import AnthropicModel
-from bot.llm.wrapper import MESSAGE_PREVIEW, TOTAL_PREVIEW, LoggedModel, previews
+from bot.llm.wrapper import MESSAGE_PREVIEW, TOTAL_PREVIEW, LoggedModel, build_model, previews
 from bot.system import SystemClock, UlidSource
 from bot.telemetry import turn_scope
 from bot.testing import anthropic_script as script
 from bot.testing.anthropic import KEY, AnthropicServer
 from bot.testing.clock import FakeClock
 from bot.testing.log import MemoryLog
-from tests.unit.llm.asking import ScriptedModel, ask, items, tool, user
+from tests.unit.llm.asking import ScriptedModel, ask, items, reply_of, tool, user
 
 WORDS = "the parrot says 你好鹦鹉"
 ANSWER = "the answer is 四十二"
@@ -227,3 +232,29 @@ async def test_a_call_that_was_refused_has_no_cost(server: AnthropicServer, mode
         await items(LoggedModel(model, log=log, ids=UlidSource(), clock=FakeClock(), messages=False), REQUEST)
     (failed,) = [entry.details for entry in log.of("llm_response")]
     assert (failed["stop_reason"], failed["usage"], failed["cost_usd"]) == (None, None, None)
+
+
+def build(log: MemoryLog | None = None, **how: Any) -> Model:
+    values: dict[str, Any] = {"provider": "demo", "api_key": None} | how
+    return build_model(
+        clock=SystemClock(), log=log or MemoryLog(), ids=UlidSource(), rng=random.Random(1), **values
+    )
+
+
+async def test_anthropic_is_logged_and_asked_again(server: AnthropicServer) -> None:
+    log = MemoryLog()
+    model = build(log, provider="anthropic", api_key=KEY, base_url=server.url, log_messages=False)
+    await model.check()
+    server.then(script.rate_limited(0))
+    assert (await reply_of(model)).stop_reason == "end_turn"
+    assert log.kinds == ["llm_request", "llm_response", "llm_retry", "llm_request", "llm_response"]
+    assert "你好" not in log.text
+    await model.close()
+
+
+def test_only_the_client_imports_the_providers_library() -> None:
+    program = (
+        "import sys, bot.llm.demo, bot.llm.wrapper, bot.llm.classify; "
+        "assert not {'anthropic', 'httpx2'} & set(sys.modules), 'heavy'"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
