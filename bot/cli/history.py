@@ -85,23 +85,19 @@ def history(
     window: dict[str, Any] = {"limit": limit}
     for name, value in (("before", before), ("after", after)):
         window[name] = None if value is None else int(moment(value).timestamp() * 1000)
-    scores: list[float] = []
     if search is None:
         lines = asyncio.run(archive(root).search(key, HistoryQuery(**window))).lines
+        found: list[tuple[ArchiveLine, float | None]] = [(line, None) for line in lines]
     else:
         query = RecallQuery((search,), int(SystemClock().now() * 1000), **window)
         found = asyncio.run(_search(root, key, query))
-        lines, scores = [line for line, _ in found], [score for _, score in found]
     if as_json:
-        for number, line in enumerate(lines):
-            scored = {"score": round(scores[number], 4)} if scores else {}
+        for line, score in found:
+            scored: dict[str, float] = {} if score is None else {"score": round(score, 4)}
             say_json(line.model_dump(by_alias=True, exclude_none=True) | scored)
-    elif search is None:
-        for line in lines:
-            _show(line)
     else:
-        _show_matches(search, lines)
-    if not lines:
+        _show([line for line, _ in found], search)
+    if not found:
         complain(f"Nothing found in {chat_key}.")
 
 
@@ -122,13 +118,10 @@ async def _transcript(root: Path, key: ChatKey) -> list[Json]:
     return found
 
 
-async def _search(root: Path, key: ChatKey, query: RecallQuery) -> list[tuple[ArchiveLine, float]]:
+async def _search(root: Path, key: ChatKey, query: RecallQuery) -> list[tuple[ArchiveLine, float | None]]:
     async with _opened_search(root) as search:
-        return (
-            []
-            if search is None
-            else [(hit.line, hit.score) for hit in (await search.recall([key], query)).hits]
-        )
+        hits = [] if search is None else (await search.recall([key], query)).hits
+        return [(hit.line, hit.score) for hit in hits]
 
 
 @asynccontextmanager
@@ -149,29 +142,26 @@ async def _opened_search(root: Path) -> AsyncIterator[Search | None]:
             await search.exporter.close()
 
 
-def _show_matches(search: str, lines: list[ArchiveLine]) -> None:
-    """Show the lines that contain a word of the search query, then the related lines that contain none."""
-    from bot.features.search import analysis, parse_query
+def _show(lines: list[ArchiveLine], search: str | None) -> None:
+    """Show lines. With a search query, lines that contain a word of the query come first, then related lines
+    that contain none.
+    """
+    related: list[ArchiveLine] = []
+    if search is not None:
+        from bot.features.search import analysis, parse_query
 
-    _, terms = parse_query(search, int(SystemClock().now() * 1000))
-    wanted = {term.token for term in terms}
-    related = [line for line in lines if wanted and wanted.isdisjoint(analysis.tokens(line.text))]
-    for line in lines:
-        if line not in related:
-            _show(line)
-    if related:
-        matched = len(related) < len(lines)
-        say("Said beside these:" if matched else "None has a word of it; these come nearest:")
-    for line in related:
-        _show(line)
-
-
-def _show(line: ArchiveLine) -> None:
-    who = "bot" if line.role == "assistant" else line.user_id or line.role
-    first, *rest = line.text.splitlines() or [""]
-    say(f"{when(line.ts)}  {who}: {first}")
-    for more in rest:
-        say(f"    {more}")
+        _, terms = parse_query(search, int(SystemClock().now() * 1000))
+        wanted = {term.token for term in terms}
+        related = [line for line in lines if wanted and wanted.isdisjoint(analysis.tokens(line.text))]
+    matched = [line for line in lines if line not in related]
+    for at, line in enumerate(matched + related):
+        if related and at == len(matched):
+            say("Said beside these:" if matched else "None has a word of it; these come nearest:")
+        who = "bot" if line.role == "assistant" else line.user_id or line.role
+        first, *rest = line.text.splitlines() or [""]
+        say(f"{when(line.ts)}  {who}: {first}")
+        for more in rest:
+            say(f"    {more}")
 
 
 @index_app.callback()

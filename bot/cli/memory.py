@@ -41,7 +41,7 @@ Some = Annotated[str | None, typer.Argument(metavar="[FILE]", help="Only this fi
 @app.command("list")
 def list_files(root: Dir = Here, as_json: AsJson = False) -> None:
     """List the chats and people that have a memory."""
-    found = asyncio.run(_listed(root))
+    found = asyncio.run(_listed(_store(root)))
     for owner, path, size in found:
         if as_json:
             say_json({"owner": owner.key, "kind": owner.kind, "path": path, "bytes": size})
@@ -51,8 +51,7 @@ def list_files(root: Dir = Here, as_json: AsJson = False) -> None:
         say("Nothing is remembered yet.")
 
 
-async def _listed(root: Path) -> list[tuple[MemoryOwner, str, int]]:
-    store = _store(root)
+async def _listed(store: NoteStore) -> list[tuple[MemoryOwner, str, int]]:
     owners = [MemoryOwner("chat", key) for key in await store.chats()]
     owners += [MemoryOwner("person", key) for key in await store.people()]
     return [(owner, *item) for owner in owners for item in (await store.sizes(owner)).items()]
@@ -61,26 +60,20 @@ async def _listed(root: Path) -> list[tuple[MemoryOwner, str, int]]:
 @app.command()
 def show(owner: Owner, file: Some = None, root: Dir = Here, as_json: AsJson = False) -> None:
     """Show the lines of a memory, each with its time, person and turn."""
-    whose, files = asyncio.run(_read(root, owner, file))
+    whose, files = asyncio.run(_read(_store(root), owner, file))
     for found in files:
         if not as_json:
             say(f"== {found.path}")
         for number, (line, by) in enumerate(zip(found.text.split("\n"), found.written, strict=True), 1):
             if as_json:
-                place = {
-                    "owner": whose.key,
-                    "kind": whose.kind,
-                    "path": found.path,
-                    "line": number,
-                    "text": line,
-                }
-                say_json(place | {"written": [_as_json(written) for written in by]})
+                place = {"owner": whose.key, "kind": whose.kind, "path": found.path, "line": number}
+                say_json(place | {"text": line, "written": [_as_json(written) for written in by]})
             else:
                 say(f"{_source(by):<60}  {line}".rstrip())
 
 
-async def _read(root: Path, name: str, path: str | None) -> tuple[MemoryOwner, list[MemoryFile]]:
-    store = _store(root)
+async def _read(store: NoteStore, name: str, path: str | None) -> tuple[MemoryOwner, list[MemoryFile]]:
+    """Return an owner's files, or only the file or folder `path`. Raises `errors.NotFound`."""
     owner = await _owner(store, name)
     paths = [
         one for one in await store.sizes(owner) if path is None or one == path or one.startswith(f"{path}/")
@@ -102,7 +95,8 @@ def edit(
     ] = None,
 ) -> None:
     """Edit a file in your editor, or replace its text."""
-    whose, before = asyncio.run(_one(root, owner, file))
+    whose, files = asyncio.run(_read(_store(root), owner, None))
+    before = next((one.text for one in files if one.path == file), "")
     if source is None:
         words = click.edit(before, extension=".md")
     else:
@@ -116,39 +110,27 @@ def edit(
         except MemoryInvalid as error:
             raise typer.BadParameter(f"{SESSION} is not valid: it is {error}") from None
     chat_key = None
-    if whose.kind == "chat":
-        with contextlib.suppress(
-            errors.IdentityInvalid
-        ):  # the value is a folder's name if the chatKey is unknown
-            chat_key = ChatKey.parse(whose.key)
+    with contextlib.suppress(errors.IdentityInvalid):  # a folder's name stands for an unknown chatKey
+        chat_key = ChatKey.parse(whose.key) if whose.kind == "chat" else None
     by = Written(int(SystemClock().now() * 1000), "", chat_key, "operator")
     with changing(root) as disk:
         asyncio.run(_store(root, disk).put(whose, file, words, by))
     say(f"{file} of {whose.key} is written.")
 
 
-async def _one(root: Path, name: str, path: str) -> tuple[MemoryOwner, str]:
-    store = _store(root)
-    owner = await _owner(store, name)
-    if not await store.sizes(owner):
-        raise _nothing(name)
-    file = await store.read(owner, path)
-    return owner, file.text if file is not None else ""
-
-
 @app.command()
 def forget(owner: Owner, file: Some = None, root: Dir = Here, yes: Yes = False) -> None:
     """Delete the memory of an owner, or one file of it. This cannot be undone."""
     must_confirm(f"forget {file or 'everything'} of {owner}", yes=yes)
+
+    async def drop(store: NoteStore) -> int:
+        return await store.drop(await _owner(store, owner), file)
+
     with changing(root) as disk:
-        count = asyncio.run(_dropped(_store(root, disk), owner, file))
+        count = asyncio.run(drop(_store(root, disk)))
     if not count:
         raise _nothing(owner, file)
     say(f"Forgotten: {counted(count, 'file')} of {owner}.")
-
-
-async def _dropped(store: NoteStore, name: str, path: str | None) -> int:
-    return await store.drop(await _owner(store, name), path)
 
 
 def _store(root: Path, disk: Disk | None = None) -> NoteStore:
@@ -162,7 +144,7 @@ async def _owner(store: NoteStore, name: str) -> MemoryOwner:
     return person if ":" in name and await store.sizes(person) else MemoryOwner("chat", name)
 
 
-def _nothing(name: str, path: str | None = None) -> errors.NotFound:
+def _nothing(name: str, path: str | None) -> errors.NotFound:
     return errors.NotFound(f"nothing is remembered of {name!r}{f' in {path!r}' if path else ''}")
 
 

@@ -76,53 +76,45 @@ class Recording:
 
 def find(root: Path, asked: str) -> Recording:
     """Return the requests of the turn or task with this id. Raises `errors.NotFound` and `errors.StorageError`."""
-    wanted = asked.upper()
-    if not ulids.FORM.fullmatch(wanted):
-        raise errors.NotFound(UNKNOWN.format(asked))
-    logged = asyncio.run(find_logged(root, wanted))
+    wanted, path = asked.upper(), root / HOME / FILE
+    logged = asyncio.run(find_logged(root, wanted)) if ulids.FORM.fullmatch(wanted) else None
     name = wanted if logged is None or logged.task is not None else logged.turn
-    records = _records(root / HOME / FILE, name)
+    records: Sequence[RecordedRequest] = ()
+    if path.is_file():
+        with (
+            errors.as_storage_error("the recorded requests cannot be read", *TROUBLE),
+            closing(RecordedRequests(path, readonly=True)) as file,
+        ):
+            records = file.find(name)
     if not records:
-        if logged is None:
-            raise errors.NotFound(UNKNOWN.format(asked))
-        if logged.task is not None:
-            raise errors.NotFound(f"the task {name} ended before its first request")
-        raise errors.NotFound(NOT_RECORDED.format(name))
+        why = UNKNOWN.format(asked) if logged is None else NOT_RECORDED.format(name)
+        raise errors.NotFound(why)
     lines, facts = (logged.lines, logged.tasks) if logged is not None else ((), {})
+
+    def of_task(task: str) -> Recording:
+        first = records[0]
+        calls = _calls(records, task)
+        return Recording(str(first.request_id), first.chat_key, calls, task=task, facts=facts.get(task, {}))
+
     if records[0].task == name:
-        return _of_task(name, records, facts)
+        return of_task(name)
     tasks = dict.fromkeys([*facts, *(one.task for one in records if one.task is not None)])
     return Recording(
         name,
         records[0].chat_key,
         _calls(records, None),
         session=lines[0]["sessionId"] if lines else None,
-        tasks=[_of_task(one, records, facts) for one in tasks],
+        tasks=[of_task(one) for one in tasks],
         joined=[
             one["message"] for one in lines if one["type"] == "user" and one.get("data", {}).get("sources")
         ],
     )
 
 
-def _of_task(task: str, records: Sequence[RecordedRequest], facts: Mapping[str, Json]) -> Recording:
-    first, calls = records[0], _calls(records, task)
-    return Recording(str(first.request_id), first.chat_key, calls, task=task, facts=facts.get(task, {}))
-
-
 def _calls(records: Sequence[RecordedRequest], task: str | None) -> list[Call]:
     from bot.features.replay.rerun import Call  # imports most of the product, which `trace` does without
 
     return [Call(one) for one in records if one.task == task]
-
-
-def _records(path: Path, name: str) -> list[RecordedRequest]:
-    if not path.is_file():
-        return []
-    with (
-        errors.as_storage_error("the recorded requests cannot be read", *TROUBLE),
-        closing(RecordedRequests(path, readonly=True)) as file,
-    ):
-        return file.find(name)
 
 
 async def find_logged(root: Path, name: str) -> LoggedTurn | None:
@@ -139,18 +131,13 @@ async def find_logged(root: Path, name: str) -> LoggedTurn | None:
             chat = order.inbound.chat_key if order is not None else chat.chat
         found, turn, members = await log.read(chat), name, {name}
         for one in found:
-            match one.data:
-                case events.TurnStarted(added) | events.Joined(added) if name in added:
-                    turn = one.turn or name
-                case events.ToolStarted() if task is not None and one.data.task == task:
-                    turn = one.turn or name
+            added = getattr(one.data, "members", ())
+            if name in added or (task and isinstance(one.data, events.ToolStarted) and one.data.task == task):
+                turn = one.turn or name
         tasks: dict[str, Json] = {}
-        for one in found:
-            if one.turn != turn:
-                continue
-            if isinstance(one.data, events.TurnStarted | events.Joined):
-                members.update(one.data.members)
-            elif isinstance(one.data, events.ToolStarted) and one.data.task:
+        for one in (one for one in found if one.turn == turn):
+            members.update(getattr(one.data, "members", ()))
+            if isinstance(one.data, events.ToolStarted) and one.data.task:
                 order = await _order(log, chat_of_task(chat, one.data.task))
                 facts = {"mode": order.mode, "label": order.label} if order is not None else {}
                 tasks[one.data.task] = {"callId": one.data.call, **facts}
