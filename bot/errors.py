@@ -255,11 +255,6 @@ class ModelError(ShipmateError):
         """Store the usage and cost that the provider bills for an answer that had begun."""
         self.stop_reason, self.usage, self.cost_usd = stop_reason, usage, cost_usd
 
-    def reword(self, message: str, request_id: str | None) -> None:
-        """Replace the text of the error. Set the provider's id if it is unknown."""
-        self.args = (message,)
-        self.request_id = self.request_id or request_id
-
 
 class ModelRefused(ModelError):
     """The provider refuses the API key, or the account may not pay."""

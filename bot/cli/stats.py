@@ -96,8 +96,9 @@ def _show(sums: UsageTotals) -> None:
     models = ", ".join(f"{name} {count}" for name, count in sums.models.most_common())
     answers = counted(sums.calls, "answer") + (f" ({models})" if models else "")
     say(f"model    {answers}" + (f"; failures: {failures}" if failures else ""))
+    cached = "none" if sums.cached is None else f"{sums.cached:.0%}"
     say(
-        f"tokens   {sums.prompt:,} read, {_share(sums)} of them from the cache; {sums.tokens['outputTokens']:,} written"
+        f"tokens   {sums.prompt:,} read, {cached} of them from the cache; {sums.tokens['outputTokens']:,} written"
     )
     if sums.ratings:
         say(
@@ -107,7 +108,3 @@ def _show(sums: UsageTotals) -> None:
     if sums.waits:
         share = f"; {sums.model_share:.0%} of it is the model" if sums.model_share is not None else ""
         say(f"answers  in {sums.wait(0.5):,} ms (p50), {sums.wait(0.99):,} ms (p99){share}")
-
-
-def _share(sums: UsageTotals) -> str:
-    return "none" if sums.cached is None else f"{sums.cached:.0%}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import re
@@ -101,7 +102,7 @@ def read_ship_file(path: Path, default: dict[str, Any] | None) -> dict[str, Any]
             return default
         raise errors.ConfigError(f"no ship.json here: {init}") from None
     try:
-        document = json.loads(words, object_pairs_hook=_unique, parse_constant=_refuse_constant)
+        document = text.strict_json(words)
     except json.JSONDecodeError as error:
         if not words.strip():
             mend = "write {} into it: all else has a default"
@@ -114,19 +115,6 @@ def read_ship_file(path: Path, default: dict[str, Any] | None) -> dict[str, Any]
     if not isinstance(document, dict):
         raise errors.ConfigError(finding(path.name, "no object", "an object in { }", init))
     return document
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    document = dict(pairs)
-    if len(document) < len(pairs):
-        keys = [key for key, _ in pairs]
-        twice = next(key for key in keys if keys.count(key) > 1)
-        raise ValueError(f"the key {json.dumps(twice)[:60]} twice in one object")
-    return document
-
-
-def _refuse_constant(name: str) -> Any:
-    raise ValueError(f"{name}, which is no JSON")
 
 
 class FilledDocument:
@@ -176,8 +164,9 @@ class FilledDocument:
             if any(map(is_secret_key, loc)):
                 self.secrets.add(whole)
                 self.literal += [loc] if whole and not names else []
-        if "://" in whole and (password := _password(whole)):
-            self.secrets |= {password, unquote(password)}
+        with contextlib.suppress(ValueError):  # not an address
+            if "://" in whole and (password := urlsplit(whole).password):
+                self.secrets |= {password, unquote(password)}
         return whole
 
 
@@ -187,10 +176,3 @@ def _is_plain(loc: Loc, names: list[str]) -> bool:
         # Variables may contain paths and addresses, which are not secret. The values of an MCP server's `env` and `headers` are secret.
         return len(loc) > 3 and loc[3] not in {"env", "headers"} and not any(map(is_secret_key, names))
     return any(part in _PLAIN_KEYS for part in loc)
-
-
-def _password(address: str) -> str | None:
-    try:
-        return urlsplit(address).password
-    except ValueError:
-        return None

@@ -28,8 +28,8 @@ LAST = 10
 """Max newest log lines that are kept of a cause."""
 MAX_WORDS = 400
 """Max characters of a log message that are kept."""
-MAX_COUNTS = 5_000
-"""Max number of counts. There is one count for each cause and hour, and the oldest counts are removed first."""
+COUNTED = 20_000
+"""Max newest lines that are counted, which take about 15 MB."""
 FAILURES = 100
 """Max failed calls of the model in which the cause of a turn's end is looked for."""
 _VARIABLE = re.compile(r"\b[0-9A-HJKMNP-TV-Z]{26}\b|\b[0-9a-f]{8,}\b|\d+(?:[.,]\d+)*")
@@ -211,22 +211,12 @@ class Causes:
     channels: Sequence[str]
 
 
-@dataclass(slots=True)
-class _Count:
-    """Number of log lines with one cause in one hour, and the newest of the lines, oldest first."""
-
-    lines: int = 0
-    chats: set[str] = field(default_factory=set)
-    last: deque[Line] = field(default_factory=lambda: deque(maxlen=LAST))
-
-
 class CauseCounts:
-    """Counts the log lines by cause. After the first call, each call reads only the new lines. Thread-safe."""
+    """Counts the newest log lines by cause. After the first call, each call reads only the new lines. Thread-safe."""
 
     def __init__(self, folder: Path, disk: Disk) -> None:
         self._reader = LogReader(folder, disk, LineFilter(level=LEVELS["warn"]))
-        self._counts: dict[tuple[str, str, str, str, str], _Count] = defaultdict(_Count)
-        """Counts by (hour, level, kind, channel, cause)."""
+        self._lines: deque[Line] = deque(maxlen=COUNTED)
         self._failures: deque[tuple[Any, Any]] = deque(maxlen=FAILURES)
         """Turn and cause of the newest failed calls of the model."""
         self._lock = threading.Lock()
@@ -237,27 +227,30 @@ class CauseCounts:
             return None
         try:
             for _, line in self._reader.lines():
-                self._count(line)
-            for key in sorted(self._counts)[:-MAX_COUNTS]:
-                del self._counts[key]
-            first = datetime.fromtimestamp(wanted.since, UTC).strftime("%Y-%m-%dT%H")
-            groups: dict[tuple[str, ...], list[_Count]] = defaultdict(list)
-            for (hour, severity, kind, channel, cause), count in self._counts.items():
-                if (
-                    hour >= first
-                    and (severity == "error" or wanted.level == "warn")
-                    and wanted.kind in {"", kind}
-                    and wanted.channel in {"", channel}
-                ):
-                    groups[severity, kind, cause].append(count)
-            found = [one for counts in groups.values() if _has(one := _joined(counts), wanted.words)]
-            kinds, channels = (sorted({key[at] for key in self._counts} - {""}) for at in (2, 3))
+                self._add(line)
+            lines = list(self._lines)
         finally:
             self._lock.release()
-        found.sort(key=lambda one: str(one.last.get("timestamp")), reverse=True)
+        since = datetime.fromtimestamp(wanted.since, UTC).isoformat()[:19]
+        groups: dict[tuple[str, ...], list[Line]] = defaultdict(list)
+        for line in reversed(lines):
+            if (
+                line["timestamp"] >= since
+                and (line["level"] == "error" or wanted.level == "warn")
+                and wanted.kind in {"", line["kind"]}
+                and wanted.channel in {"", line["channel"]}
+            ):
+                groups[line["level"], line["kind"], line["group"]].append(line)
+        found = [
+            Cause(len(some), len({line.get("chatKey", "") for line in some} - {""}), some[:LAST])
+            for some in groups.values()
+            if _has(some[0], wanted.words)
+        ]
+        found.sort(key=lambda one: str(one.last["timestamp"]), reverse=True)
+        kinds, channels = (sorted({line[name] for line in lines} - {""}) for name in ("kind", "channel"))
         return Causes(found[offset : offset + limit], len(found), kinds, channels)
 
-    def _count(self, line: Line) -> None:
+    def _add(self, line: Line) -> None:
         details = details_of(line)
         failure = (line.get("requestId"), f"{details.get('error')}: {details.get('cause')}")
         if line.get("kind") == "llm_response":
@@ -266,32 +259,14 @@ class CauseCounts:
             return  # the turn failed with the model's call, which is counted
         words = {"message": line.get("message"), "error": details.get("error"), "cause": details.get("cause")}
         cause = str(words["error"] or words["cause"] or words["message"])
-        cause = _VARIABLE.sub("#", cause[: 2 * MAX_WORDS])[:MAX_WORDS]
-        hour = str(line.get("timestamp"))[:13]
-        chat = str(line.get("chatKey") or "")
-        channel = chat.partition(":")[0]
-        count = self._counts[hour, str(line.get("level")), str(line.get("kind")), channel, cause]
-        count.lines += 1
-        count.chats.add(chat)
-        kept = ("timestamp", "level", "kind", "requestId", "chatKey")
-        count.last.append(
-            {name: line[name] for name in kept if line.get(name)}
-            | {name: str(said)[: MAX_WORDS + 1] for name, said in words.items() if said}
-        )
+        kept = {name: line[name] for name in ("requestId", "chatKey") if line.get(name)}
+        kept |= {name: str(line.get(name)) for name in ("timestamp", "level", "kind")}
+        kept |= {name: str(said)[: MAX_WORDS + 1] for name, said in words.items() if said}
+        kept["channel"] = str(line.get("chatKey") or "").partition(":")[0]
+        kept["group"] = _VARIABLE.sub("#", cause[: 2 * MAX_WORDS])[:MAX_WORDS]
+        self._lines.append(kept)
 
 
-def _joined(counts: Sequence[_Count]) -> Cause:
-    chats = set[str]().union(*(one.chats for one in counts)) - {""}
-    lines = sorted(
-        (line for one in counts for line in one.last),
-        key=lambda line: str(line.get("timestamp")),
-        reverse=True,
-    )
-    return Cause(sum(one.lines for one in counts), len(chats), lines[:LAST])
-
-
-def _has(cause: Cause, words: str) -> bool:
-    told = text.folded(
-        "\n".join(str(cause.last.get(name, "")) for name in ("kind", "message", "error", "cause"))
-    )
+def _has(line: Line, words: str) -> bool:
+    told = text.folded("\n".join(str(line.get(name, "")) for name in ("kind", "message", "error", "cause")))
     return all(word in told for word in text.folded(words).split())
