@@ -44,7 +44,15 @@ def over(words: str, room: int) -> bool:
 
 def fitting(words: str, room: int) -> int:
     """Return how many leading characters of a text fit in a token estimate of `room`."""
-    return _count(words[: max(0, room) // _ASCII], room)
+    fit, end = 0, min(len(words), max(0, room) // _ASCII)
+    while fit < end:
+        middle = (fit + end + 1) // 2
+        more = weight(words[fit:middle])
+        if more <= room:
+            fit, room = middle, room - more
+        else:
+            end = middle - 1
+    return fit
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +94,13 @@ class Excerpt:
             return self
         # The note may grow by the digits of its two numbers.
         rest = weight(self.head) + weight(self.tail) - excess - 12 * _ASCII
-        return _cut(self.head, self.tail, rest, self)
+        first = text.border(self.head, fitting(self.head, int(rest * _HEAD)))
+        backwards = self.tail[-max(1, max(0, rest) // _ASCII) :][::-1]
+        behind = fitting(backwards, rest - weight(self.head[:first]))
+        last = text.border_after(self.tail, len(self.tail) - behind)
+        gone = self.head[first:] + self.tail[:last]
+        lines, characters = self.lines + gone.count("\n"), self.characters + len(gone)
+        return Excerpt(self.head[:first], self.tail[last:], lines, characters, self.artifact)
 
 
 def excerpt(words: str, room: int, artifact: str | None) -> Excerpt:
@@ -108,26 +122,3 @@ def shown_by(content: str, left_out: Omission | None) -> Excerpt | None:
         return None
     head, tail = content[: left_out.begin], content[left_out.end :]
     return Excerpt(head, tail, left_out.lines, left_out.characters, left_out.artifact)
-
-
-def _cut(head: str, tail: str, rest: int, old: Excerpt) -> Excerpt:
-    first = text.border(head, fitting(head, int(rest * _HEAD)))
-    behind = _count(tail[-max(1, max(0, rest) // _ASCII) :][::-1], rest - weight(head[:first]))
-    last = text.border_after(tail, len(tail) - behind)
-    gone = head[first:] + tail[:last]
-    return Excerpt(
-        head[:first], tail[last:], old.lines + gone.count("\n"), old.characters + len(gone), old.artifact
-    )
-
-
-def _count(words: str, room: int) -> int:
-    """Return how many leading characters of a text fit in a token estimate of `room`."""
-    fit, end = 0, len(words)
-    while fit < end:
-        middle = (fit + end + 1) // 2
-        more = weight(words[fit:middle])
-        if more <= room:
-            fit, room = middle, room - more
-        else:
-            end = middle - 1
-    return fit

@@ -265,7 +265,7 @@ class Isolation:
         This call blocks the thread.
         """
         masks, others = find(root, self._own)
-        sealed = [str(path) for path in self._ours().standing()]
+        sealed = [str(path) for path in self._ours().sealed if path.exists()]
         sealed += [one for one in instructs.files if not _within(one, masks)]
         covered = {*masks, *sealed}
         others = {path: node for path, node in others.items() if not _within(path, covered)}

@@ -20,7 +20,7 @@ from bot.contracts.identity import THREAD, ChatKey
 from bot.contracts.tools import READS, WRITES, ToolInput
 from bot.tools import context
 from bot.tools.builtin import BuiltinTool
-from bot.tools.context import Hit, RecallQuery, ToolExecutionContext
+from bot.tools.context import RecallQuery, ToolExecutionContext
 
 BYTES = 75_000
 """Max bytes loaded by one ranked search, about as much as a turn accepts. Low-ranked messages are dropped
@@ -105,7 +105,14 @@ class ChatLoadHistory(BuiltinTool):
         others = await (self._others(turn) if args.scope == "mine" else self._sibling_chats(turn))
         chats = [turn.chat_key, *others.chats[:MOST_CHATS]]
         find = self._ranked if args.phrasings else self._newest
-        found = await find(args, turn, chats, room)
+        filters = {
+            "keyword": args.keyword,
+            "role": args.role,
+            "before": _milliseconds(args.before),
+            "after": _milliseconds(args.after),
+            "skip": turn.injection.in_view,
+        }
+        found = await find(args, turn, chats, room, filters)
         if not found.lines:
             return _nothing(args, found) + _left_out(others)
         made = await self._made(found.lines, turn.chat_key)
@@ -136,29 +143,35 @@ class ChatLoadHistory(BuiltinTool):
         return await membership.chats_of(turn.channel, turn.user_id, kept, direct=turn.private)
 
     async def _ranked(
-        self, args: LoadHistoryInput, turn: ToolExecutionContext, chats: list[ChatKey], room: int
+        self,
+        args: LoadHistoryInput,
+        turn: ToolExecutionContext,
+        chats: list[ChatKey],
+        room: int,
+        filters: Json,
     ) -> _FoundLines:
+        """Return the best hits that fit, with neighbouring lines."""
         if self.ports.recall is None:
             raise errors.ToolError("There is no ranked search here. Use `keyword`.")
-        recalled = await self.ports.recall.recall(
-            chats,
-            RecallQuery(
-                args.phrasings,
-                int(self.ports.clock.now() * 1000),
-                limit=room,
-                offset=args.offset,
-                keyword=args.keyword,
-                role=args.role,
-                before=_milliseconds(args.before),
-                after=_milliseconds(args.after),
-                skip=turn.injection.in_view,
-            ),
-        )
-        lines, hits = _with_neighbours(recalled.hits, turn, room)
+        now = int(self.ports.clock.now() * 1000)
+        query = RecallQuery(args.phrasings, now, limit=room, offset=args.offset, **filters)
+        recalled = await self.ports.recall.recall(chats, query)
+        taken: dict[_Identity, ArchiveLine] = {}
+        hits, taken_bytes = list[ArchiveLine](), 0
+        for hit in recalled.hits:
+            new = [line for line in (hit.line, *hit.near) if _identity(line) not in taken]
+            new = [line for line in new if line is hit.line or not turn.injection.in_view(line)]
+            size = sum(len(line.text.encode()) for line in new)
+            if taken and (len(taken) + len(new) > room or taken_bytes + size > BYTES):
+                break
+            taken |= {_identity(line): line for line in new[:room]}
+            taken_bytes += size
+            hits.append(hit.line)
+        lines = sorted(taken.values(), key=lambda line: line.ts)
         return _FoundLines(lines, hits, recalled.total, recalled.complete)
 
     async def _newest(
-        self, args: LoadHistoryInput, turn: ToolExecutionContext, chats: list[ChatKey], room: int
+        self, args: LoadHistoryInput, _: ToolExecutionContext, chats: list[ChatKey], room: int, filters: Json
     ) -> _FoundLines:
         if len(chats) > 1 and args.offset > FARTHEST:
             raise errors.ToolError(
@@ -166,22 +179,13 @@ class ChatLoadHistory(BuiltinTool):
             )
         # One line more than fits shows whether there are more; counting would read all lines.
         skipped = args.offset if len(chats) > 1 else 0  # the newest lines of several chats are merged first
-        window = HistoryQuery(
-            limit=room + 1 + skipped,
-            offset=args.offset - skipped,
-            keyword=args.keyword,
-            role=args.role,
-            before=_milliseconds(args.before),
-            after=_milliseconds(args.after),
-            skip=turn.injection.in_view,
-            counted=False,
-        )
-        lines: list[ArchiveLine] = []
-        total, counted = 0, True
+        limit, offset = room + 1 + skipped, args.offset - skipped
+        window = HistoryQuery(limit=limit, offset=offset, counted=False, **filters)
+        lines, total, counted = list[ArchiveLine](), 0, True
         for chat in chats:
             page = await self.ports.history(chat, window)
             total, counted = total + page.total, counted and page.counted
-            lines = sorted([*lines, *page.lines], key=lambda line: line.ts)[-window.limit :]
+            lines = sorted([*lines, *page.lines], key=lambda line: line.ts)[-limit:]
         lines = lines[: max(0, len(lines) - skipped)][-room:]
         return _FoundLines(lines, lines, total, counted=counted)
 
@@ -211,28 +215,10 @@ class ChatLoadHistory(BuiltinTool):
         return line.model_copy(update={"meta": {**(line.meta or {}), **where}})
 
 
-def _with_neighbours(
-    hits: Sequence[Hit], turn: ToolExecutionContext, room: int
-) -> tuple[list[ArchiveLine], list[ArchiveLine]]:
-    """Return two lists: as many of the best hits as fit, together with neighbouring lines and in time order;
-    and the hits alone.
-    """
-    taken: dict[tuple[ChatKey, int, str, str], ArchiveLine] = {}
-    found: list[ArchiveLine] = []
-    taken_bytes = 0
-    for hit in hits:
-        new = [line for line in (hit.line, *hit.near) if _identity(line) not in taken]
-        new = [line for line in new if line is hit.line or not turn.injection.in_view(line)]
-        size = sum(len(line.text.encode()) for line in new)
-        if taken and (len(taken) + len(new) > room or taken_bytes + size > BYTES):
-            break
-        taken |= {_identity(line): line for line in new[:room]}
-        taken_bytes += size
-        found.append(hit.line)
-    return sorted(taken.values(), key=lambda line: line.ts), found
+_Identity = tuple[ChatKey, int, str, str]
 
 
-def _identity(line: ArchiveLine) -> tuple[ChatKey, int, str, str]:
+def _identity(line: ArchiveLine) -> _Identity:
     return line.chat_key, line.ts, line.role, line.message_id or line.text
 
 
@@ -262,8 +248,8 @@ def _receipt(
 ) -> str:
     said = f"Loaded {len(lines)} older messages, {_when(lines[0].ts)} to {_when(lines[-1].ts)}"
     # Possibly only the newest messages fit in the turn.
-    loaded = {(line.chat_key, line.ts, line.role, line.message_id) for line in lines}
-    matches = sum((hit.chat_key, hit.ts, hit.role, hit.message_id) in loaded for hit in found.hits)
+    loaded = set(map(_identity, lines))
+    matches = sum(_identity(hit) in loaded for hit in found.hits)
     said += f" ({matches} matches and what was said around them)" if args.phrasings else ""
     said += "; they now stand before the current message."
     left = found.total - args.offset - (matches if args.phrasings else len(lines))

@@ -5,11 +5,10 @@ script. Matches in names count before matches in descriptions.
 from __future__ import annotations
 
 import asyncio
-import bisect
 import itertools
 import math
 import unicodedata
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 
 import regex
 from pydantic import Field
@@ -26,10 +25,10 @@ SHOWN = 40
 """Max tool names listed if nothing matches."""
 NAME, WORDS, FIELD = 3.0, 1.0, 0.5
 """Weights of a word that matches a tool's name, its description, or the name of an argument."""
-ALIKE = 0.6
-"""Factor for two words that share only their beginning, such as `issue` and `issues`."""
-BEGINS = 4
-"""Min characters of a shared beginning."""
+ALIKE = 0.75
+"""Factor, applied to each of two words that share only their beginning, such as `issue` and `issues`."""
+BEGINS = 5
+"""Characters of a shared beginning."""
 LONGEST_QUERY = 60
 """Max words of a search query."""
 
@@ -104,13 +103,16 @@ def rank_offers(query: str, offers: Iterable[ToolOffer], limit: int) -> list[Too
     for at, offer in enumerate(known):
         fields = ((offer.title, NAME), (offer.words, WORDS), *((one, FIELD) for one in offer.fields))
         for text, weight in fields:
-            for word in words_of(text):
+            for word, share in _forms(words_of(text)):
                 # Repeating a word in a description does not raise the rank of a tool.
                 found = places.setdefault(word, {})
-                found[at] = max(found.get(at, 0.0), weight)
-    vocabulary, scores = sorted(places), [0.0] * len(known)
+                found[at] = max(found.get(at, 0.0), weight * share)
+    scores = [0.0] * len(known)
     for word in list(dict.fromkeys(words_of(query)))[:LONGEST_QUERY]:
-        hits = _hits(word, vocabulary, places)
+        hits = dict[int, float]()
+        for form, share in _forms([word]):
+            for at, weight in places.get(form, {}).items():
+                hits[at] = max(hits.get(at, 0.0), weight * share)
         rarity = math.log(1 + (len(known) - len(hits) + 0.5) / (len(hits) + 0.5))
         for at, hit in hits.items():
             scores[at] += rarity * hit
@@ -120,24 +122,12 @@ def rank_offers(query: str, offers: Iterable[ToolOffer], limit: int) -> list[Too
     return [known[at] for at in best if exact[at] or scores[at] > 0][:limit]
 
 
-def _hits(
-    word: str, vocabulary: Sequence[str], places: Mapping[str, Mapping[int, float]]
-) -> dict[int, float]:
-    """Return the score of a query word for each tool that contains the word, or a word with the same beginning."""
-    found: dict[int, float] = {}
-    for other in _alike(word, vocabulary, places):
-        for at, weight in places[other].items():
-            found[at] = max(found.get(at, 0.0), ALIKE * weight)
-    return found | dict(places.get(word, {}))
-
-
-def _alike(word: str, vocabulary: Sequence[str], known: Container[str]) -> Iterator[str]:
-    """Return the words of a sorted vocabulary that begin with this word, or that are the beginning of this word."""
-    if len(word) < BEGINS:
-        return
-    longer = itertools.islice(vocabulary, bisect.bisect_left(vocabulary, word), None)
-    yield from itertools.takewhile(lambda other: other.startswith(word), longer)
-    yield from (word[:end] for end in range(BEGINS, len(word)) if word[:end] in known)
+def _forms(words: Iterable[str]) -> Iterator[tuple[str, float]]:
+    """Yield each word, and the beginning of a longer word with a smaller share."""
+    for word in words:
+        yield word, 1.0
+        if len(word) >= BEGINS:
+            yield f"{word[:BEGINS]}…", ALIKE
 
 
 TOOLS = (ToolSearch,)

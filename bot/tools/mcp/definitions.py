@@ -258,7 +258,7 @@ def mended(result: Json) -> Json:
         for one in result["tools"]:
             try:
                 tools.append(_declared(one))
-            except UndeclarableTool as error:
+            except (UndeclarableTool, RecursionError) as error:
                 name = one.get("name") if isinstance(one, dict) else one
                 left_out.append(f"{line(str(name), 80)}: {error}")
         return result | {"tools": tools, "_meta": {LEFT_OUT: left_out}}
@@ -278,10 +278,7 @@ def _declared(tool: Any) -> Json:
     if not isinstance(tool, dict) or not isinstance(tool.get("name"), str):
         raise UndeclarableTool("name: it has none")
     kept = {key: tool[key] for key in ("name", "title", "description") if isinstance(tool.get(key), str)}
-    try:
-        return kept | {"inputSchema": _merged(tool.get("inputSchema", {}))}
-    except RecursionError:
-        raise UndeclarableTool("its schema is nested too deeply") from None
+    return kept | {"inputSchema": _merged(tool.get("inputSchema", {}))}
 
 
 def words_of(result: Json) -> str:

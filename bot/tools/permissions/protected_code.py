@@ -1,7 +1,5 @@
-"""Finds the code that the gateway runs, relative to the project's folder. No chat may change this code.
-
-The code consists of Shipmate itself, the interpreter's import and program folders and, in a source tree,
-everything that `make` uses.
+"""Finds the code that the gateway runs in the project's folder: Shipmate itself, the interpreter's import and program
+folders and, in a source tree, everything that `make` uses. No chat may change this code.
 """
 
 from __future__ import annotations
@@ -42,14 +40,14 @@ class RunningCode:
         environment = [sys.prefix] if sys.prefix != sys.base_prefix else []
         people = [site.getusersitepackages()] if site.ENABLE_USER_SITE else []
         programs = [Path(sys.executable).parent, Path(sys.executable).resolve().parent]
-        named: tuple[str | Path, ...] = (
+        named: list[str | Path] = [
             ours,
             *environment,
             *sys.path,
             *people,
             *programs,
             *([started] if started.is_file() else []),
-        )
+        ]
         return cls(
             tuple(dict.fromkeys(Path(one).absolute() for one in named)),
             source=ours if (ours / "pyproject.toml").is_file() else None,
@@ -98,10 +96,6 @@ class ProtectedCode:
         """
         folders = (one for one in places.split(os.pathsep) if os.path.isabs(one))  # noqa: PTH117 - "" is a folder too
         return os.pathsep.join(one for one in folders if not self.changeable(Path(one)))
-
-    def standing(self) -> list[Path]:
-        """Return the sealed paths that exist."""
-        return [one for one in self.sealed if one.exists()]
 
 
 def protected_code(root: Path, code: RunningCode | None = None) -> ProtectedCode:

@@ -1,9 +1,6 @@
-"""Provenance and trust of the text in the model's context: web pages, files, output of programs, and
-messages of other people in the chat.
-
-Each message states its provenance (`contracts.provenance.ORIGIN`); a block with a different provenance than
-its message states that provenance. Text without a stated provenance counts as anybody's. The provenance of
-the context is the union over all its messages, so the result is the same after a restart.
+"""Provenance and trust of the text in the model's context. Each message states its provenance (`ORIGIN`), and a
+block states its own if it differs. Text without a stated provenance counts as anybody's. The provenance of the
+context is the union over all its messages, so the result is the same after a restart.
 """
 
 from __future__ import annotations
@@ -71,18 +68,11 @@ def _origin(message: Message) -> Provenance:
         return unpacked(message[ORIGIN]) if ORIGIN in message else NOBODYS
     origin = NOBODYS if blocks else unpacked(message.get(ORIGIN))
     for block in blocks:
-        origin |= unpacked(_stated(block, message))
+        origin |= unpacked(block.get(ORIGIN, message.get(ORIGIN)))
     return origin
 
 
 _ORIGIN = MessageFact[Message, Provenance](_origin)
-
-
-def _stated(block: Json, message: Message) -> Any:
-    """Return the provenance that a block states, or else the provenance that its message states; None if
-    neither states one.
-    """
-    return block.get(ORIGIN, message.get(ORIGIN))
 
 
 def _by_model(message: Message) -> bool:
@@ -95,8 +85,8 @@ def _blocks(message: Message) -> Sequence[Json]:
 
 
 def stamped(answer: Message, seen_by_model: Iterable[Message]) -> Message:
-    """Return a message of the model with its provenance added. The provenance is that of all text in the
-    context when the message was written. Foreign text counts only if the message repeats some of it.
+    """Return a message of the model with the provenance of all text that the model saw. Foreign text counts only if
+    the message repeats some of it.
     """
     kept = list(seen_by_model)
     origin = seen(kept)
@@ -117,7 +107,7 @@ def _parted(message: Message) -> tuple[Message, Sequence[Any]]:
         return {**message, "content": [GONE, *calls], ORIGIN: NOBODYS.packed()}, [*_spoken(message)]
     left, gone = list[Json](), list[Any]()
     for block, tag in zip(blocks, tags.of(message), strict=True):
-        stated = _stated(block, message)
+        stated = block.get(ORIGIN, message.get(ORIGIN))
         summary = block["type"] == "compaction" or (tag is not None and tag.name == tags.SUMMARY)
         if stated is None or unpacked(stated).taint < Taint.FOREIGN or summary:
             left.append(block)
@@ -169,9 +159,8 @@ def says(messages: Iterable[Message], words: str) -> bool:
 
 
 def about(messages: Sequence[Message], people: Collection[str]) -> str:
-    """Return a description of the newest foreign text in the model's context: who wrote the message, or
-    which tool result or file it is. Without foreign text, describe the newest text by people other than
-    these.
+    """Return a description of the newest foreign text, or else of the newest text by other people than these: who
+    wrote the message, or which tool result or file it is.
     """
     theirs = [one for one in reversed(messages) if not _by_model(one)]
     words = (one for one in theirs if seen([one]).people - set(people))

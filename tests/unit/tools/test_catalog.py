@@ -132,7 +132,7 @@ def test_what_begins_alike_counts_less_and_short_words_only_as_they_are() -> Non
         offer("d", "four", "is"),
     ]
     assert [one.title for one in rank_offers("issue", near, 9)] == ["two", "one"]
-    assert [one.title for one in rank_offers("issuers", near, 9)] == ["two"]
+    assert {one.title for one in rank_offers("issuers", near, 9)} == {"one", "two"}
     assert [one.title for one in rank_offers("is", near, 9)] == ["four"]
 
 
