@@ -37,8 +37,6 @@ class DiskSpace:
         return self.free / self.total if self.total else 1.0
 
     def __str__(self) -> str:
-        if not self.total:
-            return "the file system does not say what is free"
         return f"{in_words(self.free)} of {in_words(self.total)} are free ({self.share:.0%})"
 
 
@@ -50,10 +48,9 @@ def space_of(folder: Path) -> DiskSpace:
 
 
 class DiskReserve:
-    """A file that reserves disk space and has no content. When the disk refuses a write, the file is
-    released in pieces. Once the free space is one and a half times the reserve's size, the file is
-    allocated again. While part of the reserve is missing, no new work should begin. Thread-safe. If
-    `path` is None, there is no reserve and `trouble` stays empty.
+    """A file without content that reserves disk space. When the disk refuses a write, pieces of the file are
+    released. Once the free space is one and a half times the reserve's size, the file is allocated again. Until
+    then no new work should begin. Thread-safe. If `path` is None, there is no reserve and `trouble` stays empty.
     """
 
     def __init__(self, path: Path | None, log: Log, *, most: int = MOST) -> None:

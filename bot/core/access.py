@@ -123,6 +123,7 @@ class Verdict:
 STRANGER = Verdict(allowed=False, reason="stranger")
 
 
+@dataclass(eq=False)
 class Access:
     """Decides who may use the bot, by stable ids and never by names. Precedence: block list, allow list,
     ship.json; the default is to deny.
@@ -132,19 +133,11 @@ class Access:
     machine. Bots are never admitted.
     """
 
-    def __init__(
-        self,
-        manifests: Mapping[str, Manifest],
-        allow: Mapping[str, frozenset[str]],
-        operators: Collection[UserRef],
-        lists: AccessList,
-        memberships: Memberships,
-    ) -> None:
-        self._manifests = manifests
-        self._allow = allow
-        self._operators = operators
-        self._lists = lists
-        self._memberships = memberships
+    manifests: Mapping[str, Manifest]
+    allow: Mapping[str, frozenset[str]]
+    operators: Collection[UserRef]
+    lists: AccessList
+    memberships: Memberships
 
     def judge(self, inbound: Inbound) -> Verdict:
         """Return whether an incoming message, command or signal is allowed, with the reason."""
@@ -152,15 +145,15 @@ class Access:
             return Verdict(allowed=False, reason="bot")
         verdict = self.standing(inbound.person, inbound.chat_id, inbound.chat_type)
         if verdict.allowed:
-            self._memberships.note(inbound)
+            self.memberships.note(inbound)
         return verdict
 
     def prove(self, channel: str) -> None:
         """Raise `errors.ConfigError` if a person on no list would be admitted although no list contains "*"."""
-        listed = self._lists.allowed(channel) | self._allow.get(channel, frozenset())
+        listed = self.lists.allowed(channel) | self.allow.get(channel, frozenset())
         people = [UserRef(channel, nobody) for nobody in ("", _ANYBODY)]
         admitted = any(self.standing(one, "\0nowhere", kind).allowed for one in people for kind in KINDS)
-        if admitted and self._manifests[channel].access != "local" and EVERYONE not in listed:
+        if admitted and self.manifests[channel].access != "local" and EVERYONE not in listed:
             raise errors.ConfigError(
                 f"channels.{channel}.allow: found that a stranger would be let in, expected that nobody is who is not "
                 'listed; write "*" if everyone may talk to it'
@@ -171,18 +164,18 @@ class Access:
         platform does not say who it is.
         """
         channel, user_id = person.channel, person.user_id
-        manifest = self._manifests.get(channel)
+        manifest = self.manifests.get(channel)
         if manifest is None:  # the channel no longer exists
             return STRANGER
         ids = {user_id} if user_id else set()
         if chat_type == "group":
             # All ids of a chat count, so admissions and blocks survive a new platform id.
-            ids |= self._memberships.same_chat(channel, chat_id)
-        listed = self._lists.allowed(channel) | self._allow.get(channel, frozenset())
+            ids |= self.memberships.same_chat(channel, chat_id)
+        listed = self.lists.allowed(channel) | self.allow.get(channel, frozenset())
         # The first rule that matches decides.
         checks: tuple[tuple[bool, Verdict], ...] = (
             (bool(ids & manifest.never_admit), Verdict(allowed=False, reason="never")),
-            (bool(ids & self._lists.blocked(channel)), Verdict(allowed=False, reason="blocked")),
+            (bool(ids & self.lists.blocked(channel)), Verdict(allowed=False, reason="blocked")),
             (manifest.access == "local", Verdict(allowed=True, reason="local")),
             (self.is_operator(person), Verdict(allowed=True, reason="operator")),
             (bool(ids & listed), Verdict(allowed=True, reason="listed")),
@@ -196,11 +189,11 @@ class Access:
 
     def rules(self, channel: str) -> tuple[frozenset[str] | frozenset[UserRef], ...]:
         """Return the access rules for direct chats that can change at run time."""
-        return (self._lists.allowed(channel), self._lists.blocked(channel), frozenset(self._operators))
+        return (self.lists.allowed(channel), self.lists.blocked(channel), frozenset(self.operators))
 
     def is_operator(self, person: UserRef) -> bool:
         """Return True for an operator. Returns False for an unknown person (""), even if a list contains ""."""
-        return bool(person.user_id) and person in self._operators
+        return bool(person.user_id) and person in self.operators
 
 
 class InboundCleaner:

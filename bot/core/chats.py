@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 from weakref import WeakValueDictionary
@@ -46,10 +46,6 @@ class Facts:
     def __init__(self) -> None:
         self.known: dict[tuple[str, str], Json] = {}
 
-    def load(self, known: Mapping[tuple[str, str], Json]) -> None:
-        """Replace all facts by `known`."""
-        self.known = dict(known)
-
     def get(self, kind: str, key: str) -> Json | None:
         return self.known.get((kind, key))
 
@@ -85,10 +81,10 @@ class Chats:
 
     async def start(self) -> None:
         """Load the facts from the event log. Raises `errors.StorageError`."""
-        self.facts.load(await self._log.facts())
+        self.facts.known = await self._log.facts()
 
     def __iter__(self) -> Iterator[Chat]:
-        """Iterate over the chats in memory, which include every chat with unfinished work."""
+        """Iterate over the chats in memory, every chat with unfinished work among them."""
         return iter(list(self._chats.values()))
 
     def __len__(self) -> int:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass
 
 from bot.contracts.approvals import QuestionButtons, ShownQuestion
 from bot.contracts.archive import ArchiveLine, HistoryQuery
@@ -35,48 +36,35 @@ from bot.words import Sentence, say, sentence, speaking
 DAY = 24 * 3600.0
 
 
+@dataclass(eq=False)
 class Intake:
     """Implements `contracts.channel.Intake`."""
 
-    def __init__(
-        self,
-        chats: Chats,
-        event_log: EventLog,
-        access: Access,
-        cleaner: InboundCleaner,
-        door: Door,
-        *,
-        alerts: OperatorNotices,
-        archive: ChatStore,
-        locales: Locales,
-        name: str,
-        models: Callable[[ChatKey], ModelDeps],
-        clock: Clock,
-        ids: Ids,
-        log: OperatorLog,
-    ) -> None:
-        self._chats = chats
-        self._event_log = event_log
-        self._access = access
-        self._cleaner = cleaner
-        self._door = door
-        self._alerts = alerts
-        self._archive = archive
-        self._locales = locales
-        self._name = name
-        self._models = models
-        self._clock = clock
-        self._ids = ids
-        self._log = log
-        self._conversations = ConversationList(chats, event_log, lambda: door.ports.get("recall"))
+    chats: Chats
+    event_log: EventLog
+    access: Access
+    cleaner: InboundCleaner
+    door: Door
+    _: KW_ONLY
+    alerts: OperatorNotices
+    archive: ChatStore
+    locales: Locales
+    name: str
+    models: Callable[[ChatKey], ModelDeps]
+    clock: Clock
+    ids: Ids
+    log: OperatorLog
+
+    def __post_init__(self) -> None:
+        self._conversations = ConversationList(self.chats, self.event_log, lambda: self.door.ports.get("recall"))
         self._coming: dict[str, asyncio.Event] = {}
         """Keys of incoming messages that are being accepted. The event of a key is set once the message was
         accepted or failed.
         """
 
     async def accept(self, inbound: Inbound) -> bool:
-        inbound = self._cleaner.cleaned(inbound)
-        verdict = self._access.judge(inbound)
+        inbound = self.cleaner.cleaned(inbound)
+        verdict = self.access.judge(inbound)
         if not verdict.allowed:
             asks = self._refused(inbound, verdict.reason)
             if asks is None:
@@ -87,22 +75,22 @@ class Intake:
         over = asyncio.Event()
         self._coming.update(dict.fromkeys(inbound.keys, over))
         try:
-            if await self._event_log.known(inbound.keys):
+            if await self.event_log.known(inbound.keys):
                 # The known event may not be on disk yet, and the platform must not get a confirmation before that.
-                await self._event_log.committed(patient=False)
+                await self.event_log.committed(patient=False)
                 return False
             said = inbound.model_copy(
                 update={
-                    "request_id": self._ids.ulid(),
-                    "quoted": self._cleaner.admitted(inbound, inbound.quoted),
+                    "request_id": self.ids.ulid(),
+                    "quoted": self.cleaner.admitted(inbound, inbound.quoted),
                 }
             )
-            said = self._meant(await self._chats.get(said.chat_key), said)
-            found = await self._door.before_intake(said) if verdict.allowed else (said,)
+            said = self._meant(await self.chats.get(said.chat_key), said)
+            found = await self.door.before_intake(said) if verdict.allowed else (said,)
             for one in found:
                 await self._take_in(one)
             if found:
-                await self._event_log.committed(patient=False)
+                await self.event_log.committed(patient=False)
         finally:
             for key in inbound.keys:
                 del self._coming[key]
@@ -115,7 +103,7 @@ class Intake:
         """
         if inbound.addressed == "chat":
             return None
-        self._log.write(
+        self.log.write(
             "denied",
             f"refused: {reason}",
             chat_key=inbound.chat_key,
@@ -124,18 +112,16 @@ class Intake:
             reason=reason,
         )
         asks = inbound.addressed != "thread" and inbound.kind in {"message", "added"}
-        return request_of(inbound, "", self._clock.now()) if reason == "stranger" and asks else None
+        return request_of(inbound, "", self.clock.now()) if reason == "stranger" and asks else None
 
     async def _take_in(self, inbound: Inbound) -> None:
-        chat = await self._chats.get(inbound.chat_key)
+        chat = await self.chats.get(inbound.chat_key)
         if not inbound.request_id:
-            inbound = inbound.model_copy(update={"request_id": self._ids.ulid()})
+            inbound = inbound.model_copy(update={"request_id": self.ids.ulid()})
         if chat.deleted(inbound):
             inbound = emptied(inbound)
-        self._chats.append(
-            Fact(chat.key, self._event(inbound), person=inbound.user_id, id=inbound.request_id)
-        )
-        self._log.write(
+        self.chats.append(Fact(chat.key, self._event(inbound), person=inbound.user_id, id=inbound.request_id))
+        self.log.write(
             "inbound",
             "message taken in",
             chat_key=chat.key,
@@ -155,8 +141,8 @@ class Intake:
         if inbound.kind == "delete":
             return events.Deleted(inbound)
         if inbound.is_stop:
-            return events.Stop(inbound, everyones=self._access.is_operator(inbound.person))
-        return events.Received(inbound, beside=not self._door.needs_turn(inbound))
+            return events.Stop(inbound, everyones=self.access.is_operator(inbound.person))
+        return events.Received(inbound, beside=not self.door.needs_turn(inbound))
 
     def _meant(self, chat: Chat, inbound: Inbound) -> Inbound:
         """Return the incoming message as the person meant it: the word “stop” alone is a command in a
@@ -171,13 +157,13 @@ class Intake:
         return inbound
 
     async def hears_all(self, chat: ChatKey) -> bool:
-        return await self._door.hears_all(chat)
+        return await self.door.hears_all(chat)
 
     async def keep_dead_letter(self, channel: str, key: str, raw: str, reason: str) -> None:
         """Append a platform event that cannot be parsed to the gateway's own log."""
-        chat = await self._chats.get(NO_CHAT)
-        self._chats.append(Fact(chat.key, events.Unreadable(channel, key, self._cleaner.words(raw), reason)))
-        self._log.write(
+        chat = await self.chats.get(NO_CHAT)
+        self.chats.append(Fact(chat.key, events.Unreadable(channel, key, self.cleaner.words(raw), reason)))
+        self.log.write(
             "error",
             "an event could not be read and went to the dead letters",
             level="error",
@@ -185,17 +171,17 @@ class Intake:
             key=key,
             reason=reason,
         )
-        self._alerts.tell(
+        self.alerts.tell(
             f"dead letters of {channel}",
             sentence("operators.dead_letter", channel=channel, reason=reason, key=key),
         )
-        await self._event_log.committed(patient=False)
+        await self.event_log.committed(patient=False)
 
     def report_missing_right(self, channel: str, right: str, words: Sentence) -> None:
-        self._alerts.tell(f"right of {channel}: {right}", words, every=DAY)
+        self.alerts.tell(f"right of {channel}: {right}", words, every=DAY)
 
     async def recent(self, chat_key: ChatKey, limit: int) -> list[ArchiveLine]:
-        return (await self._archive.search(chat_key, HistoryQuery(limit=limit, counted=False))).lines
+        return (await self.archive.search(chat_key, HistoryQuery(limit=limit, counted=False))).lines
 
     async def conversations(
         self, chat_key: ChatKey, *, query: str = "", after: ChatKey | None = None, limit: int
@@ -206,44 +192,44 @@ class Intake:
         return await self._conversations.one(chat_key)
 
     async def rename(self, chat_key: ChatKey, name: str, person: UserRef) -> None:
-        await self._conversations.rename(chat_key, self._cleaner.words(name), person)
+        await self._conversations.rename(chat_key, self.cleaner.words(name), person)
 
     async def home(self, opened: Inbound) -> tuple[HomeSection, ...]:
-        if not self._access.standing(opened.person, opened.chat_id, "direct").allowed:
+        if not self.access.standing(opened.person, opened.chat_id, "direct").allowed:
             # Nothing is stored about a stranger.
-            with speaking(*self._locales.of(opened.model_copy(update={"kind": "admission"}))):
-                return (HomeSection(self._name, (say("strangers.hello"),)),)
-        with speaking(*self._locales.of(opened)):
-            return await self._door.home(opened)
+            with speaking(*self.locales.of(opened.model_copy(update={"kind": "admission"}))):
+                return (HomeSection(self.name, (say("strangers.hello"),)),)
+        with speaking(*self.locales.of(opened)):
+            return await self.door.home(opened)
 
     async def model(self, chat_key: ChatKey, person: UserRef) -> AnsweringModel:
-        models = self._models(chat_key)
-        if not self._access.is_operator(person) or models.name == DEMO:
+        models = self.models(chat_key)
+        if not self.access.is_operator(person) or models.name == DEMO:
             return AnsweringModel(models.name)
         return AnsweringModel(models.name, models.sent().effort or "", models.known, models.efforts)
 
     async def questions(self, chat_key: ChatKey, person: UserRef, since: float) -> list[ShownQuestion]:
         decided = [
             ShownQuestion(one.row, one.text, int(one.shown_at * 1000), QuestionButtons("", ()))
-            for event in await self._event_log.of_kinds(chat_key, [events.Revised.kind], since)
+            for event in await self.event_log.of_kinds(chat_key, [events.Revised.kind], since)
             if isinstance(one := event.data, events.Revised) and one.text and is_shown_in(one.row, chat_key)
         ]
-        return [*decided, *self._door.questions(chat_key, person)]
+        return [*decided, *self.door.questions(chat_key, person)]
 
     async def ratings(self, chat_key: ChatKey, since: float) -> dict[str, str]:
-        rated = await self._event_log.of_kinds(chat_key, [events.Rated.kind], since)
+        rated = await self.event_log.of_kinds(chat_key, [events.Rated.kind], since)
         return {one.turn: one.data.rating for one in rated if one.turn and isinstance(one.data, events.Rated)}
 
     async def acts(self, chat_key: ChatKey) -> bool:
-        turn = (await self._chats.get(chat_key)).turn
+        turn = (await self.chats.get(chat_key)).turn
         return turn is not None and (turn.acted or turn.first.renews is not None)
 
     async def board(self, person: UserRef) -> list[OpenLoop]:
-        with speaking(*self._locales.of_person(person)):
-            return await self._door.waiting(Viewer(person, self._access.is_operator(person)))
+        with speaking(*self.locales.of_person(person)):
+            return await self.door.waiting(Viewer(person, self.access.is_operator(person)))
 
     async def console_board(self) -> list[OpenLoop]:
-        return await self._door.waiting(Viewer(CONSOLE, operator=True))
+        return await self.door.waiting(Viewer(CONSOLE, operator=True))
 
     async def decide(self, loop: OpenLoop, act: Act) -> str:
         """Do something about an open loop in the console's name, by the command that does it in a chat. Returns
@@ -257,16 +243,16 @@ class Intake:
             chat_type="direct",
             user_id=CONSOLE.user_id,
             keys=(),
-            ts=int(self._clock.now() * 1000),
+            ts=int(self.clock.now() * 1000),
             target={},
             text="",
             command=Command(name=name, args=args.format(loop.id)),
-            request_id=self._ids.ulid(),
+            request_id=self.ids.ulid(),
         )
-        await self._chats.get(NO_CHAT)
-        done = await self._door.commands[name].run(inbound)
-        self._chats.append(*done.facts)
-        self._log.write(
+        await self.chats.get(NO_CHAT)
+        done = await self.door.commands[name].run(inbound)
+        self.chats.append(*done.facts)
+        self.log.write(
             "console",
             f"{act} {loop.kind} {loop.id}",
             level="action",

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, cast
 
 from bot import errors
@@ -36,31 +36,22 @@ LastWords = Callable[[OutboxRow, str], tuple[str, LiveForm]]
 """Function that returns the final text of a live message, and its displayed form; a text of "" deletes the message."""
 
 
+@dataclass(eq=False)
 class LiveMessages:
     """Creates, edits and finalises live messages within the rate limits of a chat. Failures are only logged."""
 
-    def __init__(
-        self,
-        outbox: Outbox,
-        channels: Mapping[str, Channel],
-        chats: Chats,
-        event_log: EventLog,
-        limits: RateLimiter,
-        *,
-        boot: str,
-        clock: Clock,
-        ids: Ids,
-        log: OperatorLog,
-    ) -> None:
-        self._outbox = outbox
-        self._channels = channels
-        self._chats = chats
-        self._event_log = event_log
-        self._limits = limits
-        self._boot = boot
-        self._clock = clock
-        self._ids = ids
-        self._log = log
+    outbox: Outbox
+    channels: Mapping[str, Channel]
+    chats: Chats
+    event_log: EventLog
+    limits: RateLimiter
+    _: KW_ONLY
+    boot: str
+    clock: Clock
+    ids: Ids
+    log: OperatorLog
+
+    def __post_init__(self) -> None:
         self._seen: dict[str | None, dict[str, tuple[str, str]]] = {}
         """Text and marker that people see, by turn and outbox row."""
         self.last_words: dict[OutboundKind, LastWords] = {}
@@ -90,7 +81,7 @@ class LiveMessages:
         for the same target.
         """
         waits = any(other.place == row.place and not other.live for other in chat.outbox.values())
-        return not (waits or self._outbox.busy(row)) and self._limits.spare(row.address, edit=edit)
+        return not (waits or self.outbox.busy(row)) and self.limits.spare(row.address, edit=edit)
 
     def start(self, showing: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Start a task that shows something; a failure is logged for operators."""
@@ -98,7 +89,7 @@ class LiveMessages:
         def over(task: asyncio.Task[None]) -> None:
             if not task.cancelled() and (error := task.exception()) is not None:
                 cause = f"{type(error).__name__}: {error}"
-                self._log.write("error", f"a turn cannot be shown any more: {cause}", level="error")
+                self.log.write("error", f"a turn cannot be shown any more: {cause}", level="error")
 
         task = asyncio.create_task(showing)
         task.add_done_callback(over)
@@ -116,36 +107,36 @@ class LiveMessages:
         form = replace(form, goes_on=True)
         if number >= len(rows):
             renews = to.renews if kind == "preview" and not number else None
-            return await self._create(chat, _row(to, chat, self._ids.ulid(), kind, words), form, renews)
+            return await self._create(chat, _row(to, chat, self.ids.ulid(), kind, words), form, renews)
         row = rows[number]
         if self.shows(row, words, form):
             return True
         if row.message_id is None or not self._has_room(chat, row, edit=True):
             return False
-        async with self._outbox.alone(row):
+        async with self.outbox.alone(row):
             return await self._edit(row, words, form) if row.id in chat.outbox else False
 
     async def _create(self, chat: Chat, row: OutboxRow, form: LiveForm, renews: str | None) -> bool | None:
         """Create a live message, or show it in the message that it `renews`."""
         if not self._has_room(chat, row, edit=False):
             return False
-        async with self._outbox.alone(row):
-            self._append(row, row.queued(row.id, replaces=renews), events.Sending(row.id, self._boot, renews))
+        async with self.outbox.alone(row):
+            self._append(row, row.queued(row.id, replaces=renews), events.Sending(row.id, self.boot, renews))
             end: events.EventData = events.Uncertain(row.id)
             try:
-                await self._event_log.committed()
-                channel, message = self._channels[row.channel], self._outbox.message(row, row.text, form)
+                await self.event_log.committed()
+                channel, message = self.channels[row.channel], self.outbox.message(row, row.text, form)
                 if renews is None:
-                    shown = (await self._outbox.within(LIVE_SECONDS, channel.send(message))).message_id
+                    shown = (await self.outbox.within(LIVE_SECONDS, channel.send(message))).message_id
                 else:
                     shown = renews
-                    await self._outbox.within(LIVE_SECONDS, cast("Edits", channel).edit(message, renews))
+                    await self.outbox.within(LIVE_SECONDS, cast("Edits", channel).edit(message, renews))
             except errors.DeliveryFailed as error:
                 if not isinstance(error, errors.DeliveryUncertain):
                     end = events.RowEnded(row.id, "failed", reason=error.code)
                 return self._failed(row, error)
             else:
-                self._outbox.seen(row)
+                self.outbox.seen(row)
                 self._see(row, row.text, form)
                 end = events.Shown(row.id, shown)
                 return True
@@ -153,13 +144,13 @@ class LiveMessages:
                 self._append(row, end)
 
     async def _edit(self, row: OutboxRow, words: str, form: LiveForm) -> bool | None:
-        channel = cast("Edits", self._channels[row.channel])
+        channel = cast("Edits", self.channels[row.channel])
         change = channel.edit if words else channel.delete
-        message = self._outbox.message(row, words, form)
+        message = self.outbox.message(row, words, form)
         try:
-            await self._outbox.within(LIVE_SECONDS, change(message, row.message_id or ""))
+            await self.outbox.within(LIVE_SECONDS, change(message, row.message_id or ""))
         except errors.DeliveryUncertain:
-            await self._clock.sleep(SETTLE_SECONDS)
+            await self.clock.sleep(SETTLE_SECONDS)
             return False
         except errors.DeliveryFailed as error:
             return self._failed(row, error)
@@ -171,25 +162,25 @@ class LiveMessages:
         same values as `show`; None if the channel has no drafts in this chat.
         """
         row = _row(to, chat, to.request_id, "preview", words)
-        channel = self._channels[to.channel]
+        channel = self.channels[to.channel]
         if not isinstance(channel, Drafts):
             return None
         if not self._has_room(chat, row, edit=True):
             return False
         try:
-            draft = channel.draft(self._outbox.message(row, words, PLAIN))
-            shown = await self._outbox.within(LIVE_SECONDS, draft)
+            draft = channel.draft(self.outbox.message(row, words, PLAIN))
+            shown = await self.outbox.within(LIVE_SECONDS, draft)
         except errors.DeliveryFailed as error:
             self._failed(row, error)
             return False
         if shown:
-            self._outbox.seen(row)
+            self.outbox.seen(row)
         return shown or None
 
     async def end(self, row: OutboxRow) -> None:
         """Make the last edit of a live message, or delete the message. Waits for a rate-limit slot if needed."""
-        chat = await self._chats.get(row.chat)
-        async with self._outbox.alone(row):
+        chat = await self.chats.get(row.chat)
+        async with self.outbox.alone(row):
             if row.id not in chat.outbox:
                 return
             seen, _ = self._seen.get(row.turn, {}).get(row.id, (row.text, ""))
@@ -198,7 +189,7 @@ class LiveMessages:
             if ending is not None and not row.outdated:
                 with speaking(row.language):
                     words, form = ending(row, seen)
-            if not await self._limits.slot(row.address):
+            if not await self.limits.slot(row.address):
                 await self._edit(row, words, form)
             kept = events.RowEnded(row.id, "sent", row.message_id)
             self._append(row, kept if words else replace(kept, state="failed", reason="not shown"))
@@ -209,15 +200,15 @@ class LiveMessages:
         self._seen.setdefault(row.turn, {})[row.id] = (words, form.mark)
 
     def _append(self, row: OutboxRow, *data: events.EventData) -> None:
-        self._chats.append(*(Fact(row.chat, one, row.turn) for one in data))
+        self.chats.append(*(Fact(row.chat, one, row.turn) for one in data))
 
     def _failed(self, row: OutboxRow, error: errors.DeliveryFailed) -> bool | None:
         """Return False if a retry of the live message may help, None if it cannot help."""
         if isinstance(error, errors.DeliveryThrottled):
-            self._limits.freeze(row.address, error, cosmetic=True)
+            self.limits.freeze(row.address, error, cosmetic=True)
             return False
         cause = f"{type(error).__name__}: {error}"
-        self._log.write("delivery", f"no {row.form} is shown any more", level="debug", cause=cause)
+        self.log.write("delivery", f"no {row.form} is shown any more", level="debug", cause=cause)
         return None
 
 

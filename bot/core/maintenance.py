@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 from dataclasses import dataclass
 
 from bot.core.event_log import EventLog
@@ -34,8 +35,6 @@ HOUR = 3_600.0
 
 @dataclass(frozen=True, slots=True)
 class Maintenance:
-    """Maintenance jobs of one process."""
-
     event_log: EventLog
     reserve: DiskReserve
     model: WatchedModel
@@ -48,7 +47,6 @@ class Maintenance:
     log: JsonlLog
 
     def jobs(self) -> list[PeriodicJob]:
-        """Return the jobs with their intervals."""
         return [
             PeriodicJob("look at the memory", LOOK_EVERY, self.memory.look),
             PeriodicJob("see whether the disk has room", PROBE_SECONDS, self.check_disk),
@@ -56,8 +54,10 @@ class Maintenance:
             PeriodicJob("see whether the model is back", ASK_SECONDS, self.check_model),
             PeriodicJob("look after MCP servers", ASK_SECONDS, self.check_servers),
             PeriodicJob("keep what was learnt of models", 2 * ASK_SECONDS, self.learned.save),
-            PeriodicJob("sweep old logs", HOUR, self.sweep_logs),
-            PeriodicJob("sweep old artifacts", 6 * HOUR, self.sweep_artifacts),
+            PeriodicJob("sweep old logs", HOUR, functools.partial(asyncio.to_thread, self.log.sweep)),
+            PeriodicJob(
+                "sweep old artifacts", 6 * HOUR, functools.partial(self.artifacts.sweep, KEEP_ARTIFACT_DAYS)
+            ),
         ]
 
     async def check_disk(self) -> None:
@@ -95,14 +95,6 @@ class Maintenance:
         """Alert operators to MCP servers that stay unavailable longer than a restart takes."""
         for name, trouble in self.servers.lasting(AWAY_SECONDS).items():
             self._tell(f"mcp {name}", "server", "server_again", trouble, name=name)
-
-    async def sweep_logs(self) -> None:
-        """Compress and delete old days of the operator's log."""
-        await asyncio.to_thread(self.log.sweep)
-
-    async def sweep_artifacts(self) -> None:
-        """Delete old artifacts."""
-        await self.artifacts.sweep(KEEP_ARTIFACT_DAYS)
 
     def _tell(self, subject: str, key: str, again: str, trouble: str, **more: str) -> None:
         """Alert operators once when a condition begins and once when it ends."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import KW_ONLY, dataclass
 
 from bot import errors
 from bot.contracts.approvals import Verdict
@@ -24,31 +25,23 @@ TOLD = "alert"
 """Kind of the facts that store the time of the last alert by subject."""
 
 
+@dataclass(eq=False)
 class OperatorAlerts:
     """Implements `contracts.environment.OperatorNotices`. An alert is a set of outbox rows of the gateway's
     own chat.
     """
 
-    def __init__(
-        self,
-        chats: Chats,
-        operators: OperatorChats,
-        *,
-        memberships: Memberships,
-        saying: Saying,
-        locales: Locales,
-        clock: Clock,
-        ids: Ids,
-        log: Log,
-    ) -> None:
-        self._chats = chats
-        self._operators = operators
-        self._memberships = memberships
-        self._saying = saying
-        self._locales = locales
-        self._clock = clock
-        self._ids = ids
-        self._log = log
+    chats: Chats
+    operators: OperatorChats
+    _: KW_ONLY
+    memberships: Memberships
+    saying: Saying
+    locales: Locales
+    clock: Clock
+    ids: Ids
+    log: Log
+
+    def __post_init__(self) -> None:
         self._spells: set[str] = set()
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -76,21 +69,21 @@ class OperatorAlerts:
 
     async def _tell(self, subject: str, words: Sentence, every: float) -> None:
         try:
-            chat = await self._chats.get(NO_CHAT)
+            chat = await self.chats.get(NO_CHAT)
         except errors.StorageError as error:
-            self._log.write("error", "operators cannot be told", level="error", cause=str(error))
+            self.log.write("error", "operators cannot be told", level="error", cause=str(error))
             return
-        now = self._clock.now()
-        told = self._chats.facts.get(TOLD, subject)
+        now = self.clock.now()
+        told = self.chats.facts.get(TOLD, subject)
         if told is not None and now - told["at"] < every:
             return
         facts = [Fact(chat.key, events.FactSet(TOLD, subject, {"at": now}))]
-        name = self._ids.ulid()
-        for operator, to in self._operators.people(name):
-            with speaking(*self._locales.of_person(operator)):
-                rows = self._saying.rows(f"{name}/{to.chat_key}", to, str(self._memberships.called(words)))
+        name = self.ids.ulid()
+        for operator, to in self.operators.people(name):
+            with speaking(*self.locales.of_person(operator)):
+                rows = self.saying.rows(f"{name}/{to.chat_key}", to, str(self.memberships.called(words)))
             facts += [Fact(chat.key, row) for row in rows]
-        self._chats.append(*facts)
+        self.chats.append(*facts)
 
 
 def who_decided(verdict: Verdict, nameless: str) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any, Protocol, TypeVar, cast
 
 from bot import errors
@@ -98,35 +98,25 @@ class SoleLeader:
         return ""
 
 
+@dataclass(eq=False)
 class Outbox:
     """Runs the due effects of a chat's outbox rows. Only `Outbox` and `LiveMessages` call a channel's
     `send`, `edit` and `find`.
     """
 
-    def __init__(
-        self,
-        channels: Mapping[str, Channel],
-        chats: Chats,
-        event_log: EventLog,
-        files: OutgoingFiles,
-        limits: RateLimiter,
-        *,
-        alert: Callable[[str, Sentence], object],
-        leadership: Leadership | None = None,
-        boot: str,
-        clock: Clock,
-        log: OperatorLog,
-    ) -> None:
-        self._channels = channels
-        self._chats = chats
-        self._event_log = event_log
-        self._files = files
-        self._limits = limits
-        self._alert = alert
-        self._leadership = leadership or SoleLeader()
-        self._boot = boot
-        self._clock = clock
-        self._log = log
+    channels: Mapping[str, Channel]
+    chats: Chats
+    event_log: EventLog
+    files: OutgoingFiles
+    limits: RateLimiter
+    _: KW_ONLY
+    alert: Callable[[str, Sentence], object]
+    leadership: Leadership = field(default_factory=SoleLeader)
+    boot: str
+    clock: Clock
+    log: OperatorLog
+
+    def __post_init__(self) -> None:
         self._places: dict[object, asyncio.Lock] = {}
 
     @contextlib.asynccontextmanager
@@ -140,7 +130,7 @@ class Outbox:
             if not lock.locked():
                 self._places.pop(row.place, None)
             if row.file is not None:
-                await self._files.sweep()
+                await self.files.sweep()
 
     async def within(self, seconds: float, call: Coroutine[Any, Any, _T]) -> _T:
         """Return the result of a channel call that starts while this process is certainly the leader. Raises
@@ -149,9 +139,9 @@ class Outbox:
         try:
             # Closes a call that never started because this process did not lead in time.
             with contextlib.closing(call):
-                await self._leadership.confirmed()
+                await self.leadership.confirmed()
                 async with asyncio.timeout(seconds):
-                    return await self._leadership.while_leading(call)
+                    return await self.leadership.while_leading(call)
         except TimeoutError:
             raise errors.DeliveryUncertain(f"the channel said nothing for {seconds:g} s") from None
 
@@ -163,40 +153,40 @@ class Outbox:
     async def send(self, row: OutboxRow) -> None:
         """Send a queued row and append the outcome."""
         async with self.alone(row):
-            if wait := await self._limits.slot(row.address):
-                self._append(row, events.Deferred(row.id, self._clock.now() + wait))
+            if wait := await self.limits.slot(row.address):
+                self._append(row, events.Deferred(row.id, self.clock.now() + wait))
                 return
-            chat = self._chats.loaded(row.chat)
+            chat = self.chats.loaded(row.chat)
             if chat is None or row.id not in chat.outbox:
                 return  # the row's question was decided meanwhile
             shown = next(filter(row.takes, chat.outbox.values()), None)
             if shown is not None and row.replaces in {None, shown.message_id}:
                 row = replace(row, replaces=shown.message_id)
                 self._append(shown, events.RowEnded(shown.id, "sent", shown.message_id))
-            self._append(row, events.Sending(row.id, self._boot, row.replaces))
-            await self._event_log.committed()
+            self._append(row, events.Sending(row.id, self.boot, row.replaces))
+            await self.event_log.committed()
             await self._attempt(row)
 
     async def _attempt(self, row: OutboxRow) -> None:
-        began = self._clock.monotonic()
+        began = self.clock.monotonic()
         try:
             sent = await self.within(SEND_SECONDS if row.file is None else FILE_SECONDS, self._shown(row))
         except errors.DeliveryThrottled as error:
-            self._limits.freeze(row.address, error)
+            self.limits.freeze(row.address, error)
             self._note(row, f"the platform asks to wait {error.retry_after:g} s", "throttled", level="warn")
             if self._overdue(row):
                 self._tell_of_file(row, error, "refused")
             else:
-                self._append(row, events.Deferred(row.id, self._clock.now() + error.retry_after))
+                self._append(row, events.Deferred(row.id, self.clock.now() + error.retry_after))
         except errors.EditRefused as error:
-            self._log.write("delivery", "a preview cannot be changed", level="warn", cause=str(error))
+            self.log.write("delivery", "a preview cannot be changed", level="warn", cause=str(error))
             self._append(row, events.Returned(row.id, error.code))
         except errors.DeliveryUncertain as error:
             self._note(row, "a send got no answer", "uncertain", level="warn", cause=str(error))
             if row.replaces is None:
                 self._append(row, events.Uncertain(row.id))
             else:  # an edit can be repeated without harm
-                self._append(row, events.Deferred(row.id, self._clock.now() + AGAIN_SECONDS))
+                self._append(row, events.Deferred(row.id, self.clock.now() + AGAIN_SECONDS))
         except errors.DeliveryFailed as error:
             if row.file is not None and type(error) in {errors.DeliveryFailed, errors.FileRefused}:
                 forbidden = isinstance(error, errors.FileRefused) and error.forbidden
@@ -205,16 +195,16 @@ class Outbox:
             self._note(row, "a message was not delivered", "failed", level="error", cause=str(error))
             self._lost(row, error, events.RowEnded(row.id, "failed", reason=error.code))
         else:
-            self._sent(row, sent, (self._clock.monotonic() - began) * 1000)
+            self._sent(row, sent, (self.clock.monotonic() - began) * 1000)
 
     async def find(self, row: OutboxRow) -> None:
         """Ask the platform whether a row was delivered. If the platform cannot tell, queue a marked repeat,
         unless the row was a preview.
         """
         try:
-            found = await self.within(SEND_SECONDS, self._channels[row.channel].find(await self._loaded(row)))
+            found = await self.within(SEND_SECONDS, self.channels[row.channel].find(await self._loaded(row)))
         except errors.DeliveryThrottled as error:
-            await self._clock.sleep(error.retry_after)
+            await self.clock.sleep(error.retry_after)
         except errors.DeliveryFailed as error:
             self._unsure(row, error)
         else:
@@ -228,7 +218,7 @@ class Outbox:
             else:
                 self._append(row, events.Returned(row.id))
         if row.file is not None:
-            await self._files.sweep()
+            await self.files.sweep()
 
     async def revise(self, row: OutboxRow, outcome: Callable[[], str]) -> None:
         """Edit a message that shows a question, so that the message shows the outcome. If the message cannot
@@ -239,16 +229,16 @@ class Outbox:
         message = replace(self.message(row), text=words, buttons=QuestionButtons("", ()))
         try:
             await self.within(
-                SEND_SECONDS, cast("Edits", self._channels[row.channel]).edit(message, row.message_id or "")
+                SEND_SECONDS, cast("Edits", self.channels[row.channel]).edit(message, row.message_id or "")
             )
         except errors.DeliveryThrottled as error:
-            await self._clock.sleep(error.retry_after)
+            await self.clock.sleep(error.retry_after)
             return
         except errors.DeliveryUncertain:
-            await self._clock.sleep(AGAIN_SECONDS)
+            await self.clock.sleep(AGAIN_SECONDS)
             return
         except errors.DeliveryFailed as error:
-            self._log.write(
+            self.log.write(
                 "delivery", "a question cannot be changed", level="warn", chat_key=row.chat, cause=str(error)
             )
         self._append(row, events.Revised(row.id, words, row.queued_at))
@@ -256,17 +246,17 @@ class Outbox:
     # ------------------------------------------------------------ helpers
 
     def _append(self, row: OutboxRow, *data: events.EventData) -> None:
-        self._chats.append(*(Fact(row.chat, one, row.turn) for one in data))
+        self.chats.append(*(Fact(row.chat, one, row.turn) for one in data))
 
     def seen(self, row: OutboxRow) -> None:
         """Record how long the person waited, if this row shows the first words of an answer."""
-        chat = self._chats.loaded(row.chat)
-        waited = None if chat is None else chat.waited(row, self._clock.now())
+        chat = self.chats.loaded(row.chat)
+        waited = None if chat is None else chat.waited(row, self.clock.now())
         if waited is None:
             return
         self._append(row, waited)
         spent = waited.parts.get
-        self._log.write(
+        self.log.write(
             "answer_shown",
             "the person sees the answer",
             chat_key=row.chat,
@@ -281,7 +271,7 @@ class Outbox:
 
     def _note(self, row: OutboxRow, words: str, state: str, *, level: Level = "info", **details: Any) -> None:
         """Log the state of a row."""
-        self._log.write(
+        self.log.write(
             "delivery",
             words,
             level=level,
@@ -319,7 +309,7 @@ class Outbox:
                 replaces=None,
                 part_of=row.part_of or row.id,
                 repeat_of=row.repeat_of or row.id,
-                not_before=self._clock.now() + wait if wait else None,
+                not_before=self.clock.now() + wait if wait else None,
             )
             self._append(row, again, unknown)
         else:
@@ -334,19 +324,19 @@ class Outbox:
         if row.form == "reply":
             request = row.turn or row.id
             words = sentence("operators.delivery", channel=row.channel, cause=error, request=request)
-            self._alert(f"deliveries of {row.channel}", words)
+            self.alert(f"deliveries of {row.channel}", words)
 
     def _overdue(self, row: OutboxRow) -> bool:
         """Return True if a file has waited too long to be accepted, although its platform is available."""
-        late = row.file is not None and self._clock.now() - row.queued_at > FILE_PATIENCE
-        return late and self._channels[row.channel].health().connected
+        late = row.file is not None and self.clock.now() - row.queued_at > FILE_PATIENCE
+        return late and self.channels[row.channel].health().connected
 
     def _tell_of_file(self, row: OutboxRow, error: errors.DeliveryFailed, why: str) -> None:
         """Queue a sentence in place of a file that the platform rejected, with the passage that the file replaced."""
         name = "" if row.file is None else row.file.name
         with speaking(row.language):
             words = say(f"delivery.file_{why}", name=name)
-            parts = self._channels[row.channel].split(f"{words}\n\n{row.text}") if row.text else [words]
+            parts = self.channels[row.channel].split(f"{words}\n\n{row.text}") if row.text else [words]
             told = [
                 row.address.queued(f"{row.id}/told/{at}", part, form=row.form, part_of=row.part_of or row.id)
                 for at, part in enumerate(parts)
@@ -357,7 +347,7 @@ class Outbox:
             *told,
             events.RowEnded(row.id, "failed", reason=errors.FileRefused.code, missing=missing),
         )
-        self._log.write(
+        self.log.write(
             "delivery",
             "a file cannot be sent; its chat is told",
             level="error",
@@ -368,7 +358,7 @@ class Outbox:
         )
 
     async def _shown(self, row: OutboxRow) -> Sent:
-        channel = self._channels[row.channel]
+        channel = self.channels[row.channel]
         if row.replaces is None:
             return await channel.send(await self._loaded(row))
         await cast("Edits", channel).edit(self.message(row), row.replaces)
@@ -379,9 +369,9 @@ class Outbox:
         message = self.message(row)
         if row.file is None:
             return message
-        chat = self._chats.loaded(row.chat)
+        chat = self.chats.loaded(row.chat)
         claimed = frozenset(chat.files_sent if chat is not None else ())
-        return replace(message, file=await self._files.load(row.file), claimed=claimed)
+        return replace(message, file=await self.files.load(row.file), claimed=claimed)
 
     def message(self, row: OutboxRow, words: str | None = None, form: LiveForm = PLAIN) -> Outbound:
         """Return the message of a row, with the row's own text or with `words`."""

@@ -12,7 +12,7 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 
 from bot import errors, text
@@ -53,27 +53,20 @@ class OutgoingLimits:
     total: int = 200_000_000
 
 
+@dataclass(eq=False)
 class OutgoingFiles:
     """Store of outgoing files in `folder`. `disk` may block; it is used on other threads."""
 
-    def __init__(
-        self,
-        folder: Path,
-        channels: Mapping[str, Channel],
-        chats: Chats,
-        *,
-        disk: Disk,
-        redact: Redact,
-        log: Log,
-        limits: OutgoingLimits,
-    ) -> None:
-        self._folder = folder
-        self._channels = channels
-        self._chats = chats
-        self._disk = disk
-        self._redact = redact
-        self._log = log
-        self._limits = limits
+    folder: Path
+    channels: Mapping[str, Channel]
+    chats: Chats
+    _: KW_ONLY
+    disk: Disk
+    redact: Redact
+    log: Log
+    limits: OutgoingLimits
+
+    def __post_init__(self) -> None:
         self._keeping = Counter[str]()
         """Numbers of pending uses of files whose rows are about to be queued, by file name."""
         self._alone = asyncio.Lock()
@@ -87,15 +80,15 @@ class OutgoingFiles:
 
     async def check(self, channel: str, file: OutgoingFile) -> None:
         """Raise `errors.FileRefused` for a file that must not be sent or that this channel cannot receive."""
-        sender = self._channels[channel]
+        sender = self.channels[channel]
         if not isinstance(sender, SendsFiles):
             raise errors.FileRefused("this chat cannot show files")
-        most, size = min(self._limits.file, sender.largest_file), len(file.data)
+        most, size = min(self.limits.file, sender.largest_file), len(file.data)
         if not 0 < size <= most:
             raise errors.FileRefused(
                 f"{file.name} has {size:,} bytes, and a file that is sent has 1 to {most:,}"
             )
-        name, path = self._redact(file.name), self._redact(file.path)
+        name, path = self.redact(file.name), self.redact(file.path)
         if (name, path) != (file.name, file.path) or await self._holds_secret(file.data):
             raise errors.FileRefused(f"{name} holds a secret of this installation")
 
@@ -106,7 +99,7 @@ class OutgoingFiles:
         def shows_secret(piece: bytes) -> bool:
             for encoding in wide or ("utf-8", "latin-1"):
                 words = piece.decode(encoding, "replace")
-                if self._redact(words) != words:
+                if self.redact(words) != words:
                     return True
                 if "\ufffd" not in words[4:-4]:  # letters at both ends may be incomplete
                     return False
@@ -126,17 +119,17 @@ class OutgoingFiles:
             StoredFile(shown_name(one.name), one.mime_type, len(one.data), await _digest(one.data), one.path)
             for one in files
         ]
-        if sum(self._sizes().values()) + sum(one.size for one in found) > self._limits.total:
+        if sum(self._sizes().values()) + sum(one.size for one in found) > self.limits.total:
             raise errors.FileRefused("too many files wait for their platforms")
         names = [one.sha256 for one in found]
         self._keeping.update(names)
         try:
             for name, one in zip(names, files, strict=True):
                 async with self._alone:
-                    await asyncio.to_thread(self._disk.replace, self._folder / name, one.data)
+                    await asyncio.to_thread(self.disk.replace, self.folder / name, one.data)
             yield found
         except OSError as error:
-            self._log.write("storage", "a file cannot be kept for sending", level="error", cause=str(error))
+            self.log.write("storage", "a file cannot be kept for sending", level="error", cause=str(error))
             raise errors.FileRefused("the disk does not take the file") from error
         finally:
             self._keeping.subtract(names)
@@ -144,7 +137,7 @@ class OutgoingFiles:
     async def load(self, stored: StoredFile) -> OutgoingFile:
         """Return the stored file of an outbox row. Raises `errors.FileRefused` if the file is missing or damaged."""
         try:
-            data = await asyncio.to_thread(self._disk.read, self._folder / stored.sha256)
+            data = await asyncio.to_thread(self.disk.read, self.folder / stored.sha256)
         except OSError as error:
             raise errors.FileRefused(f"the kept file cannot be read: {error.strerror}") from error
         if await _digest(data) != stored.sha256:
@@ -156,16 +149,16 @@ class OutgoingFiles:
         if not self._started:
             return
         try:
-            for name in await asyncio.to_thread(self._disk.names, self._folder):
+            for name in await asyncio.to_thread(self.disk.names, self.folder):
                 async with self._alone:
                     if not self._keeping[name] and name not in self._sizes():
-                        await asyncio.to_thread(self._disk.remove, self._folder / name)
+                        await asyncio.to_thread(self.disk.remove, self.folder / name)
         except OSError as error:
-            self._log.write("storage", "a file that was sent stays", level="warn", cause=str(error))
+            self.log.write("storage", "a file that was sent stays", level="warn", cause=str(error))
 
     def _sizes(self) -> dict[str, int]:
         """Return the sizes of files that outbox rows refer to, by file name."""
-        rows = (row for chat in self._chats for row in chat.outbox.values())
+        rows = (row for chat in self.chats for row in chat.outbox.values())
         return {row.file.sha256: row.file.size for row in rows if row.file is not None}
 
 

@@ -50,17 +50,19 @@ def question(asked: Inbound) -> str:
     return f"> `{named(asked.user_name or asked.user_id)}`: {text.preview(asked.text, 500)}\n\n"
 
 
+@dataclass(eq=False)
 class ChatReply:
     """Implements `tools.context.Reply` for one turn. The outbox rows of a step have stable ids, so a step that
     is repeated after a crash sends nothing twice.
     """
 
-    def __init__(self, chat: Chat, turn: str, to: Inbound, chats: Chats, ports: ReplyPorts) -> None:
-        self._chat = chat
-        self._turn = turn
-        self._to = to
-        self._chats = chats
-        self._ports = ports
+    chat: Chat
+    turn: str
+    to: Inbound
+    chats: Chats
+    ports: ReplyPorts
+
+    def __post_init__(self) -> None:
         self._ending: str | None = None
 
     @property
@@ -69,8 +71,8 @@ class ChatReply:
 
     @property
     def _rows(self) -> dict[str, events.RowEnded | None]:
-        turn = self._chat.turn
-        return turn.rows if turn is not None and turn.id == self._turn else {}
+        turn = self.chat.turn
+        return turn.rows if turn is not None and turn.id == self.turn else {}
 
     def end_with(self, step_id: str | None) -> None:
         """Declare this step's message to be the last of the turn; None: the next message is not the last."""
@@ -78,16 +80,16 @@ class ChatReply:
 
     def said(self, step_id: str) -> bool:
         """Return True if a message of this step is queued or delivered, and has not failed."""
-        name = f"{self._turn}/{step_id}/0"
+        name = f"{self.turn}/{step_id}/0"
         end = self._rows.get(name)
         return name in self._rows and (end is None or end.state != "failed")
 
     def preview(self, words: Callable[[], str]) -> None:
-        self._ports.show(self._to, words)
+        self.ports.show(self.to, words)
 
     def queued(self, step_id: str) -> list[str]:
         """Return the outbox rows of a step in order, including repeats and replacements."""
-        return [one for one in self._rows if one.startswith(f"{self._turn}/{step_id}/")]
+        return [one for one in self._rows if one.startswith(f"{self.turn}/{step_id}/")]
 
     async def leave(self, words: str, step: str, files: Sequence[OutgoingFile] = ()) -> None:
         """Queue a message and then these files, without waiting for the delivery. Does nothing if the step
@@ -95,7 +97,7 @@ class ChatReply:
         """
         if self.queued(step):
             return
-        ports, channel = self._ports, self._to.channel
+        ports, channel = self.ports, self.to.channel
         for file in files:
             await ports.files.check(channel, file)
         words = text.clean(self._with_notes(words))
@@ -114,40 +116,40 @@ class ChatReply:
         """Queue a message with files and wait for its delivery (see `tools.context.Reply`)."""
         step = step_id or "said"
         await self.leave(words, step, files)
-        return await self._chats.until(self._chat.key, lambda: self._outcome(step))
+        return await self.chats.until(self.chat.key, lambda: self._outcome(step))
 
     def _with_notes(self, words: str) -> str:
         """Return the text with pending notes below it, and with the question above the turn's first message."""
         if all(end is not None and end.state == "failed" for end in self._rows.values()):
-            lost = [one.text for one in self._chat.missed if one.turn != self._turn]
+            lost = [one.text for one in self.chat.missed if one.turn != self.turn]
             which = ", ".join(f"“{text.preview(one, MISSED_CHARS)}”" for one in lost)
-            words = question(self._to) + words
+            words = question(self.to) + words
             words = f"{say('delivery.missed', which=which)}\n\n{words}" if lost else words
-        turn, running = self._chat.turn, self._chat.context.running
+        turn, running = self.chat.turn, self.chat.context.running
         notes = running.untold_notes if running is not None else ()
         return "\n\n".join(filter(None, (words, *notes, file_words.below(turn.unread) if turn else "")))
 
     async def _queue(self, words: str, step: str, files: Sequence[OutgoingFile]) -> None:
-        parts = await off_loop(len(words), SHORT, lambda: self._ports.split(words))
-        async with self._ports.files.kept(files) as kept:
+        parts = await off_loop(len(words), SHORT, lambda: self.ports.split(words))
+        async with self.ports.files.kept(files) as kept:
             if self.queued(step):
                 return
-            first = f"{self._turn}/{step}/0"
+            first = f"{self.turn}/{step}/0"
             said: list[tuple[str, StoredFile | None]] = [(part, None) for part in parts]
             said += [(file.markdown, stored) for file, stored in zip(files, kept, strict=True)]
             queued = [
-                Address.of(self._to).queued(
-                    f"{self._turn}/{step}/{at}",
+                Address.of(self.to).queued(
+                    f"{self.turn}/{step}/{at}",
                     part,
                     part_of=first if at else None,
                     last=at == len(parts) - 1,
                     ends=step == self._ending and stored is None,
-                    replaces=self._to.renews or None if not at and not self._rows else None,
+                    replaces=self.to.renews or None if not at and not self._rows else None,
                     file=stored,
                 )
                 for at, (part, stored) in enumerate(said)
             ]
-            self._chats.append(*(Fact(self._chat.key, one, self._turn) for one in queued))
+            self.chats.append(*(Fact(self.chat.key, one, self.turn) for one in queued))
 
     def _outcome(self, step: str) -> list[Sent] | None:
         """Return the delivered messages of a step; None while a row is open. Raises `errors.DeliveryFailed`."""
@@ -156,7 +158,7 @@ class ChatReply:
         for name in names:
             end = rows[name]
             if end is None:
-                row = self._chat.outbox.get(name)
+                row = self.chat.outbox.get(name)
                 if row is None or row.not_before is None or row.not_before - row.queued_at < LONGEST_WAIT:
                     return None
                 raise errors.DeliveryDeferred("put off", wait=row.not_before - row.queued_at)

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import functools
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 from bot import errors
@@ -66,41 +66,27 @@ class Slots:
             await asyncio.shield(again)
 
 
+@dataclass(eq=False)
 class Runner:
     """Runs the effects that are due in a chat, after each change of the chat."""
 
-    def __init__(
-        self,
-        chats: Chats,
-        event_log: EventLog,
-        *,
-        outbox: Outbox,
-        door: Door,
-        saying: Saying,
-        locales: Locales,
-        live: LiveMessages,
-        loop: Callable[[Chat, str], Loop],
-        turn_ended: Callable[[Chat], None],
-        slots: Slots,
-        alert: Callable[[str, Sentence], object],
-        boot: str,
-        clock: Clock,
-        log: OperatorLog,
-    ) -> None:
-        self._chats = chats
-        self._event_log = event_log
-        self._outbox = outbox
-        self._live = live
-        self._make_loop = loop
-        self._turn_ended = turn_ended
-        self._door = door
-        self._saying = saying
-        self._locales = locales
-        self._slots = slots
-        self._alert = alert
-        self._boot = boot
-        self._clock = clock
-        self._log = log
+    chats: Chats
+    event_log: EventLog
+    _: KW_ONLY
+    outbox: Outbox
+    door: Door
+    saying: Saying
+    locales: Locales
+    live: LiveMessages
+    loop: Callable[[Chat, str], Loop]
+    turn_ended: Callable[[Chat], None]
+    slots: Slots
+    alert: Callable[[str, Sentence], object]
+    boot: str
+    clock: Clock
+    log: OperatorLog
+
+    def __post_init__(self) -> None:
         self._committed: dict[ChatKey, int] = {}
         self._tasks: dict[Key, asyncio.Task[None]] = {}
         self._loops: dict[str, Loop] = {}
@@ -109,18 +95,18 @@ class Runner:
         self._open = self._closing = False
         self._channels = set[str]()
         """Names of connected channels; work for other channels waits."""
-        chats.watch(self._look_at)
-        event_log.watch(self._on_disk)
+        self.chats.watch(self._look_at)
+        self.event_log.watch(self._on_disk)
 
     async def start(self) -> None:
         """Load every chat with unfinished work, then run the effects that are due. No effect starts earlier,
         since a command may concern a question in another chat.
         """
-        keys = await self._event_log.open_chats()
+        keys = await self.event_log.open_chats()
         for at in range(0, len(keys), READ_AT_ONCE):
-            await asyncio.gather(*map(self._chats.get, keys[at : at + READ_AT_ONCE]))
+            await asyncio.gather(*map(self.chats.get, keys[at : at + READ_AT_ONCE]))
         self._open = True
-        for chat in self._chats:
+        for chat in self.chats:
             self._committed.setdefault(chat.key, chat.seq)
             self._look_at(chat)
 
@@ -129,15 +115,15 @@ class Runner:
         finished after the backup, and ask people with an unanswered message to send it again. Raises
         `errors.StorageError`.
         """
-        if self._chats.facts.get(RESTORED, RESTORED) is None:
+        if self.chats.facts.get(RESTORED, RESTORED) is None:
             return
         facts = list[Fact]()
-        for key in await self._event_log.open_chats():
-            facts += self._closing_facts(await self._chats.get(key))
-        await self._chats.get(NO_CHAT)
-        self._chats.append(*facts, Fact(NO_CHAT, events.FactSet(RESTORED, RESTORED, None)))
-        await self._event_log.committed(patient=False)
-        self._alert(RESTORED, sentence("operators.chat_log_restored"))
+        for key in await self.event_log.open_chats():
+            facts += self._closing_facts(await self.chats.get(key))
+        await self.chats.get(NO_CHAT)
+        self.chats.append(*facts, Fact(NO_CHAT, events.FactSet(RESTORED, RESTORED, None)))
+        await self.event_log.committed(patient=False)
+        self.alert(RESTORED, sentence("operators.chat_log_restored"))
 
     def _closing_facts(self, chat: Chat) -> Iterator[Fact]:
         for question in chat.questions.values():
@@ -153,13 +139,13 @@ class Runner:
             yield Fact(chat.key, events.TurnEnded("answered" if turn.answered else "stopped"), turn.id)
         for request in [*chat.beside, *(one.request_id for one in waiting)]:
             yield Fact(chat.key, events.Closed(request, RESTORED))
-        since = self._clock.now() - LATEST
+        since = self.clock.now() - LATEST
         said = [one for one in (*unanswered, *waiting) if one.due is None and one.ts / 1000 >= since]
         if said and chat.task is None:
-            with speaking(*self._locales.of(said[-1])):
+            with speaking(*self.locales.of(said[-1])):
                 name, to = f"{said[-1].request_id}/{RESTORED}", Address.of(said[-1])
                 yield from (
-                    Fact(chat.key, row) for row in self._saying.rows(name, to, say("delivery.lost_records"))
+                    Fact(chat.key, row) for row in self.saying.rows(name, to, say("delivery.lost_records"))
                 )
 
     async def open(self, channel: str) -> None:
@@ -167,7 +153,7 @@ class Runner:
         chats, and messages to send on the channel.
         """
         self._channels.add(channel)
-        for chat in self._chats:
+        for chat in self.chats:
             self._look_at(chat)
 
     @property
@@ -195,13 +181,13 @@ class Runner:
             if cut:
                 _, cut = await asyncio.wait(cut, timeout=CANCEL_SECONDS)
         for key, what, _ in left:
-            chat = self._chats.loaded(key)
+            chat = self.chats.loaded(key)
             if what == "turn" and chat is not None and chat.turn is not None:
                 self._append(chat, events.TurnLeft(), chat.turn.id)
         return not left
 
     def _suspended(self, key: ChatKey, what: str) -> bool:
-        chat = self._chats.loaded(key)
+        chat = self.chats.loaded(key)
         turn = None if chat is None or what != "turn" else chat.turn
         return turn is not None and turn.phase is life.Phase.SUSPENDED
 
@@ -217,13 +203,13 @@ class Runner:
         """Record the newest event number on disk of these chats."""
         for key, seq in newest.items():
             self._committed[key] = seq
-            if (chat := self._chats.loaded(key)) is not None:
+            if (chat := self.chats.loaded(key)) is not None:
                 self._look_at(chat)
 
     def _look(self) -> None:
         due, self._due = self._due, {}
         for chat in due.values() if self._open else ():
-            effects = chat.due(self._clock.now(), self._boot, self._committed.get(chat.key, 0))
+            effects = chat.due(self.clock.now(), self.boot, self._committed.get(chat.key, 0))
             for effect in effects:
                 self._perform(chat, effect)
             if times := [one.at for one in effects if isinstance(one, life.WakeAt)]:
@@ -251,13 +237,13 @@ class Runner:
     async def _tend(self, effect: life.Effect, row: OutboxRow) -> None:
         match effect:
             case life.Send():
-                await self._outbox.send(row)
+                await self.outbox.send(row)
             case life.Find():
-                await self._outbox.find(row)
+                await self.outbox.find(row)
             case life.EndLive():
-                await self._live.end(row)
+                await self.live.end(row)
             case life.Revise(_, question):
-                await self._outbox.revise(row, functools.partial(self._door.outcome, question))
+                await self.outbox.revise(row, functools.partial(self.door.outcome, question))
             case _:
                 pass
 
@@ -281,21 +267,21 @@ class Runner:
         """Log an unexpected failure of an effect and close the effect, so that it blocks nothing."""
         _, what, name = key
         cause = f"{type(error).__name__}: {error}"
-        self._log.write("error", f"a {what} failed", level="error", chat_key=chat.key, cause=cause)
+        self.log.write("error", f"a {what} failed", level="error", chat_key=chat.key, cause=cause)
         if what == "row":
             self._append(chat, events.RowEnded(name, "failed", reason="failed"))
             self._append(chat, events.Revised(name))
         elif what == "command" and (inbound := chat.beside.get(name)) is not None:
-            with speaking(*self._locales.of(inbound)):
-                self._chats.append(*self._handled(chat, inbound, Done(errors.ShipmateError().person)))
+            with speaking(*self.locales.of(inbound)):
+                self.chats.append(*self._handled(chat, inbound, Done(errors.ShipmateError().person)))
         elif chat.turn is not None:
             self._end(chat, chat.turn.id, _End("failed", errors.ShipmateError().person, cause))
 
     def _wake(self, chat: Chat, at: float) -> None:
         if (alarm := self._alarms.pop(chat.key, None)) is not None:
             alarm.cancel()
-        wait = max(0.0, at - self._clock.now())
-        alarm = self._alarms[chat.key] = asyncio.create_task(self._clock.sleep(wait))
+        wait = max(0.0, at - self.clock.now())
+        alarm = self._alarms[chat.key] = asyncio.create_task(self.clock.sleep(wait))
         alarm.add_done_callback(lambda rung: None if rung.cancelled() else self._look_at(chat))
 
     # ------------------------------------------------------------ commands
@@ -304,25 +290,25 @@ class Runner:
         """Run a command or signal. The results and the end of the command are appended in one transaction."""
         with (
             context.turn_scope(chat_key=chat.key, request_id=inbound.request_id, person=inbound.person),
-            speaking(*self._locales.of(inbound)),
+            speaking(*self.locales.of(inbound)),
         ):
             done = await self._carried_out(inbound)
             if inbound.request_id in chat.beside:
-                self._chats.append(*self._handled(chat, inbound, done))
+                self.chats.append(*self._handled(chat, inbound, done))
 
     async def _carried_out(self, inbound: Inbound) -> Done:
-        command = self._door.command(inbound)
+        command = self.door.command(inbound)
         try:
             return Done() if command is None else await command.run(inbound)
         except errors.ShipmateError as error:
-            self._log.write("error", f"{type(error).__name__}: {error}", level="error")
+            self.log.write("error", f"{type(error).__name__}: {error}", level="error")
             return Done(error.person)
 
     def _handled(self, chat: Chat, inbound: Inbound, done: Done) -> Iterator[Fact]:
         yield from done.facts
         if done.say:
             to, name = Address.of(inbound), f"{inbound.request_id}/answer"
-            for row in self._saying.rows(name, to, done.say, buttons=done.buttons):
+            for row in self.saying.rows(name, to, done.say, buttons=done.buttons):
                 yield Fact(chat.key, row)
         yield Fact(chat.key, events.Closed(inbound.request_id))
 
@@ -330,7 +316,7 @@ class Runner:
 
     async def _run(self, chat: Chat, members: Sequence[Inbound], attempts: int) -> None:
         """Run one turn from its start to its end."""
-        async with self._slots.taken():
+        async with self.slots.taken():
             if chat.turn is None:
                 # Leave out messages that were deleted while the turn waited for a slot.
                 waiting = {one.request_id for one in chat.waiting}
@@ -343,16 +329,16 @@ class Runner:
                     self._end(chat, turn, _End("failed", errors.ShipmateError().person))
                     return
                 self._append(
-                    chat, events.TurnStarted(tuple(one.request_id for one in members), self._boot), turn
+                    chat, events.TurnStarted(tuple(one.request_id for one in members), self.boot), turn
                 )
                 if chat.turn is None or chat.turn.phase is life.Phase.STOPPING:
                     return
                 if chat.turn.first.command is None:
-                    self._log.write("turn_start", "a turn begins", messages=len(chat.context))
-                began = self._clock.monotonic()
-                with speaking(*self._locales.of(chat.turn.first)):
+                    self.log.write("turn_start", "a turn begins", messages=len(chat.context))
+                began = self.clock.monotonic()
+                with speaking(*self.locales.of(chat.turn.first)):
                     end = await self._ended(chat, turn, chat.turn.first)
-                    self._end(chat, turn, end, (self._clock.monotonic() - began) * 1000)
+                    self._end(chat, turn, end, (self.clock.monotonic() - began) * 1000)
 
     async def _ended(self, chat: Chat, turn: str, first: Inbound) -> _End:
         """Run a command or the model's loop, and return how the turn ended."""
@@ -362,11 +348,11 @@ class Runner:
                 return _End("handled", done.say, facts=done.facts)
             if chat.turn is not None and not any(one.has_text or one.attachments for one in chat.turn.left):
                 return _End("answered", say("turn.empty"))
-            loop = self._loops[turn] = self._make_loop(chat, turn)
+            loop = self._loops[turn] = self.loop(chat, turn)
             return _End("answered", await loop.run())
         except errors.ShipmateError as error:
             if isinstance(error, errors.RequestInvalid):
-                self._alert("a model's request", sentence("operators.model_request", cause=error))
+                self.alert("a model's request", sentence("operators.model_request", cause=error))
             caused = isinstance(error, Withdrawn | errors.RequestInvalid)
             state: events.TurnEndState = "withdrawn" if caused else "failed"
             return _End(state, error.person, f"{type(error).__name__}: {error}")
@@ -387,17 +373,17 @@ class Runner:
         """Append the events that end a turn and its unreported tasks, with what features add to the end."""
         facts, running = list(end.facts), chat.turn
         if running is not None:
-            dones, to = self._door.turn_ends(running, end.state), Address.of(running.first)
+            dones, to = self.door.turn_ends(running, end.state), Address.of(running.first)
             if end.notice:
                 buttons = next((one.buttons for one in dones if one.buttons is not None), None)
-                rows = self._saying.rows(f"{turn}/end", to, end.notice, ends=True, buttons=buttons)
+                rows = self.saying.rows(f"{turn}/end", to, end.notice, ends=True, buttons=buttons)
                 facts += [Fact(chat.key, row, turn) for row in rows]
             for task in running.tasks.values():
-                if self._chats.loaded(key := life.chat_of_task(chat.key, task)) is not None:
+                if self.chats.loaded(key := life.chat_of_task(chat.key, task)) is not None:
                     facts.append(Fact(key, events.TurnEnded("stopped"), task))
             for number, done in enumerate(dones):
                 facts += done.facts
-                rows = self._saying.rows(f"{turn}/over/{number}", to, done.say) if done.say else []
+                rows = self.saying.rows(f"{turn}/over/{number}", to, done.say) if done.say else []
                 facts += [Fact(chat.key, row, turn) for row in rows]
         wrong = ""
         if end.notice and end.state != "handled":
@@ -405,12 +391,12 @@ class Runner:
         sent = running.rows.values() if running is not None else ()
         delivered = sum(one is not None and one.state == "sent" for one in sent)
         model = running.model if running is not None else ""
-        self._chats.append(*facts, Fact(chat.key, events.TurnEnded(end.state, wrong, model), turn))
-        self._turn_ended(chat)
+        self.chats.append(*facts, Fact(chat.key, events.TurnEnded(end.state, wrong, model), turn))
+        self.turn_ended(chat)
         if end.state == "handled":
             return  # commands are not logged as turns
         status = {"answered": "done", "withdrawn": "failed"}.get(end.state, str(end.state))
-        self._log.write(
+        self.log.write(
             "turn_end",
             "the turn failed" if status == "failed" else f"the turn is {status}",
             level="error" if status == "failed" else "info",
@@ -423,7 +409,7 @@ class Runner:
         )
 
     def _append(self, chat: Chat, data: events.EventData, turn: str | None = None) -> None:
-        self._chats.append(Fact(chat.key, data, turn))
+        self.chats.append(Fact(chat.key, data, turn))
 
 
 @dataclass(frozen=True, slots=True)
