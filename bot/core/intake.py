@@ -56,7 +56,9 @@ class Intake:
     log: OperatorLog
 
     def __post_init__(self) -> None:
-        self._conversations = ConversationList(self.chats, self.event_log, lambda: self.door.ports.get("recall"))
+        self._conversations = ConversationList(
+            self.chats, self.event_log, lambda: self.door.ports.get("recall")
+        )
         self._coming: dict[str, asyncio.Event] = {}
         """Keys of incoming messages that are being accepted. The event of a key is set once the message was
         accepted or failed.
