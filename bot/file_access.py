@@ -42,9 +42,7 @@ def hidden_names(root: Path) -> HiddenNames:
 
 
 def set_aside(root: Path, known: HiddenNames) -> dict[str, str]:
-    """Rename hidden files that a command created or replaced, and restore hidden links, which the sandbox
-    cannot mask. Return the new names by the old names.
-    """
+    """Rename hidden files that a command created, and restore hidden links. Return new names by old names."""
     moved: dict[str, str] = {}
     for name, leads in sorted(hidden_names(root).items()):
         if name in known and known[name] in {None, leads}:

@@ -93,11 +93,6 @@ def read(text: object) -> Tag | None:
     return Tag(found["name"], found["words"], found["note"] or "", found["nonce"] or "") if found else None
 
 
-def of(message: Message) -> Sequence[Tag | None]:
-    """Return, for each block of a message, the block's tag if Shipmate wrote it."""
-    return _OF(message)
-
-
 def _read_all(message: Message) -> Sequence[Tag | None]:
     content = message.get("content")
     blocks = [{"type": "text", "text": content}] if isinstance(content, str) else list(content or ())
@@ -110,18 +105,14 @@ def _read_all(message: Message) -> Sequence[Tag | None]:
     return [tag if tag is not None and tag.nonce == own else None for tag in found]
 
 
-_OF = MessageFact[Message, Sequence[Tag | None]](_read_all)
+of = MessageFact[Message, Sequence[Tag | None]](_read_all)
+"""For each block of a message, the block's tag if Shipmate wrote it."""
 
 
 def begins(message: Message, name: str) -> Tag | None:
     """Return the first tag of a message if the tag has this name and no note."""
     first = next(iter(of(message)), None)
     return first if first is not None and first.name == name and not first.note else None
-
-
-def facts(message: Message) -> Json:
-    """Return the facts in the context tag of a person's message, or {}. The result is read-only."""
-    return _FACTS(message)
 
 
 def _facts(message: Message) -> Json:
@@ -133,7 +124,8 @@ def _facts(message: Message) -> Json:
     return found if isinstance(found, dict) else {}
 
 
-_FACTS = MessageFact[Message, Json](_facts)
+facts = MessageFact[Message, Json](_facts)
+"""Facts in the context tag of a person's message, or {}; read-only."""
 
 
 SILENT = "[silent]"
@@ -228,9 +220,9 @@ def without_system_messages(messages: Iterable[Message]) -> list[Message]:
         at = len(content) - (content[-1]["type"] != "tool_result")
         told = []
         for line in "\n".join(block["text"] for block in message["content"]).split("\n"):
-            facts = line.removeprefix(FACTS)
-            if facts != line:
-                told.append(Tag(CONTEXT, facts, nonce=json.loads(facts)["nonce"]).block)
+            said = line.removeprefix(FACTS)
+            if said != line:
+                told.append(Tag(CONTEXT, said, nonce=json.loads(said)["nonce"]).block)
             elif line != JOINED:
                 told.append({"type": "text", "text": line})
         shown[-1] = {**shown[-1], "content": [*content[:at], *told, *content[at:]]}
@@ -255,10 +247,10 @@ def _split(message: Message) -> tuple[Message, str]:
 _SPLIT = MessageFact[Message, tuple[Message, str]](_split)
 
 
-def _parted(facts: Json) -> tuple[Json, Json]:
+def _parted(told: Json) -> tuple[Json, Json]:
     """Split facts into the facts that no person can choose, and the other facts."""
     parts: tuple[Json, Json] = {}, {}
-    for name, value in facts.items():
+    for name, value in told.items():
         if name == "job" and isinstance(value, dict):
             for at, found in enumerate(_parted(value)):
                 parts[at].update({name: found} if found else {})

@@ -76,15 +76,14 @@ def find_instruction_files(
     skills: Iterable[Path] = (),
     followed: Callable[[Path, int], bool] = lambda _path, _changed: True,
 ) -> InstructionFileSet:
-    """Return the instruction files of a project. `more` are instruction files elsewhere, and `skills` are
-    folders of skills. References in a file that is not `followed` at its change time are ignored.
-    """
+    """Return the instruction files of a project, ignoring references in files that are not `followed`."""
     real = Path(os.path.realpath(root))
     names: set[Parts] = set()
     nodes: set[tuple[int, int]] = set()
     changed: dict[Path, int] = {}
     files, expanded = set[str](), set[Path]()
-    todo = [(path, True) for path in (*_named_files(real), *more, *_skill_files(real, skills))]
+    places = [place for folder in (real / ".claude" / "skills", *skills) for place in folder.glob("*/")]
+    todo = [(path, True) for path in (*_named_files(real), *more, *(one / "SKILL.md" for one in places))]
     for path, instructs in todo:
         end = Path(os.path.realpath(path))
         names |= {_parts(path), _parts(Path(os.path.normpath(path))), _parts(end)}
@@ -117,12 +116,6 @@ def _named_files(root: Path) -> Iterator[Path]:
                     left.append(Path(entry.path))
                 elif name in _NAMES or ".ship" in folder.parts:
                     yield Path(entry.path)
-
-
-def _skill_files(root: Path, folders: Iterable[Path]) -> Iterator[Path]:
-    for place in (root / ".claude" / "skills", *folders):
-        with contextlib.suppress(OSError), os.scandir(place) as entries:
-            yield from [Path(entry.path) / "SKILL.md" for entry in entries if entry.is_dir()]
 
 
 def _references(root: Path, path: Path) -> Iterator[tuple[Path, bool]]:
@@ -212,16 +205,12 @@ class Vetting:
             return found
 
     def end(self, *, last: bool) -> list[str]:
-        """Record that a command has ended, the `last` that was running. Return the paths of the files that now
-        wait for acceptance.
-        """
+        """Record that a command, maybe the `last` one, has ended. Return the paths of files that now wait."""
         with self._lock:
             return self._compare(last=last) if self._known is not None else []
 
     def read(self, path: Path, real: Path, most: int) -> bytes:
-        """Return the first `most` bytes of the file `real`, which is read under the name `path`. Raises
-        `NotVetted` and OSError.
-        """
+        """Return the beginning of the file `real`, read under the name `path`. Raises `NotVetted` and OSError."""
         # No command begins or ends during the read, since both wait for the lock.
         opener = lambda name, flags: file_access.opener(name, flags | os.O_NOFOLLOW)  # noqa: E731
         with self._lock, open(real, "rb", opener=opener) as file:
@@ -230,9 +219,7 @@ class Vetting:
             return raw
 
     def must_be_followed(self, path: Path, found: os.stat_result) -> None:
-        """Raise `NotVetted` unless the file in this state is followed under this name. The result is valid
-        only if `changes` has the same value before and after the file was read.
-        """
+        """Raise `NotVetted` unless the file is followed; valid while `changes` has the same value."""
         with self._lock:
             if not self._followed(path, _changed_at(path, found)):
                 raise NotVetted(NOT_VETTED)

@@ -34,9 +34,7 @@ MARGIN = 13_000
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """Token limits of one model's requests: its context window (None: unknown), answer, worth (`soft`, setting
-    `context.compaction.softTokens`), and output (None: unknown).
-    """
+    """Token limits of a model's requests: window and output (None: unknown), answer, and `softTokens`."""
 
     window: int | None
     max_tokens: int
@@ -45,9 +43,7 @@ class Budget:
 
     @property
     def hard(self) -> int | None:
-        """Return the prompt tokens above which a request may not fit: at least a quarter of the window; None
-        if the window is unknown.
-        """
+        """Return the prompt tokens above which a request may not fit; None if the window is unknown."""
         if self.window is None:
             return None
         return max(self.window - self.max_tokens - self._margin, self.window // 4)
@@ -168,9 +164,7 @@ class ModelDeps:
         return manner.sent(partial(self.windows.takes, manner.model or self.name))
 
     def fitted(self, request: ModelRequest, purpose: str | None = None) -> ModelRequest:
-        """Return the request with model, effort and thinking of its purpose, without content that another
-        model than the chat's cannot read.
-        """
+        """Return the request for its purpose's model, without content that this model cannot read."""
         sent, model = self.sent(purpose), self.of(purpose or self.purpose).model or self.name
         if model != request.model:
             most = self.windows.max_output(model) or request.max_tokens
@@ -230,18 +224,16 @@ class AgentDeps:
     task_events: Callable[[TaskEvent], object] = lambda _: None
     approvals: Approvals = field(default_factory=Unattended)
 
-    def budget(self) -> Budget:
-        return self.models.budget(self.limits.compaction.soft_tokens)
-
     async def freeze(self, chat_key: ChatKey, channel: str | None) -> Frozen:
         """Build the prompt of a chat, within the prompt's share of the context window."""
         models = self.models
         tools = models.estimator.tokens(models.name, models.declared(self.registry.forms))
+        room = models.budget(self.limits.compaction.soft_tokens).share(SHARE, MOST_BUDGET) - tools
         frozen = await self.prompts.freeze(
             chat_key,
             channel,
             models.name,
-            budget=max(LEAST_BUDGET, self.budget().share(SHARE, MOST_BUDGET) - tools),
+            budget=max(LEAST_BUDGET, room),
             size=lambda words: models.estimator.text(models.name, words),
             system_role=models.windows.takes_system(models.name),
         )

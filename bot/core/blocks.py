@@ -24,9 +24,7 @@ def tool_calls(content: Iterable[Json]) -> list[ToolCall]:
 
 
 def redacted(blocks: Iterable[Json], redact: Redact) -> list[Json]:
-    """Return the blocks with our secrets redacted. A thinking block that contains a secret is dropped, since
-    its signature would no longer match.
-    """
+    """Return the blocks with secrets redacted, without thinking whose signature would no longer match."""
     clean = []
     for block in blocks:
         changed = text.deep(block, redact)
@@ -66,9 +64,7 @@ def plain_text(content: Iterable[Json]) -> str:
 
 
 def without_thinking(messages: Iterable[Message]) -> list[Message]:
-    """Return the messages without thinking blocks. Newer models reject thinking blocks once an earlier
-    message has changed.
-    """
+    """Return the messages without thinking, which newer models reject once an earlier message has changed."""
     kept = []
     for message in messages:
         content = [block for block in message["content"] if block.get("type") not in THINKING]
@@ -96,9 +92,7 @@ def maskable(message: Message) -> set[str]:
 
 
 def masked(message: Message, words: Mapping[str, str]) -> Message:
-    """Return the message with tool results and files replaced by the texts in `words`, whose keys are ids as
-    `maskable` returns them.
-    """
+    """Return the message with tool results and files replaced by the texts in `words`, by `maskable` id."""
     if words.keys().isdisjoint(maskable(message)):
         return message
     content: list[Json] = []

@@ -1,9 +1,7 @@
-"""`AgentContextStore`: the messages of one chat that the model is sent, folded from the chat's events into
-whole turns.
+"""`AgentContextStore`: the messages of one chat that the model is sent, folded from the chat's events.
 
-Between turns the store holds at most `max_messages` API messages. The model receives a view of these
-messages: placeholder texts replace masked tool results, and the head message replaces dropped messages. The
-events keep everything.
+The model receives a view of whole turns: placeholder texts replace masked tool results, and the head message
+replaces dropped messages. Between turns there are at most `max_messages` API messages.
 """
 
 from __future__ import annotations
@@ -29,9 +27,7 @@ INTERRUPTED = "Interrupted: the turn was stopped while this ran. It may or may n
 
 @dataclass(frozen=True, slots=True)
 class ContextEntry:
-    """One API message. `seq` is the number of the message's event, `sources` are the requests whose text the
-    message contains, and `cut` are the ids of its tool calls that did not arrive completely.
-    """
+    """One API message, its event's number, the requests whose text it contains, and its calls that were `cut` off."""
 
     seq: int
     message: Message
@@ -56,9 +52,7 @@ class KeptTurn:
 
 @dataclass(slots=True)
 class RunningTurn:
-    """Messages and counters of the running turn. An answer is cut off in a tool call (`cuts`) or in thinking
-    (`thoughts`, also counted as `cuts`), is empty (`silences`), or is paused by the provider (`pauses`).
-    """
+    """The running turn, with counters of answers that were cut off, cut off in thinking, empty, or paused."""
 
     id: str
     began: float
@@ -169,9 +163,7 @@ class AgentContextStore:
 
     @property
     def out_of_reach(self) -> list[events.EventData]:
-        """Return the `Framed` and `Remembered` events that must be appended again, since they are older than
-        the oldest turn.
-        """
+        """Return the events that must be appended again, since they are older than the oldest turn."""
         lasting = [one for one in (self.frame, self.memory) if one is not None]
         return [one for one in lasting if self.turns and self._stated[one.kind] < self.turns[0].since]
 
@@ -270,9 +262,7 @@ class AgentContextStore:
         self._stated.pop(events.Remembered.kind, None)
 
     def _expire(self, before: int) -> None:
-        """Drop everything that began before this event number. The frame and the session memory stay while a
-        turn is kept, because their events are appended again.
-        """
+        """Drop everything before this event number. While a turn is kept, frame and memory are appended again."""
         kept = list(itertools.dropwhile(lambda turn: turn.since < before, self.turns))
         old = {kind for kind, seq in self._stated.items() if seq < before}
         if not kept and events.Remembered.kind in old:
@@ -350,9 +340,7 @@ class AgentContextStore:
     # ------------------------------------------------------------ messages that may be dropped
 
     def over_cap(self) -> list[int]:
-        """Return the event numbers of messages to drop if the context exceeds the message cap: whole turns
-        until half the cap is left. The newest turn loses its oldest API rounds if it exceeds the cap alone.
-        """
+        """Return the event numbers of messages to drop above the message cap: whole turns until half of it is left."""
         over = len(self.view()) - self.max_messages
         if over <= 0 or not self.turns:
             return []

@@ -1,8 +1,7 @@
 """Incomplete answers: the text of an answer that is streaming, and how an answer that was cut off is continued.
 
-A text that reached the length limit is continued: the request contains the message so far and then a line
-that asks to continue, because newer models reject a request that ends with assistant text. That line and the
-thinking that follows are not stored. If thinking used up the output limit, the limit is raised.
+A request that continues an answer ends with a line that asks for the rest, because newer models reject a request
+that ends with assistant text. That line and the thinking that follows are not stored.
 """
 
 from __future__ import annotations
@@ -50,9 +49,7 @@ def paused(running: RunningTurn) -> bool:
 
 
 def goes_on(running: RunningTurn, *, answered: bool, waits: bool, more_room: bool) -> bool:
-    """Return True if the model has to be asked again. `answered`: the person has the answer. `waits`: the
-    person waits for a message. `more_room`: the next output limit may be higher.
-    """
+    """Return True if the model is asked again. The person has the answer (`answered`), or `waits` for a message."""
     last = running.last
     if last is None:
         return True
@@ -69,11 +66,6 @@ def goes_on(running: RunningTurn, *, answered: bool, waits: bool, more_room: boo
     if running.speaks and (ended_early or more_room):
         return again < MAX_AGAIN
     return more_room and running.thoughts < 2 and running.cuts < MAX_CUTS
-
-
-def most_tokens(running: RunningTurn, limit: int, most: int | None) -> int:
-    """Return the next output limit: doubled for each answer that was cut off, up to the model's limit."""
-    return max(limit, min(limit << running.cuts, most or RAISES * limit))
 
 
 def continued(running: RunningTurn, reply: ModelReply) -> tuple[list[Json], int]:
@@ -107,9 +99,7 @@ def joined(first: Sequence[Json], second: Sequence[Json]) -> list[Json]:
 
 
 def overlap(first: str, second: str) -> int:
-    """Return the length of the longest beginning of `second` that repeats the end of `first` and is no
-    coincidence. A phrase that occurs a third time on either side counts as intended.
-    """
+    """Return the length of the beginning of `second` that repeats the end of `first` by mistake."""
     end, begin = first[-_LOOKED_AT:], second[:_LOOKED_AT]
     lengths = range(min(len(end), len(begin)), 0, -1)
     length = next((one for one in lengths if end.endswith(begin[:one])), 0)
@@ -121,9 +111,7 @@ def overlap(first: str, second: str) -> int:
 
 
 class PartialReply:
-    """Collects a streaming answer: the text to show so far, and the text to store if the turn is stopped. Text
-    outside of tool calls is shown only if `plain`, since it may be discarded otherwise.
-    """
+    """Collects a streaming answer. Text outside of `chat_send` calls is shown only if `plain`."""
 
     def __init__(self, *, plain: bool = True) -> None:
         self._shows_plain = plain

@@ -1,7 +1,5 @@
-"""Estimates token counts before the provider reports exact counts.
-
-The functions give correct relative sizes by the rates of Claude's tokenizer. `Estimator` multiplies them by a
-ratio per model, learned from the token usage of each answer.
+"""Estimates token counts: relative sizes by the rates of Claude's tokenizer, times a ratio that `Estimator` learns
+for each model from the usage of its answers.
 """
 
 from __future__ import annotations
@@ -93,9 +91,7 @@ def tokens(parts: Iterable[Message | Json]) -> float:
 SMALLEST_SAMPLE = 200
 """Min tokens of a request to learn from; in smaller requests the framing dominates."""
 RATIOS = (0.25, 4.0)
-"""Range of plausible ratios. A ratio outside this range means that the prompt was cut or that the provider
-counted something else.
-"""
+"""Range of plausible ratios; outside of it the prompt was cut, or something else was counted."""
 JUMP = 1.5
 """Max factor by which one answer changes a model's token ratio."""
 SLOWEST = 0.1
@@ -108,10 +104,16 @@ class Estimator:
     def __init__(self, learned: Learned | None = None) -> None:
         self._learned = InMemoryLearned() if learned is None else learned
         self._ratios: dict[str, tuple[float, float]] = {}
+        """Ratio of each model, and the number of answers from which it was learned."""
 
     def ratio(self, model: str) -> float:
         """Return the actual divided by the estimated tokens; 1.0 for a model that has not answered yet."""
-        return self._ratio(model)[0]
+        if model not in self._ratios:
+            low, high = RATIOS
+            ratio = self._learned.get(model, "tokenRatio") or 0.0
+            known = low <= ratio <= high
+            self._ratios[model] = (ratio, self._learned.get(model, "answers") or 1.0) if known else (1.0, 0.0)
+        return self._ratios[model][0]
 
     def tokens(self, model: str, *parts: Iterable[Message | Json]) -> int:
         return round(sum(map(tokens, parts)) * self.ratio(model))
@@ -130,19 +132,11 @@ class Estimator:
         if plain < SMALLEST_SAMPLE or not low <= actual / plain <= high:
             return
         seen = actual / plain
-        ratio, answers = self._ratio(request.model)
+        ratio = self.ratio(request.model)
+        answers = self._ratios[request.model][1]
         if answers:
             seen = min(max(seen, ratio / JUMP), ratio * JUMP)
         ratio += (seen - ratio) * max(SLOWEST, 1 / (answers + 1))
         self._ratios[request.model] = (ratio, answers + 1)
         self._learned.set(request.model, "tokenRatio", round(ratio, 4))
         self._learned.set(request.model, "answers", min(answers + 1, 1 / SLOWEST))
-
-    def _ratio(self, model: str) -> tuple[float, float]:
-        """Return the model's ratio, and the number of answers from which it was learned."""
-        if model not in self._ratios:
-            low, high = RATIOS
-            ratio = self._learned.get(model, "tokenRatio") or 0.0
-            known = low <= ratio <= high
-            self._ratios[model] = (ratio, self._learned.get(model, "answers") or 1.0) if known else (1.0, 0.0)
-        return self._ratios[model]

@@ -18,13 +18,9 @@ from bot.telemetry import context
 from bot.words import say, sentence
 
 AWAY_SECONDS = 300.0
-"""Timeout in seconds before the primary model is tried again: in the same chat after a refusal, in all chats
-after other failures.
-"""
+"""Timeout in seconds before the primary model is tried again, in all chats or, after a refusal, in one."""
 GONE = (*AWAY, errors.ModelUnknown, errors.ProviderBusy)
-"""Failures of the primary model that a fallback model may not have. An invalid request is reported to its
-caller instead.
-"""
+"""Failures of the primary model that a fallback model may not have."""
 DECLINED = "it declined"
 
 
@@ -89,7 +85,8 @@ class FallbackModel(ModelWrapper):
                 async for item in answer:
                     refused = isinstance(item, ModelReply) and item.stop_reason == "refusal"
                     if refused and own:
-                        self._note(request.model, context.current().chat_key, DECLINED)
+                        until = self._clock.monotonic() + AWAY_SECONDS
+                        self._absent[request.model, context.current().chat_key] = until, DECLINED
                     if isinstance(item, ModelReply) and not own and not refused:
                         item = self._stood_in(request, item)  # noqa: PLW2901
                     yield item
@@ -97,11 +94,9 @@ class FallbackModel(ModelWrapper):
             if own and (isinstance(error, errors.SummaryUnavailable) or not isinstance(error, GONE)):
                 raise
             if own:
-                self._note(request.model, None, str(error) or type(error).__name__)
+                cause = str(error) or type(error).__name__
+                self._absent[request.model, None] = self._clock.monotonic() + AWAY_SECONDS, cause
             failed.append(error)
-
-    def _note(self, model: str, chat: ChatKey | None, cause: str) -> None:
-        self._absent[model, chat] = self._clock.monotonic() + AWAY_SECONDS, cause
 
     def _absence(self, model: str) -> str:
         """Return why the primary model is skipped now; "" if it is not skipped."""
@@ -122,9 +117,7 @@ class FallbackModel(ModelWrapper):
 
 
 class ProviderFallbacks(ModelWrapper):
-    """A model for which the provider may substitute another of its own models on a refusal
-    (`llm.providerFallbacks`).
-    """
+    """A model that the provider may replace by another on a refusal (`llm.providerFallbacks`)."""
 
     async def stream(self, request: ModelRequest) -> ModelStream:
         """Stream the answer of the model (see `contracts.model.Model`)."""

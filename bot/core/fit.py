@@ -1,8 +1,7 @@
-"""Fits a turn's requests into the model's context window: masks old results before a request, shrinks the
-request after the provider rejected it.
+"""Fits a turn's requests into the context window: masks old results before a request, and shrinks a rejected one.
 
 Each retry is strictly smaller than the previous request. The history is halved at most three times, then
-cleared, and the person is told. Time-outs and rate limits do not count as overflows.
+cleared, and the person is told.
 """
 
 from __future__ import annotations
@@ -45,9 +44,7 @@ COLD_AFTER = 300.0
 COLD_HIDES = 2_000
 """Min tokens that masking must hide in a chat whose cache has expired."""
 WARM, WARM_HIDES = 3, 0.5
-"""Factor on the masking threshold, and min share of the context that masking must hide, while the provider's
-cache is valid, since masking then rewrites the cached prefix.
-"""
+"""Factor on the threshold, and min share of the context to hide, while masking rewrites a valid cache."""
 LEAST_KEPT = 3
 """Min number of newest tool results that are not masked."""
 KEPT_TOKENS = 2_000
@@ -220,7 +217,9 @@ class Fit:
         budget = self.budget()
         most = budget.max_tokens
         if running is not None:
-            most = continuation.most_tokens(running, most, budget.most_output)
+            # The limit is doubled for each answer that was cut off, up to the model's own limit.
+            own = budget.most_output or continuation.RAISES * most
+            most = max(most, min(most << running.cuts, own))
         return most if self._output is None else min(most, self._output)
 
     def more_room(self) -> bool:
@@ -235,9 +234,8 @@ class Fit:
     # ------------------------------------------------------------ after a request
 
     def refused(self, request: ModelRequest, error: errors.ModelError) -> None:
-        """Shrink the request after the provider rejected it. Raises the error if shrinking cannot help,
-        `TurnTooLarge` or `HistoryCleared` if nothing is left to shrink, and `ModelGone` if the chosen
-        model does not exist.
+        """Shrink the request after the provider rejected it. Raises the error if shrinking cannot help, else
+        `TurnTooLarge`, `HistoryCleared` or `ModelGone`.
         """
         if isinstance(error, errors.RequestInvalid | errors.SummaryUnavailable):
             if not self._without_what_is_bound(error):
@@ -275,9 +273,7 @@ class Fit:
         raise HistoryCleared from error
 
     def _turn_is_too_large(self, model: str, frame: float, own: float, error: errors.ContextOverflow) -> bool:
-        """Return True if the request would not fit even without the history, by the provider's token count. If
-        that count is missing or implausible, a large turn that exceeds the history is the cause.
-        """
+        """Return True if the request would not fit without the history, by the provider's count if plausible."""
         history = estimate.tokens(self.context.view())
         total = frame + own + history
         told = error.tokens or total
@@ -323,9 +319,7 @@ class Fit:
     # ------------------------------------------------------------ changes of the model's context
 
     def mask_old(self, reason: str, *, above: float, hides: float = 0) -> None:
-        """Mask old tool results if the context has more than `above` tokens and masking hides at least
-        `hides` tokens.
-        """
+        """Mask old tool results above this number of tokens, if masking hides at least `hides` tokens."""
         if self.tokens() > above and (results := self._masks()):
             shown = self.context.shown()
             if self.measure(shown) - self.measure([blocks.masked(one, results) for one in shown]) >= hides:

@@ -1,15 +1,7 @@
 """Instruction files: read with their includes, and ordered from the whole machine to one person.
 
-| scope | file |
-| --- | --- |
-| machine | `/etc/shipmate/Agent.md` |
-| operator | `~/.config/shipmate/Agent.md` (`$XDG_CONFIG_HOME` counts) |
-| project | `Agent.md` |
-| model | `.ship/instructions/models/<encoded model>.md` |
-| channel | `.ship/instructions/channels/<channel>.md` |
-| chat | `.ship/instructions/chats/<encoded chatKey>.md` |
-| person | `.ship/instructions/people/<channel>-<encoded id>.md` |
-
+`/etc/shipmate/Agent.md`, `~/.config/shipmate/Agent.md` and `Agent.md` are followed by files for the model, the
+channel, the chat and the person in `.ship/instructions/`.
 All files apply; a file for a narrower scope comes later in the prompt. A line `<!-- shipmate: override -->`
 right below a heading makes that section, including its subsections, replace the sections with the same heading
 in files of wider scope.
@@ -59,9 +51,7 @@ class _Reader:
     """Names of files that were too large, so that only their beginning is used."""
 
     def text(self, name: Path) -> str | None:
-        """Return the text of a file with its includes; None if the file does not exist. Raises `Unreadable`; an
-        include that is unreadable is logged and left out.
-        """
+        """Return the text with its includes; None for a missing file. Unreadable includes are logged and left out."""
         real = name.resolve()
         chats = self.root / ".ship" / "instructions"
         in_chats = not self.opened and name.is_relative_to(chats) and real.is_relative_to(chats.resolve())
@@ -224,13 +214,10 @@ class InstructionFiles:
     async def _texts(self, paths: Sequence[Path], cut: list[str]) -> list[str]:
         """Return the texts of files in order. Most files are missing and need no thread."""
         there = [path for path in paths if os.path.lexists(path)]  # noqa: ASYNC240
-        read = await asyncio.to_thread(lambda: [self._read(path, cut) for path in there]) if there else []
+        readers = [_Reader(self._root, self._log, self._vetting, cut=cut) for _ in there]
+        read = await asyncio.to_thread(lambda: [*map(_logged, readers, there)]) if there else []
         found = dict(zip(there, read, strict=True))
-        return [found.get(path, "") for path in paths]
-
-    def _read(self, path: Path, cut: list[str]) -> str:
-        reader = _Reader(self._root, self._log, self._vetting, cut=cut)
-        return _logged(reader, path) or ""
+        return [found.get(path) or "" for path in paths]
 
 
 def _logged(reader: _Reader, path: Path) -> str | None:
@@ -245,9 +232,7 @@ def _logged(reader: _Reader, path: Path) -> str | None:
 
 
 def of_folders(root: Path, touched: Iterable[Path], log: Log, vetting: Vetting) -> list[Tag]:
-    """Return the instructions for the folders around these paths, nearest last, without those of the project's
-    root, which are in the prompt. Blocking.
-    """
+    """Return the instructions for the folders around these paths, nearest last, without the root's. Blocking."""
     root = root.resolve()
     found: set[Path] = set()
     for path in touched:

@@ -1,7 +1,5 @@
-"""Loop of a turn: call the model, run the tools that the model calls, repeat until the answer is sent.
-
-The next step depends only on the running turn's messages, so an interrupted turn is continued by running this
-loop again.
+"""Loop of a turn: call the model, run the tools that the model calls, repeat until the answer is sent. The next
+step depends only on the turn's messages, so an interrupted turn is continued by running the loop again.
 """
 
 from __future__ import annotations
@@ -78,9 +76,7 @@ class Loop:
     tell: Callable[[Inbound], Awaitable[events.Told | None]]
     """Function that returns a person's message in the form that the model sees; None if the message has no content."""
     found: Callable[[Message, Sequence[Path]], Awaitable[Sequence[Message]]]
-    """Function that returns messages to add after tool results: pictures, usage notes of MCP servers,
-    instructions for touched paths.
-    """
+    """Function that returns messages to add after tool results: pictures, MCP notes, folder instructions."""
     before_turn: Callable[[Fit], Awaitable[None]]
     before_asking: Callable[[Fit], Awaitable[None]]
     """Function that compacts the model's context before a request if needed."""
@@ -359,9 +355,7 @@ class ToolCalls:
     """Project paths that tools have touched and that nobody has looked up yet."""
 
     async def run(self, calls: Sequence[ToolCall], cut: frozenset[str]) -> None:
-        """Run these calls; those in `cut` did not arrive completely. A call that an earlier process had begun is
-        reported as interrupted.
-        """
+        """Run these calls; those in `cut` did not arrive completely. Calls that died are reported as interrupted."""
         turn = self.chat.turn
         if turn is None:
             return
@@ -428,9 +422,7 @@ class ToolCalls:
 
 @dataclass(eq=False)
 class OlderMessages:
-    """Implements `tools.context.Injection` for one turn, with at most `most` messages. Loaded messages are
-    placed before the current message until the turn ends.
-    """
+    """Implements `tools.context.Injection` for one turn, with at most `most` messages."""
 
     chat: Chat
     turn: str

@@ -1,7 +1,5 @@
-"""Session memory: the essentials of a conversation, as Markdown in sections.
-
-A model updates the memory by changes to numbered items; people may read the memory. The memory is
-information, never an instruction, and every prompt that contains it says so.
+"""Session memory: the essentials of a conversation, as Markdown in sections. A model updates the memory by changes
+to numbered items. The memory is information, never an instruction, and every prompt says so.
 """
 
 from __future__ import annotations
@@ -54,9 +52,7 @@ class TooLong(MemoryInvalid):
 
 @dataclass(frozen=True, slots=True)
 class SessionMemory:
-    """Items by section, in the order of `SECTIONS`. In each section the least recently written, replaced or
-    used item comes first.
-    """
+    """Items by section, in the order of `SECTIONS`; the least recently used item of a section comes first."""
 
     happened: tuple[str, ...] = ()
     """Items of the previous summary, to be merged into the next summary."""
@@ -198,15 +194,15 @@ def extraction(known: SessionMemory | None, *, brief: bool = False) -> Message:
     tokens = round(estimate.text_tokens(known.markdown))
     task = _PROMPTS["extract"].format(tokens=tokens, most=MAX_TOKENS)
     shorter = _PROMPTS["brief"].format(words=MEMORY_WORDS) if brief else ""
-    return _user(f"{task}{tags.harmless(known.listed(numbered=True))}\n{shorter}</memory_task>")
+    words = f"{task}{tags.harmless(known.listed(numbered=True))}\n{shorter}</memory_task>"
+    return {"role": "user", "content": [{"type": "text", "text": words}]}
 
 
 def summarizing(known: SessionMemory | None, focus: str = "", *, brief: bool = False) -> Message:
-    """Return the message that asks for a summary, `brief` after an answer that was too long. `focus` names
-    what the summary must preserve.
-    """
+    """Return the message that asks for a summary with a `focus`, `brief` after an answer that was too long."""
     shorter = _PROMPTS["brief"].format(words=SUMMARY_WORDS) if brief else ""
-    return _user(f"{_PROMPTS['summarize'].format(**_PROMPTS)}{_wishes(known, focus)}{shorter}</summary_task>")
+    words = f"{_PROMPTS['summarize'].format(**_PROMPTS)}{_wishes(known, focus)}{shorter}</summary_task>"
+    return {"role": "user", "content": [{"type": "text", "text": words}]}
 
 
 def condensing(known: SessionMemory | None, focus: str = "") -> str:
@@ -222,10 +218,6 @@ def _wishes(known: SessionMemory | None, focus: str) -> str:
         tasks = "\n".join(f"- {task}" for task in known.open_tasks)
         words += f"\nNot finished, as far as was noted before:\n{tasks}\n"
     return words
-
-
-def _user(words: str) -> Message:
-    return {"role": "user", "content": [{"type": "text", "text": words}]}
 
 
 # ------------------------------------------------------------ the head message

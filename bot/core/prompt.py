@@ -1,7 +1,5 @@
-"""The prompt: the system prompt of a chat, and the messages of people as the model sees them.
-
-`system` contains nothing that depends on time, request or person, since one changed byte invalidates the
-cache. Content that changes comes with each user message, before the person's own text.
+"""The system prompt of a chat. It contains nothing that depends on time, request or person, since one changed byte
+invalidates the provider's cache. Content that changes comes with each user message.
 """
 
 from __future__ import annotations
@@ -54,9 +52,7 @@ Names = frozenset[str] | None
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A section of a prompt. Lower numbers have priority. `alternatives` are shorter versions of the text,
-    longest first. A section with empty text is left out.
-    """
+    """A section of a prompt with shorter `alternatives`, longest first. Lower numbers have priority."""
 
     name: str
     priority: float
@@ -189,8 +185,7 @@ def top_level(root: Path, others: Callable[[], Names] = frozenset) -> str:
 @dataclass(slots=True)
 class Prompts:
     """Assembles system prompts. `custom` (a text or a file) replaces the built-in rules and the listing of the
-    project's files; `append` (a text or a file) is added at the end. `has_files` says that the model has
-    tools for the project's files. `others`: see `top_level`.
+    project's files, which needs `has_files`; `append` is added at the end. `others`: see `top_level`.
     """
 
     root: Path

@@ -1,8 +1,5 @@
-"""Restores working state after a compaction, so that the model need not look it up again.
-
-Restored within a token budget, in this order: definitions of found tools, usage notes of their MCP servers,
-pointers to large results, skills, names of other tools, files. Skills and files are read again with the
-permissions of the last person, without asking. Content that has become untrusted is only named.
+"""Restores working state after a compaction: found tools, usage notes of MCP servers, pointers to large results,
+skills and files. Skills and files are read again with the permissions of the last person, without asking.
 """
 
 from __future__ import annotations
@@ -44,7 +41,8 @@ async def put_back(
     person: UserRef | None,
 ) -> view.PutBack:
     """Return the state to restore within `most` tokens. `dropped` includes the previous summary."""
-    model, estimator, budget = deps.models.name, deps.models.estimator, deps.budget()
+    model, estimator = deps.models.name, deps.models.estimator
+    budget = deps.models.budget(deps.limits.compaction.soft_tokens)
     most = min(most, budget.share(SHARE, MOST_TOKENS), budget.soft // SOFT_SHARE)
     names, seen = _names(dropped, kept), view.definitions(kept)
     found = {
@@ -134,9 +132,7 @@ async def _read(deps: AgentDeps, tool: str, inputs: Mapping[str, Json]) -> dict[
 
 
 def _names(dropped: Sequence[Message], kept: Sequence[Message]) -> dict[str, dict[str, Any]]:
-    """Return what the model worked with and no longer sees, by kind and name, newest last, with an artifact's
-    number of lines or the arguments with which a file was read.
-    """
+    """Return what the model worked with and no longer sees, by kind and name, newest last, with details."""
     found: dict[str, dict[str, Any]] = {kind: {} for kind in _MOST}
     still = {(kind, name) for kind, name, _ in _used(kept)}
     for kind, name, about in _used(dropped):

@@ -60,9 +60,7 @@ PutsBack = Callable[[Chat, Sequence[Message], Sequence[Message], float], Awaitab
 
 @dataclass(frozen=True, slots=True)
 class CompactResult:
-    """Result of a compaction: the text that replaces `messages` older messages, or `nothing` if there was
-    nothing to gain. Token numbers count all messages, like those in `ChatStats`.
-    """
+    """Result of a compaction. Token numbers count all messages, like those in `ChatStats`."""
 
     outcome: Maker | Literal["nothing", "failed"]
     messages: int = 0

@@ -1,6 +1,5 @@
-"""Transcript of a chat, folded from its events: every API message and every change of the model's context,
-one line each, with the parent line. A boundary line has no parent, since the model no longer sees what
-precedes it.
+"""Transcript of a chat, folded from its events: one line for each API message and each change of the context. A
+boundary line has no parent, since the model no longer sees what precedes it.
 """
 
 from __future__ import annotations

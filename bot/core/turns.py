@@ -197,9 +197,7 @@ class Turns:
     async def _frozen(
         self, chat: Chat, first: Inbound, models: ModelDeps
     ) -> tuple[Frozen, Mapping[str, str]]:
-        """Return the prompt, and the lines about the project's files that the model has not seen. A new prompt
-        is built only if the provider's cache has expired or is invalid anyway.
-        """
+        """Return the prompt, kept while the cache is valid, and changed lines about the project's files."""
         if models.chosen is not None:
             # The model may have been chosen in another process, so this process asks for the model's limits once.
             with suppress(errors.ModelError):

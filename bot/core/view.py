@@ -1,7 +1,5 @@
-"""Builds the request to the model from the stored messages, and validates it before it is sent.
-
-The same stored messages, turn and prompt always give a byte-identical request. Until a compaction or masking,
-the request only grows at its end.
+"""Builds the request to the model from the stored messages, and validates it. The same messages, turn and prompt
+always give a byte-identical request, which only grows at its end until a compaction or masking.
 """
 
 from __future__ import annotations
@@ -24,9 +22,7 @@ from bot.identity_cache import IdentityCache, MessageFact
 CACHE = {"type": "ephemeral"}
 HOUR = {"type": "ephemeral", "ttl": "1h"}
 MOST_BREAKPOINTS, LOOK_BACK = 4, 15
-"""Max cache breakpoints, and min blocks that the cache looks back; the provider looks back 20 blocks, but may
-count blocks that we do not count.
-"""
+"""Max cache breakpoints, and min blocks that the cache looks back (the provider states 20 blocks)."""
 MAX_MESSAGES, MAX_BYTES = 100_000, 32 * 1024 * 1024
 REFERENCE = "tool_reference"
 """Type of the part of a tool result that names a tool found with `tool_search`."""
@@ -124,9 +120,7 @@ def placed(
 
 @dataclass(frozen=True, slots=True)
 class PutBack:
-    """State restored after a summary: `texts` with extra fields of their blocks, found `tools`, usage notes
-    of MCP servers (`said`), and `names` of what the model worked with, by kind.
-    """
+    """State restored after a summary: texts with their blocks' fields, found tools, MCP notes, and names by kind."""
 
     texts: Sequence[tuple[str, Json]] = ()
     tools: Sequence[Json] = ()
@@ -170,9 +164,7 @@ def server_notes(messages: Iterable[Message]) -> dict[str, str]:
 
 
 def validate(request: ModelRequest, *, paused: bool = False) -> None:
-    """Raise `errors.RequestInvalid` with the first broken rule, or `errors.RequestTooLarge`. `paused`: the
-    request ends with an answer that the provider paused.
-    """
+    """Raise `errors.RequestInvalid` or `errors.RequestTooLarge`. `paused`: the request ends with a paused answer."""
     for problem in problems(request, paused=paused):
         raise errors.RequestInvalid(problem)
     try:
@@ -310,9 +302,7 @@ def _pairs(messages: Sequence[Message]) -> Iterator[str]:
 
 
 def _answers(messages: Sequence[Message], *, paused: bool, final: bool) -> Iterator[str]:
-    """Yield calls of the provider's own tools without a result in the same answer, and answers that end in
-    thinking. With `final`, the last message may be an answer.
-    """
+    """Yield server calls without a result in their answer, and answers that end in thinking, or the request."""
     server = set[str]()
     for at, message in enumerate(messages):
         for block in message["content"]:
