@@ -2,19 +2,16 @@
 
     {"v": 1, "channels": {"telegram": {"allow": ["1"], "block": ["2"], "pending": {"3": 1800000000000}}}}
 
-`operators` are people who opened the link that Shipmate prints at the start. `pending` are people who wrote to the bot and have no
-access, each with the time (epoch ms) of the newest message. The text of their messages is not stored. `names` are the names of pending
-people on the platform.
+`operators` are people who opened the link that Shipmate prints at the start. `pending` are people without access who wrote to the
+bot, each with the time (epoch ms) of the newest message, and `names` their names. The text of their messages is not stored.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -78,7 +75,7 @@ class AccessList:
 
     @property
     def problem(self) -> str | None:
-        """Return the reason why the file cannot be read; None if the file is readable."""
+        """Return the reason why the file cannot be read, if any."""
         self._look()
         return self._problem
 
@@ -222,7 +219,7 @@ class AccessList:
                 file = self._file.model_copy(deep=True)
                 yield file.channels.setdefault(channel, ChannelLists())
                 if file != self._file:
-                    self._disk.replace(self._path, _bytes(file))
+                    self._disk.replace(self._path, file.model_dump_json(indent=2).encode() + b"\n")
                     self._load()
         except filelock.Timeout:
             raise errors.StorageError("the access list is held by another process") from None
@@ -258,11 +255,3 @@ def _forget(lists: ChannelLists, user_id: str) -> None:
     for names in (lists.allow, lists.block):
         if user_id in names:
             names.remove(user_id)
-
-
-def _bytes(file: _File) -> bytes:
-    document: dict[str, Any] = file.model_dump()
-    for lists in document["channels"].values():
-        if not lists["names"]:
-            del lists["names"]  # earlier versions refuse this field
-    return json.dumps(document, ensure_ascii=False, indent=2).encode() + b"\n"

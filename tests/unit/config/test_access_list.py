@@ -49,7 +49,7 @@ def test_an_id_stands_in_one_list_at_a_time(path: Path) -> None:
     assert lists.allowed("slack") == frozenset()
     assert json.loads(path.read_text()) == {
         "v": 1,
-        "channels": {"telegram": {"allow": [], "block": ["1"], "operators": [], "pending": {}}},
+        "channels": {"telegram": {"allow": [], "block": ["1"], "operators": [], "pending": {}, "names": {}}},
     }
     assert path.stat().st_mode & 0o777 == 0o600
 
