@@ -86,7 +86,7 @@ async def condense(prefix: Prefix, known: SessionMemory | None, focus: str, fit:
     Raises `errors.ModelError` and `MemoryInvalid`.
     """
     windows, name = fit.models.windows, fit.models.name
-    able = fit.limits.compaction.provider == "auto" and windows.compacts(name)
+    able = fit.limits.compaction.provider == "auto" and windows.takes(name, "compacts")
     if able and prefix.exact and not prefix.current:
         try:
             return await _provided(prefix, known, focus, fit)
@@ -104,7 +104,7 @@ async def condense(prefix: Prefix, known: SessionMemory | None, focus: str, fit:
                 and not here
                 and not any(map(memory.condensed, prefix.history[:1]))
             ):
-                windows.compacts_not(name)
+                windows.learn(name, "compacts", None)
             if isinstance(error, errors.ContextOverflow):
                 prefix = _cut(prefix, error, fit)
     return Summary(await summarize(prefix, known, focus, fit))

@@ -110,6 +110,10 @@ class AnthropicModel:
 
     async def stream(self, request: ModelRequest) -> ModelStream:
         started = self._clock.monotonic()
+
+        def since() -> int:
+            return round((self._clock.monotonic() - started) * 1000)
+
         blocks = (block for one in request.messages for block in one["content"] if isinstance(block, dict))
         answer = Accumulator({block.get("id", "") for block in blocks})
         first: int | None = None
@@ -119,7 +123,7 @@ class AnthropicModel:
             events = self._events(response, started)
             async for event in events:
                 delta = answer.feed(event)
-                first = self._since(started) if first is None and answer.begun else first
+                first = since() if first is None and answer.begun else first
                 if delta is not None:
                     yield delta
                 if answer.done:
@@ -138,7 +142,7 @@ class AnthropicModel:
                 model=model,
                 cut=answer.cut,
                 cost_usd=self._prices.cost_usd(model, answer.usage),
-                latency_ms=self._since(started),
+                latency_ms=since(),
                 first_token_ms=first,
                 provider_request_id=_request_id(response.headers),
                 detail=answer.stop_details,
@@ -214,9 +218,6 @@ class AnthropicModel:
     def _classified(self, status: int, body: object, headers: Mapping[str, str]) -> errors.ModelError:
         now, secret = self._clock.now(), self._key
         return classify.classify(status, body, headers, now=now, secret=secret, quotes=self._quotes)
-
-    def _since(self, started: float) -> int:
-        return round((self._clock.monotonic() - started) * 1000)
 
     def _failure(self, error: Exception) -> errors.ModelError:
         if isinstance(error, errors.ModelError):

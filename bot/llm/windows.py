@@ -119,26 +119,17 @@ class ContextWindows:
     def max_output(self, model: str) -> int | None:
         return self._figure(model, "maxOutput")
 
-    def compacts(self, model: str) -> bool:
-        return bool(self._figure(model, "compacts"))
-
-    def compacts_not(self, model: str) -> None:
-        """Remember that the provider refused to summarise with this model, whatever the provider's list says."""
-        self._learned.set(model, "compacts", None)
+    def learn(self, model: str, name: str, value: float | None) -> None:
+        """Store what a refusal told about a model, whatever the provider's list says; None deletes it."""
+        self._learned.set(model, name, value)
 
     def takes(self, model: str, what: str) -> bool:
-        """Return True if the provider lists this setting for the model (`ModelFacts.takes`)."""
+        """Return True if the provider lists this for the model: a setting of `ModelFacts.takes`, or `compacts`."""
         return bool(self._figure(model, what))
 
     def takes_system(self, model: str) -> bool:
         """Return True if the model is believed to accept system messages in a conversation."""
         return SYSTEM_ROLE.fullmatch(model) is not None and not self._figure(model, "systemRefused")
-
-    def takes_no_system(self, model: str) -> None:
-        """Remember that the model refused a system message. A model that accepts system messages at one
-        provider may refuse them at another.
-        """
-        self._learned.set(model, "systemRefused", 1)
 
     def max_tokens(self, model: str, thinking: int = 0) -> int:
         """Return the output tokens to request: `llm.maxTokens` plus `thinking`, limited to the model's max

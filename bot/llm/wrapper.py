@@ -8,7 +8,7 @@ import contextlib
 import itertools
 import json
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Any
@@ -76,20 +76,25 @@ class AttachedFiles(ModelWrapper):
         self._refused = set[tuple[str, str]]()
         """Files that the provider refused, as (model, artifact)."""
 
-    def stream(self, request: ModelRequest) -> ModelStream:
-        # Most requests have no files, so their answers skip the code below.
-        files = dict(_files(request.messages))
-        return self._with_files(request, files) if files else self._model.stream(request)
-
-    async def _with_files(self, request: ModelRequest, files: Mapping[tuple[int, int], str]) -> ModelStream:
+    async def stream(self, request: ModelRequest) -> ModelStream:
         model = request.model
+        files = {
+            (at, number): block["artifact"]
+            for at, message in enumerate(request.messages)
+            for number, block in enumerate(message["content"])
+            if isinstance(block, dict) and block.get("type") == ATTACHED
+        }
         left_out = {one for one in files.values() if model in self._blind or (model, one) in self._refused}
         while True:
-            messages = [await self._filled(message, left_out) for message in request.messages]
+            sent = request  # Most requests have no files; the same object is encoded only once.
+            if files:
+                sent = replace(
+                    request, messages=[await self._filled(one, left_out) for one in request.messages]
+                )
             try:
-                async with aclosing(self._model.stream(replace(request, messages=messages))) as answer:
+                async with aclosing(self._model.stream(sent)) as answer:
                     async for piece in answer:
-                        if isinstance(piece, ModelReply):
+                        if files and isinstance(piece, ModelReply):
                             self._refused |= {(model, one) for one in left_out}
                             blind = model in self._blind
                             piece = replace(piece, unshown=frozenset(left_out), blind=blind)  # noqa: PLW2901
@@ -137,14 +142,6 @@ class AttachedFiles(ModelWrapper):
         return {"type": "text", "text": GONE} | mark
 
 
-def _files(messages: Sequence[Message]) -> Iterator[tuple[tuple[int, int], str]]:
-    """Yield the position (index of the message, index of the block) and the artifact of each attached file."""
-    for at, message in enumerate(messages):
-        for number, block in enumerate(message["content"] if not isinstance(message["content"], str) else ()):
-            if block.get("type") == ATTACHED:
-                yield (at, number), block["artifact"]
-
-
 # ------------------------------------------------------------ log lines
 
 MESSAGE_PREVIEW = 4_000
@@ -157,11 +154,8 @@ MIN_PREVIEW = 40
 
 
 class LoggedModel(ModelWrapper):
-    """A model whose calls are logged. Each attempt has its own log lines; `callId` connects a request with
-    its response.
-
-    The log line of a request has only the messages after the model's last answer. With `payload` the whole
-    request is logged.
+    """A model whose calls are logged. Each attempt has its own log lines; `callId` connects a request with its
+    response. A request's line has the messages after the model's last answer; with `payload`, the whole request.
     """
 
     def __init__(
@@ -177,8 +171,21 @@ class LoggedModel(ModelWrapper):
     async def stream(self, request: ModelRequest) -> ModelStream:
         call = self._ids.ulid()
         started = self._clock.monotonic()
-        self._request(call, request)
         logged = False
+        asked: dict[str, Any] = {
+            "call_id": call,
+            "model": request.model,
+            "purpose": request.purpose,
+            "max_tokens": request.max_tokens,
+            "message_count": len(request.messages),
+            "tool_count": len(request.tools),
+        }
+        if self._messages:
+            answers = [at for at, one in enumerate(request.messages) if one.get("role") == "assistant"]
+            asked["messages"] = previews(request.messages[max(answers, default=-1) + 1 :])
+        if self._payload:
+            asked["payload"] = body_of(request)
+        self._log.write("llm_request", f"Asking {request.model}.", **asked)
 
         def ended(words: str, level: Level, **details: Any) -> None:
             nonlocal logged
@@ -211,22 +218,6 @@ class LoggedModel(ModelWrapper):
         finally:
             if not logged:
                 ended("The call was cancelled.", "warn", error="Stopped")
-
-    def _request(self, call: str, request: ModelRequest) -> None:
-        details: dict[str, Any] = {
-            "call_id": call,
-            "model": request.model,
-            "purpose": request.purpose,
-            "max_tokens": request.max_tokens,
-            "message_count": len(request.messages),
-            "tool_count": len(request.tools),
-        }
-        if self._messages:
-            answers = [at for at, one in enumerate(request.messages) if one.get("role") == "assistant"]
-            details["messages"] = previews(request.messages[max(answers, default=-1) + 1 :])
-        if self._payload:
-            details["payload"] = body_of(request)
-        self._log.write("llm_request", f"Asking {request.model}.", **details)
 
     def _reply(self, reply: ModelReply) -> dict[str, Any]:
         details: dict[str, Any] = {
@@ -325,7 +316,7 @@ class SystemRoleModel(ModelWrapper):
                     async for item in answer:
                         yield item
             except errors.SystemRefused:
-                self._windows.takes_no_system(request.model)
+                self._windows.learn(request.model, "systemRefused", 1)
             else:
                 return
         async with aclosing(self._model.stream(request)) as answer:
