@@ -1,6 +1,4 @@
-"""Daily budgets (UTC): the max cost of a chat and of a person. A budget is checked before each model call,
-whatever the call's purpose.
-"""
+"""Daily budgets (UTC): the max cost of a chat and of a person, checked before each model call."""
 
 from __future__ import annotations
 
@@ -57,16 +55,12 @@ class Spending:
         self.usd: defaultdict[Account, float] = defaultdict(float)
 
     def load(self, day: str, spent: Iterable[tuple[str, str, float]]) -> None:
-        """Add costs from before this process started. Each item is (chatKey, person, US dollars); "" means
-        no chat or no person.
-        """
+        """Add costs from before this process started, as (chatKey or "", person or "", US dollars)."""
         for chat_key, person, usd in spent:
             self._add(day, chat_key, person, usd)
 
     def observe(self, line: Mapping[str, Any]) -> None:
-        """Add the cost of a log line if the line is a model response. This method is an observer of
-        `bot.telemetry.JsonlLog`.
-        """
+        """Add the cost of a line of the operator's log if the line is a model response."""
         if line["kind"] != "llm_response":
             return
         details = line["details"]
@@ -88,10 +82,8 @@ class Spending:
 
 
 class BudgetedModel(ModelWrapper):
-    """A model that refuses calls for an account whose budget is spent, unless operators allow them.
-    Operators can allow one turn, the chat, or everything until the day ends. Raises `errors.BudgetSpent`.
-
-    The cost can exceed a budget by one call and the calls that run at the same time.
+    """A model that refuses calls for an account whose budget is spent, unless operators allow one turn, the chat,
+    or everything until the day ends. Raises `errors.BudgetSpent`. Calls in flight may exceed a budget.
     """
 
     def __init__(
@@ -149,9 +141,7 @@ class BudgetedModel(ModelWrapper):
         return self._spending.usd.get(account, 0.0) >= share * self._limits[account[0]]
 
     async def _admit(self, account: Account, running: Running, purpose: str) -> None:
-        """Return if the call is allowed although the budget is spent. Asks operators if necessary. Raises
-        `errors.BudgetSpent` if the call is not allowed.
-        """
+        """Ask operators for a call although the budget is spent. Raises `errors.BudgetSpent` if they do not allow it."""
         scope, name = account
         now, chat, turn = self._clock.now(), running.chat_key, running.request_id
         if any((account, key) in self._allowed for key in (None, chat, turn)):

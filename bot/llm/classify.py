@@ -82,9 +82,7 @@ class _Failure:
 
     @property
     def status(self) -> int:
-        """Return the most specific status, or 0 if it is unknown. A known error type overrides the HTTP
-        status, which may come from a proxy.
-        """
+        """Return the status, or 0 if it is unknown. A known error type overrides the HTTP status of a proxy."""
         by_type = _STATUS.get(self.type, 0)
         if self.type not in _UNCERTAIN and by_type:
             return by_type
@@ -127,9 +125,8 @@ def classify(
     secret: str = "",
     quotes: bool = True,
 ) -> errors.ModelError:
-    """Return the error for a failed response. `body` is parsed JSON or text. The error's message is written
-    for operators, has a limited length and does not contain `secret`. Without `quotes` the message has none
-    of the provider's sentences.
+    """Return the error for a failed response. `body` is parsed JSON or text. The error's message, for operators,
+    does not contain `secret`, and without `quotes` none of the provider's sentences.
     """
     headers = headers or {}
     failure = _Failure(status)

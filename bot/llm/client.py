@@ -1,8 +1,5 @@
-"""Client for Anthropic's Messages API and compatible endpoints. No other module imports the provider's
-library.
-
-Importing the library takes more than a second, so the import must happen before the event loop runs
-(`bot.llm.factory`).
+"""Client for Anthropic's Messages API and compatible endpoints. No other module imports the provider's library,
+since the import takes more than a second and must happen before the event loop runs.
 """
 
 from __future__ import annotations
@@ -36,9 +33,7 @@ DRAIN_SECONDS = 0.25
 """Timeout in seconds for reading the end of a body after the answer is complete."""
 NO_SUCH_PAGE = frozenset({404, 405, 501})
 CONNECTIONS = httpx2.Limits(max_connections=1_000, max_keepalive_connections=20, keepalive_expiry=30.0)
-"""Limits of the connection pool. Idle connections are kept for 30 s instead of the library's 5 s, so that a
-conversation reuses its connection.
-"""
+"""Limits of the connection pool. Idle connections are kept longer than the library's 5 s, so that a conversation reuses one."""
 
 _TRANSPORT = (httpx2.HTTPError, httpx2.StreamError, aiohttp.ClientError)
 _FAILURES = (
@@ -271,9 +266,7 @@ class AnthropicModel:
     async def _get(
         self, path: str, params: Json | None = None, *, headers: Mapping[str, str] | None = None
     ) -> Json:
-        """Return a JSON object from the provider. Return {} if the provider does not have that page, which
-        is normal for compatible endpoints.
-        """
+        """Return a JSON object from the provider; {} if it does not have that page, as many compatible endpoints."""
         options: Any = {"params": params or {}, "timeout": 20.0, "headers": headers or {}}
         try:
             page = await self._client.get(path, cast_to=object, options=options)

@@ -1,7 +1,5 @@
-"""The demo model: works offline, gives the same answer each time, and uses the real tools. A new user can
-see that everything works before entering an API key.
-
-The answer depends only on the request. The model understands a few simple requests in English and Chinese.
+"""The demo model: works offline and uses the real tools, so that a new user can see everything before entering an
+API key. It understands a few requests in English and Chinese. Its answer depends only on the request.
 """
 
 from __future__ import annotations
@@ -36,9 +34,7 @@ MAX_QUOTED = 200
 MAX_EARLIER = 10
 """Max earlier messages that the demo lists."""
 MAX_STEPS = 5
-"""Max steps of a turn. A turn of the demo needs at most four steps, so a fifth means that its tool calls
-repeat themselves.
-"""
+"""Max steps of a turn. A turn of the demo needs at most four."""
 PIECE = 12
 """Number of characters in a delta."""
 PIECE_SECONDS = 0.02
@@ -229,9 +225,7 @@ _CALLS: Mapping[str, Callable[[_Turn], list[Call]]] = {
     "history": lambda _: [("chat_load_history", {"limit": MAX_EARLIER})],
     "skills": lambda _: [("skills_list", {})],
 }
-"""Functions that return the next tool calls, by the kind of request. The results received so far decide
-which calls are next.
-"""
+"""Functions that return the next tool calls, by the kind of request."""
 
 
 def _reply(turn: _Turn, tools: set[str]) -> str:

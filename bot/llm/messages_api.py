@@ -104,9 +104,7 @@ def _encoded(value: object) -> bytes:
 
 
 def prefix_digest(system: Sequence[Json], tools: Sequence[Json]) -> str:
-    """Return a digest of everything that precedes the messages of a request. The digest is recorded and
-    shows whether that prefix has changed.
-    """
+    """Return a digest of everything that precedes the messages of a request."""
     # Surrogates are replaced, because a request cannot contain them.
     dumped = _ENCODER.encode([list(system), list(tools)]).encode("utf-8", "replace")
     return hashlib.sha256(dumped).hexdigest()[:16]
@@ -155,11 +153,9 @@ _FIELDS = {
 
 
 class Accumulator:
-    """Builds one answer from its events, in order. `done` is True once the answer is complete.
-
-    The blocks can be sent back to the provider: unknown types and signatures are kept, fields without a value
-    and blank texts are removed. Some providers restart the numbering of tool calls in each answer, so tool
-    calls get ids that are not in `taken`.
+    """Builds one answer from its events, in order. The blocks can be sent back to the provider: unknown types and
+    signatures are kept, fields without a value and blank texts are removed. Some providers restart the
+    numbering of tool calls in each answer, so tool calls get ids that are not in `taken`.
     """
 
     def __init__(self, taken: Collection[str] = ()) -> None:

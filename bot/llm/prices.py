@@ -54,10 +54,8 @@ _DATED = re.compile(r"(?:-latest|[-@]\d{8})?")
 
 @dataclass(frozen=True, slots=True)
 class PriceTable:
-    """Prices by model name. `own` overrides the built-in table.
-
-    A name with a date has the price of the name without it: `claude-opus-5-20260101` costs the same as
-    `claude-opus-5`. `claude-opus-5-7` is another model.
+    """Prices by model name. `own` overrides the built-in table. `claude-opus-5-20260101` costs the same as
+    `claude-opus-5`, but `claude-opus-5-7` is another model.
     """
 
     own: Mapping[str, Price] = field(default_factory=dict)
@@ -73,9 +71,8 @@ class PriceTable:
         return None if price is None else price.of(usage)
 
     def at_most(self, model: str, usage: Usage, known_usd: float | None = None) -> float:
-        """Return the cost of one call in US dollars, for budgets and limits. The cost is `known_usd`, else
-        computed from the model's price, else from the highest known price, so that limits work for any
-        model.
+        """Return the cost of one call in US dollars, for budgets and limits: `known_usd`, else by the model's price,
+        else by the highest known price.
         """
         cost = self.cost_usd(model, usage) if known_usd is None else known_usd
         known = (

@@ -40,9 +40,8 @@ class _Document(BaseModel):
 
 
 class LearnedFile:
-    """Implements `contracts.model.Learned` for one provider with a JSON file that all providers share.
-
-    The file is a cache: an unreadable file is ignored, and a failed write is repeated later.
+    """Implements `contracts.model.Learned` for one provider with a JSON file that all providers share. The file is
+    a cache: an unreadable file is ignored, and a failed write is repeated later.
     """
 
     def __init__(self, path: Path, provider: str, *, disk: Disk, log: Log) -> None:
@@ -87,9 +86,7 @@ class LearnedFile:
 
 
 class ContextWindows:
-    """The limits of one provider's models. If two limits are known, the smaller limit is used. A limit is
-    forgotten once a successful call exceeds it.
-    """
+    """The limits of one provider's models. A limit is forgotten once a successful call exceeds it."""
 
     def __init__(
         self,
@@ -108,9 +105,8 @@ class ContextWindows:
         self._asked: set[str] = set()
 
     def window(self, model: str) -> int | None:
-        """Return the max tokens of a request; None if unknown. The value in ship.json applies only to the
-        model named there. That value overrides the provider's list, but not a limit learned from a
-        refusal.
+        """Return the max tokens of a request; None if unknown. The value in ship.json, for the model named there,
+        overrides the provider's list, but not a limit learned from a refusal.
         """
         configured = self._configured if model == self._model else None
         known = (configured or self._figure(model, "window"), self._figure(model, "refusedAbove"))
@@ -132,8 +128,8 @@ class ContextWindows:
         return SYSTEM_ROLE.fullmatch(model) is not None and not self._figure(model, "systemRefused")
 
     def max_tokens(self, model: str, thinking: int = 0) -> int:
-        """Return the output tokens to request: `llm.maxTokens` plus `thinking`, limited to the model's max
-        output. If that is larger than the context window, return a quarter of the window.
+        """Return the output tokens to request: `llm.maxTokens` plus `thinking`, at most the model's max output, or a
+        quarter of a smaller context window.
         """
         most, window = self.max_output(model), self.window(model)
         asked = self._max_tokens + thinking
@@ -141,10 +137,7 @@ class ContextWindows:
         return asked if window is None or asked < window else window // 4
 
     async def ask(self, provider: Model, model: str) -> str | None:
-        """Ask the provider once for a model's limits. Return a warning if ship.json exceeds the limits.
-
-        Raises `errors.ModelError` if the provider does not answer; call again then.
-        """
+        """Ask the provider once for a model's limits. Return a warning if ship.json exceeds them. Raises `errors.ModelError`."""
         if model in self._asked:
             return None
         facts = await provider.facts(model)

@@ -61,11 +61,8 @@ _WHOLE = 100_000_000
 
 
 class AttachedFiles(ModelWrapper):
-    """A model that sees the attached files of the running chat: just before a request is sent, each block of
-    type `attached` is replaced by the file's bytes.
-
-    If the provider refuses a file, every later request has a sentence instead of that file; if the model
-    accepts no files at all, instead of every file.
+    """A model that sees the attached files of the running chat. Just before a request is sent, each block of type
+    `attached` is replaced by the file's bytes, or by a sentence if the provider has refused the file before.
     """
 
     def __init__(self, model: Model, artifacts: ArtifactStore, log: Log) -> None:
@@ -300,9 +297,7 @@ def _block_words(block: Json) -> str:
 
 
 class SystemRoleModel(ModelWrapper):
-    """A model that receives the gateway's texts as system messages, unless `windows` says that the model
-    does not accept system messages.
-    """
+    """A model that receives the gateway's texts as system messages, unless `windows` says that it accepts none."""
 
     def __init__(self, model: Model, windows: ContextWindows) -> None:
         super().__init__(model)
@@ -391,21 +386,14 @@ MIN_ATTEMPTS = 3
 FIRST_BACKOFF = 0.5
 MAX_BACKOFF = 8.0
 RETRY_SECONDS = 30.0
-"""Seconds after the first failure during which a request is retried. If the provider demands a longer wait
-with `retry_after`, the retries end at once and the person is notified.
-"""
+"""Seconds after the first failure during which a request is retried, unless the provider demands a longer wait."""
 FALLBACK_RETRY_SECONDS = 5.0
-"""Seconds after the first failure during which a request is retried if a fallback model can be asked. In
-this case `MIN_ATTEMPTS` does not apply: a single attempt is enough.
-"""
+"""`RETRY_SECONDS` if a fallback model can be asked; then a single attempt is enough."""
 
 
 class RetryingModel(ModelWrapper):
-    """A model that repeats a call after a transient failure: overload, rate limit, broken stream, no
-    connection.
-
-    Deltas are a preview. If a failed attempt has yielded deltas, the later attempts yield only the
-    `ModelReply`. `last` is False if a fallback model can be asked.
+    """A model that repeats a call after a transient failure. If a failed attempt has yielded deltas, the later
+    attempts yield only the `ModelReply`. `last` is False if a fallback model can be asked.
     """
 
     def __init__(
@@ -464,9 +452,7 @@ class RetryingModel(ModelWrapper):
                 await self._clock.sleep(wait)
 
     def _wait(self, failure: errors.ModelError, attempt: int, left: float) -> float | None:
-        """Return the seconds to wait before the next attempt; None if there is no further attempt. `left` is
-        the number of seconds that remain for retries.
-        """
+        """Return the seconds to wait before the next attempt, of `left` seconds for retries; None to give up."""
         if not failure.retryable or not self._seconds or (left <= 0 and attempt >= self._min_attempts):
             return None
         # Jitter, so that chats that failed at the same time do not retry at the same time.
@@ -494,11 +480,8 @@ def build_model(
     pace: float = 1.0,
     artifacts: ArtifactStore | None = None,
 ) -> Model:
-    """Build the model that `llm` in ship.json names, with logging and retries. `artifacts` stores the
-    attached files. `last` is False if a fallback model can be asked.
-
-    Anthropic's client imports a library, which takes seconds: do not call this function on a running event
-    loop.
+    """Build the model that `llm` in ship.json names, with logging and retries. Anthropic's client imports a
+    library, which takes seconds: do not call this function on a running event loop.
     """
     model: Model
     if provider == "demo":
