@@ -55,11 +55,8 @@ def carried(
     after: Sequence[str],
     new: Sequence[_Source],
 ) -> list[tuple[_Source, ...]]:
-    """Return the sources of each line of a new text, computed from the sources of the old text and the `new`
-    sources.
-
-    An unchanged line keeps its sources. Any other line may paraphrase deleted lines, so it also gets the
-    sources of deleted lines. No content loses its source. Above the limit, the newest sources are kept.
+    """Return the sources of each line of a new text. An unchanged line keeps its sources. Any other line may
+    paraphrase deleted lines, so it gets their sources and the `new` ones; above the limit the newest are kept.
     """
     left: dict[str, list[tuple[_Source, ...]]] = {}
     for line, sources in before:
@@ -73,8 +70,8 @@ def carried(
 def noted(
     raw: bytes, written: Sequence[Sequence[Written]], before: tuple[bytes, bytes] = (b"", b"")
 ) -> bytes:
-    """Return the content of the file that stores a text's sources. The content describes the previous text
-    (`before`) too, because the text file is replaced later than the sources file.
+    """Return the content of the file with a text's sources. It describes the text `before` too, because the text
+    file is replaced later than the sources file.
     """
     writers = list(dict.fromkeys(by for line in written for by in line))
     places = {by: at for at, by in enumerate(writers)}
@@ -219,10 +216,9 @@ class NoteStore:
         by: Written,
         also: Callable[[str], Sequence[Written]] = lambda _: (),
     ) -> MemoryFile:
-        """Replace the text of a file by the result of `change`, with known secrets replaced. `change` gets
-        None if the file does not exist yet. `change` runs on another thread; its exceptions are raised by
-        this method. New lines get the source `by`; `also` returns further sources of a line. Raises
-        `errors.ToolError` if the file or the folder would become too large.
+        """Replace the text of a file by the result of `change`, which gets None if the file does not exist yet and
+        runs on another thread. Known secrets are replaced. New lines get the source `by`; `also` returns further
+        sources of a line. Raises `errors.ToolError` if the file or the folder would become too large.
         """
         name = checked(path)
         _own(owner, name)
@@ -230,9 +226,7 @@ class NoteStore:
 
     @_on_disk
     def put(self, owner: MemoryOwner, path: str, words: str, by: Written) -> MemoryFile:
-        """Replace a file with a text written by an operator; the session memory may be replaced too. Raises
-        the same errors as `change`.
-        """
+        """Replace a file, also the session memory, with a text of an operator. Raises the errors of `change`."""
         return self._change(owner, checked(path), lambda _: words, by, lambda _: ())
 
     @_on_disk
@@ -243,9 +237,7 @@ class NoteStore:
 
     @_on_disk
     def drop(self, owner: MemoryOwner, path: str | None = None) -> int:
-        """Delete a file, a folder, or everything for an operator, including the session memory; return the
-        number of deleted files.
-        """
+        """Delete a file, a folder, or everything, also the session memory; return the number of deleted files."""
         return self._drop(owner, checked(path) if path is not None else None)
 
     @_on_disk

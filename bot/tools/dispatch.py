@@ -191,7 +191,7 @@ class Dispatcher:
             "failed" if failed else "done",
             level="warn" if failed else "info",
             failure=failed.operator if failed else None,
-            artifact=limits.artifact(call),
+            artifact=limits.kept.get(call.id),
             **self._shown("result", content),
         )
         kept, notes = await limits.pictures(call, pictures, self.redact)

@@ -7,7 +7,6 @@ import contextlib
 import os
 import re
 import signal
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,30 +44,24 @@ class _Output:
     """Beginning and end of an output stream."""
 
     def __init__(self) -> None:
-        self._head = bytearray()
-        self._tail: deque[bytes] = deque()
-        self._held = 0
-        self._lost = 0
+        self._head, self._tail, self._lost = bytearray(), bytearray(), 0
 
     def add(self, piece: bytes) -> None:
-        room = KEPT - len(self._head)
+        room = max(0, KEPT - len(self._head))
         self._head += piece[:room]
-        if rest := piece[room:] if room > 0 else piece:
-            self._tail.append(rest)
-            self._held += len(rest)
-        while self._held > KEPT:
-            over = self._held - KEPT
-            first = self._tail.popleft()
-            if len(first) > over:
-                self._tail.appendleft(first[over:])
-            gone = min(len(first), over)
-            self._held -= gone
-            self._lost += gone
+        self._tail += piece[room:]
+        if len(self._tail) > 2 * KEPT:
+            self._trim()
+
+    def _trim(self) -> None:
+        over = max(0, len(self._tail) - KEPT)
+        self._lost += over
+        del self._tail[:over]
 
     def words(self) -> str:
-        tail = b"".join(self._tail)
+        self._trim()
         between = f"\n[… {self._lost} bytes left out …]\n".encode() if self._lost else b""
-        return _ESCAPES.sub("", (bytes(self._head) + between + tail).decode("utf-8", "replace"))
+        return _ESCAPES.sub("", (self._head + between + self._tail).decode("utf-8", "replace"))
 
 
 class _Outputs(asyncio.SubprocessProtocol):

@@ -104,18 +104,16 @@ class Project:
             raise errors.ToolError(
                 "This is no path. Give one such as src/main.py, from the project's folder on."
             )
-        given = Path(named)
-        if any(map(is_hidden, given.parts)):
-            raise _missing(named)
         # `realpath` only reads links; the target need not exist.
-        real = Path(os.path.realpath(self.root / given))
+        real = Path(os.path.realpath(self.root / named))
         if not real.is_relative_to(self.root):
             raise errors.ToolError(
                 f"{text.preview(named, 120)} leads out of the project's folder. Only what is inside can be used."
             )
         parts = real.relative_to(self.root).parts
-        if any(map(is_hidden, parts)):
-            raise _missing(named)
+        if any(map(is_hidden, (*Path(named).parts, *parts))):
+            shown = named if not named.startswith("/") else Path(named).name
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), shown)
         return ProjectPath(parts)
 
     @contextlib.contextmanager
@@ -267,11 +265,6 @@ def _facts(folder: int, name: str) -> os.stat_result | None:
         return os.stat(name, dir_fd=folder, follow_symlinks=False)
     except FileNotFoundError:
         return None
-
-
-def _missing(named: str) -> FileNotFoundError:
-    shown = named if not named.startswith("/") else Path(named).name
-    return FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), shown)
 
 
 @contextlib.contextmanager

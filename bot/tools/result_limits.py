@@ -25,20 +25,15 @@ from bot.storage.artifacts import ArtifactStore
 from bot.tools import context, excerpt
 from bot.tools.registry import Registry
 
+# Token estimates are in units of `excerpt.weight`.
 LASTING_ROOM = 4 * excerpt.ROOM
-"""Max token estimate (in units of `excerpt.weight`) of a result that is never masked later. Such results are
-instructions, which are useful only as a whole.
-"""
+"""Max token estimate of a result that is never masked later: instructions, which are useful only as a whole."""
 STEP_ROOM = 4 * excerpt.ROOM
-"""Max token estimate (in units of `excerpt.weight`) of all results of one step together."""
+"""Max token estimate of all results of one step together."""
 MOST_PICTURES, TOGETHER = 5, 10_000_000
-"""Max number of pictures in one result, and max bytes of these pictures together. A person's message has the
-same limits.
-"""
+"""Max pictures in one result, and max bytes of these pictures together, as in a person's message."""
 SHORT = 50 * excerpt.TOKEN
-"""Max token estimate (in units of `excerpt.weight`) of a result that is never shortened, because the note
-would be hardly smaller. For an error the limit is ten times as large.
-"""
+"""Max token estimate of a result that is never shortened; ten times as large for an error."""
 NO_ROOM = (
     f"Not shown: the results of one step together are too large. Call {excerpt.READER} again in the next step, with "
     "fewer calls at once."
@@ -52,11 +47,8 @@ class ResultLimits:
         self._registry = registry
         self._artifacts = artifacts
         self._log = log
-        self._kept: dict[str, str] = {}
-
-    def artifact(self, call: ToolCall) -> str | None:
-        """Return the id of the artifact with a call's whole result; None if it is not stored."""
-        return self._kept.get(call.id)
+        self.kept: dict[str, str] = {}
+        """Ids of the artifacts with whole results, by call id."""
 
     async def one(
         self, call: ToolCall, content: str, origin: Provenance = ANYBODYS
@@ -66,7 +58,7 @@ class ResultLimits:
         # A page of an artifact is small, and the rest is on the next page.
         if call.name == excerpt.READER or not excerpt.over(content, room):
             return content, None
-        kept = self.artifact(call) or await self._keep(call, content, origin)
+        kept = self.kept.get(call.id) or await self._keep(call, content, origin)
         return excerpt.excerpt(content, room, kept).shown
 
     async def pointer(self, call: ToolCall, whole: str, origin: Provenance = ANYBODYS) -> str:
@@ -153,7 +145,7 @@ class ResultLimits:
             words = "a large tool result is not kept whole"
             self._log.write("storage", words, level="error", cause=str(error), **about)
             return None
-        self._kept[call.id] = kept
+        self.kept[call.id] = kept
         return kept
 
 
