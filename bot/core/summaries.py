@@ -22,7 +22,7 @@ from bot.core.context import ContextEntry, KeptTurn, api_rounds
 from bot.core.fit import COLD_AFTER, Fit
 from bot.core.memory import MemoryInvalid, SessionMemory
 from bot.core.view import PutBack
-from bot.storage.notes import Memories, SavedMemory
+from bot.storage.notes import Memories
 from bot.tools.permissions import taint
 from bot.words import sentence
 
@@ -295,8 +295,7 @@ class Summaries:
         self.append(chat, events.Remembered(words, covers, origin.packed()))
         self.log.write("memory", "the memory of the chat is written", covers=str(covers))
         if self.memories is not None:
-            newest, now = None if covers is None else str(covers), int(self.clock.now() * 1000)
-            await self.memories.save(chat.key, SavedMemory(words, newest, now, origin=origin))
+            await self.memories.save(chat.key, words)
 
     async def _import_edits(self, chat: Chat) -> None:
         """Import the changes that an operator has made to the memory file."""
@@ -304,14 +303,14 @@ class Summaries:
         kept = (
             await self.memories.load(chat.key) if self.memories is not None and before is not None else None
         )
-        if kept is None or before is None or kept.markdown == text.clean(before.markdown):
+        if kept is None or before is None or kept == text.clean(before.markdown):
             return
         try:
-            memory.read(kept.markdown)
+            memory.read(kept)
         except MemoryInvalid as error:
             self._warn(chat, "the memory cannot be read", error)
         else:
-            self.append(chat, events.Remembered(kept.markdown, None, before.origin))
+            self.append(chat, events.Remembered(kept, None, before.origin))
 
     # ------------------------------------------------------------ helpers
 

@@ -11,7 +11,6 @@ import functools
 import hashlib
 import json
 import unicodedata
-from collections import Counter
 from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -21,19 +20,15 @@ from bot import errors, text
 from bot.contracts.base import Json
 from bot.contracts.environment import Disk, Redact
 from bot.contracts.identity import ChatKey, UserRef
-from bot.contracts.provenance import ANYBODYS, ORIGIN, Provenance, Taint, unpacked
+from bot.contracts.provenance import Taint
 from bot.storage import file_names, jsonl
 from bot.storage.jsonl import uninterrupted
-
-Span = Literal["turn", "up_to", "any"]
 
 
 @dataclass(frozen=True, slots=True)
 class Written:
     """A source of a line: a turn and its time (`ts` in epoch milliseconds). `taint` is the untrusted-text
     level of this turn's context. `chat_key` is None if an operator wrote the line outside any chat.
-    `span` says which turns the source stands for: this turn only, all turns up to this one, or any turn
-    (then `request_id` is "").
     """
 
     ts: int
@@ -41,7 +36,6 @@ class Written:
     chat_key: ChatKey | None
     user_id: str | None
     taint: Taint = Taint.NONE
-    span: Span = "turn"
 
 
 MOST = 50
@@ -94,11 +88,11 @@ def sources(raw: bytes, note: bytes) -> tuple[tuple[Written, ...], ...]:
     if about is None:
         return unknown
     try:
-        writers = [
-            Written(**told | {"chat_key": ChatKey.parse(key) if key else None, "taint": Taint(told["taint"])})
-            for told in about["writers"]
-            for key in [told["chat_key"]]
-        ]
+        writers = []
+        for told in about["writers"]:
+            key = ChatKey.parse(told["chat_key"]) if told["chat_key"] else None
+            by = Written(told["ts"], told["request_id"], key, told["user_id"], Taint(told["taint"]))
+            writers.append(by)
         found = tuple(tuple(writers[at] for at in line) for line in about["lines"])
     except (KeyError, TypeError, IndexError, ValueError, AttributeError):
         return unknown
@@ -148,7 +142,6 @@ LONGEST = 180
 """Max bytes of an encoded file name."""
 SESSION = "session.md"
 """Name of the session memory. It is listed among a chat's files, but only `Memories` and operators write it."""
-COVERS = "covers.json"
 LINES = ".lines"
 """Suffix of the file that stores the sources of each line."""
 _WORDS = ".md"
@@ -404,8 +397,6 @@ class NoteStore:
         found = self._under(owner, name) if name is not None else list(self._sizes(owner))
         for path in found:
             self._unlink(owner, path)
-            if owner.kind == "chat" and path == SESSION:
-                self._disk.remove(self._path(owner, path).with_name(COVERS))
         return len(found)
 
     def _unlink(self, owner: MemoryOwner, name: str) -> None:
@@ -456,108 +447,33 @@ def _free(taken: Iterable[str], name: str) -> None:
 # ------------------------------------------------------------ session memories
 
 LARGEST_SESSION = 256 * 1024
-"""Max bytes of a session memory."""
-MOST_REMOVED = 2_000
-"""Max ids of removed messages stored with a memory. The ids tell the model what to omit. The lines of other
-removed messages are checked each time.
-"""
-
-
-@dataclass(frozen=True, slots=True)
-class SavedMemory:
-    """A stored session memory. `covers` is the newest event that the memory covers, or None if that is
-    unknown, e.g. after somebody edited the file. `ts` is in epoch milliseconds. `written` lists the
-    source turns of each line, if known. `removed` lists the ids of messages that were removed before the
-    memory was written. `origin` is the provenance of the memory (the authors of its text).
-    """
-
-    markdown: str
-    covers: str | None
-    ts: int = 0
-    tokens: int = 0
-    written: tuple[tuple[Written, ...], ...] = ()
-    removed: tuple[str, ...] = ()
-    origin: Provenance = ANYBODYS
+"""Max bytes of a session memory that is read."""
 
 
 class Memories:
-    """Stores `folder/<encoded chatKey>/session.md`, `session.lines` and `covers.json`. Each file is replaced
-    atomically, `covers.json` last. After a crash between two replacements, the coverage is unknown.
+    """Stores the session memory of each chat as a file that people may read and edit:
+    `folder/<encoded chatKey>/session.md`. Methods raise `errors.StorageError`.
     """
 
     def __init__(self, folder: Path, *, disk: Disk) -> None:
         self._folder = folder
         self._disk = disk
-        self._forgotten: Counter[ChatKey] = Counter()
 
-    async def load(self, chat_key: ChatKey) -> SavedMemory | None:
-        """Return a chat's memory, or None if the chat has none. Raises `errors.StorageError`."""
+    def _path(self, chat_key: ChatKey) -> Path:
+        return self._folder / file_names.encode(chat_key) / SESSION
+
+    async def load(self, chat_key: ChatKey) -> str | None:
+        """Return a chat's memory as Markdown, or None if the chat has none."""
         with errors.as_storage_error("the memory cannot be read"):
-            if not self._disk.exists(self._paths(chat_key)[0]):
-                return None
-            return await asyncio.to_thread(self._load, chat_key)
+            raw = await asyncio.to_thread(self._disk.read, self._path(chat_key))
+        return raw.decode("utf-8", "replace") if 0 < len(raw) <= LARGEST_SESSION else None
 
-    async def save(self, chat_key: ChatKey, kept: SavedMemory) -> None:
-        """Replace a chat's memory with this redacted memory. Raises `errors.StorageError`."""
+    async def save(self, chat_key: ChatKey, markdown: str) -> None:
+        """Replace a chat's memory with this redacted Markdown."""
+
+        def replace() -> None:
+            with jsonl.locked(self._folder):
+                self._disk.replace(self._path(chat_key), text.clean(markdown).encode())
+
         with errors.as_storage_error("the memory cannot be written"):
-            await asyncio.to_thread(self._save, chat_key, kept, self._forgotten[chat_key])
-
-    async def forget(self, chat_key: ChatKey) -> None:
-        """Delete a chat's memory, even if a new one is just being written. Raises `errors.StorageError`."""
-        self._forgotten[chat_key] += 1
-        with errors.as_storage_error("the memory cannot be removed"):
-            await asyncio.to_thread(self._forget, chat_key)
-
-    # The methods below may run on any thread.
-
-    def _paths(self, chat_key: ChatKey) -> tuple[Path, Path]:
-        folder = self._folder / file_names.encode(chat_key)
-        return folder / SESSION, folder / COVERS
-
-    def _load(self, chat_key: ChatKey) -> SavedMemory | None:
-        words, facts = self._paths(chat_key)
-        raw = self._disk.read(words)
-        if not raw or len(raw) > LARGEST_SESSION:
-            return None
-        about = jsonl.loads(self._disk.read(facts)) or {}
-        written = sources(raw, self._disk.read(words.with_suffix(LINES)))
-        # If an operator edited the file, removed messages were no longer in the text at that time.
-        known = about.get("sha256") == digest_of(raw)
-        return SavedMemory(
-            raw.decode("utf-8", "replace"),
-            about["covers"] if known else None,
-            about["ts"] if known else 0,
-            about["tokens"] if known else 0,
-            written if any(written) else (),
-            tuple(about.get("removed", ())),
-            unpacked(about.get(ORIGIN)),
-        )
-
-    def _save(self, chat_key: ChatKey, kept: SavedMemory, forgotten: int) -> None:
-        words, facts = self._paths(chat_key)
-        raw = text.clean(kept.markdown).encode()
-        about: Json = {
-            "v": 1,
-            "covers": kept.covers,
-            "ts": kept.ts,
-            "tokens": kept.tokens,
-            "removed": kept.removed[-MOST_REMOVED:],
-            "sha256": digest_of(raw),
-            ORIGIN: kept.origin.packed(),
-        }
-        with jsonl.locked(self._folder):
-            if self._forgotten[chat_key] != forgotten:
-                return  # the memory was deleted while this thread waited for the lock
-            self._disk.replace(words, raw)
-            if kept.written:
-                self._disk.replace(words.with_suffix(LINES), noted(raw, kept.written))
-            self._disk.replace(facts, json.dumps(about).encode() + b"\n")
-
-    def _forget(self, chat_key: ChatKey) -> None:
-        words, facts = self._paths(chat_key)
-        if not self._disk.names(self._folder):
-            return
-        with jsonl.locked(self._folder):
-            for path in (facts, words.with_suffix(LINES), words):
-                if path.name in self._disk.names(path.parent):
-                    self._disk.remove(path)
+            await asyncio.to_thread(replace)

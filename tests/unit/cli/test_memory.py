@@ -13,7 +13,7 @@ import pytest
 from bot.contracts.identity import ChatKey
 from bot.core.memory import SessionMemory
 from bot.storage import file_names
-from bot.storage.notes import Memories, MemoryOwner, NoteStore, SavedMemory, Written
+from bot.storage.notes import Memories, MemoryOwner, NoteStore, Written
 from bot.system import SystemDisk
 from tests.unit.cli.conftest import Shipmate, Terminal
 
@@ -33,10 +33,7 @@ def remembered(project: Path) -> Path:
         files = store(project)
         await files.change(CHAT, "plan.md", lambda _: "one\n二", BY)
         await files.change(PERSON, "diet.md", lambda _: "no nuts", BY)
-        lines = tuple((Written(BY.ts, "01S", KEY, None),) for _ in MARKDOWN.split("\n"))
-        await Memories(project / ".ship" / "memory", disk=SystemDisk()).save(
-            KEY, SavedMemory(MARKDOWN, "01X", BY.ts, 9, lines)
-        )
+        await Memories(project / ".ship" / "memory", disk=SystemDisk()).save(KEY, MARKDOWN)
 
     asyncio.run(write())
     return project
@@ -76,7 +73,7 @@ def test_where_no_memory_file_tells_the_key_the_archive_does_and_else_the_name_s
     project: Path, shipmate: Shipmate, tmp_path: Path, *, archived: bool
 ) -> None:
     folder = project / ".ship" / "memory"
-    asyncio.run(Memories(folder, disk=SystemDisk()).save(LONG, SavedMemory(MARKDOWN, None)))
+    asyncio.run(Memories(folder, disk=SystemDisk()).save(LONG, MARKDOWN))
     name = file_names.encode(LONG)
     if archived:
         chats = project / ".ship" / "chats"
@@ -110,8 +107,6 @@ def test_every_line_is_shown_with_where_it_comes_from(remembered: Path, shipmate
     assert "== plan.md\n2023-11-14 22:13:20  77  01R" in out
     assert "二" in out
     assert "- the ship is called 海" in out
-    lines = shipmate("memory", "show", KEY, "session.md", "--dir", remembered, "--json").lines
-    assert {line["written"][0]["requestId"] for line in lines} == {"01S"}
     (line,) = shipmate("memory", "show", "telegram:77", "--dir", remembered, "--json").lines
     assert line == {
         "owner": "telegram:77",
@@ -151,8 +146,7 @@ def test_the_memory_of_a_conversation_is_edited_as_what_it_is(
     text.write_text(fresh, encoding="utf-8")
     assert shipmate("memory", "edit", KEY, "session.md", "--from", text, "--dir", remembered).code == 0
     kept = asyncio.run(Memories(remembered / ".ship" / "memory", disk=SystemDisk()).load(KEY))
-    assert kept is not None
-    assert (kept.markdown, kept.covers) == (fresh, None)
+    assert kept == fresh
 
 
 def test_what_is_forgotten_is_gone(remembered: Path, shipmate: Shipmate) -> None:
