@@ -1,8 +1,5 @@
-"""`ArtifactStore`: one file for each tool result that is too large for the model's context. The model reads
-artifacts in pages.
-
-A file consists of one line of JSON metadata followed by the text. Files are written atomically and never
-change, except that the transcript of a running task is replaced as it grows.
+"""`ArtifactStore`: one file for each tool result that is too large for the model's context: a line of JSON metadata,
+then the text. Files never change, except that the transcript of a running task is replaced as it grows.
 """
 
 from __future__ import annotations
@@ -27,10 +24,8 @@ from bot.system import JumpSafeClock
 
 @dataclass(frozen=True, slots=True)
 class ArtifactPage:
-    """A page of an artifact. `offset` and `end` are character offsets into the artifact; the next page
-    begins at `end`. `line` and `last` are the numbers (from 1) of the first and the last line of the
-    page. `characters` and `lines` are totals of the whole artifact. `origin` is the provenance of the
-    whole artifact: the authors of its text.
+    """A page of an artifact. The next page begins at the character offset `end`. `line` and `last` are the numbers
+    (from 1) of its first and last line. `characters`, `lines` and `origin` are of the whole artifact.
     """
 
     text: str
@@ -45,9 +40,7 @@ class ArtifactPage:
 
 @dataclass(frozen=True, slots=True)
 class ArtifactMatch:
-    """A line that contains the search text: the line number, the character offset of the match, and a
-    shortened part of the line.
-    """
+    """A matching line: its number, the character offset of the match, and a shortened part of the line."""
 
     line: int
     offset: int
@@ -57,8 +50,7 @@ class ArtifactMatch:
 @dataclass(frozen=True, slots=True)
 class ArtifactMatches:
     """The result of a search in an artifact. `total` counts all matches after the offset at which the search
-    began. `next` is the offset of the first match that is not in `found`, or None if `found` contains all
-    matches. `origin` is the provenance of the artifact's text.
+    began. `next` is the offset of the first match that is not in `found`, if there is one.
     """
 
     found: tuple[ArtifactMatch, ...]
@@ -106,10 +98,8 @@ class ArtifactStore:
         artifact_id: str | None = None,
         origin: Provenance = ANYBODYS,
     ) -> str:
-        """Write a redacted text to disk as an artifact and return the artifact's id. `origin` is the
-        provenance of the text (its authors). If an `artifact_id` (a ULID) is given, the artifact with
-        that id is replaced. The middle of a text above `LARGEST` is cut out, and a note in the text says
-        so. Raises `errors.StorageError`.
+        """Write a redacted text to disk as an artifact, or replace the artifact with this id; return the id. The
+        middle of a text above `LARGEST` is cut out, and a note in the text says so. Raises `errors.StorageError`.
         """
         about: Json = {
             "v": 1,
@@ -127,9 +117,8 @@ class ArtifactStore:
 
     async def read(self, artifact_id: str, chat_key: ChatKey, *, offset: int, limit: int) -> ArtifactPage:
         """Return at most `limit` characters that begin at `offset`, cut between graphemes. Consecutive pages
-        add up to the whole artifact. An `offset` inside a grapheme is moved back to the start of that
-        grapheme. A page contains at least one grapheme, except at the end. Raises `errors.ToolError` if
-        this chat has no such artifact, and `errors.StorageError`.
+        add up to the whole artifact. A page contains at least one grapheme, except at the end. Raises
+        `errors.ToolError` if this chat has no such artifact, and `errors.StorageError`.
         """
         words, origin = await self._read(artifact_id, chat_key)
         start = text.border(words, min(offset, len(words)))

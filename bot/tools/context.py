@@ -282,12 +282,14 @@ class ToolExecutionContext:
 
 
 _current: ContextVar[ToolExecutionContext] = ContextVar("tool_execution_context")
-_call: ContextVar[str] = ContextVar("tool_call", default="")
+CALL: ContextVar[str] = ContextVar("tool_call", default="")
+"""Id of the running tool call."""
 progress: ContextVar[Callable[[str | None], object]] = ContextVar("tool_progress", default=bool)
 """Function that reports the progress of the running call; None means that the call waits for a person."""
 STEP: ContextVar[list[ToolCall]] = ContextVar("tool_step")
 """Tool calls of the running step; emptied by the first approval question about one of the calls."""
-_provenance: ContextVar[list[Provenance] | None] = ContextVar("tool_provenance", default=None)
+PROVENANCE: ContextVar[list[Provenance] | None] = ContextVar("tool_provenance", default=None)
+"""Provenances that the running tool has reported."""
 
 
 @contextlib.contextmanager
@@ -341,30 +343,11 @@ def touch(path: Path) -> None:
 
 def report_provenance(origin: Provenance) -> None:
     """Report the provenance of the running tool's result. A tool that reports none gets `taint.usual`."""
-    told = _provenance.get()
+    told = PROVENANCE.get()
     if told is not None:
         told.append(origin)
 
 
-@contextlib.contextmanager
-def collect_provenance() -> Iterator[list[Provenance]]:
-    """Collect the provenances passed to `report_provenance` during the block."""
-    told: list[Provenance] = []
-    with scope(_provenance, told):
-        yield told
-
-
-def request_id() -> str:
-    """Return the id of the turn; "" outside a turn."""
-    turn = _current.get(None)
-    return turn.request_id if turn is not None else ""
-
-
-def call_scope(name: str) -> AbstractContextManager[str]:
-    """Make the tool call with this id the current call during the block."""
-    return scope(_call, name)
-
-
 def call_id() -> str:
     """Return the id of the running tool call; "" outside a tool call."""
-    return _call.get()
+    return CALL.get()

@@ -116,7 +116,7 @@ class Dispatcher:
         results = dict(known)
 
         async def judged(call: ToolCall) -> ToolResult:
-            with context.call_scope(call.id):
+            with context.scope(context.CALL, call.id):
                 if call.id in cut:
                     return await self._one(call, limits, Failure(CUT_OFF, "cut"))
                 return await self.around(call, partial(self._recorded, call, recorder, limits))
@@ -170,7 +170,7 @@ class Dispatcher:
         # The text is redacted before it is cut, because half a secret would not be recognised.
         arguments = self.redact(json.dumps(call.input, ensure_ascii=False))
         self.log.write("tool_call", name, tool=name, tool_use_id=call.id, **self._shown("input", arguments))
-        with context.collect_provenance() as told:
+        with context.scope(context.PROVENANCE, list[Provenance]()) as told:
             done = cut or await self._attempt(call, tool)
         usual = taint.usual(tool.name, tool.effects) if tool is not None else NOBODYS
         origin = functools.reduce(Provenance.__or__, told or [usual])

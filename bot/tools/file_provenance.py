@@ -14,7 +14,7 @@ import json
 import os
 import threading
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -201,7 +201,10 @@ class FileProvenance:
         try:
             raw = self._disk.read(self._file) if self._file is not None else b""
             state: Json = json.loads(raw) if raw else {}
-            self._marks = {path: _read(mark) for path, mark in state.get("files", {}).items()}
+            self._marks = {
+                path: _Mark(unpacked(mark["origin"]), str(mark["channel"]), int(mark["saved"]))
+                for path, mark in state.get("files", {}).items()
+            }
             self._folders = set(map(str, state.get("folders", ())))
             running = list(map(int, state.get("begun", ())))
         except (OSError, ValueError, TypeError, KeyError, AttributeError):
@@ -235,7 +238,3 @@ def _united(marks: list[_Mark], channel: str | None) -> Provenance:
     for mark in marks:
         origin |= mark.origin if mark.channel == (channel or "") else ANYBODYS
     return origin
-
-
-def _read(mark: Mapping[str, object]) -> _Mark:
-    return _Mark(unpacked(mark["origin"]), str(mark["channel"]), int(str(mark["saved"])))

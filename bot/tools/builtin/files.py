@@ -6,7 +6,9 @@ from __future__ import annotations
 
 import asyncio
 import os
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
 from pydantic import Field
 
@@ -47,6 +49,13 @@ Find = Callable[[str], int]
 
 
 class FileTool(BuiltinTool):
+    async def run(self, args: Any) -> str:
+        return await asyncio.to_thread(self.work, args)
+
+    @abstractmethod
+    def work(self, args: Any) -> str:
+        """Do the work of the tool. This call blocks the thread."""
+
     def touch(self, place: ProjectPath) -> None:
         context.touch(self.ports.project.root.joinpath(*place.parts))
 
@@ -91,10 +100,7 @@ class ListDir(FileTool):
     description = "List files and folders of the project."
     input = ListDirInput
 
-    async def run(self, args: ListDirInput) -> str:
-        return await asyncio.to_thread(self._list, args)
-
-    def _list(self, args: ListDirInput) -> str:
+    def work(self, args: ListDirInput) -> str:
         place = self.ports.project.place(args.path)
         names = self.ports.origins.under(str(place), context.channel())
         context.report_provenance(WORKSPACES | names)
@@ -128,10 +134,7 @@ class ReadFile(FileTool):
     description = "Read lines of a text file of the project."
     input = ReadFileInput
 
-    async def run(self, args: ReadFileInput) -> str:
-        return await asyncio.to_thread(self._read, args)
-
-    def _read(self, args: ReadFileInput) -> str:
+    def work(self, args: ReadFileInput) -> str:
         place = self.ports.project.place(args.path)
         raw, found = self.raw(place, LARGEST)
         self.report(str(place))
@@ -187,12 +190,9 @@ class SearchFiles(FileTool):
     description = "Search lines in the project's files; without a pattern, find files by glob."
     input = SearchFilesInput
 
-    async def run(self, args: SearchFilesInput) -> str:
+    def work(self, args: SearchFilesInput) -> str:
         if args.pattern is None and args.glob is None:
             raise errors.ToolError("Give a pattern, a glob or both.")
-        return await asyncio.to_thread(self._search, args)
-
-    def _search(self, args: SearchFilesInput) -> str:
         place, project = self.ports.project.place(args.path), self.ports.project
         walk = project.walk(place, depth=LEVELS) if project.is_folder(place) else None
         find = _finder(args.pattern, regex=args.regex) if args.pattern is not None else None
@@ -285,10 +285,7 @@ class WriteFile(FileTool):
     effects = WRITES
     eager = True
 
-    async def run(self, args: WriteFileInput) -> str:
-        return await asyncio.to_thread(self._write, args)
-
-    def _write(self, args: WriteFileInput) -> str:
+    def work(self, args: WriteFileInput) -> str:
         place, data = self.ports.project.place(args.path), args.content.encode()
         replaced = self.replace(place, data)
         self.touch(place)
@@ -310,10 +307,7 @@ class EditFile(FileTool):
     effects = WRITES
     eager = True
 
-    async def run(self, args: EditFileInput) -> str:
-        return await asyncio.to_thread(self._edit, args)
-
-    def _edit(self, args: EditFileInput) -> str:
+    def work(self, args: EditFileInput) -> str:
         place = self.ports.project.place(args.path)
         raw, found = self.raw(place, EDITED + 1)
         if len(raw) > EDITED:

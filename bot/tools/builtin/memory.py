@@ -126,7 +126,10 @@ class MemoryTool(BuiltinTool):
         if args.command == "view":
             return await self._view(turn, path, args.view_range)
         if args.command == "delete":
-            return await self._delete(turn, path)
+            count = await self.ports.memory.remove(*_file(turn, path))
+            if not count:
+                raise errors.ToolError(f"There is no {text.preview(path, 120)}. Nothing was deleted.")
+            return f"Deleted: {count} file{'' if count == 1 else 's'}."
         return await self._write(turn, path, _change(args))
 
     async def _view(self, turn: ToolExecutionContext, path: str, lines: tuple[int, int] | None) -> str:
@@ -175,13 +178,6 @@ class MemoryTool(BuiltinTool):
     def _by(self, turn: ToolExecutionContext) -> Written:
         ts, taints = int(self.ports.clock.now() * 1000), taint.seen(turn.view()).taint
         return Written(ts, turn.request_id, turn.chat_key, turn.user_id, taints)
-
-    async def _delete(self, turn: ToolExecutionContext, path: str) -> str:
-        owner, name = _file(turn, path)
-        count = await self.ports.memory.remove(owner, name)
-        if not count:
-            raise errors.ToolError(f"There is no {text.preview(path, 120)}. Nothing was deleted.")
-        return f"Deleted: {count} file{'' if count == 1 else 's'}."
 
     async def _rename(self, turn: ToolExecutionContext, old: str, new: str) -> str:
         (owner, source), (other, target) = _file(turn, old), _file(turn, new)

@@ -333,7 +333,13 @@ class Server:
                         request, CallToolResult, progress_callback=told
                     )
         except TimeoutError:
-            raise self._late() from None
+            self._hung += 1
+            if self._hung >= MOST_HUNG:
+                self._ended(f"{self._hung} calls in a row were not answered in time")
+            raise errors.ToolError(
+                f"The MCP server {self.name} did not answer within {seconds:g} s; the call was given up and may have taken "
+                "effect."
+            ) from None
         except MCPError as error:
             raise await self._failed(client, error.code, error.message) from None
         except (ValidationError, RuntimeError, TypeError) as error:
@@ -346,15 +352,6 @@ class Server:
         result = answer.model_dump(mode="json", by_alias=True)
         result["content"][0]["text"] = "\n\n".join(filter(None, (result["content"][0]["text"], *unanswered)))
         return result
-
-    def _late(self) -> errors.ToolError:
-        self._hung += 1
-        if self._hung >= MOST_HUNG:
-            self._ended(f"{self._hung} calls in a row were not answered in time")
-        return errors.ToolError(
-            f"The MCP server {self.name} did not answer within {self.timeout_seconds:g} s; the call was given up and may "
-            "have taken effect."
-        )
 
     async def _failed(self, client: Client, code: int, message: str) -> errors.ToolError:
         from mcp_types import CONNECTION_CLOSED

@@ -62,7 +62,7 @@ def seen(messages: Iterable[Message]) -> Provenance:
 
 def _origin(message: Message) -> Provenance:
     blocks = _blocks(message)
-    if _by_model(message):
+    if message["role"] == "assistant":
         if any(block.get("type") not in _OWN for block in blocks):
             return ANYBODYS
         return unpacked(message[ORIGIN]) if ORIGIN in message else NOBODYS
@@ -73,10 +73,6 @@ def _origin(message: Message) -> Provenance:
 
 
 _ORIGIN = MessageFact[Message, Provenance](_origin)
-
-
-def _by_model(message: Message) -> bool:
-    return bool(message["role"] == "assistant")
 
 
 def _blocks(message: Message) -> Sequence[Json]:
@@ -102,7 +98,7 @@ def _parted(message: Message) -> tuple[Message, Sequence[Any]]:
     blocks = _blocks(message)
     if not blocks or _ORIGIN(message).taint < Taint.FOREIGN:
         return message, ()
-    if _by_model(message):
+    if message["role"] == "assistant":
         calls = [{**block, "input": {}} for block in blocks if block["type"] == "tool_use"]
         return {**message, "content": [GONE, *calls], ORIGIN: NOBODYS.packed()}, [*_spoken(message)]
     left, gone = list[Json](), list[Any]()
@@ -154,7 +150,7 @@ def _repeats(answer: Message, messages: Sequence[Message]) -> bool:
 
 def says(messages: Iterable[Message], words: str) -> bool:
     """Return True if the model itself has written these words in one of these messages."""
-    wanted, own = _letters(words), filter(_by_model, messages)
+    wanted, own = _letters(words), (one for one in messages if one["role"] == "assistant")
     return bool(wanted) and any(wanted in _letters(said) for one in own for said in _spoken(one))
 
 
@@ -162,7 +158,7 @@ def about(messages: Sequence[Message], people: Collection[str]) -> str:
     """Return a description of the newest foreign text, or else of the newest text by other people than these: who
     wrote the message, or which tool result or file it is.
     """
-    theirs = [one for one in reversed(messages) if not _by_model(one)]
+    theirs = [one for one in reversed(messages) if one["role"] != "assistant"]
     words = (one for one in theirs if seen([one]).people - set(people))
     found = next((one for one in theirs if _PARTED(one)[1]), None) or next(words, None)
     if found is None:
