@@ -28,8 +28,6 @@ LOCK_SECONDS = 10.0
 
 
 class ChannelLists(BaseModel):
-    """Access lists of one channel."""
-
     model_config = ConfigDict(strict=True, extra="forbid")
 
     allow: list[str] = []
@@ -75,7 +73,6 @@ class AccessList:
 
     @property
     def problem(self) -> str | None:
-        """Return the reason why the file cannot be read, if any."""
         self._look()
         return self._problem
 
@@ -86,11 +83,9 @@ class AccessList:
         return frozenset(self._of(channel).block)
 
     def open_channels(self) -> list[str]:
-        """Return the channels that give everybody access."""
         return [channel for channel, lists in self._file.channels.items() if "*" in lists.allow]
 
     def operators(self) -> frozenset[UserRef]:
-        """Return the people who became operators by opening the link."""
         self._look()
         channels = self._file.channels.items()
         return frozenset(
@@ -98,7 +93,6 @@ class AccessList:
         )
 
     def pending(self) -> list[PendingUser]:
-        """Return the people who wrote and have no access, newest first."""
         self._look()
         asked = [
             PendingUser(channel, user_id, ts, lists.names.get(user_id, ""))
@@ -121,7 +115,6 @@ class AccessList:
             lists.block.append(user_id)
 
     def dismiss(self, channel: str, user_id: str) -> None:
-        """Remove a person from the pending people until that person writes again."""
         with self._changed(channel) as lists:
             lists.pending.pop(user_id, None)
             lists.names.pop(user_id, None)
@@ -135,7 +128,6 @@ class AccessList:
                 lists.operators[:] = [*lists.operators, person.user_id][-MOST_OPERATORS:]
 
     def lists_with(self, channel: str, user_id: str) -> list[str]:
-        """Return the names of the lists that contain an id."""
         lists = self._of(channel)
         return [name for name in ChannelLists.model_fields if user_id in getattr(lists, name)]
 
@@ -151,7 +143,6 @@ class AccessList:
         return len(before) - len(self.lists_with(channel, user_id))
 
     def note(self, channel: str, user_id: str, name: str | None = None) -> None:
-        """Record that a person without access wrote to the bot."""
         with self._changed(channel) as lists:
             if user_id in lists.allow or user_id in lists.block:
                 return

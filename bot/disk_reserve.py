@@ -33,7 +33,6 @@ class DiskSpace:
 
     @property
     def share(self) -> float:
-        """Return the free fraction, from 0 to 1."""
         return self.free / self.total if self.total else 1.0
 
     def __str__(self) -> str:
@@ -66,7 +65,6 @@ class DiskReserve:
 
     @property
     def left(self) -> int:
-        """Return the number of bytes that can still be released."""
         return self._left
 
     def look(self) -> bool:
@@ -88,7 +86,6 @@ class DiskReserve:
             return bool(before and not trouble)
 
     def give(self) -> bool:
-        """Release a piece. Return True if a refused write may be retried."""
         if self._path is None:
             return False
         with self._lock:
@@ -134,7 +131,6 @@ class DiskReserve:
 
 
 def _allocate(handle: int, begin: int, end: int) -> None:
-    """Allocate the blocks of a file from `begin` to `end`: all of them, or none. Raises OSError."""
     try:
         if hasattr(os, "posix_fallocate"):
             os.posix_fallocate(handle, begin, end - begin)

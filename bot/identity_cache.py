@@ -37,11 +37,8 @@ class IdentityCache(Generic[Of, Made]):
 
 
 class MessageFact(IdentityCache[Of, Made]):
-    """An `IdentityCache` for messages and other parts of requests."""
-
     def __init__(self, make: Callable[[Of], Made]) -> None:
         super().__init__(make, most=MESSAGES)
 
     def each(self, objects: Iterable[Of]) -> list[Made]:
-        """Return the results for several objects, in order."""
         return [self(of) for of in objects]

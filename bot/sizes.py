@@ -123,7 +123,6 @@ def normalize_to_size(value: Any, max_bytes: int = 100_000, bounds: Bounds = Bou
 
 
 def size(value: Any) -> int:
-    """Return the number of bytes of a value as compact JSON in UTF-8."""
     return len(json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode())
 
 
@@ -229,7 +228,6 @@ _PARTS = (list, tuple, AbstractSet, Mapping, BaseModel, int, float, type(None))
 
 
 def _leaf(value: Any) -> str | None:
-    """Return a value without parts as text; None for a container and a number."""
     for kinds, words in _LEAVES:
         if isinstance(value, kinds):
             return words(value)
@@ -268,7 +266,6 @@ def _strings(made: Any) -> Iterable[str]:
 
 
 def _cut(made: Any, most: int) -> Any:
-    """Remove the middle of each string so that the rest takes at most `most` bytes as JSON."""
     if isinstance(made, list):
         return [_cut(item, most) for item in made]
     if isinstance(made, dict):

@@ -69,7 +69,6 @@ class Memberships:
         return MembershipAnswer(chats, unanswered)
 
     def same_chat(self, channel: str, chat_id: str) -> frozenset[str]:
-        """Return every id under which the channel knows this chat (a migrated group has several)."""
         knows: object = self._channels.get(channel)
         return knows.same_chat(chat_id) if isinstance(knows, KnowsChatMigrations) else frozenset({chat_id})
 
@@ -184,11 +183,9 @@ class Access:
         return next((verdict for holds, verdict in checks if holds), STRANGER)
 
     def is_open(self, channel: str, chat_id: str) -> bool:
-        """Return True for a group whose members are all admitted."""
         return self.standing(UserRef(channel, _ANYBODY), chat_id, "group").allowed
 
     def rules(self, channel: str) -> tuple[frozenset[str] | frozenset[UserRef], ...]:
-        """Return the access rules for direct chats that can change at run time."""
         return (self.lists.allowed(channel), self.lists.blocked(channel), frozenset(self.operators))
 
     def is_operator(self, person: UserRef) -> bool:
@@ -204,11 +201,9 @@ class InboundCleaner:
         self._access = access
 
     def words(self, words: str) -> str:
-        """Return the text with secrets redacted."""
         return self._redact(text.clean(words))
 
     def _redacted(self, model: _M, *names: str, **update: object) -> _M:
-        """Return a copy with secrets redacted in these fields, and with `update`."""
         values = {name: getattr(model, name) for name in names}
         clean = {name: self.words(one) for name, one in values.items() if one is not None}
         return model.model_copy(update=clean | update)

@@ -29,7 +29,6 @@ MOST_GONE = 1_000
 
 
 def dumped(line: ArchiveLine, seq: int) -> bytes:
-    """Serialise an archive line together with its event number."""
     fields = line.model_copy(update={"meta": (line.meta or {}) | {SEQ: seq}}).model_dump(by_alias=True)
     return jsonl.dumps({key: value for key, value in fields.items() if value is not None})
 
@@ -56,7 +55,6 @@ def of_message(event: Event) -> ArchiveLine | None:
 
 
 def _answer(end: Event, sent: Mapping[str, tuple[events.Queued, str | None]]) -> ArchiveLine:
-    """Build the line of a bot message from its delivered parts and their platform ids, by outbox row."""
     first, message_id = next(iter(sent.values()))
     words = [
         part.text if part.file is None else "\n".join(filter(None, (f"[file: {part.file.name}]", part.text)))
@@ -80,7 +78,6 @@ def _answer(end: Event, sent: Mapping[str, tuple[events.Queued, str | None]]) ->
 
 
 def _removal(event: Event, by: Inbound, of: Sequence[str], turns: Sequence[str], role: str) -> ArchiveLine:
-    """Build the line that hides a message. `of` lists the message's requests, `turns` its answers."""
     meta: Json = {
         "deleted": True,
         "requestId": by.request_id,
@@ -196,8 +193,6 @@ class _Line:
 
 
 class ArchiveExport(Export):
-    """Writes archive lines to `chats/*.jsonl`."""
-
     name = "archive"
 
     def __init__(self, store: ChatStore, log: EventLog) -> None:
@@ -249,7 +244,6 @@ class ArchiveExport(Export):
             self._store.append_lines(name, raws)
 
     async def _position(self, chat: ChatKey) -> int:
-        """Return the number of the newest exported event. Lines of an earlier log that was lost are ignored."""
         with errors.as_storage_error("the archive cannot be read"):
             lines = await asyncio.to_thread(self._newest, file_names.encode(chat))
         for request, seq in lines:

@@ -69,8 +69,6 @@ def moment_of(line: ArchiveLine) -> tuple[int, str]:
 
 @dataclass(slots=True)
 class Revisions:
-    """Removed message ids of a chat, and the newest edit of each message."""
-
     removed: dict[str, ArchiveLine] = field(default_factory=dict)
     edits: dict[tuple[str, str], tuple[int, str]] = field(default_factory=dict)
 
@@ -88,7 +86,6 @@ class Revisions:
         return found
 
     def join(self, other: Revisions) -> None:
-        """Add the edits and removals of another file of the same chat."""
         self.removed = other.removed | self.removed
         for key, moment in other.edits.items():
             self.edits[key] = max(self.edits.get(key, (0, "")), moment)
@@ -131,11 +128,9 @@ class ArchiveFiles:
         return self.folder / f"{name}.archive-{number}{MAIN}"
 
     def of(self, name: str) -> list[Path]:
-        """Return the files of a chat, oldest first."""
         return [*(self.archive(name, number) for number in self.numbers(name)), self.main(name)]
 
     def chats(self) -> list[str]:
-        """Return the base names of all chats that have a file."""
         listed = self.disk.names(self.folder)
         with self._guard:
             self._numbers = _archives(listed)
@@ -143,7 +138,6 @@ class ArchiveFiles:
         return sorted({name for name in mains if "." not in name} | set(_archives(listed)))
 
     def numbers(self, name: str) -> list[int]:
-        """Return the numbers of a chat's rotated files, oldest first."""
         with self._guard:
             if self._numbers is None:
                 self._numbers = _archives(self.disk.names(self.folder))
@@ -154,7 +148,6 @@ class ArchiveFiles:
             return list(found)
 
     def rotate(self, name: str) -> None:
-        """Move the older half (rounded down) of the main file's lines into the next rotated file."""
         main, numbers = self.main(name), self.numbers(name)
         # `recover` compares the two files, so the main file must be on disk before the copy.
         self.disk.sync(main)
@@ -261,7 +254,6 @@ class ChatStore:
         return list(found.removed.values())
 
     async def chats(self) -> list[ChatInfo]:
-        """Return every chat that has an archive, latest first. Reads every file."""
         await self.flush()
         with errors.as_storage_error("the archive cannot be read"):
             infos = await asyncio.to_thread(lambda: [self._info(name) for name in self.files.chats()])
@@ -418,7 +410,6 @@ async def names_of(archive: ChatStore, chats: Mapping[str, str]) -> dict[str, st
 
 
 async def _speakers(archive: ChatStore, chat_key: str) -> list[tuple[str, str]]:
-    """Return people (`channel:id`) and their names from a chat's newest lines, newest first."""
     try:
         key = ChatKey.parse(chat_key)
     except errors.IdentityInvalid:

@@ -70,7 +70,6 @@ def is_follow_up(other: Inbound, running: Inbound) -> bool:
 
 
 def _can_coalesce(other: Inbound, first: Inbound) -> bool:
-    """Return True if two messages may start one turn together."""
     return plain(other) and plain(first) and is_follow_up(other, first)
 
 
@@ -99,7 +98,6 @@ def _reaches(stop: Inbound, other: Inbound) -> bool:
 
 
 def revised(message: Inbound, edit: Inbound) -> Inbound:
-    """Return a message with its author's edit applied."""
     changed: dict[str, object] = {
         "text": edit.text,
         "command": edit.command,
@@ -167,12 +165,10 @@ class Wait:
         self._spent = Counter[str]()
 
     def goes_on(self, doing: str, at: float) -> None:
-        """Count the time since the last call for the activity that the last call named."""
         self._spent[self._doing] += round(max(0.0, at - self._at) * 1000)
         self._at, self._doing = max(self._at, at), doing
 
     def over(self, at: float) -> events.Waited:
-        """Return the event of an answer that the person sees now."""
         self.goes_on("", at)
         ms = round(max(0.0, at - self.since) * 1000)
         parts = {part: spent for part, spent in self._spent.items() if part and spent}
@@ -223,7 +219,6 @@ class Turn:
 
     @property
     def left(self) -> list[Inbound]:
-        """Return the turn's messages that were not deleted."""
         return [one for one in self.members if one.request_id not in self.withdrawn]
 
     @property
@@ -232,7 +227,6 @@ class Turn:
         return self.phase is Phase.ENDING
 
     def time(self, at: float) -> None:
-        """Tell the stopwatch what the turn does from this time on."""
         if self.wait is None:
             return
         if self.phase is Phase.SUSPENDED:
@@ -411,7 +405,6 @@ class Chat:
 
     @property
     def waiting(self) -> list[Inbound]:
-        """Return the incoming messages that wait for a turn, in order of arrival."""
         found = sorted((one for queue in self._people.values() for one in queue), key=lambda one: one.seq)
         return [one.inbound for one in found]
 
@@ -439,7 +432,6 @@ class Chat:
 
     @property
     def untold_edits(self) -> list[Inbound]:
-        """Return the newest edits of answered messages that the model has not seen yet."""
         return [edit for _, edit in self._edits.values()]
 
     @property
@@ -454,11 +446,9 @@ class Chat:
         return [one for one in self.turn.left if one.request_id not in told]
 
     def deleted(self, inbound: Inbound) -> bool:
-        """Return True if the message's deletion arrived before the message itself."""
         return any(one.kind == "delete" for _, one in self._changes.get(inbound.message_id or "", ()))
 
     def asks(self, person: UserRef) -> bool:
-        """Return True if a tool waits for this person's next message."""
         turn = self.turn
         return turn is not None and turn.first.person == person and bool(self._asked_by_tools(turn))
 
@@ -467,7 +457,6 @@ class Chat:
         return [one for one in found if one.verdict is None]
 
     def joinable(self) -> list[Inbound]:
-        """Return the waiting messages that may join the running turn now."""
         turn = self.turn
         if turn is None or turn.phase in {Phase.STOPPING, Phase.ENDING, Phase.ENDED}:
             return []
@@ -538,7 +527,6 @@ class Chat:
             turn.phase = Phase.STOPPING
 
     def _early(self, event: Event, change: Inbound) -> None:
-        """Keep an edit or deletion whose message has not arrived yet."""
         self._changes.setdefault(change.message_id or "", []).append((event.seq, change))
         while len(self._changes) > MOST_EARLY:
             del self._changes[next(iter(self._changes))]
@@ -647,7 +635,6 @@ class Chat:
             turn.attempts += turn.phase is not Phase.SUSPENDED
 
     def _in_turn(self, turn: Turn, data: events.EventData) -> None:  # noqa: C901 - one `match` of the kinds
-        """Fold an event of the running turn that concerns nothing else."""
         match data:
             case events.TurnLeft() if turn.phase is not Phase.SUSPENDED:
                 turn.attempts = max(0, turn.attempts - 1)
@@ -757,7 +744,6 @@ class Chat:
         self._forget(question)
 
     def _decide_all(self, turn: Turn, verdict: Verdict, at: float) -> None:
-        """Decide every open question of a turn with the same verdict."""
         for question in [one for one in self.questions.values() if one.turn == turn.id]:
             self._decide(question, verdict, at)
 
@@ -957,7 +943,6 @@ class Chat:
         return next((one for one in reversed(self._known.values()) if same_message(one, change)), None)
 
     def _taken(self, names: Sequence[str]) -> list[Inbound]:
-        """Remove the messages with these request ids from the queue and return them in the order of `names`."""
         found = self._take(lambda other: other.request_id in names, over=False)
         return sorted(found, key=lambda one: names.index(one.request_id))
 

@@ -28,8 +28,6 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """An event to append to a chat's log."""
-
     chat: ChatKey
     data: EventData
     turn: str | None = None
@@ -50,11 +48,9 @@ class Facts:
         return self.known.get((kind, key))
 
     def all(self, kind: str) -> dict[str, Json]:
-        """Return the facts of a kind in the order in which they were set."""
         return {key: value for (of, key), value in self.known.items() if of == kind}
 
     def apply(self, data: EventData) -> None:
-        """If the event changes a fact, store or delete that fact."""
         if (fact := fact_of(data)) is None:
             return
         kind, key, value = fact
@@ -80,22 +76,18 @@ class Chats:
         self.facts = Facts()
 
     async def start(self) -> None:
-        """Load the facts from the event log. Raises `errors.StorageError`."""
         self.facts.known = await self._log.facts()
 
     def __iter__(self) -> Iterator[Chat]:
-        """Iterate over the chats in memory, every chat with unfinished work among them."""
         return iter(list(self._chats.values()))
 
     def __len__(self) -> int:
         return len(self._chats)
 
     def watch(self, changed: Callable[[Chat], object]) -> None:
-        """Register `changed`, which is called with each chat that gets an event."""
         self._watchers.append(changed)
 
     def loaded(self, key: ChatKey) -> Chat | None:
-        """Return a chat if it is in memory, else None."""
         return self._alive.get(key)
 
     async def get(self, key: ChatKey) -> Chat:
@@ -171,7 +163,6 @@ class Chats:
         return found
 
     def _evict(self) -> None:
-        """Drop the chats that were idle for longest, except chats with unfinished work."""
         if len(self._chats) <= MOST_IDLE:
             return
         idle = [key for key, chat in self._chats.items() if chat.open_since is None]

@@ -113,7 +113,6 @@ class Exporter:
         self._more.set()
 
     async def close(self) -> None:
-        """Export the remaining events if the disk accepts them, and store the cursor."""
         if self._task is None:
             return
         await self.flush()
@@ -166,7 +165,6 @@ class Exporter:
         self._begun = True
 
     async def _gone(self) -> bool:
-        """Return True if the export contains nothing for a chat that has events to export."""
         for chat in await self._export.missing(await self._event_log.chats()):
             for event in await self._event_log.read(chat, pending=False):
                 if await self._export.take(1, event):
@@ -174,7 +172,6 @@ class Exporter:
         return False
 
     async def _step(self) -> bool:
-        """Export a batch of events. Returns False if there are no events."""
         found = await self._event_log.after(self._at, BATCH)
         for n, event in found:
             await self._export.take(n, event)
@@ -185,7 +182,6 @@ class Exporter:
         return bool(found)
 
     async def _rest(self) -> None:
-        """Wait until there are more events or the next fsync is due."""
         left = self._keep_at - self._clock.monotonic() if self._at != self._kept else None
         for event, seconds in ((self._more, left), (self._soon, GATHER_SECONDS)):
             with suppress(TimeoutError):

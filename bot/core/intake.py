@@ -162,7 +162,6 @@ class Intake:
         return await self.door.hears_all(chat)
 
     async def keep_dead_letter(self, channel: str, key: str, raw: str, reason: str) -> None:
-        """Append a platform event that cannot be parsed to the gateway's own log."""
         chat = await self.chats.get(NO_CHAT)
         self.chats.append(Fact(chat.key, events.Unreadable(channel, key, self.cleaner.words(raw), reason)))
         self.log.write(

@@ -69,11 +69,9 @@ class LiveMessages:
         return [row for row in rows if (row.turn, row.form, row.outdated) == (turn, form, False)]
 
     def shows(self, row: OutboxRow, words: str, form: LiveForm = PLAIN) -> bool:
-        """Return True if people see this text with this form's marker."""
         return self._seen.get(row.turn, {}).get(row.id) == (words, form.mark)
 
     def forget(self, turn: str) -> None:
-        """Drop the displayed texts of a turn's live messages."""
         self._seen.pop(turn, None)
 
     def _has_room(self, chat: Chat, row: OutboxRow, *, edit: bool) -> bool:

@@ -92,12 +92,10 @@ class Maintenance:
             self._tell("model", "", "model_again", "")
 
     async def check_servers(self) -> None:
-        """Alert operators to MCP servers that stay unavailable longer than a restart takes."""
         for name, trouble in self.servers.lasting(AWAY_SECONDS).items():
             self._tell(f"mcp {name}", "server", "server_again", trouble, name=name)
 
     def _tell(self, subject: str, key: str, again: str, trouble: str, **more: str) -> None:
-        """Alert operators once when a condition begins and once when it ends."""
         if trouble:
             self.alerts.begin(subject, sentence(f"operators.{key}", cause=trouble, **more))
         else:

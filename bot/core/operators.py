@@ -105,7 +105,6 @@ class OperatorChats:
         self._manifests = manifests
 
     def people(self, request_id: str) -> Iterator[tuple[UserRef, Address]]:
-        """Return each operator with an address, for messages of this request."""
         for operator in sorted(self._operators):
             manifest = self._manifests.get(operator.channel)
             if operator.channel in self._channels and manifest is not None and manifest.direct is not None:

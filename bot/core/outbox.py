@@ -146,12 +146,10 @@ class Outbox:
             raise errors.DeliveryUncertain(f"the channel said nothing for {seconds:g} s") from None
 
     def busy(self, row: OutboxRow) -> bool:
-        """Return True while a message is sent or edited at a row's target."""
         lock = self._places.get(row.place)
         return lock is not None and lock.locked()
 
     async def send(self, row: OutboxRow) -> None:
-        """Send a queued row and append the outcome."""
         async with self.alone(row):
             if wait := await self.limits.slot(row.address):
                 self._append(row, events.Deferred(row.id, self.clock.now() + wait))
@@ -270,7 +268,6 @@ class Outbox:
         )
 
     def _note(self, row: OutboxRow, words: str, state: str, *, level: Level = "info", **details: Any) -> None:
-        """Log the state of a row."""
         self.log.write(
             "delivery",
             words,
@@ -374,7 +371,6 @@ class Outbox:
         return replace(message, file=await self.files.load(row.file), claimed=claimed)
 
     def message(self, row: OutboxRow, words: str | None = None, form: LiveForm = PLAIN) -> Outbound:
-        """Return the message of a row, with the row's own text or with `words`."""
         own = row.text if row.file is None else ""
         words = own if words is None else words
         if row.repeat_of is not None:

@@ -43,7 +43,6 @@ class Address:
         return f"{self.channel}:{self.chat_id}"
 
     def queued(self, name: str, words: str, **more: Any) -> Queued:
-        """Return the event that queues a message to this address."""
         where = {"channel": self.channel, "chat_id": self.chat_id, "chat_type": self.chat_type}
         return Queued(name, self.target, words, **{**where, "language": language(), **more})
 
@@ -72,7 +71,6 @@ class OutboxRow(Queued):
 
     @classmethod
     def of(cls, data: Queued, event: Event) -> OutboxRow:
-        """Return the row of a `queued` event."""
         where = {
             "channel": data.channel or event.chat.channel,
             "chat_id": data.chat_id or event.chat.chat_id,
@@ -80,7 +78,6 @@ class OutboxRow(Queued):
         return cls(**_fields(data) | where, chat=event.chat, turn=event.turn, queued_at=event.at)
 
     def queued(self, name: str, **changed: Any) -> Queued:
-        """Return the event that queues this message, or with changed fields another one, under a name."""
         return Queued(**_fields(self) | {"row": name} | changed)
 
     @property
@@ -89,18 +86,15 @@ class OutboxRow(Queued):
 
     @property
     def live(self) -> bool:
-        """Return True for a message that is edited while its turn runs."""
         return self.form in {"preview", "progress"}
 
     def takes(self, shown: OutboxRow) -> bool:
-        """Return True if this message replaces a visible preview."""
         preview = shown.form == "preview" and shown.message_id is not None and not shown.outdated
         answers = self.form == "reply" and self.question is None and self.file is None
         return preview and answers and (shown.turn, shown.place) == (self.turn, self.place)
 
     @property
     def place(self) -> tuple[tuple[str, str], ...]:
-        """Return the target whose rows are sent in order."""
         return (("channel", self.channel), *sorted(self.target.items()))
 
     @property

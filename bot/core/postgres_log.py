@@ -63,11 +63,9 @@ class PostgresSession:
         self.execute(SETTINGS)
 
     def execute(self, statement: str, given: Sequence[Any] = (), /) -> psycopg.Cursor[Any]:
-        """Run a statement, like `sqlite3.Connection.execute`."""
         return self.db.execute(_translated(statement), values(given))
 
     def executemany(self, statement: str, rows: Iterable[Sequence[Any]], /) -> None:
-        """Run a statement for each row of values, like `sqlite3.Connection.executemany`."""
         self.db.cursor().executemany(_translated(statement), [values(one) or () for one in rows])
 
     @contextmanager
@@ -86,7 +84,6 @@ class PostgresSession:
 
     @property
     def lost(self) -> bool:
-        """Return True if the connection is unusable and must be opened again."""
         return self.db.broken or self.db.closed
 
     def close(self) -> None:

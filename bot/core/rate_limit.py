@@ -114,7 +114,6 @@ class Pacer:
         bucket.frozen_until = max(bucket.frozen_until, self._clock.monotonic() + patience(seconds))
 
     def frozen(self, *names: str) -> float:
-        """Return the seconds until the platform allows sending again under all of these budgets."""
         known = [self.buckets[name] for name in names if name in self.buckets]
         until = max((one.frozen_until for one in known), default=NEVER)
         return max(0.0, until - self._clock.monotonic())
@@ -172,7 +171,6 @@ class RateLimiter:
         self._pacer.freeze(total if error.everywhere else chat, error.retry_after)
 
     def _budgets(self, to: Address) -> tuple[Budget, Budget]:
-        """Return the budgets of the chat and of the whole bot."""
         chat = total = None
         if self._limits:
             manifest = self._manifests[to.channel]

@@ -28,12 +28,10 @@ class Gone:
 
     @classmethod
     def of(cls, data: events.Removed) -> Gone:
-        """Return the content to remove that a `Removed` event names."""
         return cls(frozenset(data.requests), frozenset(data.turns), frozenset(data.messages))
 
     @property
     def names(self) -> frozenset[str]:
-        """Return all ids by which events refer to the content to remove."""
         return self.requests | self.turns | self.messages
 
 
@@ -80,7 +78,6 @@ def blanked(event: Event, gone: Gone) -> EventData:  # noqa: PLR0911 - one `matc
 
 
 def without(message: Message) -> Message:
-    """Return a message without its text. Tool calls and results stay, except the text of an answer."""
     if message["role"] == "user":
         return redacted(message)
     content: list[Json] = []
@@ -95,13 +92,11 @@ def without(message: Message) -> Message:
 
 
 def redacted(message: Message) -> Message:
-    """Return a message without its text; tool results stay."""
     results = [block for block in message["content"] if block.get("type") == "tool_result"]
     return {**message, "content": results or [_REMOVED]}
 
 
 def emptied(inbound: Inbound) -> Inbound:
-    """Return an incoming message without its text, quotes, links and attachments."""
     return inbound.model_copy(
         update={
             "text": "",

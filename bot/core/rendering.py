@@ -53,7 +53,6 @@ def said(message: Message) -> str:
 
 
 def _quoted(told: tags.Tag | None) -> Iterator[str]:
-    """Yield the lines that show a message's quotes: names without ids, and texts."""
     for row in quotes.rows_of(told):
         name = _ID.sub("", str(row.get("from")))
         # People choose their names freely, so formatting and links in names are not rendered.

@@ -88,7 +88,6 @@ class ChatReply:
         self.ports.show(self.to, words)
 
     def queued(self, step_id: str) -> list[str]:
-        """Return the outbox rows of a step in order, including repeats and replacements."""
         return [one for one in self._rows if one.startswith(f"{self.turn}/{step_id}/")]
 
     async def leave(self, words: str, step: str, files: Sequence[OutgoingFile] = ()) -> None:

@@ -158,7 +158,6 @@ class Runner:
 
     @property
     def running(self) -> int:
-        """Return the number of running turns."""
         return len(self._loops)
 
     async def close(self, seconds: float) -> bool:
@@ -194,13 +193,11 @@ class Runner:
     # ------------------------------------------------------------ checks for due effects
 
     def _look_at(self, chat: Chat) -> None:
-        """Schedule a check for due effects in a chat, once for all events of this step of the event loop."""
         if not self._due:
             asyncio.get_running_loop().call_soon(self._look)
         self._due[chat.key] = chat
 
     def _on_disk(self, newest: Mapping[ChatKey, int]) -> None:
-        """Record the newest event number on disk of these chats."""
         for key, seq in newest.items():
             self._committed[key] = seq
             if (chat := self.chats.loaded(key)) is not None:
@@ -250,7 +247,6 @@ class Runner:
     def _begin(
         self, key: Key, chat: Chat, work: Callable[..., Coroutine[Any, Any, None]], *arguments: Any
     ) -> None:
-        """Start an effect unless it is already running."""
         if key in self._tasks:
             return
 

@@ -112,7 +112,6 @@ class SqlLog(ABC):
         """Return True if a transaction that failed with this error is retried at once."""
 
     def _words(self, error: Exception) -> str:
-        """Return an error as text for operators, without any of the data."""
         return str(error)
 
     def watch(self, committed: Committed) -> None:
@@ -253,7 +252,6 @@ class SqlLog(ABC):
         return [*found, *(one for one in waiting if one.id not in known)]
 
     def _entries(self) -> list[Entry]:
-        """Return the entries that are not on disk yet."""
         return [one for entries in self._pending for one in entries]
 
     def _waiting(self, chat: ChatKey) -> list[Event]:

@@ -71,7 +71,6 @@ class TurnLookup:
         return [*turns, *sent, *said]
 
     async def _shown(self, reader: Inbound, found: TurnRef) -> TurnRef | None:
-        """Return the turn if the reader may see it."""
         named = await self._log.naming(found.chat, {found.id})
         turn = next((one.turn for one in named if _has(one, found.id) and one.turn), found.id)
         own = found.chat == reader.chat_key or any(
@@ -146,11 +145,9 @@ class TurnWait:
 
     @property
     def reason(self) -> str:
-        """Return what took the most time; "" if nothing is known."""
         return max(self.parts, key=lambda part: self.parts[part], default="")
 
     def share(self, part: str) -> float | None:
-        """Return the share of a part in the wait."""
         return self.parts.get(part, 0) / self.ms if self.ms else None
 
 

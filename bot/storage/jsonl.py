@@ -96,7 +96,6 @@ def dumps(value: Json) -> bytes:
 
 
 def loads(raw: bytes) -> Json | None:
-    """Parse one line; None if it is not a JSON object."""
     try:
         value: Any = json.loads(raw)
     except (ValueError, RecursionError):
@@ -112,7 +111,6 @@ def tidy(disk: Disk, folder: Path) -> None:
 
 
 def lines(file: OpenFile) -> Iterator[bytes]:
-    """Yield the lines without newlines. An unterminated last line is included."""
     rest = b""
     for piece in _pieces(file, 0):
         *whole, rest = (rest + piece).split(b"\n")
