@@ -220,21 +220,21 @@ class AccessList:
             raise errors.StorageError(f"the access list cannot be written: {error.strerror}") from error
 
 
+@dataclass(eq=False)
 class Operators(Collection[UserRef]):
     """The people who may approve tool calls and use operators' commands: the people `named` in ship.json,
     the user who started Shipmate, people who became operators while Shipmate runs, and whoever may use the console.
     The console is not listed, since it is no person with a chat.
     """
 
-    def __init__(self, named: frozenset[UserRef], lists: AccessList) -> None:
-        self._named = named
-        self._lists = lists
+    named: frozenset[UserRef]
+    lists: AccessList
 
     def __contains__(self, person: object) -> bool:
         return person == CONSOLE or person in set(self)
 
     def __iter__(self) -> Iterator[UserRef]:
-        return iter(self._named | self._lists.operators())
+        return iter(self.named | self.lists.operators())
 
     def __len__(self) -> int:
         return len({*self})

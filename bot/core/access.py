@@ -36,18 +36,20 @@ SECONDS = 15.0
 """Timeout in seconds for a platform to answer which groups a person belongs to."""
 
 
+@dataclass(eq=False)
 class Memberships:
     """Implements `tools.context.Membership` by asking the running channels; resolves links to messages too."""
 
-    def __init__(self, channels: Mapping[str, Channel], log: Log) -> None:
-        self._channels = channels
-        self._log = log
+    channels: Mapping[str, Channel]
+    log: Log
+
+    def __post_init__(self) -> None:
         self._called: dict[str, object] = {}
 
     async def chats_of(
         self, channel: str, user_id: str, chat_keys: Sequence[ChatKey], *, direct: bool
     ) -> MembershipAnswer:
-        knows: object = self._channels.get(channel)
+        knows: object = self.channels.get(channel)
         asked = [key for key in chat_keys if key.channel == channel]
         if not asked or not isinstance(knows, KnowsMembers):
             return MembershipAnswer([])
@@ -55,7 +57,7 @@ class Memberships:
             async with asyncio.timeout(SECONDS):
                 found = await knows.chats_of(user_id, asked, direct=direct)
         except (errors.ShipmateError, TimeoutError) as error:
-            self._log.write(
+            self.log.write(
                 "denied",
                 "who is in which chat cannot be known: other chats were not searched",
                 level="warn",
@@ -69,12 +71,12 @@ class Memberships:
         return MembershipAnswer(chats, unanswered)
 
     def same_chat(self, channel: str, chat_id: str) -> frozenset[str]:
-        knows: object = self._channels.get(channel)
+        knows: object = self.channels.get(channel)
         return knows.same_chat(chat_id) if isinstance(knows, KnowsChatMigrations) else frozenset({chat_id})
 
     def permalink(self, line: ArchiveLine) -> str | None:
         """Return the link to a message, or None if its channel cannot build links."""
-        knows: object = self._channels.get(line.channel)
+        knows: object = self.channels.get(line.channel)
         return knows.permalink(line) if isinstance(knows, KnowsLinks) else None
 
     def place(self, inbound: Inbound) -> str:
@@ -193,15 +195,15 @@ class Access:
         return bool(person.user_id) and person in self.operators
 
 
+@dataclass(eq=False)
 class InboundCleaner:
     """Redacts secrets in incoming messages and removes quotes of people who are not admitted."""
 
-    def __init__(self, redact: Redact, access: Access) -> None:
-        self._redact = redact
-        self._access = access
+    redact: Redact
+    access: Access
 
     def words(self, words: str) -> str:
-        return self._redact(text.clean(words))
+        return self.redact(text.clean(words))
 
     def _redacted(self, model: _M, *names: str, **update: object) -> _M:
         values = {name: getattr(model, name) for name in names}
@@ -243,7 +245,7 @@ class InboundCleaner:
             self._clean_quote(message)
             for message in quoted
             if message.from_self
-            or self._access.standing(
+            or self.access.standing(
                 UserRef(inbound.channel, message.user_id or ""), inbound.chat_id, inbound.chat_type
             ).allowed
         )

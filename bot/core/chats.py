@@ -76,7 +76,7 @@ class Chats:
         self.facts = Facts()
 
     async def start(self) -> None:
-        self.facts.known = await self._log.facts()
+        self.facts.known = dict(await self._log.facts())
 
     def __iter__(self) -> Iterator[Chat]:
         return iter(list(self._chats.values()))

@@ -94,20 +94,18 @@ def who_decided(verdict: Verdict, nameless: str) -> str:
     return f"`{named(verdict.name)}`" if verdict.name.strip() else say(nameless)
 
 
+@dataclass(eq=False)
 class OperatorChats:
     """Direct chats of the current operators on running channels."""
 
-    def __init__(
-        self, operators: Collection[UserRef], channels: Collection[str], manifests: Mapping[str, Manifest]
-    ) -> None:
-        self._operators = operators
-        self._channels = channels
-        self._manifests = manifests
+    operators: Collection[UserRef]
+    channels: Collection[str]
+    manifests: Mapping[str, Manifest]
 
     def people(self, request_id: str) -> Iterator[tuple[UserRef, Address]]:
-        for operator in sorted(self._operators):
-            manifest = self._manifests.get(operator.channel)
-            if operator.channel in self._channels and manifest is not None and manifest.direct is not None:
+        for operator in sorted(self.operators):
+            manifest = self.manifests.get(operator.channel)
+            if operator.channel in self.channels and manifest is not None and manifest.direct is not None:
                 target = manifest.direct(operator.user_id)
                 chat_key = manifest.encode(target)
                 yield (

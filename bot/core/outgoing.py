@@ -179,14 +179,14 @@ def is_shown_in(row: str, chat_key: ChatKey) -> bool:
 # ------------------------------------------------------------ sentences
 
 
+@dataclass(eq=False)
 class Saying:
     """Builds outbox rows from notices, questions and answers to commands: splits them for the channel and
     redacts secrets, in the current language and zone (`bot.words.speaking`).
     """
 
-    def __init__(self, channels: Mapping[str, Channel], redact: Redact) -> None:
-        self._channels = channels
-        self._redact = redact
+    channels: Mapping[str, Channel]
+    redact: Redact
 
     def rows(
         self,
@@ -203,8 +203,8 @@ class Saying:
         """Return the outbox rows of one message; the first row gets the id `name`. `buttons` are shown below
         the last row. `while_open` are lines that disappear once the question is decided.
         """
-        parts = self._channels[to.channel].split(self._redact(text.clean(words)))
-        open_lines = {self._redact(text.clean(line)) for line in while_open}
+        parts = self.channels[to.channel].split(self.redact(text.clean(words)))
+        open_lines = {self.redact(text.clean(line)) for line in while_open}
         found = list[Queued]()
         for at, part in enumerate(parts):
             last = at == len(parts) - 1

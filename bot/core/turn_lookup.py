@@ -28,14 +28,14 @@ class TurnRef:
     about: str | None = None
 
 
+@dataclass(eq=False)
 class TurnLookup:
     """Searches the event log for turns. A chat sees its own turns. A person sees their own turns in threads
     of the chat as well, but never turns of another chat.
     """
 
-    def __init__(self, chats: Chats, event_log: EventLog) -> None:
-        self._chats = chats
-        self._log = event_log
+    chats: Chats
+    event_log: EventLog
 
     async def found(self, inbound: Inbound, asked: str | None) -> TurnRef | None:
         """Return the turn with this id, or the turn of the message with this id; without an id, the latest
@@ -43,7 +43,7 @@ class TurnLookup:
         """
         if asked is not None:
             place = inbound.chat_key.chat
-            named = await self._log.naming(place, {asked})
+            named = await self.event_log.naming(place, {asked})
             for one in self._called(named, asked):
                 if (turn := await self._shown(inbound, one)) is not None:
                     return turn
@@ -52,7 +52,7 @@ class TurnLookup:
 
     async def of_message(self, chat: ChatKey, message: str) -> str | None:
         """Return the latest turn that sent this message to a chat, or sent it again. Raises `errors.StorageError`."""
-        named = reversed(await self._log.naming(chat, {message}))
+        named = reversed(await self.event_log.naming(chat, {message}))
         return next((one.turn for one in named if one.chat == chat and _is_sent(one, message)), None)
 
     @staticmethod
@@ -71,7 +71,7 @@ class TurnLookup:
         return [*turns, *sent, *said]
 
     async def _shown(self, reader: Inbound, found: TurnRef) -> TurnRef | None:
-        named = await self._log.naming(found.chat, {found.id})
+        named = await self.event_log.naming(found.chat, {found.id})
         turn = next((one.turn for one in named if _has(one, found.id) and one.turn), found.id)
         own = found.chat == reader.chat_key or any(
             isinstance(one.data, events.Received)
@@ -82,9 +82,9 @@ class TurnLookup:
         return TurnRef(found.chat, turn, found.about or found.id) if own else None
 
     async def _newest(self, chat: ChatKey) -> TurnRef | None:
-        newest = (await self._chats.get(chat)).seq
+        newest = (await self.chats.get(chat)).seq
         for since in (max(0, newest - NEWEST), 0):
-            for one in reversed(await self._log.read(chat, since)):
+            for one in reversed(await self.event_log.read(chat, since)):
                 match one.data:
                     case events.Queued(form="reply") if one.turn is not None:
                         return TurnRef(chat, one.turn)
@@ -96,7 +96,7 @@ class TurnLookup:
         """Return the latest turn that answered this person in a thread of the chat, or in the chat around
         the thread.
         """
-        named = await self._log.naming(inbound.chat_key.chat, {inbound.user_id})
+        named = await self.event_log.naming(inbound.chat_key.chat, {inbound.user_id})
         for one in reversed(named):
             match one.data:
                 case events.Received(said) if said.command is None and said.kind == "message":
