@@ -242,12 +242,7 @@ def assemble(
     )
     exporter = Exporter(ArchiveExport(archive, event_log), event_log, clock=clock, log=log)
     mcp = McpServers(
-        settings.mcp,
-        questions=door.asks,
-        root=settings.root,
-        clock=clock,
-        log=log,
-        redact=services.redact,
+        settings.mcp, questions=door.asks, root=settings.root, clock=clock, log=log, redact=services.redact
     )
     memory = RssMonitor(settings.memory.limit_mb, reports=alerts, clock=clock, log=log)
     long_blocks = LongBlocks(channels, on=settings.delivery.long_as_files)
@@ -303,10 +298,7 @@ def assemble(
     watch = ChannelWatchdog(channels, services.manifests, alerts, clock=clock, log=log)
     health = GatewayHealth(services, channels, event_log, memory, mcp, watch, runner, chats)
     reload = ConfigurationReload(
-        settings,
-        turns.use,
-        lambda changed: with_settings(turns.agent, services, door, changed),
-        log,
+        settings, turns.use, lambda changed: with_settings(turns.agent, services, door, changed), log
     )
     dashboard = (
         build_dashboard(
@@ -580,12 +572,7 @@ def build_model(services: Services, alerts: OperatorAlerts, door: Door, spending
         model = FallbackModel(model, others, clock=environment.clock, log=log, operators=alerts)
     if limits := settings.budgets.limits:
         model = BudgetedModel(
-            model,
-            spending,
-            limits,
-            approvals=door.approvals,
-            operators=alerts,
-            clock=environment.clock,
+            model, spending, limits, approvals=door.approvals, operators=alerts, clock=environment.clock
         )
     return model
 

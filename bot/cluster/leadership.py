@@ -24,13 +24,7 @@ import psycopg
 
 from bot import errors
 from bot.contracts.environment import Clock, Log
-from bot.core.postgres_log import (
-    PostgresSession,
-    as_storage_error,
-    has_tables,
-    prepared,
-    words_of,
-)
+from bot.core.postgres_log import PostgresSession, as_storage_error, has_tables, prepared, words_of
 
 T = TypeVar("T")
 BEAT = 0.5
@@ -210,10 +204,7 @@ class Host:
 
 def hosts(url: str) -> Sequence[Host]:
     """Return the processes that use a database, the leader first. Raises `errors.StorageError`."""
-    with (
-        as_storage_error("the database cannot be used"),
-        contextlib.closing(PostgresSession(url)) as db,
-    ):
+    with as_storage_error("the database cannot be used"), contextlib.closing(PostgresSession(url)) as db:
         if db.execute("SELECT to_regclass('cluster_hosts')").fetchone() == (None,):
             return ()
         return [Host(*row) for row in db.execute(_HOSTS).fetchall()]
@@ -223,10 +214,7 @@ def examine(url: str) -> tuple[str, str]:
     """Return the server's version and a description of the server's problem ("" if there is none). Raises
     `errors.StorageError`.
     """
-    with (
-        as_storage_error("the database cannot be used"),
-        contextlib.closing(PostgresSession(url)) as db,
-    ):
+    with as_storage_error("the database cannot be used"), contextlib.closing(PostgresSession(url)) as db:
         names = ("server_version", "fsync", "full_page_writes")
         version, *kept = (str((db.execute(f"SHOW {name}").fetchone() or ("",))[0]) for name in names)
         try:

@@ -52,10 +52,7 @@ def on_waiting_for_model(told: _Waiting) -> None:
 
 
 def turn_scope(
-    *,
-    chat_key: ChatKey | None = None,
-    request_id: str | None = None,
-    person: UserRef | None = None,
+    *, chat_key: ChatKey | None = None, request_id: str | None = None, person: UserRef | None = None
 ) -> AbstractContextManager[None]:
     """Add the turn's ids to everything that is logged inside the context. Tasks started inside the context
     inherit the ids.

@@ -85,9 +85,7 @@ _RENDERED = re.compile(
 )
 _AROUND = " \t\r\n!\"#$%&'()*,.:;<=>?@[\\]^`{|}~"
 """Characters that may surround the lines of wrapped text: white space, quotes, bars of tables, bullets."""
-_WRAPS = re.compile(
-    rf"(?:\\[nrt]|[{re.escape(_AROUND)}{text.INVISIBLE}]|(?<![^\n ])[-+](?=[ \r\n]))+",
-)
+_WRAPS = re.compile(rf"(?:\\[nrt]|[{re.escape(_AROUND)}{text.INVISIBLE}]|(?<![^\n ])[-+](?=[ \r\n]))+")
 """Separators between the lines of wrapped text, including quoted text, lists, JSON and code."""
 _BREAK = "\x1b>(\n"
 """Separator between texts that are searched together. The separator ends every terminal sequence, link and
