@@ -27,7 +27,7 @@ from bot import (
     shutdown_signals,
     text,
 )
-from bot.composition import Gateway, assemble, load_spending, standing_by
+from bot.composition import Gateway, load_spending, standing_by
 from bot.contracts.channel import Invites, Manifest
 from bot.dashboard.metrics import LogMetrics
 from bot.discovery import import_without
@@ -120,7 +120,7 @@ async def started(
                 async with _leading(settings, environment, log, counted=counted, say=say, stop=stop) as own:
                     await asyncio.to_thread(load_spending, spending, settings, own, log)
                     figures = counted if only is None else None
-                    gateway = assemble(settings, own, log, names, counted=figures, spending=spending)
+                    gateway = Gateway(settings, own, log, names, counted=figures, spending=spending)
                     gc.freeze()  # each scan of the imported modules would stop the whole process for 80 ms
                     async with (
                         _exporting_spans(settings, log, redact),

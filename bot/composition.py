@@ -9,7 +9,7 @@ import contextlib
 import dataclasses
 import functools
 import os
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -95,243 +95,214 @@ FILE_TOOLS = frozenset({"read_file", "write_file", "edit_file", "list_dir", "sea
 """Names of the file tools. If one of these tools exists, the prompt describes the project's folder."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
 class Gateway:
     """All parts of the process, connected but not yet started."""
 
-    services: Services
-    channels: Mapping[str, Channel]
-    event_log: EventLog
-    chats: Chats
-    archive: ChatStore
-    exports: Sequence[Exporter]
-    intake: CoreIntake
-    runner: Runner
-    turns: Turns
-    files: OutgoingFiles
-    door: Door
-    locales: Locales
-    mcp: McpServers
-    memory: RssMonitor
-    watch: ChannelWatchdog
-    health: GatewayHealth
-    reload: ConfigurationReload
-    maintenance: Maintenance
-    import_ship: Callable[[], bool]
-    """Function that imports a `.ship` of version 0.1. It returns False if there is none. Blocking."""
-    counted: LogMetrics | None
-    dashboard: Dashboard | None
-
-
-def assemble(
-    settings: config.Settings,
-    environment: Environment,
-    log: JsonlLog,
-    names: Iterable[str],
-    *,
-    counted: LogMetrics | None,
-    spending: Spending,
-) -> Gateway:
-    """Build a gateway for the channels `names`, whose libraries must have been imported. The gateway has a
-    dashboard if `counted` is given. `spending` observes the log.
-    """
-    clock, ids, boot = environment.clock, environment.ids, environment.ids.ulid()
-    services = build_services(settings, environment, log)
-    channels = build_channels(services, names)
-    memberships = Memberships(channels, log)
-    allow = {name: frozenset(getattr(one, "allow", ())) for name, one in settings.channels.items()}
-    access = Access(services.manifests, allow, services.operators, services.lists, memberships)
-    for name in channels:
-        access.prove(name)
-    event_log = environment.event_log(
-        build_log(services, lambda subject, words: alerts.tell(subject, words))  # noqa: PLW0108 - the object is created below
-    )
-    make = functools.partial(
-        Chat,
-        mode=MODES[settings.queue.mode],
-        debounce=settings.queue.debounce_ms / 1000,
-        max_messages=settings.context.max_messages,
-    )
-    chats = Chats(event_log, make, clock=clock, ids=ids)
-    saying = Saying(channels, services.redact)
-    log.observers.append(UsageRecorder(chats).observe)
-    slots, door = Slots(settings.queue.max_concurrent_turns), Door()
-    locales = Locales(chats, zone=settings.schedule.timezone)
-    operators = OperatorChats(services.operators, channels, services.manifests)
-    alerts = OperatorAlerts(
-        chats,
-        operators,
-        memberships=memberships,
-        saying=saying,
-        locales=locales,
-        clock=clock,
-        ids=ids,
-        log=log,
-    )
-    limits = RateLimiter(services.manifests, clock, limits=settings.delivery.limits)
-    files = OutgoingFiles(
-        settings.home / "outgoing",
-        channels,
-        chats,
-        disk=environment.disk,
-        redact=services.redact,
-        log=log,
-        limits=OutgoingLimits(file=settings.delivery.max_file_mb * 1_000_000),
-    )
-    outbox = Outbox(
-        channels,
-        chats,
-        event_log,
-        files,
-        limits,
-        alert=alerts.tell,
-        leadership=environment.leadership,
-        boot=boot,
-        clock=clock,
-        log=log,
-    )
-    live = LiveMessages(outbox, channels, chats, event_log, limits, boot=boot, clock=clock, ids=ids, log=log)
-    turns: Turns
-    exporter: Exporter
-
-    door.open(
-        feature.found(),
-        Runtime(
-            configuration=settings,
-            name=settings.name,
-            models=lambda chat: turns.models(chat),  # noqa: PLW0108 - the object is created below
-            chats=chats,
-            event_log=event_log,
-            channels=channels,
-            manifests=services.manifests,
-            access=access,
-            lists=services.lists,
-            notes=services.memory_files,
-            artifacts=services.artifacts,
+    def __init__(
+        self,
+        settings: config.Settings,
+        environment: Environment,
+        log: JsonlLog,
+        names: Iterable[str],
+        *,
+        counted: LogMetrics | None,
+        spending: Spending,
+    ) -> None:
+        """Build a gateway for the channels `names`, whose libraries must have been imported. The gateway has a
+        dashboard if `counted` is given. `spending` observes the log.
+        """
+        clock, ids, boot = environment.clock, environment.ids, environment.ids.ulid()
+        self.services = services = build_services(settings, environment, log)
+        self.channels = channels = build_channels(services, names)
+        memberships = Memberships(channels, log)
+        allow = {name: frozenset(getattr(one, "allow", ())) for name, one in settings.channels.items()}
+        access = Access(services.manifests, allow, services.operators, services.lists, memberships)
+        for name in channels:
+            access.prove(name)
+        self.event_log = event_log = environment.event_log(
+            build_log(services, lambda subject, words: alerts.tell(subject, words))  # noqa: PLW0108 - the object is created below
+        )
+        make = functools.partial(
+            Chat,
+            mode=MODES[settings.queue.mode],
+            debounce=settings.queue.debounce_ms / 1000,
+            max_messages=settings.context.max_messages,
+        )
+        self.chats = chats = Chats(event_log, make, clock=clock, ids=ids)
+        saying = Saying(channels, services.redact)
+        log.observers.append(UsageRecorder(chats).observe)
+        slots = Slots(settings.queue.max_concurrent_turns)
+        self.door = door = Door()
+        self.locales = locales = Locales(chats, zone=settings.schedule.timezone)
+        operators = OperatorChats(services.operators, channels, services.manifests)
+        alerts = OperatorAlerts(
+            chats,
+            operators,
             memberships=memberships,
-            operators=services.operators,
-            operator_chats=operators,
-            alerts=alerts,
-            locales=locales,
             saying=saying,
-            live=live,
-            limits=limits,
-            settings=settings.channels,
-            slots=settings.queue.max_concurrent_turns,
-            redact=services.redact,
-            settled=services.redact.settled,
-            boot=boot,
-            compact=lambda inbound: turns.compact(inbound),  # noqa: PLW0108 - the object is created below
-            files=files,
-            suspended=slots.suspended,
-            servers=lambda: mcp.sources(),  # noqa: PLW0108 - the object is created below
-            settle=door.settle,
-            waiting=door.waiting,
+            locales=locales,
             clock=clock,
-            disk=environment.disk,
             ids=ids,
             log=log,
-        ),
-    )
-    archive = ChatStore(
-        settings.home / "chats",
-        disk=environment.disk,
-        log=log,
-        archive_after_lines=settings.history.archive_after_lines,
-        flush=lambda: exporter.flush(),  # noqa: PLW0108 - the object is created below
-    )
-    exporter = Exporter(ArchiveExport(archive, event_log), event_log, clock=clock, log=log)
-    mcp = McpServers(
-        settings.mcp, questions=door.asks, root=settings.root, clock=clock, log=log, redact=services.redact
-    )
-    memory = RssMonitor(settings.memory.limit_mb, reports=alerts, clock=clock, log=log)
-    long_blocks = LongBlocks(channels, on=settings.delivery.long_as_files)
-
-    def reply(chat: Chat, channel: str) -> ReplyPorts:
-        show = functools.partial(door.display.preview, chat) if door.display else lambda *_: None
-        return ReplyPorts(channels[channel].split, show, services.redact, long_blocks, files)
-
-    cleaner = InboundCleaner(services.redact, access)
-    turns = Turns(
-        build_agent(
-            services, door, mcp, archive=archive, alerts=alerts, memberships=memberships, spending=spending
-        ),
-        chats,
-        event_log,
-        reply,
-        build_reader(services, channels, memory),
-        door=door,
-        cleaner=cleaner,
-        boot=boot,
-    )
-    runner = Runner(
-        chats,
-        event_log,
-        outbox=outbox,
-        door=door,
-        saying=saying,
-        locales=locales,
-        live=live,
-        loop=turns.loop,
-        turn_ended=turns.summaries.turn_ended,
-        slots=slots,
-        alert=alerts.tell,
-        boot=boot,
-        clock=clock,
-        log=log,
-    )
-    intake = CoreIntake(
-        chats,
-        event_log,
-        access,
-        cleaner,
-        door,
-        alerts=alerts,
-        archive=archive,
-        models=turns.models,
-        locales=locales,
-        name=settings.name,
-        clock=clock,
-        ids=ids,
-        log=log,
-    )
-    watch = ChannelWatchdog(channels, services.manifests, alerts, clock=clock, log=log)
-    health = GatewayHealth(services, channels, event_log, memory, mcp, watch, runner, chats)
-    reload = ConfigurationReload(
-        settings, turns.use, lambda changed: with_settings(turns.agent, services, door, changed), log
-    )
-    dashboard = (
-        build_dashboard(
-            services,
-            archive,
-            health,
-            MetricsPage(counted, health.figures),
-            reload,
-            recalls=door.ports.get("recall"),
-            intake=intake,
         )
-        if counted is not None and settings.dashboard.enabled
-        else None
-    )
-    return Gateway(
-        services,
-        channels,
-        event_log,
-        chats,
-        archive,
-        [exporter, *door.exports],
-        intake,
-        runner,
-        turns,
-        files,
-        door,
-        locales,
-        mcp,
-        memory,
-        watch,
-        health,
-        reload,
-        Maintenance(
+        limits = RateLimiter(services.manifests, clock, limits=settings.delivery.limits)
+        self.files = files = OutgoingFiles(
+            settings.home / "outgoing",
+            channels,
+            chats,
+            disk=environment.disk,
+            redact=services.redact,
+            log=log,
+            limits=OutgoingLimits(file=settings.delivery.max_file_mb * 1_000_000),
+        )
+        outbox = Outbox(
+            channels,
+            chats,
+            event_log,
+            files,
+            limits,
+            alert=alerts.tell,
+            leadership=environment.leadership,
+            boot=boot,
+            clock=clock,
+            log=log,
+        )
+        live = LiveMessages(
+            outbox, channels, chats, event_log, limits, boot=boot, clock=clock, ids=ids, log=log
+        )
+        exporter: Exporter
+
+        door.open(
+            feature.found(),
+            Runtime(
+                configuration=settings,
+                name=settings.name,
+                models=lambda chat: self.turns.models(chat),  # noqa: PLW0108 - the object is created below
+                chats=chats,
+                event_log=event_log,
+                channels=channels,
+                manifests=services.manifests,
+                access=access,
+                lists=services.lists,
+                notes=services.memory_files,
+                artifacts=services.artifacts,
+                memberships=memberships,
+                operators=services.operators,
+                operator_chats=operators,
+                alerts=alerts,
+                locales=locales,
+                saying=saying,
+                live=live,
+                limits=limits,
+                settings=settings.channels,
+                slots=settings.queue.max_concurrent_turns,
+                redact=services.redact,
+                settled=services.redact.settled,
+                boot=boot,
+                compact=lambda inbound: self.turns.compact(inbound),  # noqa: PLW0108 - the object is created below
+                files=files,
+                suspended=slots.suspended,
+                servers=lambda: self.mcp.sources(),  # noqa: PLW0108 - the object is created below
+                settle=door.settle,
+                waiting=door.waiting,
+                clock=clock,
+                disk=environment.disk,
+                ids=ids,
+                log=log,
+            ),
+        )
+        self.archive = archive = ChatStore(
+            settings.home / "chats",
+            disk=environment.disk,
+            log=log,
+            archive_after_lines=settings.history.archive_after_lines,
+            flush=lambda: exporter.flush(),  # noqa: PLW0108 - the object is created below
+        )
+        exporter = Exporter(ArchiveExport(archive, event_log), event_log, clock=clock, log=log)
+        self.mcp = mcp = McpServers(
+            settings.mcp,
+            questions=door.asks,
+            root=settings.root,
+            clock=clock,
+            log=log,
+            redact=services.redact,
+        )
+        self.memory = memory = RssMonitor(settings.memory.limit_mb, reports=alerts, clock=clock, log=log)
+        long_blocks = LongBlocks(channels, on=settings.delivery.long_as_files)
+
+        def reply(chat: Chat, channel: str) -> ReplyPorts:
+            show = functools.partial(door.display.preview, chat) if door.display else lambda *_: None
+            return ReplyPorts(channels[channel].split, show, services.redact, long_blocks, files)
+
+        cleaner = InboundCleaner(services.redact, access)
+        self.turns = turns = Turns(
+            build_agent(
+                services,
+                door,
+                mcp,
+                archive=archive,
+                alerts=alerts,
+                memberships=memberships,
+                spending=spending,
+            ),
+            chats,
+            event_log,
+            reply,
+            build_reader(services, channels, memory),
+            door=door,
+            cleaner=cleaner,
+            boot=boot,
+        )
+        self.runner = runner = Runner(
+            chats,
+            event_log,
+            outbox=outbox,
+            door=door,
+            saying=saying,
+            locales=locales,
+            live=live,
+            loop=turns.loop,
+            turn_ended=turns.summaries.turn_ended,
+            slots=slots,
+            alert=alerts.tell,
+            boot=boot,
+            clock=clock,
+            log=log,
+        )
+        self.intake = intake = CoreIntake(
+            chats,
+            event_log,
+            access,
+            cleaner,
+            door,
+            alerts=alerts,
+            archive=archive,
+            models=turns.models,
+            locales=locales,
+            name=settings.name,
+            clock=clock,
+            ids=ids,
+            log=log,
+        )
+        self.watch = watch = ChannelWatchdog(channels, services.manifests, alerts, clock=clock, log=log)
+        self.health = health = GatewayHealth(services, channels, event_log, memory, mcp, watch, runner, chats)
+        self.reload = reload = ConfigurationReload(
+            settings, turns.use, lambda changed: with_settings(turns.agent, services, door, changed), log
+        )
+        self.dashboard = (
+            build_dashboard(
+                services,
+                archive,
+                health,
+                MetricsPage(counted, health.figures),
+                reload,
+                recalls=door.ports.get("recall"),
+                intake=intake,
+            )
+            if counted is not None and settings.dashboard.enabled
+            else None
+        )
+        self.maintenance = Maintenance(
             event_log,
             services.reserve,
             services.model,
@@ -342,17 +313,16 @@ def assemble(
             turns.summaries,
             alerts,
             log,
-        ),
-        functools.partial(
+        )
+        self.import_ship = functools.partial(
             import_ship,
             settings.home,
             make,
             needs_turn=door.needs_turn,
             is_operator=lambda inbound: access.is_operator(inbound.person),
-        ),
-        counted,
-        dashboard,
-    )
+        )
+        self.exports = [exporter, *door.exports]
+        self.counted = counted
 
 
 def build_services(settings: config.Settings, environment: Environment, log: JsonlLog) -> Services:

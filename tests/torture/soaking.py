@@ -18,7 +18,7 @@ from typing import Any
 from unittest.mock import patch
 
 from bot import config, configuration, discovery, errors, text
-from bot.composition import Gateway, assemble
+from bot.composition import Gateway
 from bot.contracts.channel import Channel, Health, Intake
 from bot.contracts.inbound import Command, Inbound, Quoted
 from bot.contracts.model import ModelFacts, ModelRequest, ModelStream
@@ -395,7 +395,7 @@ async def soak(root: Path, total: int, *, looks: int, seed: int, chatter: float 
     log = JsonlLog(settings.home / "logs", clock=clock, disk=environment.disk, ids=environment.ids)
     spending = Spending(configuration.prices_of(settings.llm))
     names = ["telegram", "slack"]
-    gateway = assemble(settings, environment, log, names, counted=None, spending=spending)
+    gateway = Gateway(settings, environment, log, names, counted=None, spending=spending)
     lived = Soak(gateway, platforms, clock, rng, chatter)
     try:
         async with serving(gateway, lambda _: None, asyncio.Event()):

@@ -13,7 +13,7 @@ import pytest
 
 from bot import config, discovery, errors, health, shutdown_signals
 from bot import lifecycle as serving_module
-from bot.composition import Gateway, assemble
+from bot.composition import Gateway
 from bot.contracts.channel import Channel, Health, Intake
 from bot.core import maintenance as chores
 from bot.dashboard.metrics import LogMetrics
@@ -40,7 +40,7 @@ def gateway(tmp_path: Path, disk: FaultyDisk) -> Gateway:
     prepare_home(settings.home)
     environment = Environment(disk=disk)
     log = JsonlLog(settings.home / "logs", clock=environment.clock, disk=SystemDisk(), ids=environment.ids)
-    return assemble(settings, environment, log, [], counted=None, spending=Spending(PriceTable()))
+    return Gateway(settings, environment, log, [], counted=None, spending=Spending(PriceTable()))
 
 
 class Hanging:
@@ -83,9 +83,7 @@ def house(tmp_path: Path) -> Gateway:
     wrap: Any = Hanging
     environment = Environment(channel=wrap)
     log = JsonlLog(settings.home / "logs", clock=environment.clock, disk=SystemDisk(), ids=environment.ids)
-    return assemble(
-        settings, environment, log, ["web"], counted=LogMetrics(), spending=Spending(PriceTable())
-    )
+    return Gateway(settings, environment, log, ["web"], counted=LogMetrics(), spending=Spending(PriceTable()))
 
 
 def logged(gateway: Gateway) -> list[str]:

@@ -13,7 +13,7 @@ import pytest
 from pydantic.alias_generators import to_camel
 
 from bot import config, discovery, errors
-from bot.composition import Gateway, assemble
+from bot.composition import Gateway
 from bot.contracts.identity import ChatKey
 from bot.contracts.model import ModelFacts
 from bot.core.agent import AgentDeps
@@ -55,7 +55,7 @@ async def gateway(tmp_path: Path) -> AsyncIterator[Gateway]:
     prepare_home(settings.home)
     environment = Environment()
     log = KeptLog(settings.home / "logs", environment)
-    gateway = assemble(settings, environment, log, [], counted=None, spending=Spending(PriceTable()))
+    gateway = Gateway(settings, environment, log, [], counted=None, spending=Spending(PriceTable()))
     yield gateway
     await asyncio.gather(gateway.event_log.close(), gateway.services.model.close())
     log.close()
