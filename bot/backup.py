@@ -309,7 +309,6 @@ def _prepare_log(source: Path, scratch: Path, disk: Disk, *, moved: bool, databa
 
 
 def _rights(folder: Path, disk: Disk) -> list[str]:
-    """Return a line for each right that a backup contains, and for each instruction file."""
     lists = AccessList(folder / ACCESS, disk, SystemClock())
     found = [f"operator: {one}" for one in sorted(lists.operators())]
     found += [f"everybody on {channel} may talk to it: *" for channel in lists.open_channels()]
@@ -367,7 +366,6 @@ def _about(source: Path, name: str, data: bytes) -> Json:
 
 
 def _created(folder: Path, name: str) -> io.BufferedWriter:
-    """Create a file of a backup and return it. Refuses names that lead out of the folder."""
     parts = PurePosixPath(name).parts
     bad = not parts or name.startswith("/") or not all(part.strip(".") for part in parts)
     if bad or parts[0] in _LEFT_OUT:

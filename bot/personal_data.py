@@ -70,16 +70,11 @@ class Kept(Enum):
 class Found:
     """Ids that identify a person's data. Ids of chats and messages are grouped by chatKey."""
 
-    requests: set[str] = field(default_factory=set)
-    """requestIds of the person's messages."""
-    own: set[str] = field(default_factory=set)
-    """Chats in which only the person writes."""
-    shared: set[str] = field(default_factory=set)
-    """Chats in which other people write too."""
-    turns: set[str] = field(default_factory=set)
-    """Turns that answered only the person."""
-    mixed: set[str] = field(default_factory=set)
-    """Turns that answered the person and other people."""
+    requests: set[str] = field(default_factory=set)  # requestIds of the person's messages
+    own: set[str] = field(default_factory=set)  # chats in which only the person writes
+    shared: set[str] = field(default_factory=set)  # chats in which other people write too
+    turns: set[str] = field(default_factory=set)  # turns that answered only the person
+    mixed: set[str] = field(default_factory=set)  # turns that answered the person and other people
     joined: set[str] = field(default_factory=set)
     """requestIds of the person's messages that joined mixed turns."""
     messages: dict[str, set[str]] = field(default_factory=dict)
@@ -244,7 +239,6 @@ class PersonalData:
         ]
 
     def _log_files(self) -> Iterator[tuple[Path, list[bytes]]]:
-        """Yield the files of the operator's log with their lines."""
         for _, _, path in telemetry.day_files(self._home / LOGS, self._disk):
             data = self._disk.read(path)
             if path.suffix == telemetry.PACKED:
@@ -254,7 +248,6 @@ class PersonalData:
             yield path, data.splitlines(keepends=True)
 
     def _is_logged(self, line: Json, found: Found) -> bool:
-        """Return True for a line of the operator's log about the person."""
         details = line.get("details") or {}
         # Other channels may use the same id for somebody else.
         here = details.get("channel") in {None, self._person.channel}
@@ -266,7 +259,6 @@ class PersonalData:
         )
 
     def _archive_files(self) -> Iterator[tuple[str, Path, list[bytes]]]:
-        """Yield the files of the archive, each with the name of its chat and its lines."""
         for name in self._archives.chats():
             for path in self._archives.of(name):
                 with closing(self._disk.open(path)) as file:
@@ -491,7 +483,6 @@ class PersonalData:
         return count, changed
 
     def _without(self, event: Event, raw: str, found: Found) -> EventData:
-        """Return the data of an event in a shared chat without the person's data."""
         messages = frozenset(found.messages.get(str(event.chat), ()))
         data = blanked(event, Gone(frozenset(found.requests), frozenset(found.mixed), messages))
         match data:

@@ -49,8 +49,7 @@ without foreign text. `admit` and `later`: decide about a person who asks for ac
 failed turn. `renew`: generate the answer again for the edited message. `what`, `remind` and `weekly` are
 `EXAMPLES`.
 """
-LASTING: tuple[Scope, ...] = ("chat", "today", "always")
-"""Scopes of an approval that also covers later calls."""
+LASTING: tuple[Scope, ...] = ("chat", "today", "always")  # scopes of an approval that also covers later calls
 CHOICES: tuple[Choice, ...] = ("once", "chat", "always", "deny")
 """Choices that operators may make about a tool call."""
 EXAMPLES: tuple[Choice, ...] = ("what", "remind", "weekly")
@@ -76,28 +75,21 @@ class Approval:
     (`display.label`).
     """
     why: Reason
-    rule: str
-    """Permission rule because of which people are asked, or ""."""
+    rule: str  # permission rule because of which people are asked, or ""
     channel: str | None
-    user_id: str | None
-    """Id of the person who caused the call."""
-    granted: bool
-    """True if a rule allows the person to decide alone."""
-    lasting: bool
-    """True if a lasting approval is possible and would be used."""
+    user_id: str | None  # id of the person who caused the call
+    granted: bool  # true if a rule allows the person to decide alone
+    lasting: bool  # true if a lasting approval is possible and would be used
     own: bool = False
     """True if the question concerns only this person, so it is not copied to operators' chats."""
     subject: Subject = "call"
-    task: str = ""
-    """Name of the task (subagent) that asks."""
+    task: str = ""  # name of the task (subagent) that asks
     replaces: int | None = None
     """Number of lines in the file that the call overwrites; None if it overwrites no file."""
     gone: int | None = None
     """Number of lines of the overwritten file that the new file lacks; None if unknown."""
-    new: int = 0
-    """Number of new lines, if known."""
-    differs_from: int = 0
-    """Number of the first line that differs, if known."""
+    new: int = 0  # number of new lines, if known
+    differs_from: int = 0  # number of the first line that differs, if known
     script: str = ""
     """Text of the script that the call runs, without secrets, if the person may read the script."""
     step: tuple[Mapping[str, Any], ...] = ()

@@ -35,23 +35,18 @@ class OpenLoop:
     """One thing that waits. `what` is for the reader, in the reader's language. Times are epoch seconds."""
 
     kind: LoopKind
-    id: str
-    """Name of the loop in commands."""
+    id: str  # name of the loop in commands
     chat_key: ChatKey | None
     what: str
     since: float
-    person: UserRef | None = None
-    """The person whose request it is."""
-    name: str = ""
-    """Display name of the person; "" if unknown."""
+    person: UserRef | None = None  # the person whose request it is
+    name: str = ""  # display name of the person; "" if unknown
     why: str = ""
-    detail: str = ""
-    """Complete arguments of a call, for people who may decide about it."""
+    detail: str = ""  # complete arguments of a call, for people who may decide about it
     due: float | None = None
     state: LoopState = ""
     acts: tuple[Act, ...] = ()
-    by: str = ""
-    """For a lasting approval: who gave it."""
+    by: str = ""  # for a lasting approval: who gave it
 
     def command(self, act: Act) -> str:
         """Return the command of an act, without the prefix."""

@@ -29,10 +29,8 @@ MOST = 20
 """Max requests per day sent to operators, so that a public bot does not flood them with messages. `/allow`
 lists all other requests.
 """
-MOST_OPEN = 200
-"""Max undecided requests; the oldest requests are dropped."""
-MOST_WAITING = 20
-"""Max undecided people listed by `/allow` without an argument."""
+MOST_OPEN = 200  # max undecided requests; the oldest requests are dropped
+MOST_WAITING = 20  # max undecided people listed by `/allow` without an argument
 ABOUT_A_PERSON: tuple[Choice, ...] = ("admit", "later")
 ASKED = "admission"
 """Kind of the facts that store admission requests by id. A fact contains the stranger's message without its
@@ -46,8 +44,7 @@ REACHED_SECONDS = 3.0
 """Timeout in seconds for delivering a request to an operator. The stranger is told that an operator was
 asked only if an operator received the request in time.
 """
-CHECK_SECONDS = 2.0
-"""Interval in seconds between checks for people admitted or denied outside this process."""
+CHECK_SECONDS = 2.0  # interval in seconds between checks for people admitted or denied outside this process
 
 
 class Admissions:
@@ -104,7 +101,6 @@ class Admissions:
             yield from self._decided(other, oldest.id, Verdict("expired"))
 
     def _waiting(self) -> list[tuple[Chat, Question]]:
-        """Return the undecided requests."""
         return [
             (chat, one)
             for chat in self._run.chats
@@ -113,8 +109,6 @@ class Admissions:
         ]
 
     async def _reached(self, chat: Chat, found: Question) -> bool:
-        """Return True once an operator has received the request; False after the timeout."""
-
         def known() -> bool | None:
             if True in found.rows.values() or found.verdict is not None:
                 return True
@@ -189,7 +183,6 @@ class Admissions:
         yield from (Fact(chat.key, row) for row in rows)
 
     async def _carry_out(self, who: UserRef, verdict: Verdict) -> None:
-        """Change the access list and log the decision."""
         if verdict.ended == "approved":
             work, decision = self._run.lists.allow, "allowed"
         elif verdict.scope == "always":
@@ -302,7 +295,6 @@ class Admissions:
         )
 
     def _no_id(self, inbound: Inbound, asked: str, channel: str) -> str:
-        """Return an explanation of what an id on a channel looks like."""
         prefix = self._manifests[inbound.channel].command_prefix
         name = inbound.command.name if inbound.command is not None else ""
         shown = text.preview(asked, 60)

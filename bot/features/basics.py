@@ -29,8 +29,7 @@ from bot.words import (
 
 MEANT = {"cancel": "stop", "delete": "forget"} | dict.fromkeys(("reset", "restart"), "new")
 """Command names used by other bots, each with our command of the same meaning."""
-MOST_ZONE = 60
-"""Max characters of a time zone name that is looked up."""
+MOST_ZONE = 60  # max characters of a time zone name that is looked up
 SECTIONS: Mapping[str, tuple[str, ...]] = {
     "talk": ("start", "help", "new", "stop", "undo", "forget"),
     "history": ("history", "compact", "resume", "fork"),
@@ -43,13 +42,11 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {
 """Commands listed by `/help`, by section. Each command has a sentence in the translation files (`help`), and
 possibly arguments and an explanation.
 """
-OPERATORS = frozenset(SECTIONS["operators"])
-"""Commands for operators only."""
+OPERATORS = frozenset(SECTIONS["operators"])  # commands for operators only
 CHANGED_BY_OPERATORS = frozenset({"effort", "listen", "model"})
 """Commands that anyone may use to read a setting, but only operators may use to change it."""
 _LISTED = tuple(name for listed in SECTIONS.values() for name in listed)
-AUTO = "auto"
-"""Argument of `/language` and `/timezone` that restores the chat app's setting."""
+AUTO = "auto"  # argument of `/language` and `/timezone` that restores the chat app's setting
 
 
 class Basics:
@@ -111,7 +108,6 @@ class Basics:
         return "\n\n".join([*parts, say("commands.help_end", prefix=prefix)])
 
     def _explained(self, inbound: Inbound, name: str) -> str:
-        """Return the explanation of one command with its arguments."""
         prefix, operator = self._prefix(inbound), self._run.access.is_operator(inbound.person)
         if name not in _LISTED:
             return self._unknown(inbound, name)

@@ -31,8 +31,7 @@ DEFAULT_MODEL = "default"
 LISTED = 10
 SHORTEST, ULID = 4, 26
 """Min letters of a short id, and letters of a whole id. More letters are used if two ids have the same ending."""
-MOST_BACK = 6
-"""Max digits of a number of turns; a longer argument is an id."""
+MOST_BACK = 6  # max digits of a number of turns; a longer argument is an id
 
 
 class Conversation:
@@ -219,7 +218,6 @@ def stats_text(stats: ChatStats, *, details: bool) -> str:
 
 
 def _model_text(models: ModelDeps) -> str:
-    """Return a text for people that says which model answers in a chat."""
     name = models.name
     key = "commands.model_default" if models.chosen is None else "commands.model_chosen"
     window, price = models.windows.window(name), models.prices.million(name)
@@ -231,7 +229,6 @@ def _model_text(models: ModelDeps) -> str:
 
 
 def _effort_text(models: ModelDeps) -> str:
-    """Return a text for people that says which effort answers in a chat are made with."""
     effort = models.sent().effort
     if effort is None:
         return say("commands.effort_none", model=models.name)
@@ -390,7 +387,6 @@ class SessionCommands:
         return Done(paragraph(words, *back), (Fact(inbound.chat_key, moved),))
 
     def _list(self, sessions: Sessions, prefix: str) -> str:
-        """Return the conversations that contain messages, newest first."""
         listed = sorted((one for one in sessions.all.values() if one.points), key=lambda one: -one.last)
         if not listed:
             return say("sessions.none")

@@ -18,8 +18,7 @@ from bot.core.feature import Feature, Hooks, Runtime
 from bot.tags import SEND
 from bot.tools.permissions import taint
 
-QUICK = 10_000
-"""Max milliseconds between two messages that are put into the same conversation."""
+QUICK = 10_000  # max milliseconds between two messages that are put into the same conversation
 MOST_CHATS = 1_000
 OF_CONVERSATION = frozenset(
     {"compact", "effort", "forget", "fork", "history", "model", "new", "resume", "stats", "undo"}
@@ -27,10 +26,8 @@ OF_CONVERSATION = frozenset(
 """Commands that refer to one conversation of a chat."""
 
 
-RECENT_SECONDS = 3_600.0
-"""Max age in seconds of the exchange that a new direct conversation starts with."""
-LONGEST = 4_000
-"""Max characters of each message of that exchange."""
+RECENT_SECONDS = 3_600.0  # max age in seconds of the exchange that a new direct conversation starts with
+LONGEST = 4_000  # max characters of each message of that exchange
 
 
 class Conversations:
@@ -107,7 +104,6 @@ class Conversations:
         return runs and turn is not None and before in turn.members
 
     async def _change(self, change: Inbound) -> Inbound:
-        """Return an edit or deletion assigned to the conversation of the changed message."""
         for chat in self._run.chats:
             if change.chat_key.chat.contains(chat.key) and any(
                 one.message_id == change.message_id for one in chat.said
@@ -156,7 +152,6 @@ class Conversations:
 
 
 def _said(message: Message) -> list[str]:
-    """Return the text of a model message as shown to people."""
     if message["role"] != "assistant":
         return []
     calls = blocks.tool_calls(message["content"])

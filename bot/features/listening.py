@@ -24,27 +24,20 @@ bot. `thread`: also replies to the bot, and messages in threads that the bot tak
 messages. `never`: no messages.
 """
 LISTENING: tuple[Listening, ...] = ("mention", "thread", "always", "never")
-HEARD: Listening = "thread"
-"""Default value of `Listening`."""
-LISTENS = "listening"
-"""Kind of the facts that store which messages of a chat are for the bot."""
-UNSEEN = "unseen"
-"""Kind of the facts that store when a chat was told that the bot cannot read its messages."""
+HEARD: Listening = "thread"  # default value of `Listening`
+LISTENS = "listening"  # kind of the facts that store which messages of a chat are for the bot
+UNSEEN = "unseen"  # kind of the facts that store when a chat was told that the bot cannot read its messages
 DAY = 24 * 3_600.0
 MOST_KNOWN = 10_000
 """Max conversations cached as joined by the bot; for all other conversations the log is searched."""
-SKEW = 300.0
-"""Max difference in seconds between our clock and a platform's clock."""
+SKEW = 300.0  # max difference in seconds between our clock and a platform's clock
 CONTEXT_SECONDS = 20.0
 """Timeout in seconds for a platform to return the earlier messages of a thread. After the timeout, the turn
 starts without the earlier messages.
 """
-MOST_KEPT, KEPT_SECONDS = 30, 3_600.0
-"""Max messages kept for each conversation, and their max age in seconds."""
-MOST_CHATS = 200
-"""Max conversations with kept messages; the least recent conversations are dropped."""
-LONGEST_KEPT = 2_000
-"""Max characters of a kept message."""
+MOST_KEPT, KEPT_SECONDS = 30, 3_600.0  # max messages kept for each conversation, and their max age in seconds
+MOST_CHATS = 200  # max conversations with kept messages; the least recent conversations are dropped
+LONGEST_KEPT = 2_000  # max characters of a kept message
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +149,6 @@ class ListeningService:
         return found
 
     def _listening(self, chat: ChatKey) -> Listening:
-        """Return which messages of a chat are for the bot."""
         chosen = self._run.chats.facts.get(LISTENS, str(chat.chat))
         return HEARD if chosen is None else cast("Listening", chosen["to"])
 
@@ -178,7 +170,6 @@ class ListeningService:
             del self._asking[chat_key]
 
     def _joined(self, chat_key: ChatKey) -> None:
-        """Record that the bot takes part in a conversation."""
         self._known[chat_key] = None
         if len(self._known) > MOST_KNOWN:
             del self._known[next(iter(self._known))]

@@ -19,10 +19,8 @@ from bot.core.turn_lookup import TurnLookup, TurnRef
 from bot.tools.permissions.display import named
 from bot.words import CATALOGUES, DEFAULT, paragraph, say, times
 
-QUOTED = 200
-"""Max characters quoted from the message that asked."""
-MOST_TOOLS = 12
-"""Max lines about tools."""
+QUOTED = 200  # max characters quoted from the message that asked
+MOST_TOOLS = 12  # max lines about tools
 STATES = {"failed": "failed", "withdrawn": "failed", "stopped": "stopped"}
 """Sentence key of each final state of a turn, for states with a separate sentence."""
 
@@ -51,14 +49,11 @@ class Account:
     end: str = ""
     tools: dict[str, tuple[str, float, float | None, bool]] = field(default_factory=dict)
     """Name, start, end and failure of each tool call, by call id."""
-    models: dict[str, str] = field(default_factory=dict)
-    """Model of each request, by call id."""
+    models: dict[str, str] = field(default_factory=dict)  # model of each request, by call id
     answers: dict[str, events.Answered] = field(default_factory=dict)
     rows: dict[str, Row] = field(default_factory=dict)
-    arrived: float | None = None
-    """Delivery time of the newest part of the answer."""
-    worked: float = 0.0
-    """Time of the newest event in the turn's work."""
+    arrived: float | None = None  # delivery time of the newest part of the answer
+    worked: float = 0.0  # time of the newest event in the turn's work
 
     def apply(self, event: Event) -> None:
         """Apply one event of the turn's chat."""
@@ -212,7 +207,6 @@ class Account:
 
 
 def _row_state(row: Row, *, repeated: bool) -> str:
-    """Return the delivery state of one message as text."""
     if row.state == "sent":
         return say("receipt.sent" if row.until is None else "receipt.sent_late")
     if row.state == "unknown":

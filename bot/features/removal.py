@@ -68,7 +68,6 @@ class Removal:
         return Done(say("forget.done"), await self._removed(inbound, targets))
 
     async def _last(self, inbound: Inbound) -> list[Target]:
-        """Return a person's latest message and the answers to it."""
         received = (
             one.data.inbound
             for one in await self._run.event_log.read(inbound.chat_key)
@@ -105,7 +104,6 @@ class Removal:
         return Target(message, "assistant", person, Gone(turns=turns, messages=names), turns)
 
     async def _quoted(self, deletion: Inbound, message: str) -> Target | None:
-        """Return a message that was not for the bot but is quoted in other messages."""
         gone = Gone(messages=frozenset({message}))
         found = await self._run.event_log.naming(deletion.chat_key.chat, gone.names)
         told = [one for one in found if blanked(one, gone) is not one.data]
@@ -132,7 +130,6 @@ class Removal:
         )
 
     async def _removed(self, inbound: Inbound, targets: Sequence[Target]) -> list[Fact]:
-        """Return the facts that remove these targets, for every chat that contains copies."""
         facts = list[Fact]()
         for target in targets:
             found = await self._facts(inbound, target)

@@ -20,8 +20,7 @@ from bot.storage import file_names, jsonl
 from bot.system import JumpSafeClock
 
 INTERVAL_SECONDS = 3_600.0
-SLICE = 5_000
-"""Max events deleted per transaction, because appends wait for the transaction."""
+SLICE = 5_000  # max events deleted per transaction, because appends wait for the transaction
 _DAY = 86_400.0
 _FILE = ".bin"
 

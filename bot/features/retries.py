@@ -92,7 +92,6 @@ class PastTurns:
             turn.members = {name: self._said.get(name) for name in turn.members}
 
     def _versions(self, change: Inbound) -> dict[str, Inbound]:
-        """Return the messages that an edit or deletion changes, by request id."""
         return {
             name: one for name, one in self._said.items() if one is not None and same_message(one, change)
         }

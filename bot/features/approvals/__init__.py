@@ -29,10 +29,8 @@ from bot.features.approvals.wording import SHORT, act, call_in_words, runs, that
 from bot.tools.permissions.display import changed_lines, in_words, named
 from bot.words import language, own_zone, say, speaking, times, zone
 
-GRANTED = "approval"
-"""Kind of the facts that store lasting approvals by question id."""
-MOST_SHOWN = 5
-"""Max questions listed on a person's home page."""
+GRANTED = "approval"  # kind of the facts that store lasting approvals by question id
+MOST_SHOWN = 5  # max questions listed on a person's home page
 REACHED_SECONDS = 3.0
 """Timeout in seconds for delivering a question to an operator. After the timeout, the question gets buttons
 also in a group in which nobody may decide.
@@ -127,7 +125,6 @@ class ApprovalService:
         return sorted(valid, key=lambda one: one.decided_at or 0.0)
 
     def _granted(self, name: str, asked: Approval, verdict: Verdict) -> list[events.FactSet]:
-        """Return the fact that stores a lasting verdict."""
         at = self._run.clock.now()
         return [_fact(ApprovalRecord(name, asked, at, verdict, at))] if verdict.lasts else []
 
@@ -292,7 +289,6 @@ class ApprovalService:
     # ------------------------------------------------------------ lists of questions
 
     def _open(self) -> list[tuple[Chat, ApprovalRecord]]:
-        """Return the open questions about calls."""
         return [
             (chat, one.record)
             for chat in self._run.chats
@@ -518,7 +514,6 @@ class ApprovalService:
 
 
 def _about(chat: Chat, asked: Approval) -> Question | None:
-    """Return the question about a call, if there is one."""
     return next((one for one in chat.questions.values() if one.record.asked.key == asked.key), None)
 
 

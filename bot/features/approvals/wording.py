@@ -23,12 +23,9 @@ SHOWN = 1_500
 """Max characters of a call shown in its question, on channels with a message limit. A longer call is sent as
 a file above the question.
 """
-GLIMPSE = 300
-"""Max characters of a call shown to people who may not decide."""
-LONGEST_PASSAGE = 20_000
-"""Max characters of a call sent as text if the platform rejects its file."""
-SHORT = 6
-"""Number of letters of an approval's short name, which people type."""
+GLIMPSE = 300  # max characters of a call shown to people who may not decide
+LONGEST_PASSAGE = 20_000  # max characters of a call sent as text if the platform rejects its file
+SHORT = 6  # number of letters of an approval's short name, which people type
 _ACTS: Mapping[str, str] = {
     "edit_file": "edit",
     "memory": "remember",

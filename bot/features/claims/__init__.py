@@ -37,8 +37,7 @@ Kind = Literal["sent", "mailed", "saved", "deleted", "ran", "scheduled", "acted"
 """Kinds of claims. `sent` may refer to this chat, `mailed` refers to another recipient, and `acted` covers
 any other effect (installed, booked, paid …).
 """
-SHOWN = 120
-"""Max characters of a sentence quoted in a note."""
+SHOWN = 120  # max characters of a sentence quoted in a note
 
 # ------------------------------------------------------------ claims
 
@@ -69,16 +68,11 @@ class Language:
     around: Pattern
     earlier: Pattern
     admits: Pattern
-    requests: Pattern
-    """Pattern of requests that are phrased as questions."""
-    reviewing: Pattern
-    """Pattern of questions whether something was done."""
-    orders: dict[Kind, Pattern]
-    """Patterns of requests, by the kind of claim that would answer each request."""
-    done: dict[Kind, Pattern]
-    """Patterns of statements that somebody else performed an action of this kind."""
-    note: str
-    """Note added below a reply; `{claim}` is replaced by the sentence with the claim."""
+    requests: Pattern  # pattern of requests that are phrased as questions
+    reviewing: Pattern  # pattern of questions whether something was done
+    orders: dict[Kind, Pattern]  # patterns of requests, by the kind of claim that would answer each request
+    done: dict[Kind, Pattern]  # patterns of statements that somebody else performed an action of this kind
+    note: str  # note added below a reply; `{claim}` is replaced by the sentence with the claim
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,7 +304,6 @@ class CheckedReply:
         return await self._inner.send(self._marked(words, found), step_id, files)
 
     def _marked(self, words: str, found: Sequence[Claim]) -> str:
-        """Return the reply, with a note if unfounded claims were `found`."""
         if not found:
             return words
         self._note(found, "marked")
@@ -355,7 +348,6 @@ class CheckedReply:
 
 
 def _without(found: Iterable[Claim], done: Iterable[PerformedAction], *, admits: bool) -> list[Claim]:
-    """Return the claims that no action supports."""
     supported = frozenset[Kind]().union(*(one.supports(admits=admits) for one in done))
     return [claim for claim in found if claim.kind not in supported]
 

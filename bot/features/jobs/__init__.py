@@ -31,18 +31,14 @@ from bot.periodic_jobs import PeriodicJob
 from bot.tools.context import JobList, JobRequest
 from bot.words import DEFAULT, UTC, say, speaking, times
 
-JOB_SECONDS = 1.0
-"""Interval in seconds between checks for due jobs."""
+JOB_SECONDS = 1.0  # interval in seconds between checks for due jobs
 ASK_SECONDS, ASK_AGAIN_SECONDS = 15.0, 60.0
 """Timeout in seconds for a platform's answer about a person, and interval before the platform is asked again."""
-SHORT = 6
-"""Number of letters of a job's short name."""
-LONGEST = 4_000
-"""Max characters of a job's instructions."""
+SHORT = 6  # number of letters of a job's short name
+LONGEST = 4_000  # max characters of a job's instructions
 MOST_WORDS = 50
 """Max people recorded as sources of a job. With more people, the job counts as written by anybody."""
-MOST_SHOWN = 10
-"""Max jobs shown on a person's home page."""
+MOST_SHOWN = 10  # max jobs shown on a person's home page
 STATES: Mapping[str, LoopState] = {"": "", "failed": "failed", "person": "paused"}
 UNKNOWN = "the default here; ask the person if theirs may differ"
 IN_A_JOB = "A job is what runs now, and jobs neither make nor change jobs. Say what you would plan; the person can ask for it."
@@ -262,7 +258,6 @@ class JobService:
         return f"Job {found.id} is cancelled."
 
     async def _zone(self, asked: JobRequest) -> tuple[str, str]:
-        """Return the asking person's time zone, and how it is known."""
         person = asked.inbound.person
         known = self._run.locales.locale(person)
         if named := asked.timezone.strip():
@@ -393,7 +388,6 @@ def _attended(inbound: Inbound) -> None:
 
 
 def _exact(job: ScheduledJob, due: float) -> str:
-    """Return a time in the job's zone, worded for models."""
     return plans.written(due, job.plan.where)
 
 

@@ -14,8 +14,7 @@ from bot.core.events import FactSet
 from bot.core.plans import MOST_MISSED, Plan
 from bot.words import paragraph, say, times
 
-FAILURES = 3
-"""Max consecutive failed turns; after that many, the job is paused."""
+FAILURES = 3  # max consecutive failed turns; after that many, the job is paused
 
 
 class ScheduledJob(Frozen):
@@ -38,8 +37,7 @@ class ScheduledJob(Frozen):
     user_name: str | None = None
     words_of: tuple[str, ...] | None = None
     taint: Taint = Taint.NONE
-    made_by: str
-    """Request id of the turn that created the job."""
+    made_by: str  # request id of the turn that created the job
     next: float | None
     failures: int = 0
     paused: Literal["", "failed", "person"] = ""
@@ -124,8 +122,7 @@ def merged(due: Due) -> str:
     return say("jobs.merged_most" if due.missed >= MOST_MISSED - 1 else "jobs.merged", count=due.missed)
 
 
-JOB = "job"
-"""Kind of the facts that store jobs."""
+JOB = "job"  # kind of the facts that store jobs
 
 
 class JobBook:

@@ -25,30 +25,23 @@ from bot.features.live.progress_view import BUSY_SECONDS, ProgressState
 from bot.telemetry.context import on_waiting_for_model
 from bot.words import say
 
-GOES_ON = " …"
-"""Suffix shown after the text of an unfinished answer."""
+GOES_ON = " …"  # suffix shown after the text of an unfinished answer
 SENTENCE_SECONDS = 5.0
 """Timeout in seconds for the first complete sentence; after it, an incomplete sentence is shown."""
 DRAFT_SECONDS = 20.0
 """Interval in seconds between repetitions of an unchanged draft; the platform deletes a draft after 30 s."""
-CHECK_SECONDS = 0.5
-"""Interval in seconds between checks for changes to show."""
+CHECK_SECONDS = 0.5  # interval in seconds between checks for changes to show
 GROWS_SECONDS = 5.0
 """Seconds after an edit during which a message counts as growing; the activity indicator is not renewed in that time."""
-LONG = 2_000
-"""Max characters of a text that is split on the event loop."""
+LONG = 2_000  # max characters of a text that is split on the event loop
 FRESH_SECONDS = 10.0
 """Interval in seconds between updates of the elapsed times of a progress message if nothing else changes."""
-SHOWN_AFTER = 0.4
-"""Seconds of a turn before an indicator is shown; a faster answer needs no indicator."""
-SIGN_SECONDS = 5.0
-"""Timeout in seconds for showing an indicator."""
-CLOSE_SECONDS = 1.0
-"""Timeout in seconds for clearing all indicators at shutdown."""
+SHOWN_AFTER = 0.4  # seconds of a turn before an indicator is shown; a faster answer needs no indicator
+SIGN_SECONDS = 5.0  # timeout in seconds for showing an indicator
+CLOSE_SECONDS = 1.0  # timeout in seconds for clearing all indicators at shutdown
 MOST_MARKED = 10_000
 """Max messages remembered as marked. Marking a message twice does no harm."""
-TITLE = 60
-"""Max characters of a conversation's title."""
+TITLE = 60  # max characters of a conversation's title
 
 
 # ------------------------------------------------------------ previews
@@ -58,8 +51,7 @@ TITLE = 60
 class _Preview:
     to: Inbound
     words: Callable[[], str]
-    since: float
-    """Time at which the answer began."""
+    since: float  # time at which the answer began
     drafts: bool
     drafted: str = ""
     drafted_at: float = 0.0
@@ -275,7 +267,6 @@ class Progress:
             watched.task = self._live.start(showing)
 
     async def _say(self, watched: _Watched) -> None:
-        """Tell people once that the model does not answer."""
         to = watched.to
         while watched.board.busy and not watched.over:
             if watched.board.without_model(self._clock.now()):
@@ -286,7 +277,6 @@ class Progress:
             await self._clock.sleep(CHECK_SECONDS)
 
     async def _show(self, watched: _Watched, every: float) -> None:
-        """Update the progress message while work is running."""
         clock, board = self._clock, watched.board
         while not (self._stands(watched) or board.is_visible(clock.now())):
             if not board.busy:
@@ -361,7 +351,6 @@ class LiveTurns:
             self._mark(inbound)
 
     async def _show(self, chat: Chat, turn: Turn) -> None:
-        """Display a turn until the turn has ended and its live messages have their final text."""
         self._progress.begin(chat, turn.first)
         signs = self._run.live.start(self._indicate_while_working(turn))
         until = self._run.chats.until
@@ -417,7 +406,6 @@ class LiveTurns:
         self._start(suspended or self._indicate(turn.first, working=True))
 
     def _mark(self, inbound: Inbound) -> None:
-        """Mark a message as seen once it is queued or has joined a turn."""
         channel, name = self._channels[inbound.channel], inbound.request_id
         if name < self._run.boot or name in self._seen or not isinstance(channel, Reacts):
             return
@@ -435,7 +423,6 @@ class LiveTurns:
         task.add_done_callback(self._signs.discard)
 
     async def _sign(self, to: Inbound, call: Awaitable[None]) -> None:
-        """Show an indicator; a failure is only logged."""
         try:
             async with asyncio.timeout(SIGN_SECONDS):
                 await call

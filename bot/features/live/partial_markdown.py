@@ -14,10 +14,8 @@ LONGEST_ROW = 400
 """Max characters of a line with `|` that is held back because it may be the header row of a table."""
 LONGEST = 4_000
 """Max characters of a block that are searched for open marks. Marks in a longer block are shown as they are."""
-MOST_MARKS = 100
-"""Max marks at the end of a block that are held back."""
-PASSES = 12
-"""Max passes over a text; each pass holds back more of it."""
+MOST_MARKS = 100  # max marks at the end of a block that are held back
+PASSES = 12  # max passes over a text; each pass holds back more of it
 
 _FENCE = re.compile(r"^([ \t>]*)((?:[-+*]|\d{1,9}[.)])[ \t]+)?(`{3,}(?=[^`\n]*$)|~{3,})[^\n]*", re.MULTILINE)
 _MARKS_ALONE = re.compile(r"[>\-+*#=_~`|: \t]*(?:\[[ xX]?\]?)?|[> \t]*\d{1,9}[.)]?")
@@ -118,7 +116,6 @@ def _prose(written: str) -> RenderablePrefix | int:
 
 
 def _delimits(row: str) -> bool:
-    """Return True for the delimiter row below a table's head."""
     cells = row.lstrip(" \t>").rstrip(" \t").removeprefix("|").removesuffix("|").split("|")
     return all(_DELIMITER.fullmatch(cell.strip(" \t")) for cell in cells)
 
@@ -132,7 +129,6 @@ def _end(block: str, *, ended: bool) -> int:
 
 
 def _is_closed(words: str) -> bool:
-    """Return True if a text has no open mark."""
     left = _ANGLED.sub("x", _CLOSED.sub("x", words))
     while (shorter := _LINK.sub("x", left)) != left:
         left = shorter

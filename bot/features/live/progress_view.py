@@ -19,10 +19,8 @@ State = Literal["running", "failed", "stopped", "waiting", "done"]
 ALONE_SECONDS = 8.0
 """Seconds until a single running item is shown. Several items are shown after `TOGETHER_SECONDS`."""
 TOGETHER_SECONDS = 2.0
-BUSY_SECONDS = 5.0
-"""Seconds without an answer after which people are told that the model does not answer."""
-MOST = 12
-"""Max items listed; running and failed items are listed first."""
+BUSY_SECONDS = 5.0  # seconds without an answer after which people are told that the model does not answer
+MOST = 12  # max items listed; running and failed items are listed first
 LABEL = 60
 """Max characters of a label. An error text may have twice that."""
 _SHOWN: dict[State, tuple[str, CardState]] = {
@@ -175,7 +173,6 @@ class ProgressState:
 
 
 def _action(call: ToolCall) -> str:
-    """Return a description of a call for people, in Markdown."""
     server, _, tool = call.name.removeprefix(MCP).partition("__")
     if tool:
         return say("progress.server", tool=f"`{named(tool)}`", server=f"`{named(server)}`")

@@ -29,10 +29,8 @@ from bot.llm.wrapper import ModelWrapper, spent
 from bot.periodic_jobs import PeriodicJob
 from bot.telemetry import context
 
-PROMPTS = 32
-"""Max prompt texts whose redacted form is cached."""
-DAYS = 90
-"""Max days for which a recorded request is kept."""
+PROMPTS = 32  # max prompt texts whose redacted form is cached
+DAYS = 90  # max days for which a recorded request is kept
 _DAY = 86_400.0
 _NO_JSON = (ValueError, TypeError, RecursionError)
 
@@ -195,8 +193,7 @@ class Removals(Export):
         """Do nothing, because each removal is on disk already."""
 
 
-SWEEP_SECONDS = 3_600.0
-"""Interval in seconds between deletions of expired records."""
+SWEEP_SECONDS = 3_600.0  # interval in seconds between deletions of expired records
 
 
 def _build(runtime: Runtime) -> Hooks:

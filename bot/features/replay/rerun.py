@@ -126,7 +126,6 @@ def _loaded(request: ModelRequest, behind: ModelRequest, first: ModelRequest | N
 
 
 def _bare(message: Message) -> Message:
-    """Return the message without cache breakpoints."""
     return {**message, "content": [_plain(block) for block in message["content"]]}
 
 
@@ -137,8 +136,7 @@ def _plain(block: Json) -> Json:
 MAX_STEPS = 50
 NOT_RECORDED = "Not recorded: this is a replay in which no tool runs, and the turn did not make this call. Go on without it."
 TAKEN = "Taken as delivered: this is a replay in which nothing is sent."
-LOADS = "chat_load_history"
-"""Name of the tool whose call also adds messages before the turn."""
+LOADS = "chat_load_history"  # name of the tool whose call also adds messages before the turn
 GOES_ON = frozenset({"max_tokens", "pause_turn", "model_context_window_exceeded"})
 _TOKENS = ("inputTokens", "cacheReadTokens", "cacheWriteTokens", "outputTokens")
 

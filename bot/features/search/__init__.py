@@ -38,16 +38,12 @@ from bot.features.search.ranking import (
 )
 from bot.tools.context import ChatQuery, Hit, ListedChats, Recalled, RecallQuery
 
-WAIT_SECONDS = 20.0
-"""Timeout in seconds for a search that waits until the index is up to date."""
-LIST_SECONDS = 0.2
-"""Timeout in seconds for a list of conversations that waits until the index is up to date."""
-REACH = 1
-"""Number of neighbouring lines returned before and after each hit."""
+WAIT_SECONDS = 20.0  # timeout in seconds for a search that waits until the index is up to date
+LIST_SECONDS = 0.2  # timeout in seconds for a list of conversations that waits until the index is up to date
+REACH = 1  # number of neighbouring lines returned before and after each hit
 BUDGET, BUDGET_SHARE = 1_500, 160
 """Max index entries examined for all words of a query: the first value, plus one for each `BUDGET_SHARE` lines of the chat."""
-CANDIDATES = 200
-"""Max lines that a query returns per chat."""
+CANDIDATES = 200  # max lines that a query returns per chat
 _AT_ONCE = 40  # max lines read at once
 _MOST_COMMON = 3  # max frequent words searched if the query has rare words too
 _SHARED, _SHARED_BY = 200, 200  # max lines (at least 200, or 1/200 of the chat) with a feedback term
@@ -214,7 +210,6 @@ class QueryExecution:
     # ------------------------------------------------------------ the index
 
     def _counts(self, tokens: Iterable[str]) -> dict[str, int]:
-        """Return the number of lines that contain each token."""
         count, found = "SELECT doc FROM vocabulary WHERE term = ?", dict[str, int]()
         for token in tokens:
             row = self._db.execute(count, (self._chat.prefix + token,)).fetchone()
@@ -337,7 +332,6 @@ class Finder:
         return [(line, 0.0) for line in newest if asked in said[line].text.casefold()]
 
     def _sessions(self, chat: IndexedChat, ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-        """Return the first and last session in each of these ranges of time."""
         found = [
             self._db.execute(
                 "SELECT min(id), max(id) FROM sessions WHERE id BETWEEN ? AND ? AND last_ts >= ? AND first_ts < ?",
@@ -395,7 +389,6 @@ class Finder:
 
 
 def _sorted(found: Iterable[tuple[int, float]]) -> Scored:
-    """Return the lines sorted by score; lines with equal scores are sorted newest first."""
     return sorted(found, key=lambda one: (one[1], one[0]), reverse=True)
 
 

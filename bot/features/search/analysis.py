@@ -35,8 +35,7 @@ FORM = {name: compiled(pattern) for name, pattern in _WORDS["form"].items()}
 _IRREGULAR = {
     form: forms.split()[0] for forms in _WORDS["irregular"].split("|") for form in forms.split()[1:]
 }
-_STEMMERS = threading.local()
-"""Stemmers by thread, because a stemmer has internal state."""
+_STEMMERS = threading.local()  # stemmers by thread, because a stemmer has internal state
 
 
 def stem(word: str) -> str:
@@ -68,11 +67,9 @@ ASKING_PHRASES = compiled(_WORDS["asking_phrases"])
 PARTICLES = frozenset(_WORDS["particles"].strip())
 VERSION = 4
 """Version of the tokenisation, increased with every change. An index of another version is rebuilt."""
-LONGEST_TEXT = 200_000
-"""Max characters of a line that are indexed."""
+LONGEST_TEXT = 200_000  # max characters of a line that are indexed
 LONGEST_QUERY = 4_000
-MOST_TERMS = 64
-"""Max terms of a search query."""
+MOST_TERMS = 64  # max terms of a search query
 LONGEST_TOKEN = 64
 _LONGEST_STEMMED = (
     40  # max characters of a stemmed string; a longer one is no word and would slow the stemmer
@@ -162,7 +159,6 @@ def _terms(text: str, *, asking: bool) -> Iterator[Term]:
 
 
 def _paired(word: str) -> Iterator[Term]:
-    """Yield single characters and pairs of characters with their weights, and katakana words."""
     scripts = "".join(map(_script, word))
     for token in _of_word(word):
         if token == word or len(token) > 2:
@@ -242,15 +238,13 @@ def _short(word: str) -> str:
 
 
 def _fold(word: str) -> str:
-    """Return the word without case and diacritics."""
     word = word.casefold()
     if word.isascii():
         return word
     return unicodedata.normalize("NFC", _FOLDED.sub("", unicodedata.normalize("NFKD", word)))
 
 
-LONGEST = 4_000
-"""Max characters examined of a query."""
+LONGEST = 4_000  # max characters examined of a query
 MOST = 8
 _COUNTS = {
     word: number for number, words in enumerate(_WORDS["numbers"].split("|"), 1) for word in words.split()
@@ -258,8 +252,7 @@ _COUNTS = {
 _MONTHS = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
 _WEEKDAYS = ("mon 一月", "tue 二火", "wed 三水", "thu 四木", "fri 五金", "sat 六土", "sun 日天")
 
-Days = tuple[date, date]
-"""The first day of a range, and the day after the last one."""
+Days = tuple[date, date]  # the first day of a range, and the day after the last one
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,8 +32,7 @@ from bot.tools.context import ChatQuery, ListedChat, ListedChats
 FILE = "index.db"
 VERSION = f"5.{analysis.VERSION}"
 BUSY_SECONDS = 5.0
-SESSION_GAP = 3_600_000
-"""Milliseconds of silence that end a session."""
+SESSION_GAP = 3_600_000  # milliseconds of silence that end a session
 SLICE = 500
 """Max lines written per transaction. Fewer lines wait for the next sync or search."""
 ROLES = ("user", "assistant")
@@ -41,8 +40,7 @@ NAMED_BY = 20
 """Max lines at the beginning and at the end of a chat that are read for its first words and names."""
 SEARCH_SECONDS = 0.25
 """Max seconds of the search for words in the list of conversations. Conversations that were active last are searched first."""
-MOST_TOKENS = 12
-"""Max tokens of a query for conversations; further tokens are ignored."""
+MOST_TOKENS = 12  # max tokens of a query for conversations; further tokens are ignored
 _CHAT_BITS = 20
 _PLACES = (1 << PLACE_BITS) - 1
 _BEFORE, _EXCERPT = 40, 160  # max characters before the first word of an excerpt, and of the whole excerpt

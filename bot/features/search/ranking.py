@@ -20,10 +20,8 @@ from bot.features.search.analysis import FORM
 
 SESSION_BITS, PLACE_BITS = 24, 8
 """Bits of a line's number that encode the session, and the place in the session."""
-ROW_BITS = 4
-"""Bits of a row that encode the length class."""
-CENTRES = 100
-"""Number of best lines whose neighbouring lines are scored too."""
+ROW_BITS = 4  # bits of a row that encode the length class
+CENTRES = 100  # number of best lines whose neighbouring lines are scored too
 _CLASS = (1 << ROW_BITS) - 1
 _PLACE = (1 << PLACE_BITS) - 1
 LENGTHS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
@@ -34,40 +32,27 @@ LENGTHS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
 class Weights:
     """Tuning parameters of the ranking."""
 
-    k1: float = 1.0
-    """Weight of term frequency (BM25)."""
-    b: float = 0.45
-    """Strength of the penalty for long lines (BM25)."""
-    neighbour: float = 0.38
-    """Share of the score of an adjacent line that is added to a line's score."""
-    session: float = 0.4
-    """Share of the score of its session that is added to a line's score."""
-    session_k: float = 1.5
-    """Number of matching lines for which a session gets half of its max score."""
-    moment: float = 0.9
-    """Bonus for a line of the requested time, as a share of the best score."""
-    named: float = 0.5
-    """Bonus for a line written by the named person, as a share of the best score."""
+    k1: float = 1.0  # weight of term frequency (BM25)
+    b: float = 0.45  # strength of the penalty for long lines (BM25)
+    neighbour: float = 0.38  # share of the score of an adjacent line that is added to a line's score
+    session: float = 0.4  # share of the score of its session that is added to a line's score
+    session_k: float = 1.5  # number of matching lines for which a session gets half of its max score
+    moment: float = 0.9  # bonus for a line of the requested time, as a share of the best score
+    named: float = 0.5  # bonus for a line written by the named person, as a share of the best score
     mentioned: float = 0.5
     """Weight of a speaker's name as a search word. The weight is low because people rarely write their own name."""
-    feedback_lines: int = 2
-    """Number of best lines from which feedback terms are taken."""
-    feedback_terms: int = 3
-    """Max number of feedback terms."""
-    feedback: float = 0.12
-    """Weight of the best feedback term."""
+    feedback_lines: int = 2  # number of best lines from which feedback terms are taken
+    feedback_terms: int = 3  # max number of feedback terms
+    feedback: float = 0.12  # weight of the best feedback term
     alike: int = 16
     """Max lines with the same score before lines with a lower score; equal scores are often repetitions of one text."""
-    looked: int = 40
-    """Number of best lines that are re-ranked by content."""
+    looked: int = 40  # number of best lines that are re-ranked by content
     speaker: float = 0.2
     """Bonus for a line of the role that the query asks about, as a share of the best score."""
-    first_person: float = 0.1
-    """Bonus for a line in the first person, as a share of the best score."""
+    first_person: float = 0.1  # bonus for a line in the first person, as a share of the best score
     number: float = 0.2
     """Bonus for a line with a number if the query asks for a number, as a share of the best score."""
-    fusion: float = 10.0
-    """Constant of reciprocal rank fusion; a smaller value favours the top ranks."""
+    fusion: float = 10.0  # constant of reciprocal rank fusion; a smaller value favours the top ranks
 
 
 DEFAULT = Weights()
@@ -215,8 +200,7 @@ class LineScores:
         return found
 
 
-LONGEST = 4_000
-"""Max characters examined of a line and of a query."""
+LONGEST = 4_000  # max characters examined of a line and of a query
 
 
 def speaker_meant(query: str) -> str | None:

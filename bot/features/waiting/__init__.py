@@ -35,18 +35,12 @@ from bot.words import say, times
 LANGUAGES = ("english", "chinese")
 HEAD, TAIL = 500, 1_500
 """Max characters that are read at the beginning and at the end of an answer. Reading them takes milliseconds."""
-LONGEST = 200
-"""Max characters of a promise that are kept."""
-PROMISE = "promise"
-"""Kind of the facts that store promises, by the turn that made them."""
-KEPT = 14 * 86_400.0
-"""Seconds after which nobody waits for a promise any more."""
-SHORT = 6
-"""Number of letters of a promise's short name."""
-MOST_SHOWN = 8
-"""Max open loops of a kind that the command lists."""
-GLIMPSE = 80
-"""Max characters of a call that the command shows."""
+LONGEST = 200  # max characters of a promise that are kept
+PROMISE = "promise"  # kind of the facts that store promises, by the turn that made them
+KEPT = 14 * 86_400.0  # seconds after which nobody waits for a promise any more
+SHORT = 6  # number of letters of a promise's short name
+MOST_SHOWN = 8  # max open loops of a kind that the command lists
+GLIMPSE = 80  # max characters of a call that the command shows
 _GAPS = re.compile(f"[□{phrases.COMMAND}]")
 
 
@@ -126,7 +120,6 @@ class Board:
         return Done(facts=[*facts, Fact(first.chat_key, FactSet(PROMISE, turn.id, value), turn.id)])
 
     def _promises(self, viewer: Viewer) -> dict[str, OpenLoop]:
-        """Return the promises that a person sees, by the turn that made them."""
         found = dict[str, OpenLoop]()
         for turn, one in self._run.chats.facts.all(PROMISE).items():
             who, chat = UserRef.parse(one["person"]), ChatKey.parse(one["chat"])
@@ -200,7 +193,6 @@ def _calls(running: RunningTurn) -> list[ToolCall]:
 
 
 def _makes_job(running: RunningTurn) -> bool:
-    """Return True if the turn has scheduled a job."""
     made = {call.id for call in _calls(running) if call.name == ScheduleCreate.name}
     results = (
         block for one in running.entries if one.message["role"] == "user" for block in one.message["content"]
