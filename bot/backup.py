@@ -116,9 +116,7 @@ class _Member(tarfile.TarInfo):
 
 
 class _Writer:
-    """Writes the files of `.ship` into a tar file. When a second `.ship` is added, files whose names the tar
-    file already has are skipped.
-    """
+    """Writes the files of `.ship` into a tar file. Files of a second `.ship` are skipped if the tar file has them already."""
 
     def __init__(self, tar: tarfile.TarFile, disk: Disk, scratch: Path, now: int) -> None:
         self._tar = tar

@@ -107,9 +107,7 @@ class PersonalData:
     # ------------------------------------------------------------ finding
 
     def find(self) -> Found:
-        """Search the events, the archive and the operator's log for the person's data. Raises
-        `errors.StorageError` and OSError.
-        """
+        """Search events, archive and operator's log for the person's data. Raises `errors.StorageError` and OSError."""
         found = Found()
         with self._database() as db:
             self._find_messages(db, found)
@@ -164,9 +162,7 @@ class PersonalData:
                 found.messages.setdefault(chat, set()).add(message)
 
     def _of_channel(self, db: Session, statement: str) -> Any:
-        """Run a statement on the chats of the person's channel. In other channels the same id may belong to
-        another person.
-        """
+        """Run a statement on the chats of the person's channel; in other channels the id may be another person's."""
         prefix = f"{self._person.channel}:"
         return db.execute(statement, (len(prefix), prefix))
 
@@ -223,9 +219,7 @@ class PersonalData:
                 yield row, "of" in data and self._mentions(data.get("key"), raw, here=here)
 
     def _mentions(self, key: object, raw: str, *, here: bool) -> bool:
-        """Return True for a fact about the person, and for a fact that the person set. `here`: the fact belongs to the
-        person's channel.
-        """
+        """Return True for a fact about the person or set by the person. `here`: the fact is of the person's channel."""
         own = here and f'"{self._person.user_id}"' in raw
         return own or key == str(self._person) or f'"{self._person}"' in raw
 
@@ -265,9 +259,7 @@ class PersonalData:
                     yield name, path, list(jsonl.lines(file))
 
     def _is_archived(self, line: Json, found: Found) -> bool:
-        """Return True for an archive line that the person wrote or that answers the person. Lines of other
-        people never count, whatever their text says.
-        """
+        """Return True for a line that the person wrote or that answers the person. Other people's lines never count."""
         wrote = self._is_by(line)
         others = line.get("role") == "user" and not wrote
         answers = wrote or _request(line) in found.requests | found.mixed
@@ -276,9 +268,7 @@ class PersonalData:
     # ------------------------------------------------------------ exporting
 
     async def export(self) -> AsyncIterator[Json]:
-        """Yield each item of the person's data as an object: `from` is the item's place, `value` its
-        content. Works while a gateway runs.
-        """
+        """Yield each item of the person's data: `from` is its place, `value` its content. Works while a gateway runs."""
         found = self.find()
         for line in (line for _, _, lines in self._archive_files() for line in map(jsonl.loads, lines)):
             if line is not None and self._is_archived(line, found):

@@ -13,37 +13,14 @@ Subject = Literal["call", "budget", "person", "question"]
 """Subject of a question: a tool call, a spent budget, a person who asks for access, or a tool that asks the
 person of its turn.
 """
-Reason = Literal[
-    "tainted",
-    "instructs",
-    "elsewhere",
-    "changed",
-    "read",
-    "default",
-    "rule",
-    "doubt",
-    "budget_chat",
-    "budget_person",
-    "",
-]
+_Judged = Literal["tainted", "instructs", "elsewhere", "changed", "read", "default", "rule", "doubt"]
+Reason = Literal[_Judged, "refused", "budget_chat", "budget_person", ""]
 """Reason why people are asked; the texts are `approval.reason_…` in `bot/words`. The reason "" is not shown."""
 Scope = Literal["once", "chat", "today", "always"]
 """How long an approval lasts. `today` is valid in the same chat, until the end of the day."""
-Choice = Literal[
-    "once",
-    "chat",
-    "always",
-    "deny",
-    "each",
-    "afresh",
-    "admit",
-    "later",
-    "again",
-    "renew",
-    "what",
-    "remind",
-    "weekly",
-]
+_OfPerson = Literal["admit", "later"]
+_OfTurn = Literal["again", "renew", "what", "remind", "weekly"]
+Choice = Literal["once", "chat", "always", "deny", "each", "afresh", _OfPerson, _OfTurn]
 """Choice that a button stands for. `each`: ask about each call of a step separately. `afresh`: ask again
 without foreign text. `admit` and `later`: decide about a person who asks for access. `again`: retry a
 failed turn. `renew`: generate the answer again for the edited message. `what`, `remind` and `weekly` are
@@ -62,24 +39,24 @@ class Approval:
 
     request_id: str
     """Id of the turn. If a person asks for access, the id of the record."""
-    call_id: str
     chat_key: ChatKey
-    tool: str
-    fingerprint: str
+    channel: str | None
+    user_id: str | None  # id of the person who caused the call
+    call_id: str = ""
+    tool: str = ""
+    fingerprint: str = ""
     """Three hashes joined by colons: of tool, arguments and folder; of the contents of the programs and
     scripts that the call runs; of all files that the call names. An approval of scope `once` needs an
     equal fingerprint; a lasting approval ignores the last hash.
     """
-    shown: str
+    shown: str = ""
     """Exact arguments of the call, without secrets. Argument names of built-in tools are written as marks
     (`display.label`).
     """
-    why: Reason
-    rule: str  # permission rule because of which people are asked, or ""
-    channel: str | None
-    user_id: str | None  # id of the person who caused the call
-    granted: bool  # true if a rule allows the person to decide alone
-    lasting: bool  # true if a lasting approval is possible and would be used
+    why: Reason = ""
+    rule: str = ""  # permission rule because of which people are asked
+    granted: bool = False  # true if a rule allows the person to decide alone
+    lasting: bool = False  # true if a lasting approval is possible and would be used
     own: bool = False
     """True if the question concerns only this person, so it is not copied to operators' chats."""
     subject: Subject = "call"
@@ -102,11 +79,9 @@ class Approval:
     @property
     def person(self) -> UserRef | None:
         """Return the person who caused the call; None if the call came from no chat."""
-        return (
-            UserRef(self.channel, self.user_id)
-            if self.channel is not None and self.user_id is not None
-            else None
-        )
+        if self.channel is None or self.user_id is None:
+            return None
+        return UserRef(self.channel, self.user_id)
 
     @property
     def admits(self) -> bool:

@@ -85,7 +85,8 @@ class Admissions:
         told = sum(fact["told"] for fact in before.values() if fact["at"] > now - EVERY) < MOST
         value = {"at": now, "told": told, "inbound": inbound.model_dump(mode="json")}
         yield Fact(chat.key, events.FactSet(ASKED, name, value))
-        yield Fact(chat.key, events.QuestionAsked(name, _approval(inbound)))
+        asked = Approval(name, inbound.chat_key, inbound.channel, inbound.user_id, subject="person")
+        yield Fact(chat.key, events.QuestionAsked(name, asked))
         who = str(inbound.person)
         # People choose their names freely, so no formatting, link or id in a name is rendered.
         shown = f"`{named(inbound.user_name)}` ({who})" if inbound.user_name else who
@@ -159,9 +160,7 @@ class Admissions:
         return [fact for chat, name in theirs for fact in self._decided(chat, name, verdict)]
 
     def _decided(self, chat: Chat, name: str, verdict: Verdict) -> Iterator[Fact]:
-        """Yield the verdict as an event, and the message that notifies the person. An admitted person is
-        notified in the chat in which they asked.
-        """
+        """Yield the verdict as an event, and the message that notifies the person in the chat in which they asked."""
         yield Fact(chat.key, events.Decided(name, verdict))
         value = self._run.chats.facts.get(ASKED, name)
         if value is None:
@@ -217,9 +216,7 @@ class Admissions:
     # ------------------------------------------------------------ decisions made elsewhere
 
     async def watch(self) -> None:
-        """Watch for decisions made on the command line or in the configuration, and stop the turns of people who are
-        now blocked.
-        """
+        """Watch for decisions made outside this process, and stop the turns of people who are now blocked."""
         while True:
             await self._run.clock.sleep(CHECK_SECONDS)
             rules: list[object] = [self._run.access.rules(channel) for channel in self._manifests]
@@ -308,24 +305,6 @@ class Admissions:
 
 def _person(found: Question) -> UserRef:
     return UserRef(found.record.asked.channel or "", found.record.asked.user_id or "")
-
-
-def _approval(inbound: Inbound) -> Approval:
-    return Approval(
-        request_id=inbound.request_id,
-        call_id="",
-        chat_key=inbound.chat_key,
-        tool="",
-        fingerprint="",
-        shown="",
-        why="",
-        rule="",
-        channel=inbound.channel,
-        user_id=inbound.user_id,
-        granted=False,
-        lasting=False,
-        subject="person",
-    )
 
 
 def _build(runtime: Runtime) -> Hooks:

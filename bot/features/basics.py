@@ -73,9 +73,7 @@ class Basics:
         return HomeSection(say("home.settings"), (language, local, say("home.listen")))
 
     async def introduce(self, inbound: Inbound) -> str:
-        """Return the first message in a chat that the bot was added to. For operators, the message lists the
-        rights that the bot lacks in that chat.
-        """
+        """Return the first message in a chat that the bot was added to, and tell operators which rights it lacks there."""
         channel: object = self._run.channels.get(inbound.channel)
         if not isinstance(channel, Introduces):
             return ""
@@ -185,9 +183,7 @@ def usage(name: str, prefix: str, *, operator: bool) -> str:
 
 
 def _other_script(tag: str | None) -> list[str]:
-    """Return a notice for readers of Traditional Chinese, because the bot writes simplified characters; ""
-    for all other readers.
-    """
+    """Return a notice for readers of Traditional Chinese, because the bot writes simplified characters."""
     return [say("language.simplified")] if is_traditional(tag) and language() == "zh" else []
 
 

@@ -246,9 +246,7 @@ def _chosen(inbound: Inbound, kind: str, name: str | None) -> Fact:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """The state of a conversation as the model sees it: the turns, the summary (`head`) that replaces older
-    turns, and the masked results.
-    """
+    """A conversation as the model sees it: its turns, the summary (`head`) of older turns, and the masked results."""
 
     turns: tuple[str, ...] = ()
     head: Message | None = None

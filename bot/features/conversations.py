@@ -38,9 +38,7 @@ class Conversations:
         self._newest: OrderedDict[ChatKey, Inbound] = OrderedDict()
 
     async def found(self, inbound: Inbound) -> Sequence[Inbound]:
-        """Return an incoming message assigned to its conversation. A command about a conversation refers to
-        the latest conversation. Raises `errors.StorageError`.
-        """
+        """Return a message assigned to its conversation. Raises `errors.StorageError`."""
         chat = inbound.chat_key
         if self._run.manifests[inbound.channel].separate:
             return (inbound,)
@@ -77,9 +75,7 @@ class Conversations:
         return chat
 
     async def _placed(self, inbound: Inbound) -> Inbound:
-        """Return the message assigned to a conversation: the conversation of an unanswered message sent
-        shortly before, or of the message that this message changes.
-        """
+        """Return a message assigned to the conversation of an unanswered message just before, or of the message it changes."""
         if not inbound.opens:
             return inbound
         if not plain(inbound):

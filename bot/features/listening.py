@@ -81,9 +81,7 @@ class UnaddressedMessages:
                 kept[at] = replace(one, said=said)
 
     def take_early(self, opening: Inbound) -> list[Inbound]:
-        """Remove and return the messages of a thread that belong behind the message which brought the bot into the
-        thread, but arrived before it.
-        """
+        """Remove and return messages of a thread that arrived before the older message which brought the bot into the thread."""
         kept = self._chats.get(opening.chat_key, ()) if not opening.overheard else ()
         behind = (one.inbound for one in kept if one.said and one.inbound.ts >= opening.ts)
         early = [one for one in behind if one.addressed == "thread"]
@@ -130,9 +128,7 @@ class ListeningService:
     # ------------------------------------------------------------ incoming messages
 
     async def counted(self, inbound: Inbound) -> Sequence[Inbound]:
-        """Return a message that is for the bot, followed by messages of its thread that arrived too early. Returns ()
-        if the message is not for the bot.
-        """
+        """Return a message that is for the bot and messages of its thread that arrived too early; () if it is not for the bot."""
         counts = await self._counts(inbound)
         if not counts or inbound.kind in {"edit", "delete"}:
             self._unaddressed.keep(inbound)
@@ -153,9 +149,7 @@ class ListeningService:
         return HEARD if chosen is None else cast("Listening", chosen["to"])
 
     async def _counts(self, inbound: Inbound) -> bool:
-        """Return True if a message is for the bot. Later messages of the same conversation wait for this
-        answer, so that messages keep their order.
-        """
+        """Return True if a message is for the bot. Later messages of the conversation wait, so that all keep their order."""
         chat_key = inbound.chat_key
         while (asking := self._asking.get(chat_key)) is not None:
             await asyncio.wait([asking])

@@ -18,9 +18,7 @@ from bot.tools.context import Answer, Question
 
 
 class QuestionService:
-    """Implements `tools.context.Questions` in chats. A question ends when its process ends, like the tool call
-    that asked it.
-    """
+    """Implements `tools.context.Questions`. A question ends when its process ends, like the tool call that asked it."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._run = runtime
@@ -52,21 +50,14 @@ class QuestionService:
         ]
 
     def _asked(self, chat: Chat, turn: Turn, question: Question) -> Asked:
-        """Ask the question in the turn's chat and wait for the answer."""
         first, name = turn.first, self._run.ids.ulid()
         asked = Approval(
             turn.id,
-            call_id="",
-            chat_key=chat.key,
-            tool="",
-            fingerprint="",
+            chat.key,
+            first.channel,
+            first.user_id,
             shown=question.words,
-            why="",
-            rule="",
-            channel=first.channel,
-            user_id=first.user_id,
             granted=True,
-            lasting=False,
             own=True,
             subject="question",
         )

@@ -129,9 +129,7 @@ class Account:
         return say("receipt.asked_by", who=f"`{person}`" if person else asked.person, time=when, words=words)
 
     def state(self, turn: Turn | None) -> str:
-        """Return how the turn ended and how long it took, or what it is doing now. `turn` is the running
-        turn of the chat.
-        """
+        """Return how the turn ended and how long it took, or what it is doing. `turn` is the running turn of the chat."""
         if self.asked_at is None:
             return ""
         if turn is not None and turn.id == self.turn and turn.phase is Phase.SUSPENDED:
@@ -268,9 +266,7 @@ class Receipts:
         return account
 
     async def rate(self, rating: Inbound) -> Done:
-        """Store the rating 👍 or 👎 with the turn of the answer, and log it. Ratings of other messages are
-        ignored. The platform displays ratings itself.
-        """
+        """Store the rating 👍 or 👎 with the turn of the answer, and log it. Ratings of other messages are ignored."""
         turn = await self._turns.of_message(rating.chat_key, rating.answers) if rating.answers else None
         if turn is None:
             return Done()

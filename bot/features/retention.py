@@ -26,9 +26,7 @@ _FILE = ".bin"
 
 
 class Retention:
-    """Deletes expired data. A chat's retention time also applies to the chat's threads and topics, unless a
-    thread or topic has a retention time of its own.
-    """
+    """Deletes expired data. A chat's retention time also applies to its threads, unless a thread has one of its own."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._run = runtime
@@ -115,9 +113,7 @@ class Retention:
                 continue  # the file belongs to no chat
 
     def _expire_files(self, chat: ChatKey, before: int) -> tuple[int, int]:
-        """Delete archive lines and web uploads from before this time (epoch ms). Returns the number of
-        deleted lines and uploads.
-        """
+        """Delete lines and uploads from before this time (epoch ms). Returns the numbers of deleted lines and uploads."""
         name = file_names.encode(chat)
         with jsonl.locked(self._archives.folder):
             self._archives.recover(name)

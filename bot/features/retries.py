@@ -131,9 +131,7 @@ ANSWERED = frozenset[TurnEndState]({"answered", "stopped"})
 
 
 class Retries:
-    """Retries each failed turn once and answers each edit once. The key of the new message is derived from
-    the turn or the edit, so the log accepts it only once.
-    """
+    """Retries each failed turn once and answers each edit once: the log accepts the new message's key only once."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._run = runtime
@@ -166,9 +164,7 @@ class Retries:
         return await self._anew(turn, key, say("retry.renewing"))
 
     async def offer(self, edit: Inbound) -> Done:
-        """Offer to answer an edited question again, with a button below the answer. An edit that asks for a
-        new answer gets it at once.
-        """
+        """Offer to answer an edited question again. An edit that asks for a new answer gets it at once."""
         turn = (await self._past(edit)).about(edit)
         if edit.renews is not None:
             if turn is None or turn.first is None or not self._may(edit, turn.first):
@@ -208,9 +204,7 @@ class Retries:
     async def _begin(
         self, turn: PastTurn, key: str, words: str, shown: Sequence[Queued], *, renews: str | None = None
     ) -> Done:
-        """Return the facts of a retry: edits that change buttons, and the new message. A repeated press of a button
-        changes nothing.
-        """
+        """Return the facts of a retry: edits that change buttons, and the new message. A repeated press changes nothing."""
         whole = turn.whole()
         if whole is None:
             return Done(say("retry.unknown"))

@@ -40,9 +40,7 @@ _RECORDS = TypeAdapter(ApprovalRecord)
 
 
 class ApprovalService:
-    """Implements `contracts.approvals.Approvals`. A question is an event in the chat that asks; copies of
-    the question are outbox rows of the same chat.
-    """
+    """Implements `contracts.approvals.Approvals`. Copies of a question are outbox rows of the chat that asks."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._run = runtime
@@ -164,9 +162,7 @@ class ApprovalService:
             self._append(chat, asked, events.Decided(found.id, Verdict("nobody")))
 
     async def _reached(self, chat: Chat, found: Question, rows: Sequence[str]) -> bool:
-        """Return True once one of these outbox rows is delivered. Return False if none can be delivered, or
-        after the timeout.
-        """
+        """Return True once one of these outbox rows is delivered; False after the timeout, or if none can be delivered."""
 
         def known() -> bool | None:
             states = [found.arrived(name) for name in rows]
@@ -234,9 +230,7 @@ class ApprovalService:
         )
 
     async def _sent_whole(self, chat: Chat, found: Question, to: Address, name: str) -> bool:
-        """Send the complete call as a file. Returns True once the file is delivered, or if the question was
-        decided meanwhile.
-        """
+        """Send the complete call as a file. Returns True once the file is delivered or the question was decided."""
         file = wording.file_of(found.record.asked)
         if name not in found.rows:
             try:
@@ -375,9 +369,7 @@ class ApprovalService:
         return await self._decide(inbound, inbound.args, "denied", "once")
 
     async def afresh(self, press: Inbound) -> Done:
-        """Handle the button [Start over without it]: end the asking turn, and ask the person's own text
-        again in a new conversation, without the untrusted text.
-        """
+        """Handle [Start over without it]: end the turn, and ask the person's own text again in a new conversation."""
         open_ones = [chat.turn for chat, record in self._open() if record.id == press.args]
         turn = open_ones[0] if open_ones else None
         if turn is None:
@@ -484,9 +476,7 @@ class ApprovalService:
         return say("approval.which", name=near[0].id[-SHORT:], names=", ".join(names), prefix=prefix)
 
     def _seen_in(self, one: Question, inbound: Inbound) -> set[ChatKey]:
-        """Return the chats in which this person sees a question: the chat that asked, and an operator's
-        direct chat if it has a copy.
-        """
+        """Return the chats in which this person sees a question: the chat that asked, and an operator's copies."""
         asked_in, here = one.record.asked.chat_key, inbound.chat_key
         found = {asked_in} if here.shows(asked_in) else set[ChatKey]()
         if inbound.person in self._run.operators:

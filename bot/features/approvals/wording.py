@@ -40,17 +40,13 @@ _ACTS: Mapping[str, str] = {
 
 
 def that_hold(asked: Approval, choices: tuple[Choice, ...]) -> tuple[Choice, ...]:
-    """Return the answers that can take effect. If untrusted text is in the model's context, starting over
-    without it is one of the answers.
-    """
+    """Return the answers that can take effect. With untrusted text in the context, starting over is one of them."""
     held = tuple(one for one in choices if asked.lasting or one not in LASTING)
     return (*held, "afresh") if asked.about else held
 
 
 def buttons_of(record: ApprovalRecord, choices: tuple[Choice, ...]) -> QuestionButtons:
-    """Return the buttons of a question. A question about several calls has a button that asks about each
-    call separately.
-    """
+    """Return the buttons of a question. Several calls can also be decided one by one."""
     return QuestionButtons(record.id, (*choices, "each") if choices and record.asked.step else choices)
 
 
@@ -99,9 +95,7 @@ def outcome(found: Question) -> str:
 
 
 def act(asked: Approval, *, names_tool: bool = True) -> str:
-    """Return what a call would do, worded to follow “to” in a sentence. Only people who may decide see the
-    name of the tool.
-    """
+    """Return what a call would do, worded to follow “to”. Only people who may decide see the name of the tool."""
     if asked.subject == "budget":
         return say("approval.act_budget")
     if asked.step:
@@ -129,9 +123,7 @@ def waiting_notice(record: ApprovalRecord) -> tuple[str, str]:
 
 
 def wish(asked: Approval, who: str) -> str:
-    """Return the first sentence of a question. `who` is the person whose request needs the call; "" means
-    the reader.
-    """
+    """Return the first sentence of a question. `who` is the person who needs the call; "" means the reader."""
     if asked.subject == "budget":
         question = say("approval.question_budget" if who else "approval.question_budget_here", who=who)
         return paragraph(question, say("approval.budget_scopes"))

@@ -77,9 +77,7 @@ class Language:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A claim found in a text. `earlier` means that the action was done before, perhaps in an earlier turn.
-    For `own`, see `ClaimPattern`.
-    """
+    """A claim found in a text. `earlier`: the action was done before. For `own`, see `ClaimPattern`."""
 
     kind: Kind
     sentence: str
@@ -212,9 +210,7 @@ def _kinds(call: ToolCall, effects: frozenset[Effect]) -> frozenset[Kind]:
 
 
 def performed_in(messages: Iterable[Message], registry: Registry) -> list[PerformedAction]:
-    """Return the actions of the tool calls in these messages. A subagent's own calls are not among them, so its call
-    supports all kinds of claims.
-    """
+    """Return the actions of these messages. A subagent's own calls are unknown, so its call supports all kinds of claims."""
     calls: dict[str, ToolCall] = {}
     found: list[PerformedAction] = []
     for block in (one for message in messages for one in message["content"] if isinstance(one, dict)):
@@ -266,9 +262,7 @@ class ActionRecorder:
 
 
 class CheckedReply:
-    """Wraps `tools.context.Reply`. On the first reply with an unfounded claim, the sending tool gets
-    `errors.ClaimUnfounded`; a second one is sent with a note.
-    """
+    """Wraps a `Reply`: the first unfounded claim raises `errors.ClaimUnfounded`, a second one is sent with a note."""
 
     def __init__(self, inner: Reply, chat: Chat, registry: Registry, runtime: Runtime) -> None:
         self._inner = inner

@@ -122,9 +122,7 @@ class DueJobs:
         note(self._run.log, job, what, due, level=level, missed=missed, user_id=job.user_id)
 
     async def _barred(self, job: ScheduledJob) -> str | None:
-        """Return the reason why a job must not run; "" if it may run; None if the platform does not say now whether the
-        person is still in the group.
-        """
+        """Return the reason why a job must not run; "" if it may run; None if the platform does not say who is in the group."""
         standing = self._run.access.standing(job.person, job.chat_id, job.chat_type)
         if not standing.allowed:
             return f"its person is not let in any more ({standing.reason})"
@@ -149,9 +147,7 @@ class DueJobs:
         return "" if job.chat_key in found.chats else "its person is not in that chat any more"
 
     def turn_ends(self, turn: Turn, state: TurnEndState) -> Done:
-        """Count a job's consecutive failures. Adds a note below the turn's answer that says which missed
-        times the answer covers.
-        """
+        """Count a job's consecutive failures. A note below the answer says which missed times the answer covers."""
         due = turn.first.due
         job = self._book.get(due.job) if due is not None else None
         if due is None or job is None:
@@ -363,9 +359,7 @@ class JobService:
         return JobList("\n".join(_line(job, when) for job in found) or say("jobs.none"), origin)
 
     def _named(self, inbound: Inbound, name: str, *, anywhere: bool = False) -> ScheduledJob | str:
-        """Return the named job if the person may change it; otherwise a sentence that says why not. `anywhere` also
-        finds the person's jobs in other chats.
-        """
+        """Return the named job, or why the person may not change it. `anywhere`: also the person's jobs in other chats."""
         job = self._book.get(name.strip().upper())
         may = job is not None and (
             job.person == inbound.person or self._run.access.is_operator(inbound.person)

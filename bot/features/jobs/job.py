@@ -90,9 +90,7 @@ class ScheduledJob(Frozen):
         )
 
     def replanned(self, now: float) -> ScheduledJob:
-        """Return the job with a new due time after the clock was set back. A repeated wall-clock time is
-        recognised by its key; an interval restarts now.
-        """
+        """Return the job with a new due time after the clock was set back. An interval restarts now."""
         plan = self.plan
         following = plan.following(now) if plan.kind == "cron" else None
         if self.next is None:

@@ -135,9 +135,7 @@ class Previews:
         return bool(shown)
 
     async def _show_parts(self, chat: Chat, preview: _Preview, parts: Sequence[tuple[str, LiveForm]]) -> bool:
-        """Show each part in its message, in order, up to the first message that is incomplete. Returns True
-        if a message changed.
-        """
+        """Show the parts in order, up to the first message that is incomplete. Returns True if a message changed."""
         changed = False
         rows = self._live.of(chat, preview.to.request_id, "preview")
         for number, (words, form) in enumerate(parts):
@@ -158,9 +156,7 @@ class Previews:
         return await off_loop(len(words), LONG, work)
 
     def _split(self, channel: str, words: str, *, anything: bool) -> list[tuple[str, LiveForm]]:
-        """Return the messages to show now. Nothing is shown before the first complete sentence, unless
-        `anything` is true. Long code blocks and tables are taken out.
-        """
+        """Return the messages to show now: none before the first complete sentence, unless `anything` is true."""
         split, shown = self._run.channels[channel].split, beginning(words)
         if not (anything or has_begun(words, shown)):
             return []
@@ -219,9 +215,7 @@ class Progress:
             watched.task.cancel()
 
     def _last(self, row: OutboxRow, _: str) -> tuple[str, LiveForm]:
-        """Return the final text of the progress message if the turn was stopped; otherwise return "", which
-        deletes the message.
-        """
+        """Return the final text of the progress message if the turn was stopped; "" deletes the message."""
         watched = self._open.get(row.turn)
         if watched is None:
             return "", LiveForm()
@@ -395,9 +389,7 @@ class LiveTurns:
             await self._sign(to, self._channels[to.channel].indicate(to.target, working=working))
 
     def _suspend(self, turn: Turn) -> None:
-        """Show that a turn waits for a person if the platform can display this; afterwards show that the
-        turn works again.
-        """
+        """Show that a turn waits for a person, or works again, if the platform can display this."""
         channel, waits = self._channels[turn.first.channel], turn.phase is Phase.SUSPENDED
         if waits == (turn.id in self._suspended) or not isinstance(channel, Suspends):
             return

@@ -63,9 +63,7 @@ class Call:
 
 @dataclass
 class RecordedTurn:
-    """The recorded requests of a turn's main conversation, or of a task, in order. `joined` lists people's
-    messages that joined the turn while it ran.
-    """
+    """The recorded requests of a turn or a task, in order. `joined` are people's messages that joined the running turn."""
 
     calls: list[Call]
     joined: list[Message] = field(default_factory=list)
@@ -83,9 +81,7 @@ class Outcome:
 
 
 def recorded_turn(records: Iterable[RecordedRequest], said: Iterable[Message] = ()) -> RecordedTurn:
-    """Reassemble the requests of a turn. The messages of people in the turn (`said`) are recognised in later
-    requests.
-    """
+    """Reassemble the requests of a turn. People's messages (`said`) are recognised in later requests."""
     turn = RecordedTurn([Call(one) for one in records])
     requests = [call.request for call in turn.calls]
     for at, (call, request) in enumerate(zip(turn.calls, requests, strict=True)):
@@ -143,9 +139,7 @@ _TOKENS = ("inputTokens", "cacheReadTokens", "cacheWriteTokens", "outputTokens")
 
 @dataclass(slots=True)
 class RerunResult:
-    """The result of rerunning a turn: the answer, the stop reason and cost of each model call, and the tool
-    calls without a recorded result.
-    """
+    """The answer, the stop reason and cost of each model call, and the tool calls without a recorded result."""
 
     answer: str = ""
     calls: list[Json] = field(default_factory=list)

@@ -107,9 +107,7 @@ class QueryExecution:
         return found + [Term(speaker) for speaker in self.named if alone]
 
     def _speaker(self, token: str) -> str | None:
-        """Return the token of the speaker with this name. If no speaker has this name and no line contains it, return
-        the token of the most similar name.
-        """
+        """Return the token of the speaker with this name, or of the most similar name if no line contains the word."""
         exact = speaker_token(token)
         counts = self._counts([exact, token])
         if counts[exact]:
@@ -125,9 +123,7 @@ class QueryExecution:
         return next(iter(difflib.get_close_matches(exact, spellings, 1, _ALIKE)), None)
 
     def _rows_of_speakers(self) -> list[int]:
-        """Return the rows of lines by the named speakers. If there are many, return those that contain a rare word of
-        the query, otherwise the newest.
-        """
+        """Return rows of the named speakers: all; if there are many, those with a rare word of the query or the newest."""
         found, rare = list[int](), self._any_rare()
         for token, count in self._counts(self.named).items():
             one = self._quoted(token)
@@ -172,9 +168,7 @@ class QueryExecution:
         return sorted(found, reverse=True)[:CANDIDATES]
 
     def _add(self, scores: LineScores, terms: Sequence[Term]) -> None:
-        """Score the lines of each term. If the query has rare words, a frequent word counts only in lines that contain
-        one of them.
-        """
+        """Score the lines of each term. A frequent word counts only in lines that contain a rare word of the query, if any."""
         counts = self._counts(term.token for term in terms)
         common = list[Term]()
         for term in sorted(terms, key=lambda term: counts[term.token]):
@@ -455,9 +449,7 @@ class Search:
         return await self.index.run(index.counted)
 
     async def caught_up(self, wait: float | None = None) -> bool:
-        """Wait until everything appended so far is indexed, at most `wait` seconds. Returns False after the timeout or
-        if the disk fails.
-        """
+        """Wait until everything appended is indexed, at most `wait` seconds. Returns False if something is missing."""
         try:
             async with asyncio.timeout(wait or self._wait):
                 await self.exporter.flush()

@@ -122,9 +122,7 @@ def tokens(text: str) -> list[str]:
 
 
 def is_paired(token: str) -> bool:
-    """Return True for a single character or a pair of characters in a script without spaces. Such a token is
-    rarely a word by itself.
-    """
+    """Return True for one or two characters of a script without spaces, which are rarely a word."""
     return len(token) <= 2 and _PAIRED_RUN.match(token) is not None
 
 
@@ -138,9 +136,7 @@ def terms(query: str) -> list[Term]:
 
 
 def _cut(text: str, longest: int) -> str:
-    """Return the beginning of a text in normalised form. Normalising may turn one character into eighteen,
-    so the text is cut before and after normalising.
-    """
+    """Return the beginning of a normalised text. Normalising may turn one character into eighteen."""
     return texts.normalized(texts.clean(text[:longest]))[:longest]
 
 
@@ -257,9 +253,7 @@ Days = tuple[date, date]  # the first day of a range, and the day after the last
 
 @dataclass(frozen=True, slots=True)
 class TimeRanges:
-    """The times named in a query. `ranges` are in epoch ms with exclusive ends; `rest` is the query without
-    the words that name a time.
-    """
+    """The times named in a query (epoch ms, exclusive ends), and the rest of the query."""
 
     ranges: tuple[tuple[int, int], ...]
     rest: str

@@ -164,9 +164,7 @@ class SearchIndex(Export):
                 raise
 
     async def run(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Run this work on the index's thread. Raises `errors.StorageError`. If the file is damaged, it is
-        deleted and `ExportLost` is raised.
-        """
+        """Run this work on the index's thread. Raises `errors.StorageError`; `ExportLost` after a damaged file was deleted."""
         self._pool = self._pool or ThreadPoolExecutor(1, thread_name_prefix="index")
         return await asyncio.get_running_loop().run_in_executor(self._pool, self._guarded, work)
 
@@ -339,9 +337,7 @@ class _Writer:
 
 
 def opened(path: Path) -> sqlite3.Connection:
-    """Return a new database connection, with all tables created. The connection may be used by one thread at a time.
-    Raises `sqlite3.Error` and OSError.
-    """
+    """Return a database connection with all tables, for one thread at a time. Raises `sqlite3.Error` and OSError."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     path.touch(mode=0o600)
     db = sqlite3.connect(path, BUSY_SECONDS, 0, None, check_same_thread=False)

@@ -79,9 +79,7 @@ def rarity(count: int, total: int) -> float:
 
 @dataclass(slots=True)
 class IndexedChat:
-    """The index entry of a chat: the newest indexed event, and the number of the next line. `lines`, `tokens` and
-    `session` are totals.
-    """
+    """The index entry of a chat: its newest event, the number of its next line, and totals."""
 
     id: int
     name: str
@@ -145,9 +143,7 @@ class LineScores:
         self._named.update(row >> ROW_BITS for row in rows)
 
     def best(self, most: int) -> list[tuple[int, float]]:
-        """Return the best lines with their scores. A line's total score is its own score plus shares of the
-        scores of adjacent lines and of the session.
-        """
+        """Return the best lines by their own score plus shares of the scores of adjacent lines and of the session."""
         lines = self._foremost(most)
         near = {
             beside
@@ -160,9 +156,7 @@ class LineScores:
         return sorted(scores.items(), key=lambda one: (one[1], one[0]), reverse=True)[:most]
 
     def _foremost(self, most: int) -> list[int]:
-        """Return the lines with the best own scores. The number of lines with an equal score is limited,
-        because such lines often repeat one text.
-        """
+        """Return the best lines, with few of equal scores, because lines of equal scores often repeat one text."""
         own, alike = self._own, self._weights.alike
         if most <= alike:
             return heapq.nlargest(most, own, key=own.__getitem__)
@@ -216,9 +210,7 @@ _NUMBER = re.compile(r"\d|[一二两三四五六七八九十百千]")
 
 
 class AnswerScorer:
-    """Scores lines for one query by their form; the score is added to the score for shared words. Has no
-    side effects and never raises.
-    """
+    """Scores lines for one query by their form. Has no side effects and never raises."""
 
     def __init__(self, query: str, said_by: str | None, weights: Weights) -> None:
         """Create a scorer. `said_by` is the role whose words the query asks about; None if the query names a person."""

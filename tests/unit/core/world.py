@@ -452,20 +452,7 @@ class Process:
 
     def allowed(self, name: ChatKey, chat: Chat, turn: str, call: str) -> Generator[None, None, bool]:
         """Ask the operator, and wait for the verdict."""
-        asked = Approval(
-            turn,
-            call,
-            name,
-            ASKED,
-            "",
-            "",
-            why="rule",
-            rule="",
-            channel=None,
-            user_id=None,
-            granted=False,
-            lasting=False,
-        )
+        asked = Approval(turn, name, None, None, call_id=call, tool=ASKED, why="rule")
         found = next((one for one in chat.questions.values() if one.record.asked.key == asked.key), None)
         if found is None:
             question = self.world.fresh()
