@@ -273,9 +273,7 @@ def restore(
 
 
 def _prepare_log(source: Path, scratch: Path, disk: Disk, *, moved: bool, database: str | None) -> None:
-    """Prepare a restored log: reset the cursors of the exports, mark open work to be closed unless `moved`
-    is set, and move the log to the `database` if one is given.
-    """
+    """Prepare a restored log: reset the exports' cursors, mark open work as over unless `moved`, and move it to the `database`."""
     log = scratch / LOG
     if disk.size(log):
         with (

@@ -339,9 +339,7 @@ class PersonalData:
         return {kind: gone[kind] for kind in Kept if gone.get(kind)}
 
     def _erase_logs(self, found: Found) -> int:
-        """Remove the person's lines of the operator's log, and message texts of shared chats. Return the number of
-        removed lines. An unreadable line counts as the person's.
-        """
+        """Remove the person's lines, unreadable lines, and message texts of shared chats; return the number of lines."""
         count = 0
         for path, lines in self._log_files():
             kept = []
@@ -404,9 +402,7 @@ class PersonalData:
         return count
 
     def _erase_exports(self, found: Found) -> int:
-        """Remove the person's lines from the archive, and remove the search index, which is rebuilt later. Return the
-        number of removed lines. An unreadable line counts as the person's if the chat is shared.
-        """
+        """Remove the person's lines, and unreadable ones of shared chats, from the archive; the index is rebuilt later."""
         own, shared = ({_name(key) for key in keys} for keys in (found.own, found.shared))
         count = 0
         for name in self._archives.chats():

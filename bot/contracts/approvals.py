@@ -10,9 +10,7 @@ from bot.contracts.identity import ChatKey, UserRef
 
 Ended = Literal["approved", "denied", "steered", "stopped", "expired", "nobody", "unattended"]
 Subject = Literal["call", "budget", "person", "question"]
-"""Subject of a question: a tool call, a spent budget, a person who asks for access, or a tool that asks the
-person of its turn.
-"""
+"""What a question is about: a tool call, a spent budget, a person who asks for access, or a tool's question."""
 _Judged = Literal["tainted", "instructs", "elsewhere", "changed", "read", "default", "rule", "doubt"]
 Reason = Literal[_Judged, "refused", "budget_chat", "budget_person", ""]
 """Reason why people are asked; the texts are `approval.reason_…` in `bot/words`. The reason "" is not shown."""
@@ -50,9 +48,7 @@ class Approval:
     equal fingerprint; a lasting approval ignores the last hash.
     """
     shown: str = ""
-    """Exact arguments of the call, without secrets. Argument names of built-in tools are written as marks
-    (`display.label`).
-    """
+    """Exact arguments of the call, without secrets; names of arguments are marks (`display.label`)."""
     why: Reason = ""
     rule: str = ""  # permission rule because of which people are asked
     granted: bool = False  # true if a rule allows the person to decide alone
@@ -72,9 +68,7 @@ class Approval:
     step: tuple[Mapping[str, Any], ...] = ()
     """Differing fields of each call, if several calls of one step are asked about together."""
     about: str = ""
-    """Foreign text that is the reason for asking: its author and beginning, or the file or tool call that
-    brought the text.
-    """
+    """Foreign text that is the reason for asking: its author and beginning, or what brought the text."""
 
     @property
     def person(self) -> UserRef | None:

@@ -25,25 +25,16 @@ from bot.core.outgoing import Address, Question, examples
 from bot.tools.permissions.display import named
 from bot.words import paragraph, say, speaking, times
 
-MOST = 20
-"""Max requests per day sent to operators, so that a public bot does not flood them with messages. `/allow`
-lists all other requests.
-"""
+MOST = 20  # max requests per day sent to operators; `/allow` lists all others
 MOST_OPEN = 200  # max undecided requests; the oldest requests are dropped
 MOST_WAITING = 20  # max undecided people listed by `/allow` without an argument
 ABOUT_A_PERSON: tuple[Choice, ...] = ("admit", "later")
 ASKED = "admission"
-"""Kind of the facts that store admission requests by id. A fact contains the stranger's message without its
-text, the time, and whether operators were asked.
-"""
+"""Kind of the facts that store requests by id: the message without text, the time, and whether operators were asked."""
 KEPT = 7 * EVERY
-"""Max age in seconds of a stored request. The time is long, so that a person who was denied is notified of a
-later admission.
-"""
+"""Max age in seconds of a stored request, so that a person who was denied is notified of a later admission."""
 REACHED_SECONDS = 3.0
-"""Timeout in seconds for delivering a request to an operator. The stranger is told that an operator was
-asked only if an operator received the request in time.
-"""
+"""Timeout in seconds for delivering a request to an operator, before the stranger is told that one was asked."""
 CHECK_SECONDS = 2.0  # interval in seconds between checks for people admitted or denied outside this process
 
 
@@ -75,9 +66,7 @@ class Admissions:
         return Done(paragraph(say("strangers.hello"), say(key, who=inbound.person)))
 
     def _asked(self, chat: Chat, inbound: Inbound) -> Iterator[Fact]:
-        """Yield the facts that ask about a stranger. They store the question and send copies of it to operators, unless
-        operators got too many requests today. If too many requests are undecided, the oldest request is closed.
-        """
+        """Yield the facts that store a request and send it to operators, unless they got too many today."""
         name, now, run = inbound.request_id, self._run.clock.now(), self._run
         before = run.chats.facts.all(ASKED)
         for old in [old for old, fact in before.items() if fact["at"] < now - KEPT]:
@@ -146,9 +135,7 @@ class Admissions:
         return tuple(self._decided(chat, found.id, verdict))
 
     async def _decide(self, who: UserRef, verdict: Verdict) -> Sequence[Fact]:
-        """Carry out a decision about a person, or about a group by its id, and close that person's request. A person who
-        was denied first and is admitted now is notified.
-        """
+        """Carry out a decision about a person or group. Someone who was denied first and is admitted now is notified."""
         await self._carry_out(who, verdict)
         theirs = [(chat, one.id) for chat, one in self._waiting() if _person(one) == who]
         if not theirs and verdict.ended == "approved":

@@ -39,9 +39,7 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {
     "settings": ("language", "timezone", "listen"),
     "operators": ("allow", "block"),
 }
-"""Commands listed by `/help`, by section. Each command has a sentence in the translation files (`help`), and
-possibly arguments and an explanation.
-"""
+"""Commands listed by `/help`, by section. Their sentences are `help.…`, `arguments.…` and `explained.…` in `bot/words`."""
 OPERATORS = frozenset(SECTIONS["operators"])  # commands for operators only
 CHANGED_BY_OPERATORS = frozenset({"effort", "listen", "model"})
 """Commands that anyone may use to read a setting, but only operators may use to change it."""

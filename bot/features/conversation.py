@@ -370,9 +370,7 @@ class SessionCommands:
         view: View,
         forked_at: str = "",
     ) -> Done:
-        """Switch the chat to this view. The turns of the view are loaded into the chat first. The answer says how to
-        return to the previous conversation if that has turns.
-        """
+        """Switch the chat to this view. The answer says how to return to the previous conversation if that has turns."""
         left = sessions.current
         what = "a fork of the session begins" if forked_at else "an earlier session goes on"
         self._run.log.write("session", what, chat_key=inbound.chat_key, session=name, left=left.id)

@@ -51,9 +51,7 @@ class Conversations:
         return (await self._placed(inbound),)
 
     def _stops(self, stop: Inbound) -> Sequence[Inbound]:
-        """Return a stop sent outside threads as one stop for each conversation in which something of the
-        person runs. In a direct chat the stops cover all conversations.
-        """
+        """Return one stop for each conversation in which something of the person runs; in a direct chat for all."""
         busy = [
             chat.key
             for chat in self._run.chats

@@ -32,9 +32,7 @@ MOST_KNOWN = 10_000
 """Max conversations cached as joined by the bot; for all other conversations the log is searched."""
 SKEW = 300.0  # max difference in seconds between our clock and a platform's clock
 CONTEXT_SECONDS = 20.0
-"""Timeout in seconds for a platform to return the earlier messages of a thread. After the timeout, the turn
-starts without the earlier messages.
-"""
+"""Timeout in seconds for a platform to return earlier messages; then the turn starts without them."""
 MOST_KEPT, KEPT_SECONDS = 30, 3_600.0  # max messages kept for each conversation, and their max age in seconds
 MOST_CHATS = 200  # max conversations with kept messages; the least recent conversations are dropped
 LONGEST_KEPT = 2_000  # max characters of a kept message
@@ -50,9 +48,7 @@ class _RecentMessage:
 
 
 class UnaddressedMessages:
-    """Keeps messages that were not for the bot, in memory only, for platforms without a history API. These messages
-    are never stored and are lost when the process ends.
-    """
+    """Keeps messages that were not for the bot, in memory only, for platforms without a history API."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock

@@ -170,12 +170,7 @@ class Account:
             sum(one.get(name, 0) for one in used) for name in ("input", "cacheWrite", "cacheRead", "output")
         )
         model = ", ".join(dict.fromkeys(self.models.values()))
-        figures = {
-            "count": len(used),
-            "model": model,
-            "read": cached + fresh + written,
-            "written": output,
-        }
+        figures = {"count": len(used), "model": model, "read": cached + fresh + written, "written": output}
         told = (
             say("receipt.model_cached", cached=cached, **figures)
             if cached
@@ -285,8 +280,7 @@ class Receipts:
 def _build(runtime: Runtime) -> Hooks:
     receipts = Receipts(runtime)
     return Hooks(
-        commands={"receipt": Command.saying(receipts.receipt)},
-        signals={"rating": Command(receipts.rate)},
+        commands={"receipt": Command.saying(receipts.receipt)}, signals={"rating": Command(receipts.rate)}
     )
 
 

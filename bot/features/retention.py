@@ -73,10 +73,7 @@ class Retention:
                 )
 
     async def _expire_events(self, key: ChatKey, since: float) -> int:
-        """Delete the oldest events, up to the first event that is not expired or that unfinished work needs.
-        Returns the number of deleted events. The newest event is never deleted, because it stores the
-        last event number.
-        """
+        """Delete the oldest events that are expired and finished; return their number. The newest event stays."""
         log, chats = self._run.event_log, self._run.chats
         first, end = await log.older(key, since)
         if first >= end:
@@ -130,10 +127,7 @@ class Retention:
         return lines, len(old)
 
     def _expire_lines(self, path: Path, before: int) -> int:
-        """Delete the beginning of a file, up to its last expired line before the first younger line. Lines
-        that were written out of order are deleted with the lines around them. Unreadable lines are
-        deleted with the expired line after them.
-        """
+        """Delete the beginning of a file, up to its last expired line before the first younger line."""
         at = cut = count = gone = 0
         young = False
         with closing(self._run.disk.open(path)) as file:

@@ -19,9 +19,7 @@ from bot.words import say
 
 @dataclass(slots=True)
 class PastTurn:
-    """A past turn. `members` are its messages by request id, None for a deleted message. `end` is None while
-    the turn runs. `shown` are the messages that the turn sent, with their platform ids.
-    """
+    """A past turn. `members` are its messages by request id (None: deleted), `shown` those it sent, with platform ids."""
 
     id: str
     members: dict[str, Inbound | None] = field(default_factory=dict)
@@ -144,10 +142,7 @@ class Retries:
         return Done(buttons=QuestionButtons(turn.id, AGAIN) if offered else None)
 
     async def run(self, press: Inbound) -> Done:
-        """Retry the turn whose button was pressed, with the rights of the turn's person. Only this person
-        and operators may press the button. A turn that was answered is answered again, if it is the latest
-        one and nothing runs.
-        """
+        """Retry a turn, with the rights of its person. The latest turn is answered again, if nothing runs."""
         past = await self._past(press)
         turn = past.turns.get(press.args)
         if turn is None or turn.end is None or turn.first is None or not plain(turn.first):

@@ -32,9 +32,7 @@ from bot.words import language, own_zone, say, speaking, times, zone
 GRANTED = "approval"  # kind of the facts that store lasting approvals by question id
 MOST_SHOWN = 5  # max questions listed on a person's home page
 REACHED_SECONDS = 3.0
-"""Timeout in seconds for delivering a question to an operator. After the timeout, the question gets buttons
-also in a group in which nobody may decide.
-"""
+"""Timeout in seconds for delivering a question to an operator; then a group's copy gets buttons too."""
 SCOPES: dict[str, Scope] = {"once": "once", "chat": "chat", "today": "today", "always": "always"}
 _RECORDS = TypeAdapter(ApprovalRecord)
 
@@ -129,9 +127,7 @@ class ApprovalService:
     # ------------------------------------------------------------ showing the question
 
     async def _show(self, chat: Chat, found: Question, first: Inbound) -> None:
-        """Show the question wherever somebody may decide, and wait for the verdict. Operators get copies in their
-        direct chats, unless an operator asked or the call concerns only the person who asked.
-        """
+        """Show the question here and, unless it concerns only the asker, in operators' direct chats; wait for the verdict."""
         asked = found.record.asked
         all_choices = that_hold(asked, CHOICES)
         alone = first.person in self._run.operators or asked.own
@@ -448,9 +444,7 @@ class ApprovalService:
         return say("approval.once_only") if scope in LASTING and not asked.lasting else ""
 
     def _named(self, inbound: Inbound, name: str) -> Question | str:
-        """Return the question with this name; without a name, the only open question of this chat and its
-        threads. If there is no such question, return a sentence that says so.
-        """
+        """Return the question with this name, or the only open one of this chat and its threads, or why there is none."""
         waiting = [one for chat in self._run.chats for one in chat.questions.values()]
         open_ones = [one for one in waiting if one.verdict is None and not one.of_tool]
         if wanted := name.upper():

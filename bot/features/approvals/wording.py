@@ -20,9 +20,7 @@ from bot.tools.permissions.display import in_words, named, quoted, shortened
 from bot.words import paragraph, say, times
 
 SHOWN = 1_500
-"""Max characters of a call shown in its question, on channels with a message limit. A longer call is sent as
-a file above the question.
-"""
+"""Max characters of a call in its question, on channels with a message limit; a longer call is sent as a file."""
 GLIMPSE = 300  # max characters of a call shown to people who may not decide
 LONGEST_PASSAGE = 20_000  # max characters of a call sent as text if the platform rejects its file
 SHORT = 6  # number of letters of an approval's short name, which people type

@@ -34,9 +34,7 @@ from bot.tools.permissions.defaults import SCHEDULING
 from bot.tools.registry import Registry
 
 Kind = Literal["sent", "mailed", "saved", "deleted", "ran", "scheduled", "acted"]
-"""Kinds of claims. `sent` may refer to this chat, `mailed` refers to another recipient, and `acted` covers
-any other effect (installed, booked, paid …).
-"""
+"""Kinds of claims. `mailed`: to another recipient. `acted`: any other effect (installed, booked, paid …)."""
 SHOWN = 120  # max characters of a sentence quoted in a note
 
 # ------------------------------------------------------------ claims
@@ -44,9 +42,7 @@ SHOWN = 120  # max characters of a sentence quoted in a note
 
 @dataclass(frozen=True, slots=True)
 class ClaimPattern:
-    """A phrase pattern for one kind of claim. `own` means that the phrase itself names the author as the one
-    who acted; otherwise the phrase may report somebody else's action.
-    """
+    """A phrase pattern for one kind of claim. `own`: the phrase names the author as the one who acted."""
 
     kind: Kind
     pattern: Pattern
@@ -181,9 +177,7 @@ class PerformedAction:
     worked: bool
 
     def supports(self, *, admits: bool) -> frozenset[Kind]:
-        """Return the supported kinds. A failed command supports only the claim that it was run. If the reply admits a
-        failure, a failed action counts like a successful one.
-        """
+        """Return the supported kinds. A failed action supports only that it was run, unless the reply admits the failure."""
         return self.kinds if self.worked or admits else self.kinds & {"ran"}
 
 
@@ -315,9 +309,7 @@ class CheckedReply:
         )
 
     async def _unfounded(self, words: str) -> list[Claim]:
-        """Return the claims in a reply that no action of the turn supports. A claim about earlier turns also counts as
-        supported if the model no longer sees all of them.
-        """
+        """Return the claims that no action of the turn supports, nor of earlier turns if the model no longer sees these."""
         turn, done = self._chat.turn, list(self._actions.done)
         person = "\n".join(one.text for one in turn.members) if turn is not None else ""
         left = await asyncio.to_thread(claims, words, person)

@@ -35,17 +35,13 @@ _DAY = 86_400.0
 _NO_JSON = (ValueError, TypeError, RecursionError)
 
 GATHER = 0.25
-"""Interval in seconds in which records are collected for one transaction. Fewer transactions take less of
-the interpreter's time from turns.
-"""
+"""Interval in seconds in which records are collected for one transaction, because each takes time from turns."""
 
 Work = Callable[[RecordedRequests], object]
 
 
 class Recorder:
-    """Writes model requests to a file in the order in which they were made, many per transaction. Records
-    that cannot be written are dropped, and operators are notified.
-    """
+    """Writes model requests to a file in order, many per transaction. What cannot be written is dropped and logged."""
 
     def __init__(self, path: Path, *, log: Log) -> None:
         self._path = path
@@ -104,9 +100,7 @@ class Recorder:
 
 
 class RecordedModel(ModelWrapper):
-    """Records the model requests made in a chat, with the turn and the task of each. There is one record per
-    request, because the model client's own retries send the same bytes.
-    """
+    """Records the model requests made in a chat. The model client's own retries send the same bytes."""
 
     def __init__(self, model: Model, recorder: Recorder, *, ids: Ids, redact: Redact) -> None:
         super().__init__(model)

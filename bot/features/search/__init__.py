@@ -59,11 +59,7 @@ class QueryExecution:
     """Runs one query against the index of one chat, then extends the query by terms of the best lines."""
 
     def __init__(
-        self,
-        db: sqlite3.Connection,
-        chat: IndexedChat,
-        weights: Weights,
-        sessions: Sequence[tuple[int, int]],
+        self, db: sqlite3.Connection, chat: IndexedChat, weights: Weights, sessions: Sequence[tuple[int, int]]
     ) -> None:
         self._db = db
         self._chat = chat
@@ -93,9 +89,7 @@ class QueryExecution:
         return scores.best(CANDIDATES)
 
     def _with_speakers(self, terms: Sequence[Term]) -> list[Term]:
-        """Return the terms of the query. The name of a speaker of the chat gets a lower weight. If the query consists
-        only of names, terms that find the speakers' lines are added.
-        """
+        """Return the terms of the query. Names of speakers weigh less; names alone find the speakers' lines."""
         speakers = {term.token: self._speaker(term.token) for term in terms if len(term.token) > 1}
         named = {token: speaker for token, speaker in speakers.items() if speaker}
         self.named = tuple(dict.fromkeys(named.values()))
@@ -255,9 +249,7 @@ class Finder:
         self._weights = weights
 
     def recall(self, names: Iterable[str], query: RecallQuery) -> Recalled:
-        """Return the requested page of hits, best first, each with its neighbouring lines. A query without rankable
-        terms, such as `who are you`, is searched literally.
-        """
+        """Return a page of hits, best first. A query without rankable terms, such as `who are you`, is searched literally."""
         parsed = {phrasing: parse_query(phrasing, query.now) for phrasing in query.queries}
         with index.transaction(self._db, "DEFERRED"):
             chats = [

@@ -55,9 +55,7 @@ NOISE = frozenset(_WORDS["noise"].split())
 """Stop words. Stop words are never indexed, because almost every second line contains one."""
 
 ASKING = frozenset(_WORDS["asking"].split())
-"""Words that are typical of questions, not of answers. Such words are ignored in a search query unless the
-query contains nothing else.
-"""
+"""Words typical of questions, not of answers; ignored in a query unless it contains nothing else."""
 
 # Longest phrases first, because the first match is removed.
 ASKING_CJK = re.compile("|".join(map(re.escape, sorted(_WORDS["asking_cjk"].split(), key=len, reverse=True))))

@@ -435,9 +435,7 @@ def chats_saying(db: sqlite3.Connection, chat: ChatKey, words: Sequence[str]) ->
 
 
 def listed(db: sqlite3.Connection, query: ChatQuery, monotonic: Callable[[], float]) -> ListedChats:
-    """Return the requested page of conversations for operators, the last active first. If words are given, their
-    names, chatKeys and titles are searched, and their lines for `SEARCH_SECONDS`.
-    """
+    """Return a page of conversations for operators, the last active first. Words are searched for `SEARCH_SECONDS`."""
     every = "SELECT id, name, people, first, lines, last_ts FROM chats WHERE lines > 0 ORDER BY last_ts DESC, id DESC"
     with transaction(db, "DEFERRED"):
         known = [

@@ -88,9 +88,7 @@ class Board:
         self._run = runtime
 
     def turn_ends(self, turn: Turn, state: TurnEndState) -> Done:
-        """Keep the promise of an answer that nothing carries, and drop the promises that are too old or whose answer is
-        replaced. A job that the turn made carries the promise; so does the job that started the turn.
-        """
+        """Keep the promise of an answer that no job carries, and drop promises that are too old or answered again."""
         first, now, chats = turn.first, self._run.clock.now(), self._run.chats
         # Another answer to the same message replaces the former one.
         renewed = (str(first.chat_key), first.message_id if first.renews is not None else None)
