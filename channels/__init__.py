@@ -1,3 +1,1 @@
-"""Channels: the adapters of the chat platforms, one folder for each. `bot.contracts.channel` defines what a
-channel is.
-"""
+"""Channels: the adapters of the chat platforms, one folder for each. `bot.contracts.channel` defines what a channel is."""

@@ -45,8 +45,6 @@ def pressed(choice: str, question_id: str) -> Command | None:
 
 
 def command(value: str) -> Command | None:
-    """Return the command of a pressed button. The value comes from the person's client, so any other text
-    returns None.
-    """
+    """Return the command of a pressed button. The value comes from the person's client, so any other text returns None."""
     found = _VALUE.fullmatch(value)
     return Command(name=found["name"], args=found["args"]) if found is not None else None

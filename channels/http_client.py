@@ -15,14 +15,11 @@ import aiohttp
 from bot import errors, text
 from bot.contracts.channel import FILE_PIECE, LOOPBACK, Examination, Finding
 
-CALL_SECONDS = 10.0
-"""Timeout of a call in seconds."""
+CALL_SECONDS = 10.0  # Timeout of a call in seconds
 HEADERS = {"Accept-Encoding": "identity"}
 """Request headers that forbid compression: a small compressed file may unpack to any size."""
-CONNECTION_ERRORS = (aiohttp.ClientError, OSError)
-"""Exceptions of a failed connection, including timeouts."""
-LONGEST_NAME = 200
-"""Max characters of a file's name."""
+CONNECTION_ERRORS = (aiohttp.ClientError, OSError)  # Exceptions of a failed connection, including timeouts
+LONGEST_NAME = 200  # Max characters of a file's name
 _MARKS = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
 

@@ -11,12 +11,11 @@ from aiohttp import web
 from bot import errors
 from bot.contracts.channel import ChannelDeps, HttpServer, Webhook
 
-LARGEST = 1_000_000
-"""Max bytes of a request."""
-DRAIN_SECONDS = 0.8
-"""Timeout in seconds for running requests at a stop. The platform posts unconfirmed events again."""
-RETRY = {"Retry-After": "1"}
-"""Response headers of a 503, after which the platform posts the event again."""
+LARGEST = 1_000_000  # Max bytes of a request
+DRAIN_SECONDS = (
+    0.8  # Timeout in seconds for running requests at a stop. The platform posts unconfirmed events again.
+)
+RETRY = {"Retry-After": "1"}  # Response headers of a 503, after which the platform posts the event again
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 

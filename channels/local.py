@@ -12,15 +12,12 @@ from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Attachment, Command, Inbound
 
 CHAT_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
-LONGEST_ZONE = 100
-"""Max characters of the name of a time zone."""
+LONGEST_ZONE = 100  # Max characters of the name of a time zone
 _COMMAND = re.compile(r"/([A-Za-z][A-Za-z0-9_-]{0,31})(?:\s+(.*))?", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
 class LocalKeys:
-    """Builds and reads the chatKeys of one channel."""
-
     name: str
 
     def encode(self, address: Mapping[str, str]) -> ChatKey:

@@ -1,4 +1,4 @@
-"""Archive lines, and queries for archive lines."""
+"""Archive lines, queries for archive lines, and the list of conversations."""
 
 from __future__ import annotations
 
@@ -83,3 +83,12 @@ class HistoryPage:
     total: int
     unreadable: int = 0
     counted: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """A conversation in which something was said. `at` is the time of its newest message in epoch seconds."""
+
+    chat_key: ChatKey
+    title: str
+    at: float

@@ -7,10 +7,8 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
 
-Json = dict[str, Any]
-"""A JSON object."""
-Message = Json
-"""Message of the Messages API: `{"role": "user" | "assistant", "content": [block, …]}`."""
+Json = dict[str, Any]  # A JSON object
+Message = Json  # Message of the Messages API: `{"role": "user" | "assistant", "content": [block, …]}`
 ChatType = Literal["direct", "group"]
 Role = Literal["user", "assistant"]
 Level = Literal["debug", "info", "warn", "error", "action"]

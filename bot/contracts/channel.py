@@ -17,9 +17,8 @@ from pydantic.alias_generators import to_camel
 
 from bot import errors
 from bot.contracts.approvals import ShownQuestion
-from bot.contracts.archive import ArchiveLine
+from bot.contracts.archive import ArchiveLine, Conversation
 from bot.contracts.base import ChatType
-from bot.contracts.conversations import Conversation
 from bot.contracts.environment import Clock, Disk, Log
 from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.inbound import Attachment, Inbound, Quoted
@@ -40,12 +39,10 @@ class Health:
     detail: str = ""
 
 
-LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
-"""Host names and addresses of this machine."""
+LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})  # Host names and addresses of this machine
 PROXY_HEADERS = ("Forwarded", "Via", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Real-IP")
 """Headers by which most proxies identify themselves."""
-FILE_PIECE = 65_536
-"""Max bytes of a piece that `Files.fetch` yields."""
+FILE_PIECE = 65_536  # Max bytes of a piece that `Files.fetch` yields
 
 
 def is_loopback(host: str) -> bool:
@@ -67,35 +64,28 @@ class HomeSection:
 
 
 class Intake(Protocol):
-    """The gateway's interface for channels."""
+    """The gateway's interface for channels. Methods that read or write the log raise `errors.StorageError`."""
 
     async def accept(self, inbound: Inbound) -> bool:
-        """Authorise, de-duplicate, store and queue one inbound.
-
-        Once it returns, the channel may confirm the event to the platform. Returns True if the inbound was
-        accepted, False if it was refused (a duplicate, a stranger, not for the bot). Raises
-        `errors.StorageError` if the inbound could not be stored: the channel must not confirm the event, so
-        that the platform delivers it again.
+        """Authorise, de-duplicate, store and queue one inbound. Once it returns, the channel may confirm the event to the
+        platform. Return False if the inbound was refused (a duplicate, a stranger, not for the bot). Raises
+        `errors.StorageError` if it could not be stored: the channel must not confirm the event, so that the platform
+        delivers it again.
         """
         ...
 
     async def hears_all(self, chat: ChatKey) -> bool:
-        """Return True if the bot listens to all messages of a chat. If not, a channel whose `context`
-        returns earlier messages may skip messages whose `Inbound.addressed` is `chat`. Raises
-        `errors.StorageError`.
+        """Return True if the bot listens to all messages of a chat. If not, a channel whose `context` returns earlier
+        messages may skip messages whose `Inbound.addressed` is `chat`.
         """
         ...
 
     async def keep_dead_letter(self, channel: str, key: str, raw: str, reason: str) -> None:
-        """Store an event that cannot be parsed and report it to operators, so that the events after it can
-        be processed.
-        """
+        """Store an event that cannot be parsed and report it to operators, so that the events after it are processed."""
         ...
 
     def report_missing_right(self, channel: str, right: str, words: Sentence) -> None:
-        """Report to operators that the platform refused a call because a permission is missing. Each `right`
-        is reported at most once a day.
-        """
+        """Report to operators, at most once a day, that the platform refused a call because a permission is missing."""
         ...
 
     async def recent(self, chat_key: ChatKey, limit: int) -> list[ArchiveLine]:
@@ -105,26 +95,22 @@ class Intake(Protocol):
     async def conversations(
         self, chat_key: ChatKey, *, query: str = "", after: ChatKey | None = None, limit: int
     ) -> list[Conversation]:
-        """Return conversations of a chat and its threads, the last spoken in first, beginning after the
-        conversation `after`. With a `query`, each of its words occurs in the title, or all occur in one
-        message. Raises `errors.StorageError`.
+        """Return conversations of a chat and its threads, the last spoken in first, beginning after the conversation
+        `after`. With a `query`, each of its words occurs in the title, or all occur in one message.
         """
         ...
 
     async def conversation(self, chat_key: ChatKey) -> Conversation | None:
-        """Return one conversation; None if nothing was said in it. Raises `errors.StorageError`."""
+        """Return one conversation; None if nothing was said in it."""
         ...
 
     async def rename(self, chat_key: ChatKey, name: str, person: UserRef) -> None:
-        """Give a conversation a name. An empty name restores its first words as the title. Raises
-        `errors.StorageError`.
-        """
+        """Give a conversation a name. An empty name restores its first words as the title."""
         ...
 
     async def home(self, opened: Inbound) -> tuple[HomeSection, ...]:
-        """Return the home tab of the sender of `opened`: what the bot does for the person, with the person's
-        jobs and settings. For a stranger, return only how to get access. The inbound `opened` is not
-        accepted. Raises `errors.StorageError`.
+        """Return the home tab of the sender of `opened`: what the bot does for the person, with the person's jobs and
+        settings. For a stranger, return only how to get access. The inbound `opened` is not accepted.
         """
         ...
 
@@ -133,25 +119,23 @@ class Intake(Protocol):
         ...
 
     async def questions(self, chat_key: ChatKey, person: UserRef, since: float) -> list[ShownQuestion]:
-        """Return the questions of a conversation as this person sees them: those decided since a time (epoch
-        seconds), then the open ones. Raises `errors.StorageError`.
+        """Return the questions of a conversation as this person sees them: those decided since a time (epoch seconds),
+        then the open ones.
         """
         ...
 
     async def ratings(self, chat_key: ChatKey, since: float) -> dict[str, str]:
-        """Return the ratings of a conversation's answers since a time (epoch seconds), by turn. Raises
-        `errors.StorageError`.
-        """
+        """Return the ratings of a conversation's answers since a time (epoch seconds), by turn."""
         ...
 
     async def acts(self, chat_key: ChatKey) -> bool:
-        """Return True while a turn of this conversation runs that people have seen a part of, that has used a
-        tool with effects, or that answers something again. Raises `errors.StorageError`.
+        """Return True while a turn of this conversation runs that people have seen a part of, that has used a tool with
+        effects, or that answers something again.
         """
         ...
 
     async def board(self, person: UserRef) -> list[OpenLoop]:
-        """Return the board of what waits, as this person sees it in private. Raises `errors.StorageError`."""
+        """Return the board of what waits, as this person sees it in private."""
         ...
 
 
@@ -161,15 +145,13 @@ class Channel(Protocol):
     """
 
     name: str
-    addresses: tuple[str, ...]
-    """Addresses to show to the operator, known after `start`."""
+    addresses: tuple[str, ...]  # Addresses to show to the operator, known after `start`
 
     async def start(self, intake: Intake) -> None:
-        """Connect and pass inbounds to `intake`; return once connected. After that the channel reconnects by
-        itself.
+        """Connect and pass inbounds to `intake`; return once connected. After that the channel reconnects by itself.
 
-        Raises `errors.ChannelRefused` if the platform refuses the token, `errors.ChannelUnreachable` if the
-        platform cannot be reached (the caller retries), `errors.Unavailable` if a port is in use.
+        Raises `errors.ChannelRefused` if the platform refuses the token, `errors.ChannelUnreachable` if the platform
+        cannot be reached (the caller retries), `errors.Unavailable` if a port is in use.
         """
         ...
 
@@ -192,11 +174,10 @@ class Channel(Protocol):
         ...
 
     async def find(self, message: Outbound) -> Sent | None:
-        """Return a message whose `send` had an unknown outcome; None if the message is certainly not in the
-        chat.
+        """Return a message whose `send` had an unknown outcome; None if the message is certainly not in the chat.
 
-        Raises `errors.DeliveryUncertain` if the platform cannot tell, `errors.DeliveryThrottled` if `find`
-        must be called again later, or another `errors.DeliveryFailed`.
+        Raises `errors.DeliveryUncertain` if the platform cannot tell, `errors.DeliveryThrottled` if `find` must be
+        called again later, or another `errors.DeliveryFailed`.
         """
         ...
 
@@ -281,24 +262,17 @@ class Drafts(Protocol):
 
 
 @runtime_checkable
-class Titles(Protocol):
-    """Optional ability of a `Channel`: set the titles of conversations in the person's list."""
+class Sessions(Protocol):
+    """Optional ability of a `Channel`: show each conversation as a session. The calls are cosmetic, so they raise only
+    `errors.DeliveryFailed`.
+    """
 
     async def entitle(self, target: Mapping[str, str], title: str) -> None:
-        """Set the title of the conversation of `target`. The call is cosmetic, so it raises only
-        `errors.DeliveryFailed`.
-        """
+        """Set the title of the conversation of `target` in the person's list."""
         ...
 
-
-@runtime_checkable
-class Suspends(Protocol):
-    """Optional ability of a `Channel`: show that a turn waits for a person."""
-
     async def suspend(self, target: Mapping[str, str]) -> None:
-        """Show that a turn waits, in place of the typing indicator, until the next `indicate`. The call is
-        cosmetic, so it raises only `errors.DeliveryFailed`.
-        """
+        """Show that a turn waits for a person, in place of the typing indicator, until the next `indicate`."""
         ...
 
 
@@ -361,19 +335,16 @@ class SendsFiles(Protocol):
     `errors.FileRefused` if the platform will never accept the file. `find` works for such a message too.
     """
 
-    largest_file: int
-    """Max bytes of a file that the platform accepts."""
+    largest_file: int  # Max bytes of a file that the platform accepts
 
 
 @dataclass(frozen=True, slots=True)
 class ReadingLimits:
     """Max size of code and tables that people can read inside a message."""
 
-    lines: int = 60
-    """Max lines of code, or max rows of a table."""
+    lines: int = 60  # Max lines of code, or max rows of a table
     characters: int = 3_500
-    columns: int = 100
-    """Max width of a table in terminal cells. A wide character takes two cells."""
+    columns: int = 100  # Max width of a table in terminal cells. A wide character takes two cells.
 
 
 @runtime_checkable
@@ -421,7 +392,6 @@ class Webhook(Section):
 
     @property
     def path(self) -> str:
-
         return urlsplit(self.url).path or "/"
 
 
@@ -458,16 +428,12 @@ class ChannelDeps:
     clock: Clock
     log: Log
     rng: random.Random
-    home: Path
-    """Path of the `.ship` folder."""
-    root: Path
-    """Path of the project folder."""
-    disk: Disk
-    """Writer for files below `home` that other hosts of a cluster also read."""
+    home: Path  # Path of the `.ship` folder
+    root: Path  # Path of the project folder
+    disk: Disk  # Writer for files below `home` that other hosts of a cluster also read
     operators: Collection[UserRef] = frozenset()
     """Current operators. The collection changes while the process runs."""
-    name: str = "Shipmate"
-    """Name of the bot."""
+    name: str = "Shipmate"  # Name of the bot
     holder: Callable[[int], int | None] = lambda _: None
     """Function that returns the pid of the process that listens on a local port; None if unknown. It blocks."""
     user_of: Callable[[tuple[str, int], tuple[str, int]], int | None] = lambda _near, _far: None
@@ -477,8 +443,9 @@ class ChannelDeps:
     appoint: Callable[[UserRef], Awaitable[None]] = _refused
     """Function that makes a person an operator. Raises `errors.StorageError`."""
     serve: Callable[[], HttpServer] = _no_server
-    pace: float = 1.0
-    """Network seconds per second of `clock`. Tests run the clock faster, but not the network."""
+    pace: float = (
+        1.0  # Network seconds per second of `clock`. Tests run the clock faster, but not the network.
+    )
 
 
 Verdict = Literal["ok", "warn", "later", "wrong"]
@@ -511,8 +478,7 @@ class Claim:
     take the channel's settings and the code, and raise `errors.ChannelError`.
     """
 
-    invite: Callable[[Any, str], Awaitable[str]]
-    """Function that returns instructions for sending the code."""
+    invite: Callable[[Any, str], Awaitable[str]]  # Function that returns instructions for sending the code
     look: Callable[[Any, str], Awaitable[str | None]]
     """Function that returns the id of the person who has sent the code; None if nobody has sent it yet. It
     must consume no events of the gateway.
@@ -539,37 +505,33 @@ class Manifest:
     encode: Callable[[Mapping[str, str]], ChatKey]
     decode: Callable[[ChatKey], dict[str, str]]
     """Pure functions that convert the parts of an address to a `ChatKey` (`encode`) and back (`decode`)."""
-    tokens: tuple[str, ...] = ()
-    """Names of the settings that the channel cannot run without."""
-    webhook_tokens: tuple[str, ...] = ()
-    """Names of the settings that replace `tokens` if `webhook` is set."""
+    tokens: tuple[str, ...] = ()  # Names of the settings that the channel cannot run without
+    webhook_tokens: tuple[str, ...] = ()  # Names of the settings that replace `tokens` if `webhook` is set
     token_forms: Mapping[str, TokenForm] = field(default_factory=dict)
     """Forms of the tokens, by the names in `tokens`."""
     access: Literal["allowlist", "local"] = "allowlist"
     """Who can reach the bot. `local`: only a person who has access to this machine or the channel's own token."""
     valid_id: Callable[[str], bool] = bool
-    """Function that returns True if a string can be a stable user id of this platform. Allow lists are
-    checked with it.
+    """Function that returns True if a string can be a stable user id of this platform. Allow lists are checked with it.
     """
-    where_id: Sentence | None = None
-    """Text that tells operators what a user id looks like and where to find it."""
+    where_id: Sentence | None = (
+        None  # Text that tells operators what a user id looks like and where to find it
+    )
     operators: frozenset[str] = frozenset()
     """User ids that are operators without being configured: the ids of the user who started Shipmate."""
     never_admit: frozenset[str] = frozenset()
     """User ids that many people share. They are refused even if an allow list names them."""
     pace: Mapping[ChatType, Pace] = field(default_factory=dict)
-    total: Pace | None = None
-    """Rate limit of outgoing messages over all chats."""
-    edits: EditPace | None = None
-    """Rate limit of live edits; set if the channel implements `Edits`."""
+    total: Pace | None = None  # Rate limit of outgoing messages over all chats
+    edits: EditPace | None = None  # Rate limit of live edits; set if the channel implements `Edits`
     ephemeral: bool = False
     """True if the channel can show a group message to only one person (`contracts.outbound.ONLY_TO`)."""
     buttons: bool = False
     """True if the channel shows `Outbound.buttons`. Otherwise the text names the commands that answer the question."""
-    examples: bool = False
-    """True if the channel shows `contracts.approvals.EXAMPLES` as buttons in direct chats."""
-    files: bool = False
-    """True if the channel implements `Files`."""
+    examples: bool = (
+        False  # True if the channel shows `contracts.approvals.EXAMPLES` as buttons in direct chats
+    )
+    files: bool = False  # True if the channel implements `Files`
     silence: float | None = None
     """Timeout in seconds after `Health.last_heard`; after it the connection counts as dead."""
     separate: bool = False
@@ -580,22 +542,18 @@ class Manifest:
     """Function that returns the address parts of a person's direct chat from the person's id. Alerts to
     operators are sent there.
     """
-    indicate_every: float = 4.5
-    """Interval in seconds at which the typing indicator must be renewed."""
+    indicate_every: float = 4.5  # Interval in seconds at which the typing indicator must be renewed
     examine: Callable[[Any], Coroutine[Any, Any, Examination]] | None = None
     """Function that checks the tokens of the settings, and the ids in `allow`, with the platform. `shipmate
     doctor` and `init` call it. It must consume no events.
     """
-    claim: Claim | None = None
-    """Functions that identify the first operator for `shipmate init`."""
+    claim: Claim | None = None  # Functions that identify the first operator for `shipmate init`
     connect: Callable[[str, str | None], str] = lambda _name, _posts_to: ""
     """Function that returns instructions for getting the tokens, given the bot's name and the address of its
     webhook, if any.
     """
-    rules: str = ""
-    """Text that tells the model what the channel can display."""
-    command_prefix: str = "/"
-    """Prefix with which help texts write commands."""
+    rules: str = ""  # Text that tells the model what the channel can display
+    command_prefix: str = "/"  # Prefix with which help texts write commands
     unused: frozenset[str] = frozenset()
     """Optional dependencies of the platform's library that the channel does not need and that must not be imported."""
 
@@ -623,14 +581,11 @@ class MembershipAnswer:
 
 @runtime_checkable
 class KnowsMembers(Protocol):
-    """Optional ability of a `Channel`: look up the members of chats. Without this ability, nobody counts as
-    a member.
-    """
+    """Optional ability of a `Channel`: look up the members of chats. Without this ability, nobody counts as a member."""
 
     async def chats_of(self, user_id: str, chat_keys: Sequence[ChatKey], *, direct: bool) -> MembershipAnswer:
-        """Return those of `chat_keys` whose chat the person is a member of now. The person's direct chats
-        with the bot are included only if `direct`; direct chats of other people never are. Raises
-        `errors.ChannelError`.
+        """Return those of `chat_keys` whose chat the person is a member of now. The person's direct chats with the bot
+        are included only if `direct`; direct chats of other people never are. Raises `errors.ChannelError`.
         """
         ...
 

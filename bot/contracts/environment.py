@@ -145,10 +145,7 @@ class Log(Protocol):
         ...
 
 
-class Redact(Protocol):
-    """Replaces every known secret in a text."""
-
-    def __call__(self, value: str, /) -> str: ...
+Redact = Callable[[str], str]  # Function that replaces every known secret in a text
 
 
 class OperatorNotices(Protocol):

@@ -16,15 +16,34 @@ if TYPE_CHECKING:
 _KEY = re.compile(
     r"(?P<channel>[^:]+):chat:(?P<chat_id>[^:]+)(?::(?P<kind>[^:]+):(?P<thread>[^:]+))?", re.DOTALL
 )
-THREAD = "thread"
-"""Default of `ChatKey.kind`."""
+THREAD = "thread"  # Default of `ChatKey.kind`
+
+
+class _Text:
+    """Base of identities: pydantic stores them as text, and accepts text and instances."""
+
+    __slots__ = ()
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, _source: Any, _handler: GetCoreSchemaHandler) -> CoreSchema:
+        from pydantic_core import core_schema  # imported late, since most commands validate nothing
+
+        parse: Any = getattr(cls, "parse")  # noqa: B009 - of the subclass
+        return core_schema.no_info_before_validator_function(
+            lambda value: parse(value) if isinstance(value, str) else value,
+            core_schema.is_instance_schema(cls),
+            serialization=core_schema.to_string_ser_schema(when_used="always"),
+        )
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, _schema: CoreSchema, _handler: Any) -> dict[str, Any]:
+        return {"type": "string"}
 
 
 @dataclass(frozen=True, slots=True)
-class ChatKey:
-    """Key of a conversation: a chat of a channel, or one `thread` of the chat. `kind` is the platform's name
-    for such a thread (`thread`, `topic`). As text: `<channel>:chat:<chat id>`, followed by
-    `:<kind>:<thread>` for a thread.
+class ChatKey(_Text):
+    """Key of a conversation: a chat of a channel, or one `thread` of the chat. `kind` is the platform's name for such a
+    thread (`thread`, `topic`). As text: `<channel>:chat:<chat id>`, followed by `:<kind>:<thread>` for a thread.
 
     Raises `errors.IdentityInvalid` if a part is empty or contains a colon.
     """
@@ -55,10 +74,16 @@ class ChatKey:
     def __lt__(self, other: ChatKey) -> bool:
         return self._text < other._text
 
-    @classmethod
-    def parse(cls, text: str) -> ChatKey:
+    @staticmethod
+    @functools.lru_cache(maxsize=4_096)
+    def parse(text: str) -> ChatKey:
         """Return the key that this text stands for. Raises `errors.IdentityInvalid`."""
-        return _parsed(text)
+        found = _KEY.fullmatch(text)
+        if found is None:
+            raise errors.IdentityInvalid(
+                f"No chat is named by {text!r}; expected <channel>:chat:<chat id>, and perhaps :<kind>:<thread>."
+            )
+        return ChatKey(found["channel"], found["chat_id"], found["thread"], found["kind"] or THREAD)
 
     @property
     def chat(self) -> ChatKey:
@@ -77,17 +102,9 @@ class ChatKey:
         """
         return other == self or (other.kind == THREAD and self.contains(other))
 
-    @classmethod
-    def __get_pydantic_core_schema__(cls, _source: Any, _handler: GetCoreSchemaHandler) -> CoreSchema:
-        return _as_text(cls)
-
-    @classmethod
-    def __get_pydantic_json_schema__(cls, _schema: CoreSchema, _handler: Any) -> dict[str, Any]:
-        return {"type": "string"}
-
 
 @dataclass(frozen=True, slots=True, order=True)
-class UserRef:
+class UserRef(_Text):
     """A person, named by a channel and the stable id of the person in the channel. As text: `<channel>:<user id>`."""
 
     channel: str
@@ -104,38 +121,6 @@ class UserRef:
             raise errors.IdentityInvalid(f"No person is named by {text!r}; expected <channel>:<user id>.")
         return cls(channel, user_id)
 
-    @classmethod
-    def __get_pydantic_core_schema__(cls, _source: Any, _handler: GetCoreSchemaHandler) -> CoreSchema:
-        return _as_text(cls)
-
-    @classmethod
-    def __get_pydantic_json_schema__(cls, _schema: CoreSchema, _handler: Any) -> dict[str, Any]:
-        return {"type": "string"}
-
 
 CONSOLE = UserRef("shipmate", "console")
 """Whoever decides in the console. No channel has this name, so no message can come from the console."""
-
-
-@functools.lru_cache(maxsize=4_096)
-def _parsed(text: str) -> ChatKey:
-    found = _KEY.fullmatch(text)
-    if found is None:
-        raise errors.IdentityInvalid(
-            f"No chat is named by {text!r}; expected <channel>:chat:<chat id>, and perhaps :<kind>:<thread>."
-        )
-    return ChatKey(found["channel"], found["chat_id"], found["thread"], found["kind"] or THREAD)
-
-
-def _as_text(cls: type[ChatKey | UserRef]) -> CoreSchema:
-    """Return the pydantic schema of a field that is stored as text; it also accepts instances."""
-    from pydantic_core import core_schema  # imported late, since most commands validate nothing
-
-    def read(value: object) -> object:
-        return cls.parse(value) if isinstance(value, str) else value
-
-    return core_schema.no_info_before_validator_function(
-        read,
-        core_schema.is_instance_schema(cls),
-        serialization=core_schema.to_string_ser_schema(when_used="always"),
-    )

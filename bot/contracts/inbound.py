@@ -53,10 +53,9 @@ class Quoted(Frozen):
     """A message that came with another message: an earlier message of the thread, the message replied to, or
     (`brought`) a message that is forwarded, shared, or sent instead of text.
 
-    `user_id` is the person who posted it here; `origin` is its author, if that is somebody else. `part` is
-    the excerpt that a reply selects. `kind` is the kind of content if it is not a person's text (a poll, a
-    location, a bot's post). `files` are the names of its files. `words_of` and `taint` override the default
-    `provenance`.
+    `user_id` is the person who posted it here; `origin` is its author, if that is somebody else. `part` is the excerpt
+    that a reply selects. `kind` is the kind of content if it is not a person's text (a poll, a location, a bot's post).
+    `files` are the names of its files. `words_of` and `taint` override the default `provenance`.
     """
 
     user_id: str | None
@@ -106,10 +105,9 @@ class Command(Frozen):
 
 
 class Due(Frozen):
-    """A due job, which starts a turn without a message. `at` is the due time in epoch seconds, `late` the
-    seconds since then, and `missed` the number of earlier runs that were skipped. `words_of` and `taint`
-    are the provenance of the model's context when the job was scheduled; if `words_of` is None, the job
-    counts as foreign text.
+    """A due job, which starts a turn without a message. `at` is the due time in epoch seconds, `late` the seconds since
+    then, and `missed` the number of earlier runs that were skipped. `words_of` and `taint` are the provenance of the
+    model's context when the job was scheduled; if `words_of` is None, the job counts as foreign text.
     """
 
     job: str
@@ -128,10 +126,9 @@ class Due(Frozen):
 class Inbound(Frozen):
     """One normalised event that a person caused: a message, an edit, a deletion or another kind.
 
-    `edit`: `text` is the new text of the message `message_id`. `delete`: the message `message_id` was
-    deleted. `stop`: ends the turn of `chat_key`. `admission`: the intake makes it from a stranger's message,
-    without the text. `added`: this person added the bot to a chat. `rating`: this person rates the message
-    `answers`.
+    `edit`: `text` is the new text of the message `message_id`. `delete`: the message `message_id` was deleted. `stop`:
+    ends the turn of `chat_key`. `admission`: the intake makes it from a stranger's message, without the text. `added`:
+    this person added the bot to a chat. `rating`: this person rates the message `answers`.
     """
 
     channel: str
@@ -150,9 +147,8 @@ class Inbound(Frozen):
     """
     kind: Literal["message", "edit", "delete", "stop", "admission", "added", "rating"] = "message"
     addressed: Literal["direct", "mention", "reply", "command", "thread", "chat"] = "direct"
-    """Reason why the message is for the bot. `thread`: it is in a thread, which counts only if the bot takes
-    part in the thread. `chat`: it is in a chat of the bot, which counts only if the bot listens to all
-    messages there.
+    """Reason why the message is for the bot. `thread`: it is in a thread, which counts only if the bot takes part in
+    the thread. `chat`: it is in a chat of the bot, which counts only if the bot listens to all messages there.
     """
     to_others: bool = False
     """True if the message mentions somebody else first, or replies to somebody else."""

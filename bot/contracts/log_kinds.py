@@ -18,8 +18,7 @@ TEXTS = frozenset({"messages", "payload", "input", "result", "stopDetails"})
 
 @dataclass(frozen=True, slots=True)
 class Detail:
-    types: tuple[str, ...]
-    """JSON types that the detail may have."""
+    types: tuple[str, ...]  # JSON types that the detail may have
     meaning: str
 
     @classmethod

@@ -21,8 +21,7 @@ class ShownFile:
     tokens: int
 
 
-DEMO = "demo"
-"""Name of the built-in demo model."""
+DEMO = "demo"  # Name of the built-in demo model
 ATTACHED = "attached"
 """Type of a block for a file that the model sees directly. In the block, `artifact` names the file with the
 bytes in base64, `media` is the MIME type, `size` is in bytes, and `tokens` is a token estimate.
@@ -48,8 +47,9 @@ class ModelRequest:
     effort: str | None = None
     thinking: Json | None = None
     """Value of `thinking` in the request; None leaves it out. The same holds for `effort`."""
-    provider_fallbacks: bool = False
-    """True if another model of the provider may answer when this model declines."""
+    provider_fallbacks: bool = (
+        False  # True if another model of the provider may answer when this model declines
+    )
     wire: list[bytes] = field(default_factory=list, init=False, repr=False, compare=False)
     """Cache of the encoded body (`bot.llm.messages_api`), so that the bytes that are sent, hashed and recorded are the same."""
 
@@ -60,10 +60,10 @@ class Usage:
     output_tokens: int = 0
     cache_read_tokens: int = 0
     cache_write_tokens: int = 0
-    cache_hour_tokens: int = 0
-    """Number of `cache_write_tokens` that are cached for an hour instead of five minutes."""
-    searches: int = 0
-    """Number of the provider's web searches. Each search is billed."""
+    cache_hour_tokens: int = (
+        0  # Number of `cache_write_tokens` that are cached for an hour instead of five minutes
+    )
+    searches: int = 0  # Number of the provider's web searches. Each search is billed.
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +88,7 @@ class ModelReply:
     stop_reason: str | None
     usage: Usage = Usage()
     model: str = ""
-    cut: frozenset[str] = frozenset()
-    """Ids of tool calls that arrived incomplete. Never execute these calls."""
+    cut: frozenset[str] = frozenset()  # Ids of tool calls that arrived incomplete. Never execute these calls.
     cost_usd: float | None = None
     latency_ms: int = 0
     first_token_ms: int | None = None
@@ -97,10 +96,8 @@ class ModelReply:
     detail: Json | None = None
     unshown: frozenset[str] = frozenset()
     """Artifacts of the files that the provider refused, so the model did not see them."""
-    blind: bool = False
-    """True if the model accepts no files at all."""
-    note: str = ""
-    """Sentence to show below the answer if another model than the requested one answered."""
+    blind: bool = False  # True if the model accepts no files at all
+    note: str = ""  # Sentence to show below the answer if another model than the requested one answered
 
 
 ModelStream = AsyncGenerator[TextDelta | ToolInputDelta | ModelReply, None]
@@ -111,12 +108,9 @@ ModelStream = AsyncGenerator[TextDelta | ToolInputDelta | ModelReply, None]
 class ModelFacts:
     """The provider's facts about a model. A fact that the provider does not tell is None."""
 
-    window: int | None = None
-    """Max tokens of a request."""
-    max_output: int | None = None
-    """Max tokens of an answer."""
-    compacts: bool = False
-    """True if `ModelRequest.summarize` is supported."""
+    window: int | None = None  # Max tokens of a request
+    max_output: int | None = None  # Max tokens of an answer
+    compacts: bool = False  # True if `ModelRequest.summarize` is supported
     takes: frozenset[str] = frozenset()
     """Names of the supported efforts and kinds of thinking, such as `effort.low` and `thinking.adaptive`."""
 
@@ -181,7 +175,5 @@ class Transcriber(Protocol):
     """Transcribes speech."""
 
     async def transcribe(self, sound: bytes, type: str) -> str:  # noqa: A002 - the MIME type, as everywhere
-        """Return the text of a recording with this MIME type; "" if nobody speaks. Raises
-        `errors.TranscriptionFailed`.
-        """
+        """Return the text of a recording with this MIME type; "" if nobody speaks. Raises `errors.TranscriptionFailed`."""
         ...

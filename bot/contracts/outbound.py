@@ -18,8 +18,9 @@ at the end. A `progress` is edited, and becomes a summary at the end.
 
 ONLY_TO = "only_to"
 """Key of a target. Its value is the id of the only person who may see the message (`Manifest.ephemeral`)."""
-ABOUT = "about"
-"""Key of a target that also has `ONLY_TO`. Its value is the id of the message that is answered."""
+ABOUT = (
+    "about"  # Key of a target that also has `ONLY_TO`. Its value is the id of the message that is answered.
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,16 +31,14 @@ class OutgoingFile:
     mime_type: str
     data: bytes = field(repr=False)
     path: str = ""
-    markdown: str = field(default="", repr=False)
-    """Passage of the answer that the file replaces, or ""."""
+    markdown: str = field(default="", repr=False)  # Passage of the answer that the file replaces, or ""
 
 
 @dataclass(frozen=True, slots=True)
 class Outbound:
     """One visible message: a redacted part of a text that `Channel.split` made."""
 
-    id: str
-    """ULID of the message's outbox row."""
+    id: str  # ULID of the message's outbox row
     request_id: str
     chat_key: ChatKey
     target: Mapping[str, str]
@@ -48,19 +47,15 @@ class Outbound:
     title: str = ""
     cards: tuple[Card, ...] = ()
     """Steps of a `progress`, for channels that can display cards. `text` has the same content."""
-    sure: str = ""
-    """Beginning of a `preview` that will not change, for channels that can only append."""
-    goes_on: bool = False
-    """True for a `preview` or `progress` that will be edited again."""
-    ends: bool = False
-    """True for the last part of an answer. A channel may ask for a rating below it."""
+    sure: str = ""  # Beginning of a `preview` that will not change, for channels that can only append
+    goes_on: bool = False  # True for a `preview` or `progress` that will be edited again
+    ends: bool = False  # True for the last part of an answer. A channel may ask for a rating below it.
     repeat_of: str | None = None
     """Id of the outbox row that this message repeats, because the outcome of that row is unknown. A channel
     without `find` sends the repeat only over a connection that has just responded.
     """
     buttons: QuestionButtons | None = None
-    language: str = DEFAULT
-    """Language of the texts that the channel adds, such as button labels."""
+    language: str = DEFAULT  # Language of the texts that the channel adds, such as button labels
     meant_at: float = 0.0
     """Earliest time in epoch seconds at which the message can be in the chat; `Channel.find` uses it."""
     claimed: frozenset[str] = frozenset()

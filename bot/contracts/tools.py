@@ -19,9 +19,8 @@ for each of which permissions are decided separately.
 """
 READS: frozenset[Effect] = frozenset({"read"})
 MCP = "mcp__"
-"""Prefix of the names of MCP servers' tools: `mcp__<server>__<tool>`. No other tool has this prefix, so the
-name in a stored result tells whether it came from an MCP server, even if the server is no longer
-configured.
+"""Prefix of the names of MCP servers' tools: `mcp__<server>__<tool>`. No other tool has this prefix, so the name in a
+stored result tells whether it came from an MCP server, even if the server is no longer configured.
 """
 WRITES: frozenset[Effect] = frozenset({"write"})
 
@@ -165,9 +164,7 @@ class Tool(Protocol):
     def timeout_seconds(self) -> float: ...
     @property
     def ages(self) -> bool:
-        """Return True if results become outdated, as results of reads and searches do. Old results may then
-        be masked.
-        """
+        """Return True if results become outdated, as results of reads and searches do. Old results may then be masked."""
         ...
 
     async def run(self, args: Any) -> str | FoundTools | Pictured:

@@ -6,7 +6,7 @@ import unicodedata
 from collections.abc import Callable, Collection
 
 from bot import text
-from bot.contracts.conversations import Conversation
+from bot.contracts.archive import Conversation
 from bot.contracts.identity import ChatKey, UserRef
 from bot.core import events
 from bot.core.chats import Chats, Fact

@@ -9,9 +9,8 @@ from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
 
 from bot.contracts.approvals import QuestionButtons, ShownQuestion
-from bot.contracts.archive import ArchiveLine, HistoryQuery
+from bot.contracts.archive import ArchiveLine, Conversation, HistoryQuery
 from bot.contracts.channel import HomeSection
-from bot.contracts.conversations import Conversation
 from bot.contracts.environment import Clock, Ids, OperatorNotices
 from bot.contracts.environment import Log as OperatorLog
 from bot.contracts.identity import CONSOLE, ChatKey, UserRef

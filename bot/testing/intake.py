@@ -7,9 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from bot.contracts.approvals import ShownQuestion
-from bot.contracts.archive import ArchiveLine
+from bot.contracts.archive import ArchiveLine, Conversation
 from bot.contracts.channel import HomeSection
-from bot.contracts.conversations import Conversation
 from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.inbound import Inbound
 from bot.contracts.model import AnsweringModel

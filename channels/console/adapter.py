@@ -30,16 +30,13 @@ from channels.console import socket_file
 from channels.console.manifest import KEYS, NAME
 from channels.local import CHAT_ID
 
-PART = 32_000
-"""Max characters of one message, so that people can read it; a terminal has no limit."""
-LINE = 1 << 20
-"""Max bytes of one line of the protocol."""
+PART = 32_000  # Max characters of one message, so that people can read it; a terminal has no limit
+LINE = 1 << 20  # Max bytes of one line of the protocol
 ABSENT = 10.0
 """Retry delay in seconds of a message whose chat has no terminal while the gateway stops. The gateway stops
 sooner than that, so the message is sent after the next start.
 """
-_HELD = 200
-"""Max messages that are kept for a chat without a terminal, until a terminal connects."""
+_HELD = 200  # Max messages that are kept for a chat without a terminal, until a terminal connects
 _CHATS = 100
 _BACKLOG = 4 << 20
 """Max bytes that are queued for a terminal that does not read. A connection with a longer queue is aborted."""
@@ -198,7 +195,6 @@ class ConsoleChannel:
             _write(writer, {"working": True})
 
     async def _take(self, chat_id: str, language: str, zone: object, said: dict[str, Any]) -> dict[str, Any]:
-        """Pass one message to the intake and return the response for the terminal."""
         key, words = said.get("id"), said.get("text")
         if not isinstance(key, str) or CHAT_ID.fullmatch(key) is None or not isinstance(words, str):
             return {"error": "A message needs an id and a text."}

@@ -24,10 +24,8 @@ _WORKING = "… "
 _CLEAR = "\r\x1b[K"
 QUIET = 0.3
 """Time in seconds without a further message, after which an answer counts as complete, if the gateway shows no work."""
-_LONGEST = 1_000_000
-"""Max bytes of a message."""
-_LINE = 1 << 22
-"""Max bytes of one line of the protocol."""
+_LONGEST = 1_000_000  # Max bytes of a message
+_LINE = 1 << 22  # Max bytes of one line of the protocol
 
 
 class Screen:
@@ -49,7 +47,6 @@ class Screen:
             self._write(before + self._below)
 
     def say(self, words: str) -> None:
-        """Print a message above the prompt."""
         clear, below = (_CLEAR, self._below) if self.interactive else ("", "")
         shown = text.for_terminal(words)  # without control sequences
         self._write(f"{clear}{shown}\n{below}")
@@ -127,10 +124,8 @@ class _Conversation:
         self._changed = asyncio.Condition()
         self._messages = 0
         self._working = False
-        self._unanswered = False
-        """True if a message was sent, and no message has been received since."""
-        self._asked = False
-        """True if a turn waits for a person's decision; such a turn shows no work."""
+        self._unanswered = False  # True if a message was sent, and no message has been received since
+        self._asked = False  # True if a turn waits for a person's decision; such a turn shows no work
         self._failed = False
         self._interrupts = 0
         self._stopping = False

@@ -1,3 +1,1 @@
-"""The Slack channel. Only `manifest` is imported at the start; everything else is imported when the channel
-is built.
-"""
+"""The Slack channel. Only `manifest` is imported at the start; everything else is imported when the channel is built."""

@@ -18,8 +18,6 @@ from weakref import WeakValueDictionary
 import aiohttp
 from multidict import CIMultiDict
 from slack_bolt.app.async_app import AsyncApp
-from slack_bolt.middleware.async_middleware import AsyncMiddleware
-from slack_bolt.request.async_request import AsyncBoltRequest
 from slack_bolt.response import BoltResponse
 from slack_sdk.errors import SlackApiError
 from slack_sdk.web.async_client import AsyncWebClient
@@ -49,32 +47,29 @@ from channels.slack.manifest import SlackSettings, is_direct
 from channels.slack.socket_mode import SocketConnection
 from channels.slack.streams import Streams, begun_as
 
-CALL_SECONDS = 20.0
-"""Timeout of a Web API call in seconds."""
-IDLE_SECONDS = 4.0
-"""Max idle time of a pooled connection in seconds, since firewalls drop idle connections silently."""
+CALL_SECONDS = 20.0  # Timeout of a Web API call in seconds
+IDLE_SECONDS = (
+    4.0  # Max idle time of a pooled connection in seconds, since firewalls drop idle connections silently
+)
 HOLD_SECONDS = 0.5
 """Max seconds for which an `app_mention` without files waits for its `message`. Slack expects the
 acknowledgement within 3 s.
 """
-MAX_KNOWN = 1_000
-"""Max messages, and max response URLs, that are remembered."""
-THREAD_MESSAGES = 50
-"""Max earlier messages of a thread that are added as context to a message in that thread."""
+MAX_KNOWN = 1_000  # Max messages, and max response URLs, that are remembered
+THREAD_MESSAGES = 50  # Max earlier messages of a thread that are added as context to a message in that thread
 CHANNEL_MESSAGES = 30
 """Max earlier messages of people, and max of bots, that are added as context to a mention outside threads."""
-CHANNEL_POSTS = 100
-"""Max messages that are requested from Slack to find the context of a mention outside threads."""
-CHANNEL_SECONDS = 86_400
-"""Max age in seconds of the earlier messages that are added to a mention outside threads."""
+CHANNEL_POSTS = (
+    100  # Max messages that are requested from Slack to find the context of a mention outside threads
+)
+CHANNEL_SECONDS = (
+    86_400  # Max age in seconds of the earlier messages that are added to a mention outside threads
+)
 PAGE = 200
-PAGES = 10
-"""Max pages of a thread or channel that are read."""
-MAX_LOOKUPS = 10
-"""Max names that are looked up for one message."""
+PAGES = 10  # Max pages of a thread or channel that are read
+MAX_LOOKUPS = 10  # Max names that are looked up for one message
 METADATA = "shipmate_message"
-LOADING = 4
-"""Number of status lines that Slack shows in turn."""
+LOADING = 4  # Number of status lines that Slack shows in turn
 _READS = frozenset({"channels:history", "groups:history"})
 """OAuth scopes that let the app read channels. Without these scopes Slack sends only mentions."""
 _TS = re.compile(r"(\d{1,12})\.(\d{6})")
@@ -108,7 +103,6 @@ class DuplicateMentions:
 
     @contextlib.asynccontextmanager
     async def paired(self, event: Json) -> AsyncIterator[None]:
-        """Process an event inside this context manager."""
         key, kind = (str(event.get("channel")), str(event.get("ts"))), event.get("type")
         processed = self._processed.setdefault(key, asyncio.Event())
         if len(self._processed) > MAX_KNOWN:
@@ -122,19 +116,6 @@ class DuplicateMentions:
         finally:
             if kind == "message":
                 processed.set()
-
-
-class _Processor(AsyncMiddleware):
-    """The only middleware of bolt that handles payloads. It acknowledges a payload once `process` has
-    returned, and does not if `process` raises.
-    """
-
-    def __init__(self, process: Callable[[Json], Awaitable[None]]) -> None:
-        self._run = process
-
-    async def async_process(self, *, req: AsyncBoltRequest, **_: Any) -> BoltResponse:
-        await self._run(req.body)
-        return BoltResponse(status=200, body="")
 
 
 class SlackChannel:
@@ -164,8 +145,7 @@ class SlackChannel:
         can post with it for half an hour.
         """
         self._mentions = DuplicateMentions()
-        self._lacking: set[str] = set()
-        """Signs of work that the workspace does not support."""
+        self._lacking: set[str] = set()  # Signs of work that the workspace does not support
         self._writer = block_kit.BlockWriter(outside.log)
 
     @property
@@ -227,7 +207,7 @@ class SlackChannel:
             name="shipmate",
             client=workspace.client,
             logger=workspace.client.logger,
-            before_authorize=_Processor(self._process),
+            before_authorize=self._process,
             ssl_check_enabled=False,
             request_verification_enabled=False,  # `HttpEvents` verifies the request before it reads the body
         )
@@ -260,14 +240,17 @@ class SlackChannel:
 
     # Incoming
 
-    async def _process(self, body: Json) -> None:
-        """Process one payload. Raises `errors.StorageError` if Slack must deliver the payload again."""
+    async def _process(self, body: Json) -> BoltResponse:
+        """Process one payload, as the only middleware of bolt that handles payloads. bolt acknowledges the payload once
+        this method returns. Raises `errors.StorageError` if Slack must deliver the payload again.
+        """
         event = body.get("event")
         async with self._mentions.paired(event if isinstance(event, dict) else {}):
             try:
                 await self._accept(body, self._workspace)
             except incoming.Unreadable as error:
                 await self._keep_dead_letter(body, str(error))
+        return BoltResponse(status=200, body="")
 
     async def _accept(self, body: Json, workspace: _Workspace) -> None:
         intake, me, names = workspace.intake, workspace.me, workspace.names
@@ -303,7 +286,6 @@ class SlackChannel:
             await intake.accept(rest)
 
     async def _publish_home(self, opened: Inbound, workspace: _Workspace) -> None:
-        """Publish the Home tab for the person who opened it. A failure is only logged."""
         try:
             await workspace.names.learn([opened.user_id])
             sections = await workspace.intake.home(workspace.names.named(opened))
@@ -403,8 +385,10 @@ class SlackChannel:
             if not await self._whispered(trigger, markdown):
                 raise errors.DeliveryFailed("the press of a button can no longer be answered")
             return Sent(message_id=message.id)
-        alone = ONLY_TO in message.target
-        if (alone or _is_private(message)) and await self._whispered(message.target.get("trigger"), markdown):
+        alone, in_channel = ONLY_TO in message.target, not is_direct(message.target["channel"])
+        # A question about a slash command is not private, since other people may press its buttons.
+        private = message.kind == "notice" and message.buttons is None and in_channel
+        if (alone or private) and await self._whispered(message.target.get("trigger"), markdown):
             return Sent(message_id=message.id)
         if not alone:
             return await self._post(message, markdown)
@@ -449,7 +433,6 @@ class SlackChannel:
         return Sent(message_id=f"{channel}/{ts}" if elsewhere else ts)
 
     async def _whispered(self, trigger: str | None, markdown: str) -> bool:
-        """Show a text only to the person of a slash command or button press; return True if this succeeded."""
         if (url := self._response_urls.get(trigger or "")) is None:
             return False
         message = {"response_type": "ephemeral", "replace_original": False, "text": content.escape(markdown)}
@@ -584,25 +567,10 @@ def _rendered(message: Outbound) -> str:
     return markdown
 
 
-def _is_private(message: Outbound) -> bool:
-    """Return True for a notice about a slash command in a channel. A question is not private, since other
-    people may press its buttons.
-    """
-    target = message.target
-    return (
-        message.kind == "notice"
-        and "trigger" in target
-        and message.buttons is None
-        and not is_direct(target["channel"])
-    )
-
-
 def _place(message: Outbound, message_id: str) -> tuple[str, str]:
-    """Return the channel and the `ts` of a sent message."""
     channel, _, ts = message_id.rpartition("/")
     return channel or message.target["channel"], ts
 
 
 def _metadata(message: Outbound) -> Json:
-    """Return the metadata by which `find` recognises a message."""
     return {"event_type": METADATA, "event_payload": {"id": message.id, "request_id": message.request_id}}

@@ -41,13 +41,11 @@ EVENTS = (
     "message.im",
     "message.mpim",
 )
-MOST_PEOPLE = 20
-"""Max user ids of the allow list that are checked."""
+MOST_PEOPLE = 20  # Max user ids of the allow list that are checked
 APP_SCOPE = "connections:write"
 _PASSING = frozenset({"fatal_error", "internal_error", "ratelimited", "service_unavailable"})
 _NO_AGENT = frozenset({"access_denied", "not_allowed", "not_authorized", "unknown_method"})
-"""Error codes for an app that is no agent. An app that is an agent gets another error: the conversation does
-not exist.
+"""Error codes for an app that is no agent. An app that is an agent gets another error: the conversation does not exist.
 """
 _NOWHERE = {"channel_id": "C00000000", "thread_ts": "0.000000", "status": "active"}
 _PAGES = "of your app at https://api.slack.com/apps"
@@ -180,7 +178,6 @@ def _of_app(bot: ApiAnswer, made: object, app_token: str) -> list[Finding]:
 
 
 def _of_person(person: str, answer: ApiAnswer) -> list[Finding]:
-    """Return findings about a person whom the settings allow to talk to the bot."""
     part, user = f"slack person {person}", answer.body.get("user")
     if answer.body.get("error") in {"user_not_found", "user_not_visible"}:
         remedy = "copy the member ID from their profile in Slack, and mend operators or channels.slack.allow"

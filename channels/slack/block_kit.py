@@ -19,10 +19,8 @@ from channels.slack import web_api
 from channels.slack.content import escape
 from channels.slack.manifest import is_direct
 
-FALLBACK = 3_000
-"""Max characters of the text that a notification shows."""
-MAX_TITLE, MAX_SECTION = 150, 3_000
-"""Max characters of a header and of a section, as Slack allows."""
+FALLBACK = 3_000  # Max characters of the text that a notification shows
+MAX_TITLE, MAX_SECTION = 150, 3_000  # Max characters of a header and of a section, as Slack allows
 CARDS, THUMBS = "task cards", "thumbs"
 REFUSED = frozenset({"invalid_blocks", "invalid_blocks_format", "unsupported_block_type", "block_mismatch"})
 """Slack's error codes for blocks that it does not support."""
@@ -73,7 +71,6 @@ def _blocks(fallback: str, *blocks: Json) -> Json:
 
 
 def thumbs(language: str) -> Json:
-    """Return the block with the two thumbs."""
     with speaking(language):
         good, bad = (
             {
@@ -114,7 +111,6 @@ def _task(card: Card) -> Json:
 
 
 def home(sections: tuple[HomeSection, ...]) -> Json:
-    """Return the view of a Home tab."""
     blocks: list[Json] = []
     for section in sections:
         title = text.head(section.title, MAX_TITLE)

@@ -40,19 +40,16 @@ def nobody(_: str) -> None:
 
 
 def escape(typed: str) -> str:
-    """Escape `&`, `<` and `>`, the three characters that Slack encodes as entities."""
     return typed.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
 def unescape(escaped: str) -> str:
-    """Decode the three entities that Slack encodes: `&amp;`, `&lt;` and `&gt;`."""
     return escaped.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
 
 
 def readable(source: str, names: Names, me: str = "") -> str:
-    """Return a text without markup. A mention becomes `@Name (U…)`, or only `@Name` for the bot (`me`); a
-    channel with a label becomes `#name (C…)`; a link becomes `words (https://…)`. Other text, including
-    brackets, is not changed.
+    """Return a text without markup. A mention becomes `@Name (U…)`, or only `@Name` for the bot (`me`); a channel with
+    a label becomes `#name (C…)`; a link becomes `words (https://…)`. Other text, including brackets, is not changed.
     """
     parts, end = [], 0
     for found in _MARK.finditer(source):
@@ -78,7 +75,6 @@ def _read(found: re.Match[str], names: Names, me: str) -> str:
 
 
 def nameless(source: str) -> str:
-    """Return a text whose mentions have no labels."""
     return _NAMED.sub(r"<\1\2>", source)
 
 
@@ -96,8 +92,6 @@ def named(source: str, names: Names, me: str) -> dict[str, str]:
 
 
 def answered(message: Outbound, names: Names) -> Outbound:
-    """Return an answer in which known names replace the ids of mentions."""
-
     def shown(mark: re.Match[str]) -> str:
         return f"@{called}" if (called := text.name(names(mark[1]) or "")) else mark[0]
 
@@ -105,7 +99,6 @@ def answered(message: Outbound, names: Names) -> Outbound:
 
 
 def begins_with_other(source: str, me: str) -> bool:
-    """Return True if a text begins with a mention of somebody other than the bot."""
     found = _MARK.match(source.lstrip())
     return found is not None and found[1][0] == "@" and found[1][1:] != me
 
@@ -181,7 +174,6 @@ def _safe(value: Any) -> str:
 
 
 def _objects(value: Any) -> list[dict[str, Any]]:
-    """Return the objects in a list; [] if the value is no list."""
     return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
 
 

@@ -20,12 +20,10 @@ from bot.contracts.outbound import Outbound, OutgoingFile, Sent
 from channels.http_client import CONNECTION_ERRORS, HEADERS, read_file
 from channels.slack import web_api
 
-UPLOAD_SECONDS = 200.0
-"""Timeout of the upload in seconds."""
+UPLOAD_SECONDS = 200.0  # Timeout of the upload in seconds
 MAX_SHARE_WAIT = 16.0
 """Max seconds to wait before the last attempt to share a file; this attempt is half a minute after the first."""
-SKEW = 60.0
-"""Max seconds by which Slack's clock may be behind."""
+SKEW = 60.0  # Max seconds by which Slack's clock may be behind
 _ID = re.compile(r"F[A-Z0-9]{2,40}")
 _PAGE = "text/html"
 _EXPIRED = frozenset({404, 408, 410, 429})
@@ -94,9 +92,8 @@ async def send(
     file: OutgoingFile,
     clock: Clock,
 ) -> Sent:
-    """Upload and share a file. Nothing is visible before the last call, so a failure before it can be
-    retried. If the response of the last call is lost, `files.info` says whether the file was shared.
-    Raises what `Channel.send` raises.
+    """Upload and share a file. Nothing is visible before the last call, so a failure before it can be retried. If the
+    response of the last call is lost, `files.info` says whether the file was shared. Raises what `Channel.send` raises.
     """
     channel = message.target["channel"]
     with web_api.raised_as(_not_shown):
@@ -127,7 +124,6 @@ async def send(
 
 
 async def _upload(client: AsyncWebClient, session: aiohttp.ClientSession, file: OutgoingFile) -> str:
-    """Upload the bytes of a file, and return its id."""
     told = await client.files_getUploadURLExternal(filename=file.name, length=len(file.data))
     address, file_id = told.get("upload_url"), told.get("file_id")
     own = hosts(str(client.base_url))

@@ -20,10 +20,10 @@ from bot.contracts.channel import ChannelDeps, Webhook
 from channels.http_server import RETRY, WebhookServer
 
 STAMP, SIGNATURE = "X-Slack-Request-Timestamp", "X-Slack-Signature"
-FRESH_SECONDS = 300.0
-"""Max age of a signature in seconds."""
-UNSIGNED_SECONDS = 3600.0
-"""Min seconds since the last valid signature, before an invalid signature is reported."""
+FRESH_SECONDS = 300.0  # Max age of a signature in seconds
+UNSIGNED_SECONDS = (
+    3600.0  # Min seconds since the last valid signature, before an invalid signature is reported
+)
 UNSIGNED = "requests come that are not signed with channels.slack.signingSecret, and none that are"
 
 
@@ -47,15 +47,13 @@ class HttpEvents:
         self._keep_dead_letter = keep_dead_letter
         self._clock, self._log = around.clock, around.log
         self._server = WebhookServer("slack", webhook, around, admits=self._admits, take=self._receive)
-        self._signed_at = -UNSIGNED_SECONDS
-        """Time of the last valid signature, in monotonic seconds."""
+        self._signed_at = -UNSIGNED_SECONDS  # Time of the last valid signature, in monotonic seconds
 
     @property
     def well(self) -> bool:
         return self._server.up
 
     async def start(self) -> None:
-        """Start the server. See `WebhookServer.start`."""
         await self._server.start()
 
     async def close(self) -> None:

@@ -30,11 +30,9 @@ Label = Annotated[str, Field(pattern=r"^[!-~]{1,300}$")]
 HOME_OPENED, PRESSED = "app_home_opened", "block_actions"
 _RATINGS: dict[str, Literal["good", "bad"]] = {"rating good": "good", "rating bad": "bad"}
 MESSAGES = frozenset({"file_share", "thread_broadcast", "me_message", "bot_message"})
-"""Subtypes of `message` events that are read as messages. Other subtypes, such as joins, topics and pins,
-are ignored.
+"""Subtypes of `message` events that are read as messages. Other subtypes, such as joins, topics and pins, are ignored.
 """
-BOTS = "post of a bot"
-"""`Quoted.kind` of a message that no person wrote."""
+BOTS = "post of a bot"  # `Quoted.kind` of a message that no person wrote
 
 _WHOLE = ":whole"
 """End of the de-duplication key of a message that has all its parts. An `app_mention` may lack some parts."""
@@ -51,9 +49,7 @@ class Unreadable(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class BotIdentity:
-    """The bot's ids and name in its workspace. If `one_direct`, a direct chat and all its threads are one
-    conversation.
-    """
+    """The bot's ids and name in its workspace. If `one_direct`, a direct chat and all its threads are one conversation."""
 
     team: str
     user: str
@@ -93,8 +89,6 @@ Words = Annotated[str, BeforeValidator(lambda value: text.clean(value) if isinst
 
 
 class _Payload(BaseModel):
-    """Base of the models of payloads; a model has only the fields that are read."""
-
     model_config = ConfigDict(frozen=True, strict=True, extra="ignore")
 
 
@@ -163,16 +157,12 @@ class _Deleted(_Payload):
     previous_message: _Post | None = None
 
 
-class _Stopped(_Payload):
-    channel: ChannelId
-    thread_ts: Ts
-    user: UserId
-    event_ts: Ts
+class _Event(_Payload):
+    """An event that is no message: a stop, a join, or an opened Home tab."""
 
-
-class _Joined(_Payload):
     channel: ChannelId
     user: UserId
+    thread_ts: Ts | None = None
     inviter: UserId | None = None
     event_ts: Ts
 
@@ -182,12 +172,6 @@ class _Slash(_Payload):
     user_id: UserId
     trigger_id: Label
     text: Words | None = None
-
-
-class _Opened(_Payload):
-    user: UserId
-    channel: ChannelId
-    tab: str
 
 
 class _Press(_Payload):
@@ -202,7 +186,6 @@ _PartT = TypeVar("_PartT", bound=_Payload)
 
 
 def _parse(model: type[_PartT], value: Any) -> _PartT:
-    """Parse a value into a model. Raises `Unreadable` if the value does not fit."""
     try:
         return model.model_validate(value)
     except ValidationError as error:
@@ -239,9 +222,9 @@ def read_event(body: Json, me: BotIdentity, names: Names = content.nobody) -> In
     event_key = f"slack:{me.team}:event:{head.event_id}"
     match head.type, head.subtype:
         case "agent_session_stopped", _:
-            return _stop(_parse(_Stopped, event), event_key, me)
+            return _stop(_parse(_Event, event), event_key, me)
         case "member_joined_channel", _:
-            return _added(_parse(_Joined, event), event_key, me)
+            return _added(_parse(_Event, event), event_key, me)
         case "message", "message_changed":
             return _change(_parse(_Changed, event), event_key, me, names)
         case "message", "message_deleted":
@@ -252,7 +235,7 @@ def read_event(body: Json, me: BotIdentity, names: Names = content.nobody) -> In
     return None
 
 
-def _added(event: _Joined, event_key: str, me: BotIdentity) -> Inbound | None:
+def _added(event: _Event, event_key: str, me: BotIdentity) -> Inbound | None:
     """Return the inbound of a person who added the bot to a conversation; None if somebody else joined."""
     if event.user != me.user or event.inviter is None:
         return None
@@ -327,7 +310,7 @@ def read_home(body: Json, me: BotIdentity, now: float) -> Inbound | None:
     event = body.get("event")
     if not isinstance(event, dict) or event.get("type") != HOME_OPENED or event.get("tab") != "home":
         return None
-    opened = _parse(_Opened, event)
+    opened = _parse(_Event, event)
     target = {"channel": opened.channel}
     return me.inbound(opened.channel, None, opened.user, keys=(), ts=int(now * 1000), target=target)
 
@@ -450,8 +433,9 @@ def _delete(channel: str, post: _Post | None, event_key: str, me: BotIdentity) -
     return _inbound(channel, post, me, None, keys=keys, addressed=addressed, kind="delete")
 
 
-def _stop(event: _Stopped, event_key: str, me: BotIdentity) -> Inbound:
-    """Return the inbound of a press on an agent session's stop button."""
+def _stop(event: _Event, event_key: str, me: BotIdentity) -> Inbound:
+    if event.thread_ts is None:
+        raise Unreadable("thread_ts: missing")
     return me.inbound(
         event.channel,
         event.thread_ts,

@@ -50,8 +50,7 @@ class SlackSettings(ChannelSettings):
     base_url: str = "https://slack.com/api/"
     """Address of the Web API."""
     allow: list[str] = Field(default_factory=list)
-    """Ids of people, groups and channels that may talk to the bot; `*` allows everyone. `shipmate allow`
-    adds ids here.
+    """Ids of people, groups and channels that may talk to the bot; `*` allows everyone. `shipmate allow` adds ids here.
     """
     direct: Literal["threads", "one"] = "threads"
     """How direct messages form conversations. `threads`: each message outside threads starts a conversation,
@@ -90,7 +89,6 @@ def decode(chat_key: ChatKey) -> dict[str, str]:
 
 
 def is_direct(channel: str) -> bool:
-    """Return True for a direct chat with the bot."""
     return channel.startswith("D")
 
 

@@ -20,11 +20,9 @@ from channels.slack.manifest import is_direct
 MAX_KNOWN = 1_000
 PATIENCE = 1.0
 """Timeout in seconds for a lookup that a message waits for. Slack expects the acknowledgement within 3 s."""
-MAX_AGE = 3_600.0
-"""Max age in seconds of a profile, since people travel to other time zones."""
+MAX_AGE = 3_600.0  # Max age in seconds of a profile, since people travel to other time zones
 PAGE = 200
-PAGES = 25
-"""Max pages of a person's conversations that are read."""
+PAGES = 25  # Max pages of a person's conversations that are read
 _KINDS = "public_channel,private_channel,mpim"
 
 
@@ -63,7 +61,6 @@ class UserNames:
         return self._known[user]
 
     def named(self, inbound: Inbound) -> Inbound:
-        """Return an inbound with the profile of its author and the name of its channel."""
         profile, chat_name = self.profile(inbound.user_id), self.get(inbound.chat_id)
         known = {"user_name": profile.name, "language": profile.locale, "zone": profile.zone}
         return inbound.model_copy(update=known | {"chat_name": chat_name and f"#{chat_name}"})

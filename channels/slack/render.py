@@ -6,8 +6,7 @@ import re
 
 from bot import text
 
-LIMIT = 11_500
-"""Max characters of one message. Slack refuses more than 12,000."""
+LIMIT = 11_500  # Max characters of one message. Slack refuses more than 12,000.
 
 _ZERO_WIDTH = "\u200b"
 _DEFINITION = re.compile(r"^[ >]*\[[^\]\n]+\]:", re.MULTILINE)
@@ -49,7 +48,6 @@ def size(markdown: str) -> int:
 
 
 def split(markdown: str) -> list[str]:
-    """Split an answer into parts that each fit in one message."""
     return text.split(markdown, LIMIT, size)
 
 

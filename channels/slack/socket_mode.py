@@ -23,12 +23,10 @@ from channels.slack import web_api
 PING_SECONDS = 10.0
 CONNECT_SECONDS = 15.0
 """Timeout in seconds of the WebSocket handshake, and again of Slack's `hello` after the handshake."""
-MAX_BACKOFF = 30.0
-"""Max seconds between two attempts to connect."""
+MAX_BACKOFF = 30.0  # Max seconds between two attempts to connect
 DRAIN_SECONDS = 2.5
 """Max seconds for which a close waits for events that are being processed. Slack waits 3 s for an acknowledgement."""
-CLOSE_SECONDS = 1.0
-"""Max seconds to wait for Slack's close frame."""
+CLOSE_SECONDS = 1.0  # Max seconds to wait for Slack's close frame
 _ROUTINE = frozenset({"warning", "refresh_requested"})
 _REASONS = {
     "too_many_websockets": "other programs hold all the sockets of this app (too_many_websockets)",
@@ -39,10 +37,9 @@ _REASONS = {
 class SocketConnection(SocketModeClient):
     """The library's client with four changes.
 
-    Each attempt requests a new URL, since a URL works once; the library uses the old URL again. A closed
-    socket is replaced at once, with exponential backoff if Slack sends no `hello`; the library checks only
-    every `ping_interval`. The first attempt raises its error; the library retries forever. `close` waits for
-    events that are being processed.
+    Each attempt requests a new URL, since a URL works once; the library uses the old URL again. A closed socket is
+    replaced at once, with exponential backoff if Slack sends no `hello`; the library checks only every `ping_interval`.
+    The first attempt raises its error; the library retries forever. `close` waits for events that are being processed.
     """
 
     def __init__(self, app: AsyncApp, app_token: str, around: ChannelDeps) -> None:
@@ -58,14 +55,12 @@ class SocketConnection(SocketModeClient):
         """Epoch time of the last frame that Slack sent on its own. Pongs do not count, since a socket may
         answer pings and still deliver no events.
         """
-        self.trouble = ""
-        """Reason why the connection is down; empty after `hello`."""
+        self.trouble = ""  # Reason why the connection is down; empty after `hello`
         self._app = app
         self._around = around
         self._connect_seconds = CONNECT_SECONDS * around.pace
         self._hello = asyncio.Event()
-        self._attempts = 0
-        """Number of attempts to connect since the last `hello`."""
+        self._attempts = 0  # Number of attempts to connect since the last `hello`
         self._processing: set[asyncio.Task[Any]] = set()
 
     @property
@@ -106,7 +101,6 @@ class SocketConnection(SocketModeClient):
             )
 
     async def receive_messages(self) -> None:
-        """Read one socket after another until `close`."""
         clock = self._around.clock
         while (socket := self.current_session) is not None:
             async for frame in socket:
@@ -139,9 +133,7 @@ class SocketConnection(SocketModeClient):
         task.add_done_callback(self._processing.discard)
 
     async def run_message_listeners(self, message: Json, raw_message: str) -> None:
-        """Process one frame. The library runs this method as a task for each frame and keeps no reference to
-        the task.
-        """
+        """Process one frame. The library runs this method as a task for each frame and keeps no reference to the task."""
         match message.get("type"):
             case "hello":
                 self._attempts = 0

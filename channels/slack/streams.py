@@ -27,8 +27,7 @@ MAX_SECONDS = 270.0
 after about five minutes.
 """
 _LINK = re.compile(r"\w://|\bwww\.", re.IGNORECASE)
-"""Text that is not streamed: it may be a link, and a stream has no `unfurl_links=False`, so Slack would
-fetch the link.
+"""Text that is not streamed: it may be a link, and a stream has no `unfurl_links=False`, so Slack would fetch the link.
 """
 _NO_WORDS = re.compile(r"\W|_")
 

@@ -57,10 +57,8 @@ CONFLICT = "streaming_state_conflict"
 _CONFLICT_SECONDS = 5.0
 _OF_CONVERSATION = re.compile(r"/chat\.(post|update|stopStream)|/files\.")
 """Methods whose rate limit is per conversation."""
-SHORT = 1.0
-"""Delay in seconds before a retry, if the response has no `Retry-After`."""
-_LONGEST = 3_600.0
-"""Max seconds of a `Retry-After`."""
+SHORT = 1.0  # Delay in seconds before a retry, if the response has no `Retry-After`
+_LONGEST = 3_600.0  # Max seconds of a `Retry-After`
 
 
 class WebClient(AsyncWebClient):
@@ -112,7 +110,6 @@ class LibraryLog(logging.Logger):
 
 
 async def pages(first: AsyncSlackResponse, most: int) -> AsyncGenerator[AsyncSlackResponse]:
-    """Yield the first `most` pages of a response."""
     count = 0
     async for page in first:
         yield page
@@ -122,7 +119,6 @@ async def pages(first: AsyncSlackResponse, most: int) -> AsyncGenerator[AsyncSla
 
 
 def has_more(page: AsyncSlackResponse) -> bool:
-    """Return True if another page follows."""
     return bool((page.get("response_metadata") or {}).get("next_cursor"))
 
 
@@ -134,14 +130,12 @@ class NotConnected(SlackClientError):
 
 
 def error_code(error: BaseException) -> str | None:
-    """Return the `error` field of the response."""
     data = getattr(getattr(error, "response", None), "data", None)
     found = data.get("error") if isinstance(data, dict) else None
     return found if isinstance(found, str) else None
 
 
 def _status(error: BaseException) -> int:
-    """Return the HTTP status of the response; 0 if there is no response."""
     response = getattr(error, "response", None)  # of the library, or of aiohttp if the body is no JSON
     found = getattr(response, "status_code", None) or getattr(response, "status", None)
     if found is None and isinstance(error, aiohttp.ClientResponseError):
@@ -166,7 +160,6 @@ def is_rate_limited(error: BaseException) -> bool:
 
 
 def lacks_right(error: BaseException) -> bool:
-    """Return True if the app lacks a scope."""
     return error_code(error) == "missing_scope"
 
 
@@ -191,7 +184,6 @@ def name(error: BaseException) -> str:
 
 @contextlib.contextmanager
 def raised_as(translate: Callable[[BaseException], errors.ShipmateError]) -> Iterator[None]:
-    """Catch `CALL_ERRORS` and raise the error that `translate` returns."""
     try:
         yield
     except CALL_ERRORS as error:
@@ -199,16 +191,13 @@ def raised_as(translate: Callable[[BaseException], errors.ShipmateError]) -> Ite
 
 
 def connect_error(error: BaseException) -> errors.ChannelError:
-    """Return `ChannelRefused` for a permanent refusal, else `ChannelUnreachable`."""
     if may_pass(error):
         return errors.ChannelUnreachable(name(error))
     return errors.ChannelRefused(f"Slack refuses the connection: {name(error)}")
 
 
 def history_error(error: BaseException) -> errors.ChannelError:
-    """Return the error of reading messages: `RightMissing` if the app lacks a scope, otherwise as
-    `connect_error` does.
-    """
+    """Return the error of reading messages: `RightMissing` if the app lacks a scope, otherwise as `connect_error` does."""
     words = f"Slack does not show it: {name(error)}"
     return errors.RightMissing(words) if lacks_right(error) else type(connect_error(error))(words)
 

@@ -1,6 +1,4 @@
-"""`TelegramChannel`: receives updates by long polling or a webhook, and uses the Bot API through python-
-telegram-bot.
-"""
+"""`TelegramChannel`: receives updates by long polling or a webhook, and uses the Bot API through python-telegram-bot."""
 
 from __future__ import annotations
 
@@ -31,14 +29,10 @@ from channels.telegram.poll import UpdatePoller
 from channels.telegram.updates import UpdateIntake
 from channels.telegram.webhook import UpdateWebhook
 
-LIMIT = 4096
-"""Max UTF-16 code units of a message."""
-ENTITIES = 100
-"""Max entities of a message."""
-CAPTION = 512
-"""Max characters of the caption below a file."""
-PRESS_ANSWER = 200
-"""Max UTF-16 code units of the answer to a button press."""
+LIMIT = 4096  # Max UTF-16 code units of a message
+ENTITIES = 100  # Max entities of a message
+CAPTION = 512  # Max characters of the caption below a file
+PRESS_ANSWER = 200  # Max UTF-16 code units of the answer to a button press
 GLANCE = 80
 """Max characters of an answer that Telegram shows briefly over the chat. A longer answer is shown in a
 window that the person closes.
@@ -57,8 +51,7 @@ MEASURED = 32_768
 """Max characters of a text that is split by the rendered size of its parts. A longer text is split by its
 own length, which is faster.
 """
-SEEN = "👀"
-"""Reaction that marks a message as seen."""
+SEEN = "👀"  # Reaction that marks a message as seen
 SIGNS = 6
 """Max concurrent calls that show the bot is working. It is below the number of connections, so that messages
 do not wait for a connection.
@@ -74,11 +67,9 @@ _LANGUAGES = {code: None if code == DEFAULT else code for code in CATALOGUES}
 UNKNOWN_METHOD = (EndPointNotFound, InvalidToken)
 """Exceptions of a service that does not know a method. Such a service answers as if the token were wrong."""
 MOST_GROUPS = 200
-"""Max groups that are asked about for one search, since each group needs a request. The most relevant groups
-are first.
+"""Max groups that are asked about for one search, since each group needs a request. The most relevant groups are first.
 """
-_AT_ONCE = 20
-"""Max concurrent requests of one search."""
+_AT_ONCE = 20  # Max concurrent requests of one search
 _SUPERGROUP = "-100"
 _TOKEN = re.compile(r"[0-9]+:[A-Za-z0-9_-]+")
 
@@ -103,8 +94,7 @@ class TelegramChannel:
         self._make_bot = partial(bot_api.connect, self._token, settings.base_url, patience, around.pace)
         self._verified = bot_api.VerifiedConnections(partial(self._make_bot, connections=1), around.pace)
         self._updates: UpdatePoller | UpdateWebhook | None = None
-        self._frozen: dict[str, float] = {}
-        """End of the flood wait of each chat, in monotonic seconds."""
+        self._frozen: dict[str, float] = {}  # End of the flood wait of each chat, in monotonic seconds
         self._migrations = GroupMigrations(around.home, around.disk, around.log)
         self._signs = asyncio.Semaphore(SIGNS)
         self._drafts = True
@@ -192,7 +182,6 @@ class TelegramChannel:
             return is_inside(member)
 
     def fetch(self, attachment: Attachment, *, most: int) -> AsyncGenerator[bytes]:
-        """Implement `contracts.channel.Files`."""
         if self._bot is None:
             raise errors.FileUnreachable("Telegram is not connected")
         return self._bot.fetch(attachment, most=most)
@@ -207,11 +196,9 @@ class TelegramChannel:
         return f"https://t.me/c/{chat.removeprefix(_SUPERGROUP)}/{number}"
 
     def same_chat(self, chat_id: str) -> frozenset[str]:
-        """Implement `contracts.channel.KnowsChatMigrations`."""
         return self._migrations.same(chat_id)
 
     async def introduce(self, inbound: Inbound) -> Introduction:
-        """Implement `contracts.channel.Introduces`."""
         bot = self._bot
         if bot is None or len(self.same_chat(inbound.chat_id)) > 1:
             return Introduction()  # a supergroup continues the conversation of its group
@@ -327,7 +314,6 @@ class TelegramChannel:
         return Sent(f"press:{press}")
 
     async def edit(self, message: Outbound, message_id: str) -> None:
-        """Implement `contracts.channel.Edits`."""
         with self._delivering(message.target, errors.EditRefused) as bot:
             shown, fields = _shown(message), self._own(message, message_id)
             fields["reply_markup"] = _keyboard(message)
@@ -340,12 +326,10 @@ class TelegramChannel:
                     raise
 
     async def delete(self, message: Outbound, message_id: str) -> None:
-        """Implement `contracts.channel.Edits`."""
         with self._delivering(message.target, errors.EditRefused) as bot:
             await bot.call("deleteMessage", self._own(message, message_id))
 
     def _own(self, message: Outbound, message_id: str) -> Json:
-        """Return the chat and the number of a message that the bot sent and can change."""
         place = self._migrations.place(message.target)
         if (number := self._number(place, message_id)) is None:
             raise errors.EditRefused(
@@ -397,7 +381,6 @@ class TelegramChannel:
             await self._sign("sendChatAction", place, fields)
 
     async def react(self, target: Mapping[str, str], message_id: str) -> None:
-        """Implement `contracts.channel.Reacts`."""
         place = self._migrations.place(target)
         if (number := self._number(place, message_id)) is not None:
             fields = {"message_id": number, "reaction": [{"type": "emoji", "emoji": SEEN}]}
@@ -447,7 +430,6 @@ class TelegramChannel:
 
 @contextlib.contextmanager
 def _connecting() -> Iterator[None]:
-    """Raise the failures of a start as errors of the channel."""
     try:
         yield
     except InvalidToken:
@@ -457,7 +439,6 @@ def _connecting() -> Iterator[None]:
 
 
 def _menu(menu: Sequence[str], code: str) -> Json:
-    """Return the fields of `setMyCommands` for a menu in one language."""
     with speaking(code):
         commands = [{"command": name, "description": say(f"help.{name}")} for name in menu]
     return {"commands": commands, "language_code": _LANGUAGES[code]}
@@ -490,12 +471,10 @@ def _shown(message: Outbound) -> render.Rendered:
 
 
 def _is_malformed(exc: TelegramError, shown: render.Rendered) -> bool:
-    """Return True if Telegram rejects the entities of a message."""
     return isinstance(exc, BadRequest) and "entit" in exc.message.lower() and bool(shown.entities)
 
 
 def _words(shown: render.Rendered) -> Json:
-    """Return the fields of `sendMessage` for a text."""
     entities = [
         {"type": entity.type, "offset": entity.offset, "length": entity.length}
         | ({"url": entity.url} if entity.url is not None else {})
@@ -506,7 +485,6 @@ def _words(shown: render.Rendered) -> Json:
 
 
 def _keyboard(message: Outbound) -> Json | None:
-    """Return the keyboard of a message with buttons; None for a message without buttons."""
     offered = approval_buttons.offered(message.buttons, message.language)
     rows = [
         [{"text": offered[one][0], "callback_data": offered[one][1]} for one in row if one in offered]

@@ -56,14 +56,10 @@ IDLE = 4.0
 """Max seconds for which an unused connection is kept. A NAT router, or a laptop that slept, may have dropped
 an older connection without notice, and a message sent on it has an unknown outcome.
 """
-FILE_SECONDS = 180.0
-"""Timeout in seconds for the upload of a file, including the response."""
-PROOFS = 8
-"""Max new connections that are opened at the same time to repeat messages."""
-PROOF_SECONDS = 10.0
-"""Timeout in seconds for the response to `getMe` on a new connection."""
-_LONGEST_WAIT = 24 * 3600.0
-"""Max seconds to wait because of a `retry_after`, whatever Telegram asks."""
+FILE_SECONDS = 180.0  # Timeout in seconds for the upload of a file, including the response
+PROOFS = 8  # Max new connections that are opened at the same time to repeat messages
+PROOF_SECONDS = 10.0  # Timeout in seconds for the response to `getMe` on a new connection
+_LONGEST_WAIT = 24 * 3600.0  # Max seconds to wait because of a `retry_after`, whatever Telegram asks
 
 
 class RequestNotSent(NetworkError):
@@ -82,8 +78,7 @@ class TooManyRequests(TelegramError):
         self.wait = wait
 
 
-UNANSWERED = (RequestNotSent, OutcomeUnknown, TooManyRequests)
-"""Errors after which a later call may succeed."""
+UNANSWERED = (RequestNotSent, OutcomeUnknown, TooManyRequests)  # Errors after which a later call may succeed
 
 
 class HttpTransport(BaseRequest):
@@ -167,7 +162,6 @@ class HttpTransport(BaseRequest):
         return status, json.dumps(refusal).encode()
 
     def get(self, url: str) -> contextlib.AbstractAsyncContextManager[aiohttp.ClientResponse]:
-        """Return the response for a file, to be read in pieces. `patience` limits each read, not the whole download."""
         timeout = self._timeout(self._patience, total=None)
         return self._connected().get(
             url, headers=HEADERS, timeout=timeout, allow_redirects=False, auto_decompress=False
@@ -333,14 +327,11 @@ class VerifiedConnections:
 
 @lru_cache(maxsize=1)
 def tls() -> ssl.SSLContext:
-    """Return the TLS context of all clients. It is shared, since reading the certificates takes tens of
-    milliseconds.
-    """
+    """Return the TLS context of all clients. It is shared, since reading the certificates takes tens of milliseconds."""
     return httpx.create_ssl_context()
 
 
 def refused_for(exc: TelegramError, *descriptions: str) -> bool:
-    """Return True if the description of a refusal contains one of these texts."""
     return any(part in exc.message.lower() for part in descriptions)
 
 

@@ -23,10 +23,8 @@ from bot import text
 from bot.contracts.base import Json
 from bot.contracts.inbound import Link, Origin
 
-MOST_OPTIONS = 100
-"""Max options of a poll, or tasks of a checklist, that are described."""
-LONGEST = 8_000
-"""Max characters of the description of a poll, a place or similar content."""
+MOST_OPTIONS = 100  # Max options of a poll, or tasks of a checklist, that are described
+LONGEST = 8_000  # Max characters of the description of a poll, a place or similar content
 MOVING = frozenset({"location", "venue"})
 """Content fields that Telegram edits by itself while a person shares a live location."""
 OLD_MARKS = frozenset(
@@ -84,7 +82,6 @@ def origin(message: Message, me: User) -> Origin | None:
 
 
 def external_origin(reply: ExternalReplyInfo, me: User) -> Origin:
-    """Return the author of a message in another chat that this message replies to."""
     found = _origin(reply.origin, "quoted_from_elsewhere", me)
     chat = _title(reply.chat) if reply.chat is not None else None
     facts = {"chat": chat or found.chat, "message_id": _id(reply.message_id) or found.message_id}
@@ -131,7 +128,6 @@ def special_content(message: Message | ExternalReplyInfo | None) -> tuple[str | 
 
 
 def _lines(value: object, fields: Sequence[str], field: str = "") -> list[str]:
-    """Return one line for each of these fields."""
     if isinstance(value, dict):
         return [one for key in fields if key in value for one in _lines(value[key], fields, key)]
     if isinstance(value, list):
@@ -149,7 +145,6 @@ def unknown_content(message: Message) -> str | None:
 
 
 def words(message: Message) -> str:
-    """Return the text or caption of a message, or the emoji of its sticker."""
     emoji = message.sticker.emoji if message.sticker is not None else None
     return string(message.text if message.text is not None else message.caption or emoji)
 
@@ -160,7 +155,6 @@ def quoted_words(message: Message) -> str:
 
 
 def links(said: str, entities: Iterable[MessageEntity]) -> tuple[Link, ...]:
-    """Return the links of a text whose words hide an address."""
     return tuple(
         Link(text=part(said, one), url=string(one.url))
         for one in entities
@@ -169,7 +163,6 @@ def links(said: str, entities: Iterable[MessageEntity]) -> tuple[Link, ...]:
 
 
 def linked(said: str, entities: Iterable[MessageEntity]) -> str:
-    """Return a text with the address of each link after the words of the link."""
     raw = said.encode("utf-16-le")
     for one in sorted(entities, key=lambda each: -each.offset):
         if one.type == "text_link" and one.url:
@@ -179,7 +172,6 @@ def linked(said: str, entities: Iterable[MessageEntity]) -> str:
 
 
 def name(user: User) -> str | None:
-    """Return the display name of a person."""
     called = " ".join(filter(None, (string(user.first_name), string(user.last_name)))).strip()
     return text.head(called or string(user.username), 200) or None
 
@@ -190,7 +182,6 @@ def _title(chat: Any) -> str | None:
 
 
 def line(words: object) -> str | None:
-    """Return a name on one line."""
     return text.head(" ".join(string(words).split()), 200) or None
 
 

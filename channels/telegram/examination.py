@@ -12,8 +12,7 @@ from bot.contracts.channel import Examination, Finding
 from channels.http_client import ApiAnswer, ask, unreachable
 from channels.telegram.manifest import TelegramSettings
 
-MOST_GROUPS = 20
-"""Max groups in which the rights of the bot are checked."""
+MOST_GROUPS = 20  # Max groups in which the rights of the bot are checked
 
 
 async def examine(settings: TelegramSettings) -> Examination:
@@ -60,7 +59,6 @@ def _of_webhook(own: str, hook: Mapping[str, Any]) -> Finding:
 
 
 def _of_groups(bot: Mapping[str, Any]) -> tuple[Finding, ...]:
-    """Return findings about groups in general."""
     if bot.get("can_join_groups") is False:
         remedy = "allow it at @BotFather with /setjoingroups"
         return (Finding("telegram groups", "warn", "the bot may not be added to groups", remedy),)
@@ -75,7 +73,6 @@ def _of_groups(bot: Mapping[str, Any]) -> tuple[Finding, ...]:
 
 
 def _of_group(group: str, answer: ApiAnswer) -> tuple[Finding, ...]:
-    """Return findings about one group of the allow list."""
     part, member = f"telegram group {group}", _object(answer.body.get("result"))
     if answer.status in {400, 403} or member.get("status") in {"left", "kicked"}:
         return (Finding(part, "warn", "the bot is not in it", "add the bot to the group"),)

@@ -1,9 +1,7 @@
-"""Keeps track of groups that became supergroups: Telegram gives such a group another id and numbers its
-messages anew.
+"""Keeps track of groups that became supergroups: Telegram gives such a group another id and numbers its messages anew.
 
-The conversation keeps the group's id in its chatKey, so that history, jobs, memory, approvals and admission
-stay valid. Updates of the supergroup are mapped to the group's id, and messages to the group are sent to the
-supergroup.
+The conversation keeps the group's id in its chatKey, so that history, jobs, memory, approvals and admission stay valid.
+Updates of the supergroup are mapped to the group's id, and messages to the group are sent to the supergroup.
 """
 
 from __future__ import annotations
@@ -31,17 +29,14 @@ class GroupMigrations:
         self._file = home / FILE
         self._disk = disk
         self._log = log
-        self._groups: dict[str, str] = {}
-        """Group id by supergroup id."""
+        self._groups: dict[str, str] = {}  # Group id by supergroup id
         self._supergroups: dict[str, str] = {}
         self._learning = asyncio.Lock()
 
     async def load(self) -> None:
-        """Read the file of migrations. An unreadable file is renamed, and this is logged."""
         self._know(await asyncio.to_thread(self._read))
 
     async def read(self, updates: Sequence[Json]) -> None:
-        """Record the migrations that these updates report. Raises `errors.StorageError`."""
         for update in updates:
             message = update.get("message")
             chat = message.get("chat") if isinstance(message, dict) else None
@@ -73,7 +68,6 @@ class GroupMigrations:
         return True
 
     def same(self, chat: str) -> frozenset[str]:
-        """Return all ids that a chat has had."""
         group = self._groups.get(chat, chat)
         return frozenset({chat, group, self.now(group)})
 

@@ -255,7 +255,6 @@ def _signal(
 
 
 def is_inside(member: Json) -> bool:
-    """Return True for a `ChatMember` that is in the chat now."""
     restricted = member.get("status") == "restricted" and member.get("is_member") is True
     return restricted or member.get("status") in {"creator", "administrator", "member"}
 
@@ -264,12 +263,10 @@ def is_inside(member: Json) -> bool:
 
 
 def _language(tag: object) -> str | None:
-    """Return the language tag of a person's app, if the tag is valid."""
     return tag if isinstance(tag, str) and _LANGUAGE.fullmatch(tag) else None
 
 
 def _place(chat_id: Any, topic: Any) -> dict[str, str]:
-    """Return the target for messages to a chat or to a topic of the chat."""
     place = {"chat_id": str(number(chat_id))}
     return place if topic is None else {**place, "message_thread_id": str(number(topic))}
 
@@ -356,7 +353,6 @@ def _quoted(message: Message, me: User) -> tuple[Quoted, ...]:
 
 
 def _quote(by: User | None, source: Message | ExternalReplyInfo | None, **facts: Any) -> Quoted:
-    """Return a quote that a person brought, with the names of the files of its source."""
     files = _attachments(source) if source is not None else ()
     names = tuple(one.name or one.kind for one in files)
     return Quoted(user_id=str(number(by.id)) if by is not None else None, files=names, **facts)

@@ -26,8 +26,7 @@ from bot.contracts.identity import ChatKey
 from bot.words import sentence
 
 PLATFORM = "https://api.telegram.org"
-PORTS = (443, 80, 88, 8443)
-"""Ports to which Telegram posts."""
+PORTS = (443, 80, 88, 8443)  # Ports to which Telegram posts
 _ID = re.compile(r"-?[1-9][0-9]{0,18}")
 _TOPIC = re.compile(r"[1-9][0-9]{0,18}")
 
@@ -42,8 +41,7 @@ class TelegramSettings(ChannelSettings):
     base_url: str = PLATFORM
     """Address of the Bot API. Methods are under `<baseUrl>/bot<token>/`, files under `<baseUrl>/file/bot<token>/`."""
     allow: list[str] = Field(default_factory=list)
-    """Ids of people, groups and channels that may talk to the bot; `*` allows everyone. `shipmate allow`
-    adds ids here.
+    """Ids of people, groups and channels that may talk to the bot; `*` allows everyone. `shipmate allow` adds ids here.
     """
     streaming: Streaming = Streaming()
     """Answers and progress that are shown while they change."""
@@ -75,7 +73,6 @@ def encode(parts: Mapping[str, str]) -> ChatKey:
 
 
 def decode(chat_key: ChatKey) -> dict[str, str]:
-    """Return the target for messages to the chat or topic of this chatKey."""
     parts = {"chat_id": chat_key.chat_id}
     if chat_key.thread is not None:
         parts["message_thread_id"] = chat_key.thread
@@ -85,7 +82,6 @@ def decode(chat_key: ChatKey) -> dict[str, str]:
 
 
 def valid_id(value: str) -> bool:
-    """Return True if a string can be the id of a person or a group."""
     return _ID.fullmatch(value) is not None
 
 

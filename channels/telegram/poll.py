@@ -16,18 +16,15 @@ from channels.telegram import inbound
 from channels.telegram.bot_api import Bot, OutcomeUnknown, TooManyRequests
 from channels.telegram.updates import NOT_WRITTEN, NotTaken, UpdateIntake, has_id
 
-HOLD = 10
-"""Seconds for which Telegram keeps a poll open if there is no update."""
-LATE = 5.0
-"""Timeout in seconds for the response to a poll, in addition to `HOLD`."""
+HOLD = 10  # Seconds for which Telegram keeps a poll open if there is no update
+LATE = 5.0  # Timeout in seconds for the response to a poll, in addition to `HOLD`
 FAREWELL = 3.0
 """Timeout in seconds for the last confirmation at a stop. Telegram sends unconfirmed updates again, and they
 are dropped as duplicates.
 """
 LONGEST_PAUSE = 3.0
 """Max seconds between two polls after a failure. No updates arrive during the pause, and a poll costs little."""
-REFUSED_PAUSE = 30.0
-"""Max seconds between two polls while Telegram refuses the token."""
+REFUSED_PAUSE = 30.0  # Max seconds between two polls while Telegram refuses the token
 DISK_PAUSE = 0.5
 """Max seconds between two polls while updates cannot be written. It is short, since a stop works without the
 disk and must arrive.
@@ -57,10 +54,8 @@ class UpdatePoller:
         seconds. Telegram answers both processes and gives each update to only one of them.
         """
         self._contested_since = ""
-        self._offset: int | None = None
-        """Id of the first update that is not yet accepted."""
-        self._confirmed: int | None = None
-        """Offset of the last poll that Telegram has answered."""
+        self._offset: int | None = None  # Id of the first update that is not yet accepted
+        self._confirmed: int | None = None  # Offset of the last poll that Telegram has answered
         self._stopping = False
         self._step: Literal["poll", "take", "pause"] = "pause"
         self._task: asyncio.Task[None] | None = None
@@ -117,7 +112,6 @@ class UpdatePoller:
                     self._trouble, self._conflict, self._failures = "", None, 0
 
     async def _round(self) -> None:
-        """Poll once and process the updates of the response."""
         # After a failure, poll without holding, so that an empty response ends the failure at once. After a conflict, hold
         # the poll, since only a held poll shows that nobody else polls.
         hold = 0 if self._trouble and self._conflict is None else HOLD

@@ -54,7 +54,6 @@ def sendable(said: str) -> str:
 
 
 def without_markup(said: str) -> Rendered:
-    """Return a text without entities."""
     return Rendered(sendable(said).strip("\n"))
 
 
@@ -71,21 +70,15 @@ def render(markdown: str, *, goes_on: bool = False) -> Rendered:
 
 
 class _Writer:
-    """Writes text and entities in one pass over the Markdown tokens."""
-
     def __init__(self, *, goes_on: bool) -> None:
         self._goes_on = goes_on
         self._pieces: list[str] = []
         self._at = 0
         self._entities: list[Entity] = []
-        self._open: list[tuple[str, int]] = []
-        """Kinds and offsets of the styles that have begun."""
-        self._link: tuple[str, int, int] | None = None
-        """Address, offset and first piece of the open link."""
-        self._depth = 0
-        """Number of open list items."""
-        self._prefix = ""
-        """Bullets of the items that have no text yet."""
+        self._open: list[tuple[str, int]] = []  # Kinds and offsets of the styles that have begun
+        self._link: tuple[str, int, int] | None = None  # Address, offset and first piece of the open link
+        self._depth = 0  # Number of open list items
+        self._prefix = ""  # Bullets of the items that have no text yet
         self._box = ""
         self._line = -1
         self._quotes = 0
@@ -330,7 +323,6 @@ def _around(entity: Entity, holes: Sequence[Entity]) -> list[Entity]:
 
 
 def _table(tokens: Sequence[Token]) -> str:
-    """Return a table as text with aligned columns."""
     rows: list[list[str]] = []
     sides: list[str] = []
     for token in tokens:

@@ -28,8 +28,7 @@ nothing then counts as an edit once.
 """
 TRIES = 3
 """Max attempts for an update at which the gateway fails unexpectedly; after them the update becomes a dead letter."""
-_PASSING = (errors.ShipmateError, OSError, MemoryError)
-"""Errors that are not caused by the update itself."""
+_PASSING = (errors.ShipmateError, OSError, MemoryError)  # Errors that are not caused by the update itself
 
 
 class NotTaken(errors.ShipmateError):
@@ -38,9 +37,7 @@ class NotTaken(errors.ShipmateError):
 
 @dataclass(frozen=True, slots=True)
 class _Update:
-    """One update. `inbound` is None if the update does not concern the bot; `fault` says why the update
-    cannot be read.
-    """
+    """One update. `inbound` is None if the update does not concern the bot; `fault` says why the update cannot be read."""
 
     raw: Json
     inbound: Inbound | None = None
@@ -53,8 +50,6 @@ class _Update:
 
 
 class UpdateIntake:
-    """Processes updates that the poll or the webhook has received."""
-
     def __init__(self, bot: Bot, intake: Intake, around: ChannelDeps, migrations: GroupMigrations) -> None:
         self._bot = bot
         self._migrations = migrations
@@ -72,9 +67,8 @@ class UpdateIntake:
         self._stopping = True
 
     async def take(self, raws: Iterable[Json], taken: set[int]) -> None:
-        """Pass updates to the gateway, the chats concurrently. Add the id of each finished update to
-        `taken`; Telegram must send the others again. Raises `errors.StorageError` if an update cannot be
-        written, or `NotTaken`.
+        """Pass updates to the gateway, the chats concurrently. Add the id of each finished update to `taken`; Telegram
+        must send the others again. Raises `errors.StorageError` if an update cannot be written, or `NotTaken`.
         """
         ordered = sorted(raws, key=lambda raw: int(raw["update_id"]))
         await self._migrations.read(ordered)

@@ -21,17 +21,15 @@ from channels.http_server import RETRY, WebhookServer
 from channels.telegram import bot_api, inbound
 from channels.telegram.updates import NOT_WRITTEN, NotTaken, UpdateIntake, has_id
 
-LOOK_EVERY = 15.0
-"""Interval in seconds at which Telegram is asked whether its posts arrive."""
+LOOK_EVERY = 15.0  # Interval in seconds at which Telegram is asked whether its posts arrive
 SECRET = "X-Telegram-Bot-Api-Secret-Token"  # noqa: S105  the name of a header
 
 
 class UpdateWebhook:
-    """Receives updates that Telegram posts. Telegram posts the next message of a chat once the message
-    before it is confirmed.
+    """Receives updates that Telegram posts. Telegram posts the next message of a chat once the message before it is
+    confirmed.
 
-    Each start makes a new secret. If several hosts run the bot, only the host that started last accepts
-    posts.
+    Each start makes a new secret. If several hosts run the bot, only the host that started last accepts posts.
     """
 
     def __init__(

@@ -23,13 +23,10 @@ from channels.web.live_chats import HEARTBEAT, LiveChats, WebMessage, event
 from channels.web.manifest import KEYS, NAME, WebSettings
 from channels.web.markdown import nodes
 
-PART = 32_000
-"""Max characters of one message, so that people can read it; the page has no limit."""
+PART = 32_000  # Max characters of one message, so that people can read it; the page has no limit
 T = TypeVar("T")
-_OWN = re.compile(r"[0-9A-Z]{26}")
-"""Beginning of the id of each message that Shipmate sent."""
-_BEAT = 15.0
-"""Interval in seconds of heartbeats on event streams."""
+_OWN = re.compile(r"[0-9A-Z]{26}")  # Beginning of the id of each message that Shipmate sent
+_BEAT = 15.0  # Interval in seconds of heartbeats on event streams
 
 
 class WebChannel:
@@ -81,7 +78,6 @@ class WebChannel:
         self._beating = asyncio.create_task(self._beat())
 
     async def invite(self) -> str:
-        """Implement `contracts.channel.Invites`."""
         return await self._kept(guard.create_link)
 
     async def _kept(self, read: Callable[[Path], T]) -> T:
@@ -137,7 +133,6 @@ class WebChannel:
         )
 
     async def edit(self, message: Outbound, message_id: str) -> None:
-        """Implement `contracts.channel.Edits`."""
         if _OWN.match(message_id) is None:
             raise errors.EditRefused("The page shows no such message.")
         said, buttons = await self._said(message, message_id), message.buttons
@@ -147,7 +142,6 @@ class WebChannel:
         self._chats.change(self._chat(message.target), replace(said, buttons=buttons))
 
     async def delete(self, message: Outbound, message_id: str) -> None:
-        """Implement `contracts.channel.Edits`."""
         self._chats.remove(self._chat(message.target), message_id)
 
     async def find(self, message: Outbound) -> Sent | None:  # noqa: ARG002  an earlier process left nothing
@@ -173,7 +167,6 @@ class WebChannel:
         """Do nothing: browsers open the connections, not the gateway."""
 
     def fetch(self, attachment: Attachment, *, most: int) -> AsyncGenerator[bytes]:
-        """Implement `contracts.channel.Files`."""
         if self._server is None:
             raise errors.FileUnreachable("The web chat is closed.")
         return self._uploads.fetch(attachment, most=most)

@@ -10,20 +10,17 @@ from functools import lru_cache
 from pygments.lexers import find_lexer_class, get_all_lexers
 from pygments.token import Comment, Generic, Keyword, Literal, Name, Operator, Token, _TokenType
 
-MOST = 20_000
-"""Max characters of a block that are coloured. The rest of the block is plain."""
+MOST = 20_000  # Max characters of a block that are coloured. The rest of the block is plain.
 LONGEST_LINE = 1_000
 """Max characters of a line. A block with a longer line is plain, since the time of some languages is quadratic in it."""
-SECONDS = 0.05
-"""Max seconds of computing for a block. What is left then is plain."""
+SECONDS = 0.05  # Max seconds of computing for a block. What is left then is plain.
 _NAMES = (
     "Awk;Bash;Bash Session;Batchfile;C;C#;C++;CMake;CSS;Clojure;Common Lisp;Dart;Diff;Docker;Elixir;Erlang;F#;Fish;Go;"
     "GraphQL;Groovy;HTML;HTTP;Haskell;INI;JSON;JSX;Java;JavaScript;Julia;Kotlin;Lua;Makefile;Nginx configuration file;"
     "Nix;OCaml;Objective-C;PHP;Perl;PowerShell;Properties;Protocol Buffer;Python;Python console session;Ruby;Rust;S;"
     "SCSS;SQL;Scala;Swift;TOML;TSX;TeX;Terraform;TypeScript;VimL;XML;YAML;Zig"
 )
-NAMES = frozenset(_NAMES.split(";"))
-"""Pygments' names of the languages that are coloured."""
+NAMES = frozenset(_NAMES.split(";"))  # Pygments' names of the languages that are coloured
 _LABELS = {"Protocol Buffer": "Protobuf", "S": "R", "VimL": "Vim script"}
 _FAILURES = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
 """What a mistake in the rules of a language raises. What is left then is plain."""
@@ -71,7 +68,6 @@ def names() -> dict[str, str]:
 
 
 def label(language: str) -> str:
-    """Return the name of a language as people know it."""
     name = names().get(language.lower(), language)
     return _LABELS.get(name, name)
 

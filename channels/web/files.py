@@ -28,20 +28,16 @@ from channels.http_client import file_name
 from channels.web.manifest import KEYS
 
 SENT, RECEIVED = "sent", "received"
-TOTAL = 500_000_000
-"""Max bytes of all files in a folder. The oldest files are removed first."""
+TOTAL = 500_000_000  # Max bytes of all files in a folder. The oldest files are removed first.
 MOST, MOST_OF_CHAT = 10_000, 1_000
 """Max files in a folder, and max files of one chat, since the search for the oldest file reads all of them."""
 OF_CHAT = 250_000_000
 """Max bytes of the uploads of one chat. The limit is higher than the files of one message, which are kept before the
 message is sent.
 """
-LARGEST = 20_000_000
-"""Max bytes of an upload: the same as for Telegram's bots."""
-MOST_FILES = 10
-"""Max files of a message."""
-PARTS = Path("cache", "uploads")
-"""Folder of incomplete uploads. They are not copied to other hosts."""
+LARGEST = 20_000_000  # Max bytes of an upload: the same as for Telegram's bots
+MOST_FILES = 10  # Max files of a message
+PARTS = Path("cache", "uploads")  # Folder of incomplete uploads. They are not copied to other hosts.
 PARTS_OF_CHAT, PARTS_IN_ALL = 3, 16
 """Max incomplete uploads of one chat, and of all chats. The oldest are dropped first."""
 PDF = "application/pdf"
@@ -61,8 +57,7 @@ class ChatFile:
     id: str
     name: str
     size: int
-    type: str = ""
-    """MIME type, if a browser may display the file. Its bytes decide, not its name."""
+    type: str = ""  # MIME type, if a browser may display the file. Its bytes decide, not its name.
     width: int = 0
     height: int = 0
 
@@ -86,8 +81,7 @@ class ChatFiles:
     def __init__(self, home: Path, disk: Disk, folder: str, *, of_chat: int = TOTAL) -> None:
         self._folder = home / folder
         self._disk = disk
-        self._of_chat = of_chat
-        """Max bytes of the files of one chat."""
+        self._of_chat = of_chat  # Max bytes of the files of one chat
         self._writing = threading.Lock()
 
     def put(self, chat: ChatKey, name: str, file: OutgoingFile) -> ChatFile:
@@ -211,19 +205,16 @@ class Uploads(ChatFiles):
             raise
 
     def drop_parts(self) -> None:
-        """Remove the incomplete uploads that an earlier process left."""
         for part, _ in _oldest_first(self._parts, "*"):
             self._disk.remove(part)
 
     def remove(self, user: str, id_: str) -> None:
-        """Remove a file, complete or incomplete."""
         if (path := self._path(KEYS.encode({"chat": user}), id_)) is not None:
             with self._writing:
                 self._disk.remove(self._parts / f"{id_}.{user}")
                 self._disk.remove(path)
 
     def attachment(self, user: str, id_: str) -> Attachment | None:
-        """Return a complete file as an attachment of a message, or None."""
         if (found := self.find(KEYS.encode({"chat": user}), id_)) is None:
             return None
         file, mime = found

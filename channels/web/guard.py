@@ -38,22 +38,16 @@ COOKIE = "shipmate_web"
 user who may use the cookie, and a signature.
 """
 _COOKIE = re.compile(r"([0-9a-f]{32})\.(\d{1,10}o?|-o?)\.([0-9a-f]{64})")
-_ANYBODY = "-"
-"""Value in place of the user's id, if the browser gave the token or the user was unknown."""
+_ANYBODY = "-"  # Value in place of the user's id, if the browser gave the token or the user was unknown
 _APPOINTED = "o"
-"""Suffix of the user's id, if the browser has opened a one-time link. Only such a cookie makes the browser
-an operator.
+"""Suffix of the user's id, if the browser has opened a one-time link. Only such a cookie makes the browser an operator.
 """
-_AGE = 400 * 24 * 3600
-"""Lifetime of the cookie in seconds: the longest that browsers allow."""
-_SHARED = frozenset({"localhost", "127.0.0.1", "[::1]"})
-"""Host names that all servers on this machine have."""
-DELAY = 1.0
-"""Seconds for which a wrong token occupies one of `_AT_ONCE` places."""
+_AGE = 400 * 24 * 3600  # Lifetime of the cookie in seconds: the longest that browsers allow
+_SHARED = frozenset({"localhost", "127.0.0.1", "[::1]"})  # Host names that all servers on this machine have
+DELAY = 1.0  # Seconds for which a wrong token occupies one of `_AT_ONCE` places
 _AT_ONCE = 8
 FILE, LINKS = "web.json", "links"
-LINK_SECONDS = 3600.0
-"""Lifetime of a one-time link in seconds."""
+LINK_SECONDS = 3600.0  # Lifetime of a one-time link in seconds
 _KEY = re.compile(r"[A-Za-z0-9_-]{22}")
 _HEX = re.compile(r"[0-9a-f]{64}")
 _NAME = re.compile(r"shipmate-[a-z2-7]{16}\.localhost")
@@ -65,7 +59,6 @@ def for_url(host: str) -> str:
 
 
 def name_of(request: web.Request) -> str:
-    """Return the host of a request, without the port."""
     host = request.headers.get("Host", "").lower()
     return host if host.endswith("]") else re.sub(r":\d*$", "", host)
 
@@ -88,8 +81,6 @@ class Visitor:
 
 
 class Guard:
-    """Checks requests."""
-
     def __init__(self, settings: WebSettings, own: WebState, around: ChannelDeps) -> None:
         self._token = settings.token
         self._state = own
@@ -207,9 +198,8 @@ def _user(secret: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class WebState:
-    """State of the web channel. `key` signs cookies. Browsers resolve the host `name` to this machine.
-    Nobody can guess the name, so no other server receives its cookies; browsers send cookies of 127.0.0.1
-    to every port of this machine.
+    """State of the web channel. `key` signs cookies. Browsers resolve the host `name` to this machine. Nobody can guess
+    the name, so no other server receives its cookies; browsers send cookies of 127.0.0.1 to every port of this machine.
     """
 
     key: bytes

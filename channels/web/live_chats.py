@@ -20,13 +20,10 @@ from channels.web.files import ChatFile
 from channels.web.manifest import FIRST
 from channels.web.markdown import Node
 
-MESSAGES = 100
-"""Max messages of a chat."""
+MESSAGES = 100  # Max messages of a chat
 MOST_CHATS = 256
-STREAMS = 20
-"""Max open event streams of a person."""
-_QUEUE = 300
-"""Max events that are queued for a browser. A connection with more events is aborted."""
+STREAMS = 20  # Max open event streams of a person
+_QUEUE = 300  # Max events that are queued for a browser. A connection with more events is aborted.
 HEARTBEAT = b": still here\n\n"
 
 
@@ -40,14 +37,11 @@ class WebMessage:
     kind: str
     text: str
     ts: int
-    nodes: Sequence[Node] | None = None
-    """Nodes of the Markdown, for a message that Shipmate sent."""
+    nodes: Sequence[Node] | None = None  # Nodes of the Markdown, for a message that Shipmate sent
     buttons: QuestionButtons | None = None
-    restored: bool = False
-    """True if the message was sent before this process started."""
+    restored: bool = False  # True if the message was sent before this process started
     files: Sequence[ChatFile] = ()
-    turn: str = ""
-    """Id of the turn that sent the message."""
+    turn: str = ""  # Id of the turn that sent the message
     changed: int = 0
     """Number of the message's last change, for browsers that reconnect. A change does not move the message."""
 
@@ -109,7 +103,6 @@ class LiveChat:
             self.floor = max(self.floor, self.said.popleft().newest)
 
     def taken(self, id_: str) -> WebMessage | None:
-        """Remove a message and return it."""
         said = next((one for one in reversed(self.said) if one.id == id_), None)
         if said is not None:
             self.said.remove(said)
@@ -137,7 +130,6 @@ class LiveChats:
         return live
 
     def number(self) -> int:
-        """Return the next message number."""
         self._number += 1
         return self._number
 
@@ -177,9 +169,7 @@ class LiveChats:
             self._tell_elsewhere(chat, {"working": working})
 
     def missed(self, chat: ChatKey, last_event: str) -> bytes | None:
-        """Return the messages after the last event that a browser received; None if these messages are no
-        longer kept.
-        """
+        """Return the messages after the last event that a browser received; None if these messages are no longer kept."""
         boot, _, number = last_event.partition("-")
         live = self.chats.get(chat)
         if live is None or boot != self.boot or not number.isdecimal() or len(number) > 18:
@@ -214,6 +204,5 @@ class LiveChats:
 
 
 def event(name: str, data: dict[str, Any], id_: str = "") -> bytes:
-    """Return one server-sent event."""
     head = f"id: {id_}\n" if id_ else ""
     return f"{head}event: {name}\ndata: {json.dumps(data, ensure_ascii=False)}\n\n".encode("utf-8", "replace")

@@ -15,8 +15,7 @@ from bot import text
 from bot.markdown import parse
 from channels.web.code_colours import divided, label
 
-MOST = 32_768
-"""Max characters of a text that is parsed. No message is longer."""
+MOST = 32_768  # Max characters of a text that is parsed. No message is longer.
 Node = Any
 
 TAGS = {
@@ -162,7 +161,6 @@ def _with_links(said: str) -> list[Node]:
 
 
 def _lines(said: str) -> list[Node]:
-    """Return plain text with its line breaks."""
     found: list[Node] = []
     for line in said.strip("\n").split("\n"):
         found += [["br", {}], *_with_links(line)]

@@ -21,9 +21,8 @@ from aiohttp import web
 from bot import errors, text
 from bot.contracts.approvals import CHOICES as ANSWERS
 from bot.contracts.approvals import EXAMPLES, ShownQuestion
-from bot.contracts.archive import ArchiveLine
+from bot.contracts.archive import ArchiveLine, Conversation
 from bot.contracts.channel import FILE_PIECE, ChannelDeps, Intake
-from bot.contracts.conversations import Conversation
 from bot.contracts.identity import THREAD, ChatKey, UserRef
 from bot.contracts.inbound import Attachment, Command, Inbound
 from bot.contracts.model import DEMO, AnsweringModel
@@ -40,30 +39,22 @@ from channels.web.manifest import FIRST, KEYS, NAME
 from channels.web.markdown import nodes
 
 T = TypeVar("T")
-LARGEST = 1_000_000
-"""Max bytes of a request."""
-STALLED_SECONDS = 60.0
-"""Timeout in seconds for a browser to read the next piece of a file."""
-_EARLIER = 100
-"""Max archive lines that a page shows when it opens."""
-_LISTED = 50
-"""Max conversations of a response."""
+LARGEST = 1_000_000  # Max bytes of a request
+STALLED_SECONDS = 60.0  # Timeout in seconds for a browser to read the next piece of a file
+_EARLIER = 100  # Max archive lines that a page shows when it opens
+_LISTED = 50  # Max conversations of a response
 _VISITOR = web.RequestKey("visitor", Visitor)
 _SENTENCE = web.ResponseKey("sentence", str)
 """Key of an error response that holds the sentence for the person."""
 SETTINGS = frozenset({"model", "effort"})
 """Choices in the header of the page. Each is the command of the same name."""
-PRESS = "press"
-"""Key of a target. Its value is the id of the press that is answered."""
+PRESS = "press"  # Key of a target. Its value is the id of the press that is answered.
 _RATINGS = frozenset({"good", "bad", "none"})
 _LONGEST_NAME = 300
-_LOOP = re.compile(r"[\w.:@+-]{1,300}")
-"""Name of something that waits."""
+_LOOP = re.compile(r"[\w.:@+-]{1,300}")  # Name of something that waits
 _FOLDER = Path(__file__).parent / "page"
-_KEY = re.compile(r"`([^`]+)`")
-"""Keys and typed words in a sentence of the page."""
-_BELOW = ("afresh", "again", "renew", "good", "good_label", "bad", "bad_label")
-"""Further words on buttons."""
+_KEY = re.compile(r"`([^`]+)`")  # Keys and typed words in a sentence of the page
+_BELOW = ("afresh", "again", "renew", "good", "good_label", "bad", "bad_label")  # Further words on buttons
 _TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
 _CSP = "Content-Security-Policy"
 _HEADERS = {
@@ -103,10 +94,8 @@ class WebRoutes:
     ) -> None:
         self._guard, self._chats, self._around, self._intake = gatekeeper, chats, around, intake
         self._sent_files, self._uploads = sent_files, uploads
-        self._most = most
-        """Max open event streams of all chats."""
-        self._streams = Counter[str]()
-        """Number of open event streams by person."""
+        self._most = most  # Max open event streams of all chats
+        self._streams = Counter[str]()  # Number of open event streams by person
         self._paused = False
         self._files = {
             path.name: (path.read_bytes(), _TYPES[path.suffix])
@@ -310,7 +299,6 @@ class WebRoutes:
         words: str,
         files: tuple[Attachment, ...] = (),
     ) -> Inbound:
-        """Return an inbound in the conversation that the body names."""
         chat = _conversation(request, body.get("conversation"))
         now, language, zone = self._around.clock.now(), _language(request), body.get("zone")
         return KEYS.inbound(
@@ -360,7 +348,6 @@ class WebRoutes:
         return web.json_response({"conversations": listed, "more": len(found) > _LISTED})
 
     async def _waiting(self, request: web.Request) -> web.Response:
-        """Return the board of what waits, as the person sees it."""
         loops = await self._intake.board(UserRef(NAME, request[_VISITOR].user))
         with speaking(_language(request) or DEFAULT):
             return web.json_response({"loops": [_loop(one, request[_VISITOR].user) for one in loops]})
@@ -380,7 +367,6 @@ class WebRoutes:
         return web.json_response(self._entry(renamed))
 
     def _entry(self, one: Conversation) -> dict[str, Any]:
-        """Return an entry of the list of conversations as a browser receives it."""
         live = self._chats.chats.get(one.chat_key)
         return {
             "id": one.chat_key.thread or FIRST,
@@ -447,7 +433,6 @@ class WebRoutes:
         return web.json_response({"taken": taken}, status=202)
 
     async def _last_said(self, chat: ChatKey) -> dict[str, Any]:
-        """Return the last message of the person as a browser receives it; {} if there is none."""
         earlier = [line for line in await self._intake.recent(chat, _EARLIER) if line.role == "user"]
         lines = await asyncio.to_thread(lambda: [self._line(line, n) for n, line in enumerate(earlier)])
         said = [one for one in self._chats.chat(chat).said if one.role == "user"]
@@ -469,7 +454,6 @@ class WebRoutes:
         return web.json_response({"id": id_}, status=201)
 
     async def _add_piece(self, request: web.Request) -> web.Response:
-        """Append the bytes of a file that begin at offset `at`."""
         user, id_, data = request[_VISITOR].user, request.match_info["id"], await request.read()
         at = int(at) if (at := request.query.get("at", "")).isdecimal() else -1
         try:
@@ -486,7 +470,6 @@ class WebRoutes:
         return web.json_response({"have": have, "whole": False}, status=status)
 
     async def _remove_file(self, request: web.Request) -> web.Response:
-        """Remove a file that the person has removed from the message."""
         await asyncio.to_thread(self._uploads.remove, request[_VISITOR].user, request.match_info["id"])
         return web.Response(status=204)
 
@@ -586,7 +569,6 @@ class WebRoutes:
         return response
 
     def _line(self, line: ArchiveLine, number: int) -> dict[str, Any]:
-        """Return an archive line as a browser receives it."""
         user = line.role == "user"
         told: dict[str, Any] = {
             "id": line.message_id or f"{line.ts}-{number}",
@@ -620,7 +602,6 @@ class WebRoutes:
 
 
 def _question(asked: ShownQuestion) -> WebMessage:
-    """Return the message of a question that may be older than this process."""
     formed = nodes(asked.text)
     return WebMessage(
         0, asked.id, "assistant", "notice", asked.text, asked.ts, formed, asked.buttons, restored=True
@@ -676,7 +657,6 @@ def _loop(loop: OpenLoop, user: str) -> dict[str, Any]:
 
 
 async def _body(request: web.Request) -> dict[str, Any]:
-    """Return the JSON object of a request. Raises `HTTPBadRequest`."""
     raw = await request.read()
     try:
         body = json.loads(raw)
@@ -733,9 +713,7 @@ def _from_elsewhere(request: web.Request) -> bool:
 
 
 def _language(request: web.Request) -> str | None:
-    """Return the language that a browser prefers among those with a catalogue; None if the browser names no
-    language.
-    """
+    """Return the language that a browser prefers among those with a catalogue; None if the browser names no language."""
     return best_language(request.headers.get("Accept-Language", ""))
 
 
@@ -751,7 +729,6 @@ def _page(request: web.Request, html: str) -> str:
 def _refusal(
     request: web.Request, status: int, key: str, headers: dict[str, str] | None = None, **values: object
 ) -> web.Response:
-    """Return an error response with a sentence of the catalogue, in the browser's language."""
     with speaking(_language(request) or DEFAULT):
         return _error(status, say(key, **values), headers)
 

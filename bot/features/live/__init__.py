@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from bot import errors, text
-from bot.contracts.channel import Reacts, Streaming, Suspends, Titles
+from bot.contracts.channel import Reacts, Sessions, Streaming
 from bot.contracts.environment import off_loop
 from bot.contracts.inbound import Inbound
 from bot.contracts.tools import ToolCall
@@ -375,7 +375,7 @@ class LiveTurns:
                 if not (_unasked(turn) or turn.phase is Phase.SUSPENDED or self._previews.grows(turn.id)):
                     shown = True
                     await self._indicate(first, working=True)
-                if title and isinstance(channel, Titles):
+                if title and isinstance(channel, Sessions):
                     named = self._run.redact(text.clean(title))
                     await self._sign(first, channel.entitle(first.target, named))
                 title = ""
@@ -391,7 +391,7 @@ class LiveTurns:
     def _suspend(self, turn: Turn) -> None:
         """Show that a turn waits for a person, or works again, if the platform can display this."""
         channel, waits = self._channels[turn.first.channel], turn.phase is Phase.SUSPENDED
-        if waits == (turn.id in self._suspended) or not isinstance(channel, Suspends):
+        if waits == (turn.id in self._suspended) or not isinstance(channel, Sessions):
             return
         self._suspended ^= {turn.id}
         suspended = self._sign(turn.first, channel.suspend(turn.first.target)) if waits else None
