@@ -179,9 +179,8 @@ _NOTICES = frozenset({ANSWER, LAST_STEP})
 
 
 def with_system_messages(messages: Sequence[Message]) -> list[Message]:
-    """Return the messages with facts about people's messages moved into messages with the role `system`: ids,
-    times, numbers and the sentences above. Everything that a person may have chosen stays in the person's
-    message. A system message is placed before the answer, so that each request extends the previous request.
+    """Return the messages with facts that no person can choose moved into messages with the role `system`. Each is
+    placed before the answer, so that each request extends the previous request.
     """
     shown, said, works, mark = list[Message](), list[str](), False, None
     end: Message = {"role": "assistant", "content": ()}

@@ -163,9 +163,8 @@ def _parts(path: Path) -> Parts:
 class Vetting:
     """Vets the instruction files of one project.
 
-    While commands run, only files that have not changed since the first of these commands began are followed.
-    When a command ends, or at the start after a kill, every other instruction file waits for acceptance. The
-    waiting files are stored in `file`.
+    While commands run, only files that have not changed since these commands began are followed. When a command
+    ends, or at the start after a kill, every other instruction file waits. Waiting files are stored in `file`.
     """
 
     def __init__(

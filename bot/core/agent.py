@@ -90,9 +90,6 @@ class SentManner:
     thinking: Json | None = None
     room: int = 0
 
-    def __str__(self) -> str:
-        return " ".join(filter(None, (self.effort, (self.thinking or {}).get("type"))))
-
 
 @dataclass(frozen=True, slots=True)
 class Manner:

@@ -34,9 +34,7 @@ def redacted(blocks: Iterable[Json], redact: Redact) -> list[Json]:
 
 
 def sayable(content: Iterable[Json], *, paused: bool = False) -> list[Json]:
-    """Return the blocks of an answer that the API accepts in a request: no blank text, no thinking at the
-    end, no server tool call without a result. A `paused` answer keeps its calls.
-    """
+    """Return the blocks of an answer that the API accepts in a request; a `paused` answer keeps its calls."""
     kept = [block for block in content if block.get("type") != "text" or block["text"].strip()]
     if not paused:
         kept = without_open_calls(kept)

@@ -1,7 +1,5 @@
-"""`AgentContextStore`: the messages of one chat that the model is sent, folded from the chat's events.
-
-The model receives a view of whole turns: placeholder texts replace masked tool results, and the head message
-replaces dropped messages. Between turns there are at most `max_messages` API messages.
+"""`AgentContextStore`: the messages of one chat that the model is sent, folded from the chat's events into whole
+turns. Placeholder texts replace masked tool results, and the head message replaces dropped messages.
 """
 
 from __future__ import annotations

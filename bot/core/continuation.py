@@ -1,7 +1,5 @@
-"""Incomplete answers: the text of an answer that is streaming, and how an answer that was cut off is continued.
-
-A request that continues an answer ends with a line that asks for the rest, because newer models reject a request
-that ends with assistant text. That line and the thinking that follows are not stored.
+"""Incomplete answers: the text of an answer that is streaming, and how an answer that was cut off is continued. A
+continuing request ends with a line that asks for the rest, because newer models reject assistant text at the end.
 """
 
 from __future__ import annotations

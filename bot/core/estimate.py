@@ -14,21 +14,12 @@ from bot.contracts.model import ATTACHED, InMemoryLearned, Learned, ModelRequest
 from bot.core import blocks
 from bot.identity_cache import MessageFact
 
-ASCII_PER_TOKEN = 3.3
-DATA_PER_TOKEN = 2.8
-"""Characters per token of JSON and code, including code inside ``` fences."""
-NARROW_PER_TOKEN = 2.0
-"""Characters per token of other scripts below the CJK blocks: Cyrillic, Arabic, Hebrew, accented Latin."""
-OPAQUE_PER_TOKEN = 4.0
-"""Characters per token of content that the provider encrypted."""
-BLOCK_TOKENS = 4
-CALL_TOKENS = 12
-"""Tokens of a tool call or tool result in addition to its name, id and content."""
-TOOL_TOKENS = 16
-"""Tokens of a tool definition in addition to its name, description and schema."""
-IMAGE_TOKENS = 1_600
-"""Tokens of the largest image; the provider shrinks larger images."""
-
+ASCII_PER_TOKEN, DATA_PER_TOKEN, NARROW_PER_TOKEN, OPAQUE_PER_TOKEN = 3.3, 2.8, 2.0, 4.0
+"""Characters per token: of prose; of JSON and code; of other scripts below the CJK blocks (Cyrillic, Arabic,
+Hebrew, accented Latin); of content that the provider encrypted.
+"""
+BLOCK_TOKENS, CALL_TOKENS, TOOL_TOKENS, IMAGE_TOKENS = 4, 12, 16, 1_600
+"""Tokens of a block, a call or result, a tool definition, in addition to the content, and of the largest image."""
 _WIDE = re.compile("[\u2e80-\U0010ffff]+")
 _ASCII = re.compile("[\x00-\x7f]+")
 
@@ -88,14 +79,10 @@ def tokens(parts: Iterable[Message | Json]) -> float:
     return sum(_TOKENS.each(parts))
 
 
-SMALLEST_SAMPLE = 200
-"""Min tokens of a request to learn from; in smaller requests the framing dominates."""
-RATIOS = (0.25, 4.0)
-"""Range of plausible ratios; outside of it the prompt was cut, or something else was counted."""
-JUMP = 1.5
-"""Max factor by which one answer changes a model's token ratio."""
-SLOWEST = 0.1
-"""Min weight of one answer in the learned ratio; the first answers have a higher weight."""
+SMALLEST_SAMPLE, RATIOS = 200, (0.25, 4.0)
+"""Min tokens of a request to learn from, and plausible ratios; others mean that something else was counted."""
+JUMP, SLOWEST = 1.5, 0.1
+"""Max factor by which one answer changes the ratio, and min weight of an answer; the first weigh more."""
 
 
 class Estimator:

@@ -29,9 +29,7 @@ Fallback = tuple[Model, str | None]
 
 
 class FallbackModel(ModelWrapper):
-    """Tries models in order. After a failure of the primary model, the fallback models are tried first for
-    five minutes. If all models fail, the first error is raised.
-    """
+    """Tries models in order; for five minutes after a failure of the primary model, the fallback models first."""
 
     def __init__(
         self, first: Model, others: Sequence[Fallback], *, clock: Clock, log: Log, operators: OperatorNotices

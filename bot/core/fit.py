@@ -1,7 +1,5 @@
-"""Fits a turn's requests into the context window: masks old results before a request, and shrinks a rejected one.
-
-Each retry is strictly smaller than the previous request. The history is halved at most three times, then
-cleared, and the person is told.
+"""Fits a turn's requests into the context window: masks old results, and shrinks a rejected request strictly. The
+history is halved at most three times, then cleared, and the person is told.
 """
 
 from __future__ import annotations
@@ -30,25 +28,18 @@ MOST_HALVINGS = 3
 """Max halvings of the history per turn before the history is cleared."""
 SHORT_RESULT = 500
 """Min length in characters to which a tool result is shortened."""
-MOST_LOWERED = 2
-"""Max retries with a lower output limit before the prompt is shrunk, since a provider may reject any size."""
-MIN_OUTPUT_TOKENS = 256
-OUTPUT_MARGIN = 64
-"""Tokens by which the provider's count may differ between two calls."""
-LARGE_TURN = 2_000
-"""Min estimated tokens of a turn that may count as the cause of an overflow."""
-MISJUDGED = 3.0
-"""Max ratio between the provider's count and our estimate; other counts are ignored."""
+MOST_LOWERED, MIN_OUTPUT_TOKENS, OUTPUT_MARGIN = 2, 256, 64
+"""Max retries with a lower output limit, its min tokens, and tokens by which the provider's count may differ."""
+LARGE_TURN, MISJUDGED = 2_000, 3.0
+"""Min tokens of a turn that may cause an overflow, and max ratio of the provider's count and our estimate."""
 COLD_AFTER = 300.0
 """Timeout in seconds after a request's start; by then the provider's cache has certainly expired."""
 COLD_HIDES = 2_000
 """Min tokens that masking must hide in a chat whose cache has expired."""
 WARM, WARM_HIDES = 3, 0.5
 """Factor on the threshold, and min share of the context to hide, while masking rewrites a valid cache."""
-LEAST_KEPT = 3
-"""Min number of newest tool results that are not masked."""
-KEPT_TOKENS = 2_000
-"""Max total tokens of tool results that all stay unmasked."""
+LEAST_KEPT, KEPT_TOKENS = 3, 2_000
+"""Min newest tool results, and max total tokens of tool results, that stay unmasked."""
 KEPT_FILES, KEPT_BYTES = 4, 8_000_000
 """Max newest files, and their max total bytes, that stay unmasked."""
 CROWD = 12
@@ -172,7 +163,9 @@ class Fit:
         """Append a `Framed` event if the frame changed. Returns True if the provider's cache is no longer valid."""
         before, head = self.context.frame, self.context.head
         prefix = messages_api.prefix_digest(self.frame.system, self.tools)
-        now = events.Framed(self.frame.frozen, self.models.name, str(self.models.sent()), prefix)
+        sent = self.models.sent()
+        manner = " ".join(filter(None, (sent.effort, (sent.thinking or {}).get("type"))))
+        now = events.Framed(self.frame.frozen, self.models.name, manner, prefix)
         for lasting in self.context.out_of_reach:
             self.append(lasting)
         if now == before:
@@ -411,10 +404,8 @@ SMALLER = ("mask_results", "drop_injected", "halve_history", "shorten_results", 
 def masks(
     messages: Sequence[Message], *, ages: Callable[[str], bool], keep: int, masked: Container[str] = ()
 ) -> dict[str, str]:
-    """Return the placeholders for old tool results by call id, and for old files by artifact id.
-
-    Results of tools that do not age (`ages`), the newest `keep` results (at least three), results that the
-    model has not seen, errors of the last round, and results shorter than their placeholder are not masked.
+    """Return the placeholders for old tool results by call id, and for old files by artifact id. Unseen results,
+    the newest `keep`, results of tools that do not age, and errors of the last round are not masked.
     """
     names = {call.id: call.name for message in messages for call in blocks.tool_calls(message["content"])}
     results, files = list(_newest_first(messages, "tool_result")), list(_newest_first(messages, ATTACHED))

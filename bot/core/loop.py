@@ -334,9 +334,7 @@ def _only_sent(running: RunningTurn) -> bool:
 
 @dataclass(eq=False)
 class ToolCalls:
-    """Runs the tool calls of one turn, and implements `tools.dispatch.Recorder` for their results. The start of
-    a call with effects is on disk before the call runs; each result is appended at once.
-    """
+    """Runs the tool calls of one turn, and records them: a start with effects is on disk before the call runs."""
 
     chat: Chat
     turn: str

@@ -95,11 +95,9 @@ def read(words: str) -> SessionMemory:
 
 
 def changed(known: SessionMemory | None, words: str) -> SessionMemory:
-    """Return the memory with a model's changes applied. `extraction` asks the model for this format.
-
-    A numbered item replaces the item with that number and moves to the section in which it is written.
-    Written, replaced and used items become the newest of their section. Raises `MemoryInvalid` if the text
-    contains no changes or no item remains.
+    """Return the memory with the changes that `extraction` asks for. A numbered item replaces the item with that
+    number. Written, replaced and used items become the newest of their section. Raises `MemoryInvalid` if the
+    text contains no changes or no item remains.
     """
     known, said = known or SessionMemory(), inner(words, "memory")
     if said.strip() and _NONE.match(said) and len(known):

@@ -83,10 +83,8 @@ class PromptTooLarge(errors.ShipmateError):
 
 
 def assemble(sections: Iterable[Section], budget: float, size: Callable[[str], float] = len) -> Assembled:
-    """Select sections whose total `size` stays within `budget`. Raises `PromptTooLarge`.
-
-    If the required sections do not all fit, the least important are shortened first. Optional sections get
-    the rest of the budget in order of importance, or are left out.
+    """Select sections whose total `size` stays within `budget`. The least important required sections are
+    shortened first; optional ones get the rest of the budget. Raises `PromptTooLarge`.
     """
     asked = sorted((one for one in sections if one.text), key=lambda one: one.priority)
     gap = size(BETWEEN)
@@ -157,9 +155,8 @@ class Frozen:
 
 
 def top_level(root: Path, others: Callable[[], Names] = frozenset) -> str:
-    """List the names in a folder, folders first. Blocks on disk access; raises OSError. Names that other
-    people may have chosen (`others`; None: all names) are only counted, because the model reads the prompt
-    as instructions.
+    """List the names in a folder, folders first. Names that other people may have chosen (`others`; None: all) are
+    only counted, because the model reads the prompt as instructions. Blocking; raises OSError.
     """
     theirs, real = others(), root.resolve()
     with os.scandir(real) as found:
@@ -215,9 +212,8 @@ class Prompts:
         size: Callable[[str], float],
         system_role: bool = False,
     ) -> Frozen:
-        """Build the prompt from freshly read files. `budget` limits the `size` of the static part. `system_role`
-        says that the model accepts system messages within the conversation. A section that cannot be read
-        is left out. Raises `PromptTooLarge`.
+        """Build the prompt from freshly read files. `budget` limits the `size` of the static part. A section that
+        cannot be read is left out. Raises `PromptTooLarge`.
         """
         told = self.instructions.of_chat(channel, chat_key, model)
         found = await self._part("instructions", told, Instructions())

@@ -132,7 +132,7 @@ async def _read(deps: AgentDeps, tool: str, inputs: Mapping[str, Json]) -> dict[
 
 
 def _names(dropped: Sequence[Message], kept: Sequence[Message]) -> dict[str, dict[str, Any]]:
-    """Return what the model worked with and no longer sees, by kind and name, newest last, with details."""
+    """Return what the model worked with and no longer sees, by kind and name, newest last."""
     found: dict[str, dict[str, Any]] = {kind: {} for kind in _MOST}
     still = {(kind, name) for kind, name, _ in _used(kept)}
     for kind, name, about in _used(dropped):

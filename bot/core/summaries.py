@@ -54,7 +54,7 @@ EXTRACT_AFTER, EXTRACT_CALLS, EXTRACT_ALONE = 5_000, 3, 15_000
 EXTRACT_SHARE = 8
 """Divisor of the message cap: above the cap, so many new messages are enough to write the memory again."""
 FAILED = (errors.ShipmateError, MemoryInvalid)
-PutsBack = Callable[[Chat, Sequence[Message], Sequence[Message], float], Awaitable[PutBack]]
+PutsBack = Callable[[ChatKey, Sequence[Message], Sequence[Message], float], Awaitable[PutBack]]
 """Function that returns the working state to restore after messages were dropped, within a number of tokens."""
 
 
@@ -225,11 +225,7 @@ class Summaries:
                     await self._keep(chat, memory.read(summary.words), newest, prefix.messages)
         except FAILED as error:
             work.failures, work.failed_at = work.failures + 1, self.clock.monotonic()
-            self._warn(chat, "a compaction failed", error)
-            if work.failures >= FAILURES and not isinstance(error, errors.BudgetSpent):
-                cause = f"{type(error).__name__}: {error}"
-                words = sentence("operators.compaction", chat=chat.key, times=FAILURES, cause=cause)
-                self.operators.tell("the compaction of chats", words)
+            self._failed(chat, "compaction", work.failures, error)
             return CompactResult("failed")
         work.failures = 0
         if not {*change.dropped} <= {*_numbers(context.turns)}:
@@ -246,7 +242,7 @@ class Summaries:
         before = [context.head] if context.head is not None else []
         kept = _messages(fit, {*_numbers(context.turns)} - {*dropped})
         left = _room(fit) - fit.measure(kept) - fit.models.estimator.text(fit.models.name, words)
-        again = await self.put_back(fit.chat, [*before, *_messages(fit, dropped)], kept, max(0.0, left))
+        again = await self.put_back(fit.chat.key, [*before, *_messages(fit, dropped)], kept, max(0.0, left))
         origin, nonce = _origin(fit.chat, context.view()), tags.nonce(self.ids.ulid())
         head = memory.head(words, nonce=nonce, origin=origin, block=block, put_back=again)
         return events.Cut(tuple(dropped), head, reason)
@@ -280,12 +276,8 @@ class Summaries:
             await self._keep(chat, known, newest, prefix.messages)
             work.unwritten = 0
         except FAILED as error:
-            self._warn(chat, "the memory could not be written", error)
             work.unwritten += 1
-            if work.unwritten >= FAILURES and not isinstance(error, errors.BudgetSpent):
-                cause = f"{type(error).__name__}: {error}"
-                words = sentence("operators.chat_memory", chat=chat.key, times=work.unwritten, cause=cause)
-                self.operators.tell("the memory of chats", words)
+            self._failed(chat, "memory", work.unwritten, error)
 
     async def _keep(
         self, chat: Chat, known: SessionMemory, covers: int | None, seen: Iterable[Message]
@@ -339,6 +331,17 @@ class Summaries:
 
         task.add_done_callback(over)
         return task
+
+    def _failed(
+        self, chat: Chat, what: Literal["compaction", "memory"], times: int, error: Exception
+    ) -> None:
+        self._warn(chat, f"the {what} failed", error)
+        if times >= FAILURES and not isinstance(error, errors.BudgetSpent):
+            facts = {"chat": chat.key, "times": times, "cause": f"{type(error).__name__}: {error}"}
+            words = sentence(
+                "operators.compaction" if what == "compaction" else "operators.chat_memory", **facts
+            )
+            self.operators.tell(f"the {what} of chats", words)
 
     def _warn(self, chat: Chat, what: str, error: BaseException | None = None) -> None:
         cause = f"{type(error).__name__}: {error}" if error is not None else None

@@ -1,6 +1,4 @@
-"""Transcript of a chat, folded from its events: one line for each API message and each change of the context. A
-boundary line has no parent, since the model no longer sees what precedes it.
-"""
+"""Transcript of a chat: one line for each API message and each change of the context. A boundary has no parent."""
 
 from __future__ import annotations
 

@@ -28,7 +28,6 @@ from bot.core.summaries import CompactResult, Summaries
 from bot.core.tasks.turn_tasks import TurnTasks
 from bot.core.tasks.worker import TaskPorts
 from bot.core.user_message import instructions, said_by_servers, user_message
-from bot.core.view import PutBack
 from bot.telemetry import context
 
 
@@ -57,16 +56,12 @@ class Turns:
         self._files = files
         self._boot = boot
 
-        async def put_back(
-            chat: Chat, gone: Sequence[Message], kept: Sequence[Message], most: float
-        ) -> PutBack:
-            person = context.current().person
-            return await reattach.put_back(gone, kept, self.agent, most, chat_key=chat.key, person=person)
-
         self.summaries = Summaries(
             lambda chat, data: chats.append(Fact(chat.key, data)),
             agent.memories,
-            put_back,
+            lambda key, gone, kept, most: reattach.put_back(
+                gone, kept, self.agent, most, chat_key=key, person=context.current().person
+            ),
             agent.operators,
             agent.clock,
             agent.ids,

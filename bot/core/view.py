@@ -91,9 +91,8 @@ _SENT = MessageFact[Message, tuple[Message, dict[str, Json]]](_sent)
 def placed(
     system: Sequence[Json], messages: Sequence[Message], history: int
 ) -> tuple[tuple[Json, ...], tuple[Message, ...]]:
-    """Return system blocks and messages with cache breakpoints at the end of both parts of the system prompt, of
-    the first `history` messages, and of the request. If a step added more blocks than the cache looks back,
-    the breakpoint of the chat's part of the prompt moves to the end of the previous request.
+    """Return system blocks and messages with cache breakpoints: both parts of the system prompt, `history`
+    messages, and all messages. If a step added many blocks, the chat's breakpoint moves to the previous request.
     """
     places = {len(messages) - 1, *([history - 1] if history else [])}
     answers = (at for at in reversed(range(1, len(messages))) if messages[at]["role"] == "assistant")
@@ -191,9 +190,7 @@ _TOOL_BYTES = IdentityCache[Sequence[Json], int](_json_bytes)
 
 
 def problems(request: ModelRequest, *, paused: bool = False) -> Iterator[str]:
-    """Yield every broken rule with its place. Two rules are our own: tool results are in a separate message,
-    since text after them teaches models to end without an answer, and directly after their calls.
-    """
+    """Yield every broken rule. Our own rule: tool results are in a separate message directly after their calls."""
     messages = request.messages
     if request.max_tokens < 1:
         yield "max_tokens: less than one"
