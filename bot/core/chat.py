@@ -484,10 +484,65 @@ class Chat:
             self.context.apply(event)
         if (fold := _FOLDS.get(type(data))) is not None:
             fold(self, event, data)
-        elif turn is not None and turn.id == event.turn:
-            self._in_turn(turn, data)
+        else:
+            self._in_chat(event, data)
+            if turn is not None and turn.id == event.turn:
+                self._in_turn(turn, data)
         if self.turn is not None:
             self.turn.time(event.at)
+
+    def _in_chat(self, event: Event, data: events.EventData) -> None:  # noqa: C901, PLR0912 - one `match` of the kinds
+        match data:
+            case events.Ordered():
+                self.task = data
+                self._opened[data.inbound.request_id] = event.seq
+                self._wait(data.inbound, event)
+            case events.Closed():
+                for known in (self.beside, self.stopped, self._opened):
+                    known.pop(data.request, None)
+                self._take(lambda other: other.request_id == data.request)
+            case events.Waited():
+                self._unseen.pop(event.turn or "", None)
+                if (turn := self._running(event)) is not None:
+                    turn.wait = None
+            case events.Cut(dropped="all"):
+                self._edits.clear()
+            case events.Removed():
+                gone = {*data.requests, *data.messages}
+                self._keep_edits(
+                    lambda name, _, edit: gone.isdisjoint({name, edit.request_id, edit.message_id})
+                )
+                self.missed = [one for one in self.missed if one.turn not in data.turns]
+            case events.Expired():
+                for name, some in list(self._changes.items()):
+                    self._changes[name] = [one for one in some if one[0] >= data.before]
+                    if not self._changes[name]:
+                        del self._changes[name]
+                self._keep_edits(lambda _name, seq, _edit: seq >= data.before)
+            case events.Decided() if (question := self.questions.get(data.question)) is not None:
+                self._decide(question, data.verdict, event.at)
+            case events.Revised():
+                for question in list(self.questions.values()):
+                    if question.copies.pop(data.row, None) is not None:
+                        self._forget(question)
+            case events.Deferred():
+                self._row(data.row, not_before=data.until, delayed=True, state="queued")
+            case events.Sending():
+                self._row(data.row, state="sending", boot=data.boot, replaces=data.replaces)
+                row = self.outbox.get(data.row)
+                if row is not None and row.form == "reply" and row.last and row.turn is not None:
+                    self._outdate(row.turn, row)
+            case events.Returned():
+                self._row(data.row, state="queued", replaces=None)
+            case events.Uncertain():
+                self._row(data.row, boot="")
+            case events.Shown():
+                self._row(data.row, message_id=data.message_id)
+            case _:
+                pass
+
+    def _keep_edits(self, keep: Callable[[str, int, Inbound], bool]) -> None:
+        self._edits = {name: one for name, one in self._edits.items() if keep(name, *one)}
 
     def _received(self, event: Event, data: events.Received) -> None:
         inbound = data.inbound
@@ -497,18 +552,13 @@ class Chat:
                 return
             inbound = revised(inbound, change)
         # A message that is asked again contains its edits.
-        self._edits = {name: one for name, one in self._edits.items() if not same_message(one[1], inbound)}
+        self._keep_edits(lambda _name, _seq, edit: not same_message(edit, inbound))
         self._remember(inbound)
         self._opened[inbound.request_id] = min([event.seq, *(seq for seq, _ in changes)])
         if data.beside:
             self.beside[inbound.request_id] = inbound
         else:
             self._wait(inbound, event)
-
-    def _ordered(self, event: Event, data: events.Ordered) -> None:
-        self.task = data
-        self._opened[data.inbound.request_id] = event.seq
-        self._wait(data.inbound, event)
 
     def _wait(self, inbound: Inbound, event: Event) -> None:
         who = inbound.person
@@ -561,13 +611,6 @@ class Chat:
             del self._edits[next(iter(self._edits))]
         self.beside[edit.request_id] = edit
 
-    def _expired(self, _: Event, data: events.Expired) -> None:
-        changes = {
-            name: [one for one in some if one[0] >= data.before] for name, some in self._changes.items()
-        }
-        self._changes = {name: some for name, some in changes.items() if some}
-        self._edits = {name: one for name, one in self._edits.items() if one[0] >= data.before}
-
     def _deleted(self, event: Event, data: events.Deleted) -> None:
         deletion = data.inbound
         # Hide the message from the model at once. A later event removes its text from the log.
@@ -606,11 +649,6 @@ class Chat:
         self.beside[stop.request_id] = stop
         self.stopped[stop.request_id] = outcome
         self._opened[stop.request_id] = event.seq
-
-    def _closed(self, _: Event, data: events.Closed) -> None:
-        for known in (self.beside, self.stopped, self._opened):
-            known.pop(data.request, None)
-        self._take(lambda other: other.request_id == data.request)
 
     # ------------------------------------------------------------ the turn
 
@@ -685,9 +723,7 @@ class Chat:
             self._unseen[turn.id] = turn.wait
         self._decide_all(turn, Verdict("stopped"), event.at)
         if data.end != "withdrawn":  # messages that the model was sent stay in its context
-            self._edits = {
-                name: one for name, one in self._edits.items() if one[1].request_id not in turn.edits
-            }
+            self._keep_edits(lambda _name, _seq, edit: edit.request_id not in turn.edits)
         for one in turn.members:
             self._opened.pop(one.request_id, None)
         first = self.position.first
@@ -695,24 +731,6 @@ class Chat:
         if (who := turn.first.person) in self._people:
             # The person's next messages queue behind all waiting messages, including messages that arrived during this turn.
             self._people[who] = self._people.pop(who)
-
-    def _waited(self, event: Event, _: events.Waited) -> None:
-        self._unseen.pop(event.turn or "", None)
-        if (turn := self._running(event)) is not None:
-            turn.wait = None
-
-    def _cut(self, _: Event, data: events.Cut) -> None:
-        if data.dropped == "all":
-            self._edits.clear()
-
-    def _removed(self, _: Event, data: events.Removed) -> None:
-        gone = {*data.requests, *data.messages}
-        self._edits = {
-            name: one
-            for name, one in self._edits.items()
-            if gone.isdisjoint({name, one[1].request_id, one[1].message_id})
-        }
-        self.missed = [one for one in self.missed if one.turn not in data.turns]
 
     # ------------------------------------------------------------ questions
 
@@ -723,10 +741,6 @@ class Chat:
         self._opened[_of_question(data.question)] = event.seq
         if turn is not None and turn.phase in {Phase.STARTING, Phase.RUNNING}:
             turn.phase, turn.attempts = Phase.SUSPENDED, 0
-
-    def _decided(self, event: Event, data: events.Decided) -> None:
-        if (question := self.questions.get(data.question)) is not None:
-            self._decide(question, data.verdict, event.at)
 
     def _decide(self, question: Question, verdict: Verdict, at: float) -> None:
         if question.verdict is None:
@@ -746,11 +760,6 @@ class Chat:
     def _decide_all(self, turn: Turn, verdict: Verdict, at: float) -> None:
         for question in [one for one in self.questions.values() if one.turn == turn.id]:
             self._decide(question, verdict, at)
-
-    def _revised(self, _: Event, data: events.Revised) -> None:
-        for question in list(self.questions.values()):
-            if question.copies.pop(data.row, None) is not None:
-                self._forget(question)
 
     def _forget(self, question: Question) -> None:
         """Drop a decided question, unless an interrupted turn may still need the verdict on its tool call."""
@@ -780,24 +789,6 @@ class Chat:
             turn.rows[data.row] = None
         if data.form == "reply" and data.ends and turn.phase in {Phase.STARTING, Phase.RUNNING}:
             turn.phase = Phase.ENDING
-
-    def _row_changed(self, _: Event, data: events.EventData) -> None:
-        match data:
-            case events.Deferred():
-                self._row(data.row, not_before=data.until, delayed=True, state="queued")
-            case events.Sending():
-                self._row(data.row, state="sending", boot=data.boot, replaces=data.replaces)
-                row = self.outbox.get(data.row)
-                if row is not None and row.form == "reply" and row.last and row.turn is not None:
-                    self._outdate(row.turn, row)
-            case events.Returned():
-                self._row(data.row, state="queued", replaces=None)
-            case events.Uncertain():
-                self._row(data.row, boot="")
-            case events.Shown():
-                self._row(data.row, message_id=data.message_id)
-            case _:
-                pass
 
     def _outdate(self, turn: str, below: OutboxRow) -> None:
         """Mark the turn's previews above this outbox row as outdated, so that no later message replaces them."""
@@ -1019,9 +1010,6 @@ def _of_question(name: str) -> str:
     return f"question {name}"
 
 
-_ROW_CHANGES = (events.Deferred, events.Sending, events.Returned, events.Uncertain, events.Shown)
 _FOLDS: Mapping[type[events.EventData], Callable[[Chat, Event, object], None]] = {
-    kind: getattr(Chat, "_row_changed" if kind in _ROW_CHANGES else f"_{kind.kind}")
-    for kind in events.KINDS.values()
-    if kind in _ROW_CHANGES or hasattr(Chat, f"_{kind.kind}")
+    kind: getattr(Chat, f"_{kind.kind}") for kind in events.KINDS.values() if hasattr(Chat, f"_{kind.kind}")
 }

@@ -83,7 +83,7 @@ RULES: dict[str, tuple[str, str]] = {
     ),
     "a task that has begun goes on in its chat": ("turn.tasks[data.call] = data.task", "pass"),
     "a task's chat is unfinished until it has reported": (
-        "self._opened[data.inbound.request_id] = event.seq\n        self._wait",
+        "self._opened[data.inbound.request_id] = event.seq\n                self._wait",
         "self._wait",
     ),
     "nothing is due in the chat of a task": ("if self.task is not None:", "if False:"),
