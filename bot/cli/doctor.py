@@ -11,6 +11,7 @@ import os
 import secrets
 import socket
 import stat
+import tempfile
 import time
 from collections.abc import AsyncIterator, Iterable, Iterator
 from dataclasses import asdict
@@ -114,10 +115,12 @@ async def _test_turn(settings: Settings) -> Finding:
     import bot.app  # imports every library of the gateway
 
     word, answer, began = secrets.token_hex(3), io.StringIO(), time.monotonic()
-    asked = io.StringIO(f"This is a test by `shipmate doctor`. Answer with this word alone: {word}\n")
     try:
-        async with asyncio.timeout(TURN_SECONDS):
-            await bot.app.chat(settings.root, stdin=asked, stdout=answer, chat_id="doctor")
+        with tempfile.TemporaryFile("w+", encoding="utf-8") as asked:
+            asked.write(f"This is a test by `shipmate doctor`. Answer with this word alone: {word}\n")
+            asked.seek(0)
+            async with asyncio.timeout(TURN_SECONDS):
+                await bot.app.chat(settings.root, stdin=asked, stdout=answer, chat_id="doctor")
     except errors.ShipmateError as error:
         return Finding("turn", "wrong", str(error))
     except TimeoutError:
