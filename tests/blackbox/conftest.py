@@ -217,10 +217,19 @@ class World:
         """What the bot has written in a Telegram chat."""
         return [message.text for message in self.telegram.visible(chat_id)]
 
-    async def ask(self, text: str, count: int, **how: Any) -> None:
-        """Say something on Telegram and wait until the chat has `count` messages of the bot."""
+    async def ask(self, text: str, count: int | None = None, **how: Any) -> str:
+        """Say something on Telegram; wait until the chat has `count` messages of the bot, one more unless told; the last one."""
+        chat = how.get("chat_id", PERSON)
+        count = len(self.texts(chat)) + 1 if count is None else count
         self.telegram.say(text, **how)
-        await self.telegram.until(lambda: len(self.texts(how.get("chat_id", PERSON))) == count)
+        await self.telegram.until(lambda: len(self.texts(chat)) == count)
+        return self.texts(chat)[-1]
+
+    async def shipmate(self, *words: str) -> str:
+        """What a command of `shipmate` prints in this folder, which ends well."""
+        code, out, err = await quick.run(*words, "--dir", str(self.root))
+        assert code == 0, err
+        return out.decode()
 
     async def heard(self, *texts: str, chat_id: int = PERSON) -> None:
         """Wait until the bot has written these texts, and nothing else, in a Telegram chat."""

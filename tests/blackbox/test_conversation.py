@@ -18,12 +18,6 @@ from tests.blackbox.conftest import ANN, BOB, PERSON, ROOM, World, eventually
 GROUP = -1001
 
 
-async def shipmate(world: World, *command: str) -> str:
-    code, out, err = await quick.run(*command, "--dir", str(world.root))
-    assert code == 0, err
-    return out.decode()
-
-
 async def test_a_stranger_is_let_in_while_it_runs_and_nothing_they_wrote_before_is_kept(world: World) -> None:
     await world.start("telegram")
     world.telegram.say("canary-before", chat_id=2002)
@@ -32,9 +26,9 @@ async def test_a_stranger_is_let_in_while_it_runs_and_nothing_they_wrote_before_
         "Hi! I can't talk with you yet: the people who run me have to let you in first. Tell them your id: telegram:2002."
     ]
     assert re.search(
-        r"shipmate allow telegram 2002 --dir \S+   # Person 2002", await shipmate(world, "pending")
+        r"shipmate allow telegram 2002 --dir \S+   # Person 2002", await world.shipmate("pending")
     )
-    await shipmate(world, "allow", "telegram", "2002")
+    await world.shipmate("allow", "telegram", "2002")
     await world.telegram.until(lambda: len(world.texts(2002)) == 2)
     assert world.texts(2002)[1].startswith("You can talk to me now.")
     await world.ask("hello", 3, chat_id=2002)

@@ -102,12 +102,12 @@ async def test_who_answers_is_told_and_the_first_is_asked_again_after_five_minut
         asked = len(world.model.bodies)
         assert await said(world, "and still") == f"Second.\n\n{AWAY}", name
         assert len(world.model.bodies) == asked, "in five minutes it is not asked again"
-        assert f"Model: {OPUS}." in await said_by_command(world, "/status")
-        assert f"to {OPUS}:" in await said_by_command(world, "/receipt")
+        assert f"Model: {OPUS}." in await world.ask("/status")
+        assert f"to {OPUS}:" in await world.ask("/receipt")
         first[0] = well()
         await five_minutes(world)
         assert await said(world, f"it was {name}") == "First.", name
-        assert f"Model: {SONNET}." in await said_by_command(world, "/status")
+        assert f"Model: {SONNET}." in await world.ask("/status")
     assert {body["model"] for body in second.bodies} == {OPUS}
     assert "hello" in str(second.bodies[0])
     assert not any("thought" in thoughts(body) for body in second.bodies)
@@ -117,13 +117,6 @@ async def test_who_answers_is_told_and_the_first_is_asked_again_after_five_minut
     assert [f"{SONNET} doesn't answer" in one for one in alerts] == [True], "once an hour, and nothing else"
     answered = [one for one in world.log() if one["kind"] == "model" and one["details"].get("before")]
     assert {(one["details"]["model"], one["level"]) for one in answered} == {(OPUS, "warn")}
-
-
-async def said_by_command(world: World, words: str) -> str:
-    count = len(world.texts())
-    world.telegram.say(words)
-    await world.telegram.until(lambda: len(world.texts()) > count)
-    return world.texts()[-1]
 
 
 async def test_a_refusal_is_answered_by_the_second_in_that_chat_alone(

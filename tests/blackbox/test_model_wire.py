@@ -17,7 +17,6 @@ from pydantic import ConfigDict, TypeAdapter, with_config
 from bot.testing.anthropic_script import Answer, Frame, reply, text, thinking, tool_use
 from tests.blackbox.conftest import ANN, PERSON, World, eventually
 from tests.blackbox.test_live import Time
-from tests.blackbox.test_models import said
 from tests.blackbox.test_web_approvals import Tabs, link, say
 
 ANSWER = "Sixty tokens a second, 你好, and so it goes on. " * 66
@@ -83,30 +82,30 @@ async def test_effort_and_thinking_are_sent_as_the_model_takes_them_and_pinned(w
     world.model.windows[OTHER] = 1_000_000
     world.model.script(lambda _: reply(thinking(), text("Noted.")))
     await world.start("telegram")
-    await said(world, "one")
+    await world.ask("one")
     for model, effort in ((OPUS, "low"), (HAIKU, "high"), (OTHER, "default")):
-        assert model in (answered := await said(world, f"/model {model}")), answered
-        told = await said(world, f"/effort {effort}")
+        assert model in (answered := await world.ask(f"/model {model}")), answered
+        told = await world.ask(f"/effort {effort}")
         assert (OTHER in told) if model == OTHER else (f"Effort here: {effort}" in told), (model, told)
-        await said(world, f"with {model}")
-        await said(world, "and again")
+        await world.ask(f"with {model}")
+        await world.ask("and again")
     assert [manner(body) for body in world.model.bodies] == [
         (SONNET, "medium", {"type": "between_tools"}, 8_192 + 1_024),
         *[(OPUS, "low", SEEN, 8_192 + 4_096)] * 2,
         *[(HAIKU, "high", {"type": "disabled"}, 8_192)] * 2,
         *[(OTHER, None, None, 8_192)] * 2,
     ]
-    assert "low" in await said(world, "/effort most"), "what it may be"
-    await said(world, f"/model {OPUS}")
-    await said(world, "/effort high")
-    await said(world, "long words " * 2_000)
+    assert "low" in await world.ask("/effort most"), "what it may be"
+    await world.ask(f"/model {OPUS}")
+    await world.ask("/effort high")
+    await world.ask("long words " * 2_000)
     await world.sent()
     await world.turns(8)
     await world.process.kill()
     await world.start()
-    await said(world, "after the kill")
+    await world.ask("after the kill")
     assert manner(world.model.bodies[-1])[:3] == (OPUS, "high", SEEN)
-    await said(world, "/compact")
+    await world.ask("/compact")
     asked = world.model.bodies[-1]
     assert manner(asked)[:3] == (HAIKU, "low", {"type": "disabled"})
     assert '"thinking"' not in json.dumps(asked["messages"]), "another model cannot read it"
@@ -119,7 +118,7 @@ async def test_a_reply_that_is_all_thinking_gets_twice_the_room_once_and_then_it
 ) -> None:
     world.model.script(lambda _: reply(thinking(), stop_reason="max_tokens"))
     await world.start("telegram")
-    assert "too long" in await said(world, "think")
+    assert "too long" in await world.ask("think")
     room = 8_192 + 8_192
     assert [body["max_tokens"] for body in world.model.bodies] == [room, 2 * room]
 
@@ -176,10 +175,10 @@ async def test_what_all_chats_share_is_kept_for_an_hour_where_it_pays_and_billed
     world.model.windows[OTHER] = 1_000_000
     world.model.script(lambda _: reply("Noted.", usage={"output_tokens": 10}))
     await world.start("telegram")
-    await said(world, "one")
-    await said(world, "two", chat_id=2001)
-    await said(world, f"/model {OTHER}")
-    await said(world, "three")
+    await world.ask("one")
+    await world.ask("two", chat_id=2001, user_id=2001)
+    await world.ask(f"/model {OTHER}")
+    await world.ask("three")
     await world.turns(3)
     marks = [[one["cache_control"] for one in body["system"]] for body in world.model.bodies]
     hour, short = {"type": "ephemeral", "ttl": "1h"}, {"type": "ephemeral"}
@@ -275,7 +274,7 @@ async def test_what_the_gateway_says_is_said_as_the_system_where_the_model_takes
         assert now["cacheReadTokens"] >= before["cacheReadTokens"] + before["cacheWriteTokens"] > 1_024
     await say("keep silent", 4)
     assert [words for _, words in system_of(world.model.requests[-1].body)][-1] == [WAITS]
-    await said(world, f"/model {OTHER}")
+    await world.ask(f"/model {OTHER}")
     await say("four", 5)
     other = world.model.requests[-1].body
     assert system_of(other) == []
@@ -290,10 +289,10 @@ async def test_a_provider_that_refuses_messages_of_the_system_is_asked_once(worl
     world.model.system_role = False
     world.model.script(lambda _: reply("Noted."))
     await world.start("telegram")
-    await said(world, "one")
+    await world.ask("one")
     await world.turns(1)
     assert await world.process.stop() == 0
     await world.start()
-    await said(world, "two")
+    await world.ask("two")
     assert [one.status for one in world.model.requests] == [400, 200, 200]
     assert '"requestId' in json.dumps(world.model.bodies[-1]).replace("\\", "")

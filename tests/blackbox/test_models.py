@@ -12,13 +12,6 @@ OPUS = "claude-opus-5-5"
 SONNET = "claude-sonnet-5-5"
 
 
-async def said(world: World, words: str, chat_id: int = PERSON) -> str:
-    """What is answered to it in a direct chat."""
-    count = len(world.texts(chat_id))
-    await world.ask(words, count + 1, chat_id=chat_id, user_id=chat_id)
-    return str(world.texts(chat_id)[-1])
-
-
 def team(world: World) -> None:
     world.config["operators"] = [f"telegram:{PERSON}"]
     world.config["channels"]["telegram"]["allow"] = [str(PERSON), str(MEMBER)]
@@ -33,26 +26,26 @@ async def test_an_operator_chooses_the_model_of_a_chat_and_it_outlives_a_kill(wo
     world.model.bind_thinking = True
     world.model.script(lambda _: reply(thinking(), "Noted."))
     await world.start("telegram")
-    assert SONNET in await said(world, "/model")
-    assert await said(world, "remember 東京") == "Noted."
-    chosen = await said(world, f"/model {OPUS}")
+    assert SONNET in await world.ask("/model")
+    assert await world.ask("remember 東京") == "Noted."
+    chosen = await world.ask(f"/model {OPUS}")
     assert f"This chat uses {OPUS}; elsewhere it's {SONNET}." in chosen
     assert "It reads up to 1,000,000 tokens. $4.00 per million tokens in, $20.00 out." in chosen
-    assert await said(world, "and now?") == "Noted."
+    assert await world.ask("and now?") == "Noted."
     assert asked(world) == [SONNET, OPUS]
     assert "東京" in json.dumps(world.model.bodies[-1]["messages"], ensure_ascii=False)
     await world.sent()
     await world.turns(2)  # a kill can cost the last lines of the log
     await world.process.kill()
     await world.start()
-    assert await said(world, "after the kill") == "Noted."
+    assert await world.ask("after the kill") == "Noted."
     assert "after the kill" in str(world.model.bodies[-1])
     await world.sent()
-    assert OPUS in await said(world, "/status")
-    assert await said(world, "somebody else", chat_id=MEMBER) == "Noted."
+    assert OPUS in await world.ask("/status")
+    assert await world.ask("somebody else", chat_id=MEMBER, user_id=MEMBER) == "Noted."
     assert asked(world)[2:] == [OPUS, SONNET], "of one chat only"
-    assert await said(world, "/model default") == (await said(world, "/model"))
-    assert await said(world, "last") == "Noted."
+    assert await world.ask("/model default") == (await world.ask("/model"))
+    assert await world.ask("last") == "Noted."
     assert asked(world)[-1] == SONNET
     await world.turns(5)
     answers = [line["details"] for line in world.log() if line["kind"] == "llm_response"]
@@ -64,8 +57,11 @@ async def test_an_operator_chooses_the_model_of_a_chat_and_it_outlives_a_kill(wo
 async def test_who_is_no_operator_chooses_none_and_a_forwarded_command_is_none(world: World) -> None:
     team(world)
     await world.start("telegram")
-    assert await said(world, f"/model {OPUS}", chat_id=MEMBER) == "Only operators choose the model of a chat."
-    assert SONNET in await said(world, "/model", chat_id=MEMBER)
+    assert (
+        await world.ask(f"/model {OPUS}", chat_id=MEMBER, user_id=MEMBER)
+        == "Only operators choose the model of a chat."
+    )
+    assert SONNET in await world.ask("/model", chat_id=MEMBER, user_id=MEMBER)
     count = len(world.texts())
     other = {
         "message_id": 7,
@@ -76,7 +72,7 @@ async def test_who_is_no_operator_chooses_none_and_a_forwarded_command_is_none(w
     }
     world.telegram.forward(other)
     await world.telegram.until(lambda: len(world.texts()) == count + 1)
-    assert await said(world, "hello") != ""
+    assert await world.ask("hello") != ""
     assert set(asked(world)) == {SONNET}
 
 
@@ -84,17 +80,17 @@ async def test_a_model_that_the_provider_does_not_have_is_refused_or_given_up(wo
     team(world)
     world.model.script(lambda _: "Noted.")
     await world.start("telegram")
-    assert await said(world, "/model gpt-none") == (
+    assert await world.ask("/model gpt-none") == (
         "The provider has no model “gpt-none”. Nothing has changed."
     )
-    assert "not the name of a model" in await said(world, "/model 東京 please")
-    assert await said(world, "hello") == "Noted."
-    assert OPUS in await said(world, f"/model {OPUS}")
+    assert "not the name of a model" in await world.ask("/model 東京 please")
+    assert await world.ask("hello") == "Noted."
+    assert OPUS in await world.ask(f"/model {OPUS}")
     gone = {"type": "error", "error": {"type": "not_found_error", "message": f"model: {OPUS}"}}
     world.model.then(Failure(404, gone))
-    told = await said(world, "the provider has taken it away")
+    told = await world.ask("the provider has taken it away")
     assert told.startswith(f"The model “{OPUS}” doesn't exist any more.")
-    assert await said(world, "once more") == "Noted."
+    assert await world.ask("once more") == "Noted."
     assert asked(world) == [SONNET, OPUS, SONNET]
     await world.sent()
     await world.process.kill()

@@ -9,7 +9,6 @@ from typing import Any
 
 from bot.contracts.base import Json
 from bot.testing.anthropic_script import Reply, reply, tool_use
-from tests import quick
 from tests.blackbox.conftest import PERSON, World, eventually
 
 SUMMARY = "only the last text of it"
@@ -38,11 +37,6 @@ def results(body: Json) -> list[Any]:
         for block in message["content"]
         if isinstance(block, dict) and block["type"] == "tool_result"
     ]
-
-
-async def shipmate(world: World, *words: str) -> str:
-    _, out, err = await quick.run(*words, "--dir", str(world.root))
-    return out.decode() + err
 
 
 async def noisy(world: World, met: asyncio.Event, body: Json) -> Reply:
@@ -115,7 +109,7 @@ async def test_several_tasks_work_side_by_side_ask_and_come_back_as_one(world: W
     purposes = [line["details"]["purpose"] for line in answers]
     assert purposes.count("subagent") == 7
     assert purposes.count("synthesis") == 1
-    trace = await shipmate(world, "trace", answers[0]["requestId"])
+    trace = await world.shipmate("trace", answers[0]["requestId"])
     names = {one["content"].rpartition("read_artifact ")[2].partition("]")[0] for one in told}
     assert len(names) == 3
     for name in names:
