@@ -206,32 +206,6 @@ async def test_a_browser_is_redirected_to_a_host_name_of_our_own(world: World, p
                 assert answer.status == 200  # a program stays where it is
 
 
-@pytest.mark.skipif(os.getuid() != 0, reason="only root can be somebody else")
-async def test_another_user_cannot_talk_through_the_terminals_socket(world: World) -> None:
-    await world.start("console")
-    (world.root / ".ship").chmod(0o711)  # as a careless administrator would
-    (world.root / ".ship" / "console.sock").chmod(0o666)
-    # It is in the folder before it becomes somebody else: the folders above are not everybody's, and stay as they are.
-    script = (
-        "import os, socket, sys\n"
-        "other = int(sys.argv[1]); os.setgroups([]); os.setgid(other); os.setuid(other)\n"
-        "s = socket.socket(socket.AF_UNIX); s.settimeout(30); s.connect('console.sock')\n"
-        "print(s.makefile().readline())"
-    )
-    process = await asyncio.create_subprocess_exec(
-        "/usr/bin/env",
-        "python3",
-        "-c",
-        script,
-        str(OTHER),
-        stdout=asyncio.subprocess.PIPE,
-        env={"PATH": "/usr/bin:/bin"},
-        cwd=world.root / ".ship",
-    )
-    out, _ = await process.communicate()
-    assert json.loads(out) == {"error": "This terminal is for the user who started Shipmate."}
-
-
 async def test_the_terminals_user_is_an_operator(world: World) -> None:
     world.config = {
         "llm": {"provider": "demo"},
