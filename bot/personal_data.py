@@ -104,8 +104,6 @@ class PersonalData:
         self._notes = NoteStore(home / MEMORY, disk=disk)
         self._lists = AccessList(home / ACCESS_FILE, disk, clock)
 
-    # ------------------------------------------------------------ finding
-
     def find(self) -> Found:
         """Search events, archive and operator's log for the person's data. Raises `errors.StorageError` and OSError."""
         found = Found()
@@ -165,8 +163,6 @@ class PersonalData:
         """Run a statement on the chats of the person's channel; in other channels the id may be another person's."""
         prefix = f"{self._person.channel}:"
         return db.execute(statement, (len(prefix), prefix))
-
-    # ------------------------------------------------------------ scanning
 
     @contextlib.contextmanager
     def _database(self) -> Iterator[Session]:
@@ -265,8 +261,6 @@ class PersonalData:
         answers = wrote or _request(line) in found.requests | found.mixed
         return line.get("chatKey") in found.own or (answers and not others)
 
-    # ------------------------------------------------------------ exporting
-
     async def export(self) -> AsyncIterator[Json]:
         """Yield each item of the person's data: `from` is its place, `value` its content. Works while a gateway runs."""
         found = self.find()
@@ -315,8 +309,6 @@ class PersonalData:
                 body = (one.body or b"").decode("utf-8", "replace") if one.chat_key in found.own else None
                 about = {"id": one.id, "chat": one.chat_key, "turn": one.request_id, "model": one.model}
                 yield {"from": "requests", "value": {**about, "body": body, "answer": one.answer}}
-
-    # ------------------------------------------------------------ erasing
 
     async def erase(self) -> dict[Kept, int]:
         """Erase all data of the person while no gateway runs. Return the number of erased items of each

@@ -46,8 +46,6 @@ class Admissions:
         self._manifests = runtime.manifests
         self._rules: list[object] = []
 
-    # ------------------------------------------------------------ requests
-
     async def ask(self, inbound: Inbound) -> Done:
         """Ask operators about a stranger. The call is idempotent: repeated after a crash, it finds the same request."""
         await asyncio.to_thread(self._run.lists.note, inbound.channel, inbound.user_id, inbound.user_name)
@@ -122,8 +120,6 @@ class Admissions:
             acts: tuple[Act, ...] = ("admit", "block")
             found.append(OpenLoop("person", str(who), chat, what, since, who, one.name, acts=acts))
         return found
-
-    # ------------------------------------------------------------ decisions
 
     async def settle(self, found: Question, verdict: Verdict) -> Sequence[Fact] | None:
         """Carry out a decision made with a button. Returns None if the person was blocked after the button was sent."""
@@ -200,8 +196,6 @@ class Admissions:
             return say("strangers.expired", count=MOST_OPEN, time=when)
         return say("strangers.not_now", by=by, time=when)
 
-    # ------------------------------------------------------------ decisions made elsewhere
-
     async def watch(self) -> None:
         """Watch for decisions made outside this process, and stop the turns of people who are now blocked."""
         while True:
@@ -232,8 +226,6 @@ class Admissions:
                 gone = {"request_id": "Z" * 26, "keys": (), "text": "", "quoted": (), "attachments": ()}
                 stop = first.model_copy(update=gone | {"kind": "stop", "command": None})
                 self._run.chats.append(Fact(chat.key, events.Stop(stop, everyones=True)))
-
-    # ------------------------------------------------------------ commands
 
     async def allow(self, inbound: Inbound) -> Done:
         """Run `/allow [id]`: admit a person or group, or list the undecided people."""

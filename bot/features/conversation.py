@@ -133,8 +133,6 @@ class Conversation:
         context = (await self._run.chats.get(inbound.chat_key)).context
         return rendering.history(context.view(), self._run.redact) or say("commands.history_empty")
 
-    # ------------------------------------------------------------ model and effort
-
     async def model(self, inbound: Inbound) -> Done:
         """Run `/model`. Everybody may see the choice; only operators may change it."""
         asked, models = inbound.args, self._run.models(inbound.chat_key)

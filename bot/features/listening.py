@@ -121,8 +121,6 @@ class ListeningService:
         self._known: dict[ChatKey, None] = {}
         """Conversations that the bot takes part in."""
 
-    # ------------------------------------------------------------ incoming messages
-
     async def counted(self, inbound: Inbound) -> Sequence[Inbound]:
         """Return a message that is for the bot and messages of its thread that arrived too early; () if it is not for the bot."""
         counts = await self._counts(inbound)
@@ -198,8 +196,6 @@ class ListeningService:
         spoken = self._run.event_log.spoken_in
         return change.kind == "delete" and bool(await spoken(change.chat_key.chat, since))
 
-    # ------------------------------------------------------------ the command
-
     async def listen(self, inbound: Inbound) -> Done:
         """Run `/listen`: show which messages of a group are for the bot. Operators can change this."""
         asked, operator = inbound.args.casefold(), inbound.person in self._run.operators
@@ -215,8 +211,6 @@ class ListeningService:
             return Done(say("listen.unknown", choices=", ".join(LISTENING)))
         chosen = FactSet(LISTENS, str(inbound.chat_key.chat), {"to": asked})
         return Done(say(f"listen.{asked}"), (Fact(inbound.chat_key, chosen),))
-
-    # ------------------------------------------------------------ before a turn
 
     async def before(self, chat: Chat, inbound: Inbound) -> Sequence[Quoted]:
         """Return earlier messages if the bot is new to a conversation, or was mentioned in a group: those that the

@@ -34,8 +34,10 @@ class QuestionService:
             asked = self._asked(chat, turn, question)
             self._run.log.write("question", "the person is asked something", request_id=turn.id)
             async with self._run.suspended():
-                arrives = await self._run.chats.until(chat.key, lambda: _settled(asked))
-            if not arrives:
+                await self._run.chats.until(
+                    chat.key, lambda: asked.verdict or False in asked.rows.values() or None
+                )
+            if asked.verdict is None:
                 self._run.log.write("question", "a question did not arrive", level="warn")
                 self._append(chat, turn, events.Decided(asked.id, Verdict("nobody")))
             return _answer(chat, asked)
@@ -67,13 +69,6 @@ class QuestionService:
 
     def _append(self, chat: Chat, turn: Turn, *data: events.EventData) -> None:
         self._run.chats.append(*(Fact(chat.key, one, turn.id) for one in data))
-
-
-def _settled(asked: Asked) -> bool | None:
-    """Return True once the question is answered; False if it cannot be delivered to the chat; None while it is open."""
-    if asked.verdict is not None:
-        return True
-    return False if False in asked.rows.values() else None
 
 
 def _answer(chat: Chat, asked: Asked) -> Answer:

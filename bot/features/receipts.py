@@ -108,8 +108,6 @@ class Account:
                 return replace(row, state=data.state, reason=data.reason)
         return replace(row, state="ready")
 
-    # ------------------------------------------------------------ lines
-
     def question(self, reader: Inbound, now: float) -> str:
         """Return the line about the message that asked."""
         asked = self.words

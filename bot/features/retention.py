@@ -97,8 +97,6 @@ class Retention:
             await chats.get(key)
             chats.append(Fact(key, events.FactSet(TITLE, str(key), None)))
 
-    # ------------------------------------------------------------ files, on any thread
-
     def _on_disk(self) -> Iterator[ChatKey]:
         """Yield the chats that have files. The archive may reach further back than the log."""
         names = {name for one in self._of_page for name in self._run.disk.names(one)}

@@ -44,8 +44,6 @@ class ApprovalService:
         self._run = runtime
         self._alone = WeakValueDictionary[ChatKey, asyncio.Lock]()
 
-    # ------------------------------------------------------------ deciding on a call
-
     async def decide(self, asked: Approval, *others: Approval) -> Verdict:
         """See `contracts.approvals.Approvals.decide`. Each chat has only one open question at a time."""
         async with self._alone.setdefault(asked.chat_key, asyncio.Lock()):
@@ -123,8 +121,6 @@ class ApprovalService:
     def _granted(self, name: str, asked: Approval, verdict: Verdict) -> list[events.FactSet]:
         at = self._run.clock.now()
         return [_fact(ApprovalRecord(name, asked, at, verdict, at))] if verdict.lasts else []
-
-    # ------------------------------------------------------------ showing the question
 
     async def _show(self, chat: Chat, found: Question, first: Inbound) -> None:
         """Show the question here and, unless it concerns only the asker, in operators' direct chats; wait for the verdict."""
@@ -276,8 +272,6 @@ class ApprovalService:
             return ()
         return that_hold(asked, ("once", "chat", "deny") if asked.granted else ("once", "deny"))
 
-    # ------------------------------------------------------------ lists of questions
-
     def _open(self) -> list[tuple[Chat, ApprovalRecord]]:
         return [
             (chat, one.record)
@@ -350,8 +344,6 @@ class ApprovalService:
                 buttons = wording.buttons_of(one.record, choices if row is copy[-1] else ())
                 found.append(ShownQuestion(row.id, words, int(one.record.asked_at * 1000), buttons))
         return found
-
-    # ------------------------------------------------------------ the person who decides
 
     async def approve(self, inbound: Inbound) -> Done:
         """Run `/approve [name] [once|chat|today|always|each]`, or the equivalent button."""

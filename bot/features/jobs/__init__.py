@@ -73,18 +73,14 @@ class DueJobs:
             if job is None or job.channel not in self._run.channels:
                 continue
             if set_back and (again := job.replanned(now)) != job:
-                await self._append(self._book.fact(job := again))
+                await self._book.append(self._book.fact(job := again))
             if self._runs(job):
                 continue  # one message at a time: due times in between become one message afterwards
             if job.next is None:
-                await self._append(self._book.fact(job, over=True))
+                await self._book.append(self._book.fact(job, over=True))
             elif not job.paused and job.next <= now:
                 with speaking(*self._run.locales.of_person(job.person, job.plan.zone, job.chat_type)):
                     await self._fire(job, job.next, now)
-
-    async def _append(self, fact: Fact) -> None:
-        await self._run.chats.get(fact.chat)
-        self._run.chats.append(fact)
 
     def _runs(self, job: ScheduledJob) -> bool:
         """Return True while the job's last message is queued or its turn is running."""
@@ -168,8 +164,6 @@ class JobService:
         self._run = runtime
         self._book = book
 
-    # ------------------------------------------------------------ for the model
-
     async def create(self, asked: JobRequest) -> str:
         inbound, limits = asked.inbound, self._run.configuration.schedule
         _attended(inbound)
@@ -193,15 +187,11 @@ class JobService:
                 "time from now on needs none, with its offset (2026-03-01T09:00Z). Nothing was scheduled."
             )
         job = self._made(asked, plan, now)
-        await self._append(self._book.fact(job))
+        await self._book.append(self._book.fact(job))
         if asked.timezone:
             self._run.locales.note_zone(inbound, zone)
         self._note(job, inbound, "made")
         return self._confirmation(job, source)
-
-    async def _append(self, fact: Fact) -> None:
-        await self._run.chats.get(fact.chat)
-        self._run.chats.append(fact)
 
     def _made(self, asked: JobRequest, plan: plans.Plan, now: float) -> ScheduledJob:
         inbound, origin = asked.inbound, asked.origin
@@ -248,7 +238,7 @@ class JobService:
             found = self._named(inbound, job)
         if isinstance(found, str):
             raise errors.ToolError(found)
-        await self._append(self._book.fact(found, over=True))
+        await self._book.append(self._book.fact(found, over=True))
         self._note(found, inbound, "cancelled")
         # Anybody may have written the job's text, so only people see it, not the model.
         return f"Job {found.id} is cancelled."
@@ -289,8 +279,6 @@ class JobService:
             )
             return ""
         return told
-
-    # ------------------------------------------------------------ for people
 
     async def command(self, inbound: Inbound) -> Done:
         """Run `/jobs [pause|resume|cancel NAME]`. Raises `errors.StorageError`."""

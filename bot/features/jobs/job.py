@@ -155,3 +155,7 @@ class JobBook:
         """Return the fact that stores a job with these changes. If the job is `over`, the fact deletes it."""
         spec = None if over else job.model_copy(update=changes).model_dump(by_alias=True, mode="json")
         return Fact(job.chat_key, FactSet(JOB, job.id, spec), job.made_by)
+
+    async def append(self, fact: Fact) -> None:
+        await self._chats.get(fact.chat)
+        self._chats.append(fact)

@@ -90,8 +90,6 @@ class ProgressState:
     waits: list[float] = field(default_factory=list)
     """Start times (epoch seconds) of the current waits for a model that does not answer."""
 
-    # ------------------------------------------------------------ events
-
     def record(self, event: TaskEvent) -> None:
         """Record an event of a task."""
         item = self.items.setdefault(event.task_id, WorkItem(event.task_id, event.label, event.at))
@@ -126,8 +124,6 @@ class ProgressState:
         """Record that the turn has ended, so that no item is running."""
         for item in self.items.values():
             item.end(at, "stopped")
-
-    # ------------------------------------------------------------ display
 
     @property
     def counts(self) -> Counter[State]:

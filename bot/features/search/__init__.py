@@ -195,8 +195,6 @@ class QueryExecution:
                 break
         return found
 
-    # ------------------------------------------------------------ the index
-
     def _counts(self, tokens: Iterable[str]) -> dict[str, int]:
         count, found = "SELECT doc FROM vocabulary WHERE term = ?", dict[str, int]()
         for token in tokens:

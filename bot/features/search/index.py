@@ -114,8 +114,6 @@ class SearchIndex(Export):
         self._pool: ThreadPoolExecutor | None = None
         self._one_at_a_time = asyncio.Lock()
 
-    # ------------------------------------------------------------ export from the log
-
     async def cursor(self) -> int:
         self._fold, self._due = LineFold(self._log), []
 
@@ -172,8 +170,6 @@ class SearchIndex(Export):
         if self._pool is not None:
             await asyncio.get_running_loop().run_in_executor(self._pool, self._close)
             self._pool.shutdown()
-
-    # ------------------------------------------------------------ on the index's thread
 
     def _guarded(self, work: Callable[[sqlite3.Connection], T]) -> T:
         try:
@@ -343,14 +339,10 @@ def opened(path: Path) -> sqlite3.Connection:
     db = sqlite3.connect(path, BUSY_SECONDS, 0, None, check_same_thread=False)
     try:
         # Rows lost in a power failure are exported again, since the cursor is in the same file.
-        for pragma in (
-            "journal_mode=WAL",
-            "synchronous=NORMAL",
-            "temp_store=MEMORY",
-            "cache_size=-16384",
-            "secure_delete=ON",
-        ):
-            db.execute(f"PRAGMA {pragma}")
+        db.executescript(
+            "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; PRAGMA temp_store=MEMORY; PRAGMA cache_size=-16384; "
+            "PRAGMA secure_delete=ON"
+        )
         if not _is_current(db):
             make_anew(db)
     except sqlite3.Error:
