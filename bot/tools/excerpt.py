@@ -37,11 +37,6 @@ def weight(words: str) -> int:
     return narrow * _ASCII + (len(words) - narrow - wide) * _OTHER + wide * _WIDE
 
 
-def over(words: str, room: int) -> bool:
-    """Return True if the token estimate of a text exceeds `room`. Fast for texts of any size."""
-    return len(words) * _ASCII > room or weight(words) > room
-
-
 def fitting(words: str, room: int) -> int:
     """Return how many leading characters of a text fit in a token estimate of `room`."""
     fit, end = 0, min(len(words), max(0, room) // _ASCII)

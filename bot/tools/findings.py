@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import importlib.util
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import get_args
 
@@ -38,8 +38,16 @@ def warnings(root: Path, skills: Skills) -> Iterator[str]:
 
 def mistakes(file: ShipFile) -> Iterator[str]:
     """Yield one line for each invalid setting."""
+    # Only the form of the rules is checked, so no links are read.
+    paths = Paths("/", lambda _: None)
     for outcome in get_args(Outcome):
-        yield from _of_rules(outcome, getattr(file.permissions, outcome), file.mcp.servers)
+        for index, text in enumerate(getattr(file.permissions, outcome)):
+            try:
+                parsed = parse(text)
+                _check_tool_name(parsed, file.mcp.servers)
+                check(parsed, outcome, paths)
+            except RuleMalformed as error:
+                yield finding(f"permissions.{outcome}[{index}]", shown(text), error.expected, error.mend)
     names = [name for name, server in file.mcp.servers.items() if server.enabled]
     if names and importlib.util.find_spec(MCP_LIBRARY) is None:
         yield finding(
@@ -48,18 +56,6 @@ def mistakes(file: ShipFile) -> Iterator[str]:
             f"the Python package {MCP_LIBRARY}",
             "run `pip install 'mcp>=2.3,<3' 'jsonschema>=4.25,<5'`, or set enabled to false",
         )
-
-
-def _of_rules(outcome: Outcome, rules: Sequence[str], servers: Collection[str]) -> Iterator[str]:
-    # Only the form of the rules is checked, so no links are read.
-    paths = Paths("/", lambda _: None)
-    for index, text in enumerate(rules):
-        try:
-            parsed = parse(text)
-            _check_tool_name(parsed, servers)
-            check(parsed, outcome, paths)
-        except RuleMalformed as error:
-            yield finding(f"permissions.{outcome}[{index}]", shown(text), error.expected, error.mend)
 
 
 def _check_tool_name(parsed: ParsedRule, servers: Collection[str]) -> None:

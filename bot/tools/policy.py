@@ -202,13 +202,15 @@ class Policy:
         """
         runs, others = self._files(asked)
         hashes = [digest(some) for some in (runs, [*runs, *others])]
+        defined = filter(None, [getattr(self.registry.get(asked.tool), "defined", None)])
+        whole = fingerprint(asked.tool, call.input, self._place(asked), *defined)
         about = taint.about(turn.view(), turn.people) if decision.why == "tainted" else ""
         return Approval(
             request_id=turn.request_id,
             call_id=call.id,
             chat_key=turn.chat_key,
             tool=asked.tool,
-            fingerprint=":".join([self._fingerprint(asked, call), *(hashes if any(hashes) else ())]),
+            fingerprint=":".join([whole, *(hashes if any(hashes) else ())]),
             shown=self.shown(asked, call),
             why=decision.why,
             rule=decision.rule,
@@ -243,10 +245,6 @@ class Policy:
         except OSError:
             return ""
         return visible(self.redact(raw.decode(errors="replace"))) if len(raw) < LONGEST_SCRIPT else ""
-
-    def _fingerprint(self, asked: Call, call: ToolCall) -> str:
-        defined = getattr(self.registry.get(asked.tool), "defined", None)
-        return fingerprint(asked.tool, call.input, self._place(asked), *filter(None, [defined]))
 
     def _place(self, asked: Call) -> str:
         """Return the path that the call acts on, with links resolved; without a path, return the project's folder."""

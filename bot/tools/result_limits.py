@@ -56,7 +56,7 @@ class ResultLimits:
         """Shorten one result if it is too large; return the text and a record of the omission."""
         room = excerpt.ROOM if self._ages(call) else LASTING_ROOM
         # A page of an artifact is small, and the rest is on the next page.
-        if call.name == excerpt.READER or not excerpt.over(content, room):
+        if call.name == excerpt.READER or excerpt.weight(content) <= room:
             return content, None
         kept = self.kept.get(call.id) or await self._keep(call, content, origin)
         return excerpt.excerpt(content, room, kept).shown

@@ -113,9 +113,9 @@ def protected(call: Call, asked: JudgedCall, code: ProtectedCode | None) -> str 
     if path is None:
         return None
     place = asked.place(path)
-    if not asked.paths.inside(place):
-        return "it is outside of the project"
     root = asked.paths.root
+    if place.real is None or place.real[: len(root)] != root:
+        return "it is outside of the project"
     inside = (form[len(root) :] if form[: len(root)] == root else form for form in place.forms)
     if any(is_hidden(part) for form in inside for part in form):
         return "secrets and settings are closed to tools"

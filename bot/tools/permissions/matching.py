@@ -74,10 +74,6 @@ class Paths:
             raise ValueError("the root leads nowhere")
         self.root = real
 
-    def inside(self, place: ResolvedPath) -> bool:
-        """Return True if the path is the root or is below the root."""
-        return place.real is not None and place.real[: len(self.root)] == self.root
-
     def place(self, path: str) -> ResolvedPath:
         """Return the resolved path; a relative path is resolved against the root."""
         if not path or "\0" in path or len(path) > LONGEST_PATH:
