@@ -60,9 +60,7 @@ class ArtifactMatches:
 
 
 LARGEST = 10_000_000
-"""Max bytes stored per tool result. Of a larger result, the beginning and the end are stored, each with half
-of this limit.
-"""
+"""Max bytes stored per tool result. Of a larger result, the beginning and the end are stored."""
 CHAT_BYTES = 100_000_000
 CHAT_COUNT = 1_000
 """Max artifacts per chat; the oldest artifacts are deleted first."""
@@ -139,9 +137,7 @@ class ArtifactStore:
         return await asyncio.to_thread(_matches, whole, words, offset, limit, origin)
 
     async def made(self, chat_key: ChatKey, requests: Collection[str]) -> dict[str, list[tuple[str, str]]]:
-        """Return the ids and tool names of the artifacts that these turns created, oldest first, keyed by
-        request id. Raises `errors.StorageError`.
-        """
+        """Return ids and tools of the artifacts of these turns by request id. Raises `errors.StorageError`."""
         with errors.as_storage_error("artifacts cannot be read"):
             return await asyncio.to_thread(self._made, chat_key, frozenset(requests))
 

@@ -64,8 +64,8 @@ def carried(
 def noted(
     raw: bytes, written: Sequence[Sequence[Written]], before: tuple[bytes, bytes] = (b"", b"")
 ) -> bytes:
-    """Return the content of the file with a text's sources. It describes the text `before` too, because the text
-    file is replaced later than the sources file.
+    """Return the content of the file with a text's sources, and with those of the text `before`, which is replaced
+    later.
     """
     writers = list(dict.fromkeys(by for line in written for by in line))
     places = {by: at for at, by in enumerate(writers)}
@@ -121,9 +121,8 @@ class MemoryOwner:
 
 @dataclass(frozen=True, slots=True)
 class MemoryFile:
-    """A memory file. `written` lists the sources of each line of `text`, oldest first, with one entry more
-    than the text has line breaks. `written` is () if the sources are unknown, e.g. after somebody edited
-    the file by hand.
+    """A memory file. `written` lists the sources of each line of `text`, oldest first; a line of unknown sources,
+    e.g. after somebody edited the file by hand, has ().
     """
 
     path: str
@@ -153,9 +152,7 @@ _P = ParamSpec("_P")
 def _on_disk(
     work: Callable[Concatenate[NoteStore, _P], _R],
 ) -> Callable[Concatenate[NoteStore, _P], Coroutine[Any, Any, _R]]:
-    """Run a method of the store on a thread and under the lock of its folder, to its end even if the caller is
-    cancelled. A failing disk raises `errors.StorageError`.
-    """
+    """Run a method on a thread, under the folder's lock, to its end. A failing disk raises `errors.StorageError`."""
 
     @functools.wraps(work)
     async def done(self: NoteStore, /, *args: _P.args, **named: _P.kwargs) -> _R:
@@ -235,9 +232,7 @@ class NoteStore:
 
     @_on_disk
     def move(self, owner: MemoryOwner, old: str, new: str, by: Written) -> int:
-        """Move a file or a folder, adding `by` as a source; return the number of moved files. Raises
-        `errors.ToolError` if `new` exists.
-        """
+        """Move a file or a folder, adding `by` as a source; return the number of moved files."""
         source, target = checked(old), checked(new)
         _own(owner, source)
         _own(owner, target)
@@ -290,8 +285,8 @@ class NoteStore:
 
     @_on_disk
     def chats(self) -> list[str]:
-        """Return the chatKeys that have files or a session memory. A hashed name whose chatKey is unknown is
-        returned as it is; every method accepts such a name as a key.
+        """Return the chatKeys that have files. A hashed name of an unknown chatKey is returned as it is, and accepted
+        as a key.
         """
         found: list[str] = []
         for folder in self._disk.names(self.folder):
@@ -431,9 +426,7 @@ def _own(owner: MemoryOwner, name: str) -> None:
 
 
 def _free(taken: Iterable[str], name: str) -> None:
-    """Raise `errors.ToolError` if a path exists already. A path that differs only in case counts, because
-    some disks do not distinguish case.
-    """
+    """Raise `errors.ToolError` if a path exists already. Case is ignored, because some disks ignore it."""
     folded = name.casefold()
     for other in taken:
         there = other.casefold()

@@ -290,10 +290,6 @@ class Server:
         defined = hashlib.sha256(json.dumps(whole, sort_keys=True, default=str).encode()).hexdigest()
         tools[offer.name] = ServerTool(offer, self.call, self.timeout_seconds, tool.input_schema, defined)
 
-    def offers(self) -> list[ToolOffer]:
-        """Return the tools that can be called now."""
-        return [tool.offer for tool in self.tools.values()] if self.state == "ready" else []
-
     # ------------------------------------------------------------ calls
 
     async def call(self, tool: str, arguments: Json) -> Pictured:
@@ -409,7 +405,8 @@ class McpServers(ToolCatalog):
         return next((tool for one in self.servers.values() if (tool := one.tools.get(name))), None)
 
     def offers(self) -> Sequence[ToolOffer]:
-        return [offer for server in self.servers.values() for offer in server.offers()]
+        ready = [server for server in self.servers.values() if server.state == "ready"]
+        return [tool.offer for server in ready for tool in server.tools.values()]
 
     def sources(self) -> Mapping[str, str]:
         states = {"down": "not running", "starting": "starting"}

@@ -31,7 +31,8 @@ _TIME = re.compile(
     rf"(?:({'|'.join(_DAYS)})(?:-({'|'.join(_DAYS)}))?\s+)?"
     r"((?:[01]\d|2[0-3]):[0-5]\d)\s*-\s*((?:[01]\d|2[0-3]):[0-5]\d)"
 )
-_CLAUSE = re.compile(r"\s+and\s+(?=(?:user|channel|role|time)\b|arg[.~\s])")
+AND = re.compile(r"\s+and\s+(?=(?:user|channel|role|time)\b|arg[.~\s])")
+"""Pattern of the `and` between two conditions."""
 _WHO = re.compile(r"[a-z][a-z0-9_-]*:[^\s@,:]+")
 _PLACE = re.compile(r"[a-z][a-z0-9_-]*(?::\S+)?")
 
@@ -137,12 +138,7 @@ def parse(rule: str) -> ParsedRule:
 
 
 def compile_condition(words: str) -> Condition:
-    """Return a compiled condition. Raises `RuleMalformed`."""
-    parts = [_clause(part.strip()) for part in _CLAUSE.split(words)]
-    return lambda call, subject, now: all(part(call, subject, now) for part in parts)
-
-
-def _clause(words: str) -> Condition:
+    """Return one compiled condition. Raises `RuleMalformed`."""
     head, _, rest = words.partition(" ")
     if head == "user":
         names = _listed(rest, _WHO, "ids such as slack:U012 or telegram:123; names count for nothing")

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from bot.text import folded
 from bot.tools.permissions import defaults
 from bot.tools.permissions.grammar import (
+    AND,
     TRUSTED,
     Call,
     Condition,
@@ -37,10 +38,10 @@ class _Rule:
     text: str
     trusted: bool
     pattern: Pattern | None
-    condition: Condition | None
+    conditions: Sequence[Condition]
 
     def answer(self, call: Call, asked: JudgedCall, subject: Subject, now: PolicyContext) -> Answer:
-        if self.condition is not None and not self.condition(call, subject, now):
+        if not all(holds(call, subject, now) for holds in self.conditions):
             return "no"
         return "yes" if self.pattern is None else self.pattern(asked)
 
@@ -139,8 +140,9 @@ def _compile(name: str, parsed: ParsedRule, outcome: Outcome, paths: Paths) -> _
     pattern = None
     if parsed.pattern is not None:
         pattern = compile_pattern(name, parsed.pattern, paths, wide=outcome != "allow")
-    condition = compile_condition(parsed.condition) if parsed.condition is not None else None
-    return _Rule(parsed.text, TRUSTED in parsed.tags, pattern, condition)
+    parts = AND.split(parsed.condition) if parsed.condition is not None else []
+    conditions = [compile_condition(part.strip()) for part in parts]
+    return _Rule(parsed.text, TRUSTED in parsed.tags, pattern, conditions)
 
 
 def check(parsed: ParsedRule, outcome: Outcome, paths: Paths) -> None:
