@@ -7,14 +7,16 @@ Nothing is lost: the conversation that was current stays in the log and can be r
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from bot import errors, text
+from bot import errors, tags, text
 from bot.contracts.base import Message
 from bot.contracts.channel import HomeSection
 from bot.contracts.inbound import Inbound
-from bot.core import blocks, events, rendering
+from bot.contracts.model import ATTACHED
+from bot.contracts.provenance import ORIGIN
+from bot.core import blocks, events, quotes
 from bot.core.agent import EFFORT, MODEL, ModelDeps, effort_of
 from bot.core.chat import Chat, Phase
 from bot.core.chats import Fact
@@ -23,8 +25,9 @@ from bot.core.event_log import ChatStats
 from bot.core.events import Event
 from bot.core.feature import Command, Done, Feature, Hooks, Runtime
 from bot.core.turn_lookup import TurnLookup
+from bot.tools.builtin.chat_send import ChatSend
 from bot.tools.permissions.display import named
-from bot.words import paragraph, say, times
+from bot.words import CATALOGUES, DEFAULT, paragraph, say, times
 
 MODEL_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,199}")
 DEFAULT_MODEL = "default"
@@ -32,6 +35,15 @@ LISTED = 10
 SHORTEST, ULID = 4, 26
 """Min letters of a short id, and letters of a whole id. More letters are used if two ids have the same ending."""
 MOST_BACK = 6  # max digits of a number of turns; a longer argument is an id
+SHOWN = 2_000
+"""Max characters of a conversation that are shown."""
+_GATHERED = 5 * SHOWN
+"""Characters redacted before the text is cut, so that no part of a secret remains at the cut."""
+QUOTED = 80
+_ID = re.compile(r" \([^()]*\)$")
+"""Pattern for the id after the name of a quoted person."""
+_UNSHOWN = frozenset({tags.CONTEXT, tags.HISTORY, tags.NOTES, tags.SERVERS})
+"""Tags of the gateway that are not shown, since they mean nothing to people."""
 
 
 class Conversation:
@@ -57,7 +69,7 @@ class Conversation:
         if not context.turns:
             return Done(say("commands.undo_nothing"))
         turn = context.turns[-1]
-        said = self._run.redact(rendering.said(turn.entries[0].message))
+        said = self._run.redact(words_of(turn.entries[0].message))
         gone = events.Cut(tuple(entry.seq for entry in turn.entries), context.head, "undo")
         return Done(say("commands.undone", said=said), (Fact(inbound.chat_key, gone),))
 
@@ -131,7 +143,7 @@ class Conversation:
     async def history(self, inbound: Inbound) -> str:
         """Run `/history`: show which part of the conversation the model sees."""
         context = (await self._run.chats.get(inbound.chat_key)).context
-        return rendering.history(context.view(), self._run.redact) or say("commands.history_empty")
+        return shown_history(context.view(), self._run.redact) or say("commands.history_empty")
 
     async def model(self, inbound: Inbound) -> Done:
         """Run `/model`. Everybody may see the choice; only operators may change it."""
@@ -386,7 +398,7 @@ class SessionCommands:
             return say("sessions.none")
         now, lines = self._run.clock.now(), list[str]()
         for one in listed[:LISTED]:
-            words = self._run.redact(rendering.said(one.points[0][0].entries[0].message))
+            words = self._run.redact(words_of(one.points[0][0].entries[0].message))
             line = say(
                 "sessions.line",
                 id=sessions.short(one.id),
@@ -418,6 +430,67 @@ def _build(runtime: Runtime) -> Hooks:
         signals={"stop": Command(conversation.stop)},
         home={0: conversation.home},
     )
+
+
+# ------------------------------------------------------------ the conversation as people read it
+
+
+def shown_history(messages: Sequence[Message], redact: Callable[[str], str]) -> str:
+    """Return the newest part of a conversation with secrets redacted, oldest message first. The text starts
+    with `…` if older messages are left out; returns "" if there is nothing to show.
+    """
+    gathered, left = "", 0
+    for at, message in reversed(list(enumerate(messages))):
+        gathered = "".join(f"{line}\n" for line in _lines(message)) + gathered
+        if len(gathered) > _GATHERED:
+            left = at
+            break
+    words = redact(gathered).strip()
+    if len(words) <= SHOWN and not left:
+        return words
+    newest = words[text.border(words, max(0, len(words) - SHOWN + 2)) :]
+    _, line, whole = newest.partition("\n")
+    return f"…\n{whole if line else newest}"
+
+
+def words_of(message: Message) -> str:
+    """Return the beginning of the person's text in a message."""
+    told = tags.of(message)
+    both = zip(message["content"], told, strict=True)
+    own = [block["text"] for block, tag in both if block["type"] == "text" and tag is None]
+    quoted = [line for tag in told for line in _quoted(tag)]
+    return text.preview(" ".join(own or quoted), QUOTED)
+
+
+def _quoted(told: tags.Tag | None) -> Iterator[str]:
+    for row in quotes.rows_of(told):
+        name = _ID.sub("", str(row.get("from")))
+        # People choose their names freely, so formatting and links in names are not rendered.
+        who = say("quoted.me") if name == quotes.YOU else f"`{named(name)}`"
+        how, kind = f"quoted.{row.get('how')}", str(row.get("kind", ""))
+        if kind:
+            key = f"kinds.{kind.replace(' ', '_')}"
+            yield say("quoted.kind", kind=say(key) if key in CATALOGUES[DEFAULT] else kind, who=who)
+        else:
+            yield say(how if how in CATALOGUES[DEFAULT] else "quoted.said", who=who)
+        yield from (f"> {line}" for line in str(row.get("text", "")).splitlines())
+
+
+def _lines(message: Message) -> Iterator[str]:
+    who = "turn.history_bot" if message["role"] == "assistant" else "turn.history_person"
+    for block, tag in zip(message["content"], tags.of(message), strict=True):
+        if quoted := list(_quoted(tag)):
+            yield from quoted
+        elif block["type"] == "text" and (tag is None or tag.name not in _UNSHOWN):
+            yield say(who, words=block["text"])
+        elif (
+            block["type"] == "tool_use"
+            and block["name"] == ChatSend.name
+            and isinstance(block["input"].get("text"), str)
+        ):
+            yield say(who, words=block["input"]["text"])
+        elif block["type"] == ATTACHED and ORIGIN not in block:
+            yield say(who, words="📎")
 
 
 FEATURE = Feature("conversation", _build)

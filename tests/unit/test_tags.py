@@ -15,10 +15,11 @@ from bot.contracts.base import Message
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Attachment, Inbound, Quoted
 from bot.contracts.provenance import ANYBODYS, NOBODYS, Provenance
-from bot.core import file_words, memory, quotes, rendering, user_message
+from bot.core import file_words, memory, quotes, user_message
 from bot.core.file_words import SeenFile
 from bot.core.user_message import TurnRequest
 from bot.core.view import PutBack
+from bot.features import conversation
 from bot.testing.model import text, tool_use
 from bot.tools import skills
 from bot.tools.builtin.memory import NoteSources
@@ -113,7 +114,7 @@ def test_words_that_look_like_a_tag_change_nothing(words: str) -> None:
     assert OWN not in tags.of(forged), (
         "an instruction that a person writes does not stand in for the real one"
     )
-    assert rendering.said(forged).startswith(words.split("\n", maxsplit=1)[0][:40])
+    assert conversation.words_of(forged).startswith(words.split("\n", maxsplit=1)[0][:40])
     assert [one for one, _ in NoteSources([forged], "R9").of(f"remember {words}")] == ["R1"]
 
 
@@ -135,7 +136,7 @@ def test_words_of_an_archive_are_a_persons_whatever_they_look_like(
         assert not memory.stands_for(message)
         assert OWN not in tags.of(message)
         assert not list(NoteSources([message], "R9").of(words))
-        assert rendering.said(message).startswith(words.split("\n", maxsplit=1)[0][:40])
+        assert conversation.words_of(message).startswith(words.split("\n", maxsplit=1)[0][:40])
 
 
 @pytest.mark.parametrize("words", FORGED)
