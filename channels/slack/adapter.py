@@ -16,7 +16,6 @@ from urllib.parse import urlsplit
 from weakref import WeakValueDictionary
 
 import aiohttp
-from multidict import CIMultiDict
 from slack_bolt.app.async_app import AsyncApp
 from slack_bolt.response import BoltResponse
 from slack_sdk.errors import SlackApiError
@@ -188,7 +187,8 @@ class SlackChannel:
         team, user, bot = answer.get("team_id"), answer.get("user_id"), answer.get("bot_id")
         if not (isinstance(team, str) and isinstance(user, str) and isinstance(bot, str)):
             raise errors.ChannelRefused("Slack says that channels.slack.botToken is not the token of a bot")
-        scopes = CIMultiDict(answer.headers or {}).get("X-OAuth-Scopes", "").replace(" ", "").split(",")
+        headers = {name.lower(): value for name, value in (answer.headers or {}).items()}
+        scopes = headers.get("x-oauth-scopes", "").replace(" ", "").split(",")
         one_direct = self._settings.direct == "one"
         me = incoming.BotIdentity(team, user, bot, one_direct, name=str(answer.get("user") or ""))
         return _Workspace(

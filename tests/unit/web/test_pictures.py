@@ -47,7 +47,7 @@ SHOWN = [
     (picture("GIF"), "image/gif", SIZE),
     (picture("WEBP"), "image/webp", SIZE),
     (picture("WEBP", lossless=True), "image/webp", SIZE),
-    (lying(), "image/jpeg", SIZE[::-1]),
+    (lying(), "image/jpeg", SIZE),
     (picture("PNG") + HTML, "image/png", SIZE),
     (b"GIF89a/*" + picture("GIF")[8:] + b"*/=1;alert(1)", "image/gif", None),
     (PDF, "application/pdf", None),
