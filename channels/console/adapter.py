@@ -16,6 +16,8 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import socket
+import struct
 from collections import OrderedDict, deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -149,7 +151,10 @@ class ConsoleChannel:
         assert task is not None  # noqa: S101  a coroutine runs in a task
         self._sessions[task] = writer
         try:
-            await self._session(reader, writer)
+            if _peer(writer) in {None, os.getuid()}:
+                await self._session(reader, writer)
+            else:
+                _write(writer, {"error": say("console.not_yours")})
         except ConnectionError:
             pass  # the terminal has disconnected
         except ValueError:
@@ -233,6 +238,16 @@ def _tell(chat: _Chat, line: dict[str, Any]) -> None:
         _write(writer, line)
         if writer.transport.get_write_buffer_size() > _BACKLOG:
             writer.transport.abort()
+
+
+def _peer(writer: asyncio.StreamWriter) -> int | None:
+    """Return the user id of the client's process; None if the system does not report it."""
+    if not hasattr(socket, "SO_PEERCRED"):
+        return None
+    peer = writer.get_extra_info("socket").getsockopt(
+        socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i")
+    )
+    return int(struct.unpack("3i", peer)[1])
 
 
 def _write(writer: asyncio.StreamWriter, line: dict[str, Any]) -> None:

@@ -172,7 +172,7 @@ class Uploads(ChatFiles):
         """
         part, path = self._parts / f"{id_}.{user}", self._path(KEYS.encode({"chat": user}), id_)
         with self._writing:
-            if path is None or not part.exists():
+            if path is None or not part.is_file():
                 return None
             with part.open("rb") as file:
                 line = file.readline()
