@@ -229,25 +229,6 @@ async def test_secrets_do_not_pass(desk: Desk) -> None:
         assert "[hidden]" in words
 
 
-async def test_what_chats_share_is_in_memory_and_searched_for_secrets_once(desk: Desk) -> None:
-    searched: list[str] = []
-
-    def redact(words: str) -> str:
-        searched.append(words)
-        return f"{words}!"
-
-    prompts = desk.prompts(redact=redact, append="At the end.")
-    one, other = [
-        await prompts.freeze(
-            ChatKey("telegram", f"{number}"), "telegram", "claude-opus-5-5", budget=60_000, size=len
-        )
-        for number in range(2)
-    ]
-    assert one.static is other.static
-    assert one.appended is other.appended == "At the end.!"
-    assert [words for words in searched if words] == [one.static[:-1], "At the end."]
-
-
 async def test_a_person_has_instructions_of_their_own_on_each_channel(desk: Desk) -> None:
     desk.write(".ship/instructions/people/telegram-77.md", "Call her 船长.")
     prompts = desk.prompts()
@@ -255,7 +236,3 @@ async def test_a_person_has_instructions_of_their_own_on_each_channel(desk: Desk
     assert await prompts.of_person(said_by("78")) == ""
     assert await prompts.of_person(said_by("77", "slack")) == ""
     assert await prompts.of_person(said_by("../channels/x")) == ""
-
-
-def test_the_shorter_forms_are_shorter() -> None:
-    assert list(prompt.SHORTER) == sorted(prompt.SHORTER, reverse=True)

@@ -92,22 +92,6 @@ def test_more_of_anything_never_costs_less(parts: list[str], more: str) -> None:
 
 
 @SEEDED
-@given(st.lists(st.lists(WORDS, min_size=1, max_size=3), min_size=1, max_size=6), st.randoms())
-def test_the_sum_of_the_parts_is_the_whole_in_any_order(parts: list[list[str]], rng: random.Random) -> None:
-    messages = [user(*map(text, part)) for part in parts]
-    counting = Estimator()
-    whole = counting.tokens("m", messages)
-    assert whole == round(estimate.tokens(messages))
-    rng.shuffle(messages)
-    assert abs(counting.tokens("m", messages) - whole) <= 1
-    frame = [text("system")]
-    assert (
-        abs(counting.request(asked(*messages, model="m", system=frame)) - whole - counting.tokens("m", frame))
-        <= 1
-    )
-
-
-@SEEDED
 @given(st.floats(0.3, 3.5), st.floats(0.0, 0.15), st.randoms())
 def test_the_ratio_of_a_model_is_found_within_a_few_answers_and_kept(
     true: float, noise: float, rng: random.Random
@@ -172,21 +156,6 @@ def test_what_was_learnt_is_there_after_a_restart() -> None:
 @pytest.mark.parametrize("damaged", [0.0, 99.0, -1.0])
 def test_a_kept_ratio_that_cannot_be_is_not_used(damaged: float) -> None:
     assert Estimator(Kept({("m", "tokenRatio"): damaged})).ratio("m") == 1.0
-
-
-def test_a_history_that_grows_is_not_counted_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    counting = Estimator()
-    messages = [user(text(f"{number} " * 50)) for number in range(100)]
-    before = counting.tokens("m", messages)
-    counted: list[Json] = []
-
-    def count(block: Json) -> float:
-        counted.append(block)
-        return 100.0
-
-    monkeypatch.setattr(estimate, "block_tokens", count)
-    assert counting.tokens("m", [*messages, user(text("new"))]) > before
-    assert counted == [text("new")]
 
 
 async def test_it_comes_close_to_what_the_service_counts() -> None:

@@ -56,11 +56,6 @@ def test_what_is_required_and_does_not_fit_is_refused_in_an_operators_words() ->
     assert "rules" not in caught.value.person
 
 
-def test_an_alternative_that_is_no_shorter_is_none() -> None:
-    odd = Section("odd", 1, "o" * 50, alternatives=("o" * 60, "", "o" * 10))
-    assert assemble([odd], 20).parts == (("odd", "o" * 10),)
-
-
 SECTIONS = st.lists(
     st.builds(
         Section,
