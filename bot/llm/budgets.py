@@ -26,9 +26,7 @@ WARN_AT = 0.8
 UNANSWERED_SECONDS = 3_600.0
 """Interval in seconds before operators who did not answer are asked again."""
 ASKS = frozenset({"turn", "subagent", "synthesis"})
-"""Purposes of model calls for which a person is waiting, so operators are asked about a spent budget. Calls
-for other purposes are refused for the rest of the day.
-"""
+"""Purposes of model calls about which operators are asked, since a person is waiting. Other calls are refused."""
 
 Scope = Literal["chat", "person"]
 Account = tuple[Scope, str]
@@ -106,9 +104,7 @@ class BudgetedModel(ModelWrapper):
         # An earlier process has already warned about these accounts.
         self._warned = {one for one in spending.usd if one[0] in limits and self._reached(one, WARN_AT)}
         self._allowed: set[tuple[Account, ChatKey | str | None]] = set()
-        """Accounts that operators have allowed, as (account, key). The key is a request id, a chat, or None
-        for all calls.
-        """
+        """Accounts that operators have allowed, each for a request id, for a chat, or for all calls (None)."""
         self._ask_again: dict[Account, float] = {}
         """Earliest time (epoch seconds) at which operators may be asked again about an account."""
 

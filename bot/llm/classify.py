@@ -1,9 +1,6 @@
-"""Converts failures of the provider into `errors.ModelError`s.
-
-The HTTP status decides if it is unambiguous; otherwise the error text decides. No provider has an error code
-for "the prompt does not fit", so `provider_errors.toml` lists the known sentences. Throttling, timeouts and spent
-budgets are tested first: if one of these failures were mistaken for an overflow, the conversation would lose
-its history.
+"""Converts failures of the provider into `errors.ModelError`s: by the HTTP status if it is unambiguous, else by the
+sentences in `provider_errors.toml`. Throttling, timeouts and spent budgets are tested first: if one of these were
+mistaken for an overflow, the conversation would lose its history.
 """
 
 from __future__ import annotations
@@ -42,9 +39,7 @@ _STATUS: dict[str, int] = _TEXTS.pop("status")
 _SAYS = {name: _re(pattern) for name, pattern in _TEXTS.items()}
 _UNCERTAIN = frozenset({"api_error", "invalid_request_error", "not_found_error"})
 REFUSED_REQUEST = frozenset({200, 400, 409, 422})
-"""Statuses with which a Messages API endpoint refuses a request. Any other status below 500 that is not
-handled elsewhere means that the address is not such an endpoint.
-"""
+"""Statuses with which a Messages API endpoint refuses a request. Another status below 500 shows a wrong address."""
 
 
 @dataclass(slots=True)

@@ -57,13 +57,10 @@ _NOT_SENT = (
 
 
 class AnthropicModel:
-    """Implements `contracts.model.Model` with the Messages API. Each call sends one request, and every
-    failure is an `errors.ModelError`.
-
-    `base_url` is the root of a compatible endpoint. The environment variables of the provider's library are
-    ignored. `pace` has the meaning given in `contracts.channel.ChannelDeps`. Without `quotes`, errors contain
-    none of the provider's sentences, since these may repeat the conversation. The timeouts are in seconds: `total`
-    for an answer, `connect` for connecting, and `idle` for the gap between two pieces of data.
+    """Implements `contracts.model.Model` with the Messages API, or a compatible endpoint at `base_url`. The environment
+    variables of the provider's library are ignored. Without `quotes`, errors contain none of the provider's
+    sentences, since these may repeat the conversation. The timeouts are in seconds: `total` for an answer,
+    `connect` for connecting, and `idle` for the gap between two pieces of data.
     """
 
     def __init__(

@@ -57,9 +57,7 @@ def headers_of(request: ModelRequest) -> dict[str, str]:
 
 
 def wire(request: ModelRequest) -> bytes:
-    """Return the encoded bytes of a request; each request is encoded once. Raises ValueError or TypeError if
-    JSON cannot represent a value.
-    """
+    """Return the encoded bytes of a request; each request is encoded once. Raises ValueError or TypeError."""
     if not request.wire:
         request.wire.append(b"".join(pieces(request)))
     return request.wire[0]

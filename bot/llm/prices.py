@@ -81,9 +81,8 @@ class PriceTable:
         return max(one.of(usage) for one in known if one is not None) if cost is None else cost
 
     def hour_pays(self, model: str) -> bool:
-        """Return True if caching the prefix that all chats share is cheaper for an hour than for five minutes.
-        It is if two fifths of the pauses longer than five minutes end within the hour, as in the benchmark's
-        trace, and a cache read costs at most a tenth of the input, as for all of the provider's models.
+        """Return True if caching the prefix of all chats for an hour costs less than for five minutes: if a cache read
+        costs at most a tenth of the input, and two fifths of the longer pauses end within the hour.
         """
         price = self._price(model, 1)
         return price is not None and 0 < 10 * price.read <= price.input

@@ -1,6 +1,5 @@
-"""Context windows and output limits of models. The limits come from ship.json, from the provider's list of
-models, and from refused requests. This module has no table of models, because a table would be outdated
-within a month.
+"""Context windows and output limits of models, from ship.json, from the provider's list of models, and from refused
+requests. There is no table of models, because a table would be outdated within a month.
 """
 
 from __future__ import annotations
