@@ -15,7 +15,7 @@ ifneq ($(shell $(BIN)/python -c 'print("fine")' 2>/dev/null && cat $(VENV)/.crea
 $(shell rm -f $(STAMPS))
 endif
 
-.PHONY: help run setup test coverage browser check docs wheel torture bench lock schema clean
+.PHONY: help run setup test coverage browser check docs wheel image torture bench lock schema clean
 .DELETE_ON_ERROR:
 
 help:
@@ -27,6 +27,7 @@ help:
 	@echo "make check    lint, format, types, imports, house rules"
 	@echo "make docs     the pages of docs/ as a site in site/; a dead link or anchor fails it"
 	@echo "make wheel    the wheel alone, installed and used on each Python of this machine"
+	@echo "make image    the steps of deploy/Dockerfile and its container, behind bubblewrap: Docker is not needed"
 	@echo "make torture  crash points, fuzz, soak, all examples; SEED=123 makes a run again, SHARD=1/4 runs a quarter"
 	@echo "make bench    measurements; BENCH=--json adds a line for machines, BENCH=--full takes half an hour, BENCH='--only restart' a part"
 	@echo "make schema   write .ship/schema, docs/settings.md, docs/commands.md and the tables of docs/logs.md anew"
@@ -137,6 +138,9 @@ docs: $(SITE)/.docs
 
 wheel: $(VENV)/.dev
 	@$(BIN)/python -m tests.wheel
+
+image: $(VENV)/.dev
+	@$(BIN)/python -m tests.image
 
 # SEED=… makes a run again, SHARD=i/n runs the ith of n parts. pytest ends with 5 where there is nothing to run.
 torture: $(VENV)/.dev
