@@ -25,11 +25,11 @@ ASK_SECONDS = 30.0
 AWAY_SECONDS = 60.0
 """Max seconds that an MCP server may be unavailable before operators are alerted."""
 LOW_DISK = (0.02, 0.10)
-"""Free-space fractions below which operators are warned, in ascending order."""
+"""Shares of free disk space below which operators are warned, in ascending order."""
 WELL_AGAIN = 1.2
-"""Factor on the free-space threshold above which the alert ends, so that the alert does not flicker."""
+"""Factor on a share in `LOW_DISK`. The alert ends only above the product, so that it does not begin and end repeatedly."""
 KEEP_ARTIFACT_DAYS = 30
-"""Max age of artifacts in days; by then nothing in a model's context refers to an older artifact."""
+"""Max age of artifacts in days. No model's context still refers to an older artifact."""
 HOUR = 3_600.0
 
 
@@ -61,7 +61,7 @@ class Maintenance:
         ]
 
     async def check_disk(self) -> None:
-        """Alert operators to a full or nearly full disk and to a log that cannot be written."""
+        """Alert operators if the disk is (nearly) full, or if the event log cannot be written."""
         await asyncio.to_thread(self.reserve.look)
         trouble = self.reserve.trouble
         self._tell("disk", "disk_full", "disk_again", trouble)
@@ -81,7 +81,7 @@ class Maintenance:
                 self.alerts.end(subject, sentence("operators.disk_low_again", share=share, **figures))
 
     async def check_model(self) -> None:
-        """Call a model that was unavailable, so that its return is noticed even without traffic."""
+        """Ask a model that was unavailable whether it works again, and alert operators to a change."""
         before = self.model.trouble
         await self.model.poll()
         trouble = self.model.trouble

@@ -1,4 +1,4 @@
-"""Operators: alerts to their direct chats, and names of people who decided questions."""
+"""Sends alerts to the operators' direct chats, and names the person who decided a question."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from bot.tools.permissions.display import named
 from bot.words import Sentence, say, speaking
 
 EVERY = 3_600.0
-"""Min seconds between two alerts on one subject, by default; the limit holds across restarts."""
+"""Default min seconds between two alerts about the same subject, also across restarts."""
 TOLD = "alert"
-"""Kind of the facts that store the time of the last alert by subject."""
+"""Kind of the stored facts that contain the time of the last alert about a subject."""
 
 
 @dataclass(eq=False)
 class OperatorAlerts:
-    """Implements `contracts.environment.OperatorNotices`. An alert is a set of outbox rows of the gateway's
-    own chat.
+    """Implements `contracts.environment.OperatorNotices`. An alert is stored as one or more outbox rows per operator, in the
+    log of the chat `NO_CHAT`.
     """
 
     chats: Chats
@@ -46,13 +46,13 @@ class OperatorAlerts:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def tell(self, subject: str, words: Sentence, *, every: float = EVERY) -> None:
-        """Send operators a message on a subject, at most once per `every` seconds (see `OperatorNotices`)."""
+        """Send operators a message about a subject, at most once per `every` seconds. Returns before the message is sent."""
         task = asyncio.create_task(self._tell(subject, words, every), name="alert")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     def begin(self, subject: str, words: Sentence) -> bool:
-        """Alert operators that a condition has begun, only once for repeated calls. Returns True the first time."""
+        """Alert operators that a problem has begun. Until `end` is called, further calls do nothing and return False."""
         if subject in self._spells:
             return False
         self._spells.add(subject)
@@ -60,7 +60,7 @@ class OperatorAlerts:
         return True
 
     def end(self, subject: str, words: Sentence) -> bool:
-        """Alert operators that a condition has ended. Returns False if no condition had begun."""
+        """Alert operators that a problem has ended. Without a call of `begin` before, do nothing and return False."""
         if subject not in self._spells:
             return False
         self._spells.discard(subject)
@@ -87,7 +87,7 @@ class OperatorAlerts:
 
 
 def who_decided(verdict: Verdict, nameless: str) -> str:
-    """Return the name that the deciding person had at that time; `nameless` if the name is unknown."""
+    """Return the name of the person who decided, as it was then. If it is unknown, return the sentence with the key `nameless`."""
     if verdict.by == CONSOLE:
         return say("operators.the_console")
     # People choose their names freely, so formatting and links in names are not rendered.
@@ -96,7 +96,7 @@ def who_decided(verdict: Verdict, nameless: str) -> str:
 
 @dataclass(eq=False)
 class OperatorChats:
-    """Direct chats of the current operators on running channels."""
+    """The operators' direct chats on the running channels."""
 
     operators: Collection[UserRef]
     channels: Collection[str]

@@ -1,5 +1,5 @@
-"""Sends outbox rows, one at a time per target and within the platforms' rate limits, and resolves sends whose
-outcome is unknown.
+"""Sends outbox rows: one at a time for each target, within the platforms' rate limits. If a platform did not confirm a
+send, this module finds out whether the message arrived.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from bot.words import Sentence, say, sentence, speaking
 
 @dataclass(frozen=True, slots=True)
 class LiveForm:
-    """Form in which a live message is displayed; the fields have the same names in `Outbound`. `mark` is a
-    marker shown after an incomplete text; the stored row does not contain the marker.
+    """Display options of a live message, i.e. of a preview or progress message. The fields are explained in `Outbound`.
+    `mark` is shown after an incomplete text and is not stored.
     """
 
     title: str = ""
@@ -41,18 +41,18 @@ class LiveForm:
 
 PLAIN = LiveForm()
 SEND_SECONDS = 120.0
-"""Timeout in seconds of a send; a message may have been sent even after a time-out."""
+"""Timeout in seconds of a send. After a time-out, the message may still have been sent."""
 FILE_SECONDS = 240.0
 """Timeout in seconds of sending a file."""
 FILE_PATIENCE = 40.0
-"""Max seconds of retries for a file that an available platform does not accept; then later messages no
-longer wait for the file.
+"""Max seconds for which a file is tried again that a connected platform does not accept. A notice then replaces the
+file, so that later messages do not wait any longer.
 """
 AGAIN_SECONDS = 5.0
 """Interval in seconds between retries of an edit whose outcome is unknown."""
 REPEAT_SECONDS = (0.0, 8.0, 64.0, 600.0, 3_600.0)
-"""Interval in seconds before each repeat of a message whose outcome is unknown. The intervals grow, since
-the chat may have received every copy.
+"""Interval in seconds before each repeat of a message that may not have arrived. The intervals grow, because all copies
+may have arrived.
 """
 
 _T = TypeVar("_T")
@@ -63,18 +63,18 @@ class Leadership(Protocol):
 
     @property
     def epoch(self) -> int:
-        """Return a number that increases with each process that becomes leader; 0 while there was no leader yet."""
+        """Return the number of the current leadership. Each new leader increases it; 0 means that there was no leader yet."""
         ...
 
     async def confirmed(self) -> None:
-        """Return as soon as this process is certainly the leader. Waits while that is unknown, and never
-        returns once another process leads, so that this process sends nothing more.
+        """Return as soon as this process is certainly the leader. If another process has become the leader, never return,
+        so that this process sends nothing more.
         """
         ...
 
     async def while_leading(self, call: Coroutine[Any, Any, _T]) -> _T:
-        """Return the result of a long call. The call is cancelled once this process is no longer certainly
-        the leader; then `errors.DeliveryUncertain` is raised.
+        """Return the result of a long call. If this process may no longer be the leader, cancel the call and raise
+        `errors.DeliveryUncertain`.
         """
         ...
 
@@ -100,8 +100,8 @@ class SoleLeader:
 
 @dataclass(eq=False)
 class Outbox:
-    """Runs the due effects of a chat's outbox rows. Only `Outbox` and `LiveMessages` call a channel's
-    `send`, `edit` and `find`.
+    """Sends, finds and edits the messages of outbox rows. Only `Outbox` and `LiveMessages` call a channel's `send`, `edit`
+    and `find`.
     """
 
     channels: Mapping[str, Channel]
@@ -121,7 +121,7 @@ class Outbox:
 
     @contextlib.asynccontextmanager
     async def alone(self, row: OutboxRow) -> AsyncIterator[None]:
-        """Lock a row's target inside the `with` block, so that nothing else is sent or edited there."""
+        """Lock a row's target. Inside the `with` block, nothing else is sent to this target or edited there."""
         lock = self._places.setdefault(row.place, asyncio.Lock())
         try:
             async with lock:
@@ -133,11 +133,11 @@ class Outbox:
                 await self.files.sweep()
 
     async def within(self, seconds: float, call: Coroutine[Any, Any, _T]) -> _T:
-        """Return the result of a channel call that starts while this process is certainly the leader. Raises
-        `errors.DeliveryUncertain` on a time-out, or if another process may be the leader by now.
+        """Run a channel call as soon as this process is certainly the leader, and return its result. Raises
+        `errors.DeliveryUncertain` after `seconds` seconds, or if another process may have become the leader.
         """
         try:
-            # Closes a call that never started because this process did not lead in time.
+            # If this process does not become the leader, the call never starts and must be closed.
             with contextlib.closing(call):
                 await self.leadership.confirmed()
                 async with asyncio.timeout(seconds):
@@ -196,8 +196,8 @@ class Outbox:
             self._sent(row, sent, (self.clock.monotonic() - began) * 1000)
 
     async def find(self, row: OutboxRow) -> None:
-        """Ask the platform whether a row was delivered. If the platform cannot tell, queue a marked repeat,
-        unless the row was a preview.
+        """Ask the platform whether a row's message was delivered. If it was not, queue the row again. If the platform cannot
+        tell, queue a copy that is marked as a repeat. A preview or progress message is never sent again.
         """
         try:
             found = await self.within(SEND_SECONDS, self.channels[row.channel].find(await self._loaded(row)))
@@ -219,8 +219,8 @@ class Outbox:
             await self.files.sweep()
 
     async def revise(self, row: OutboxRow, outcome: Callable[[], str]) -> None:
-        """Edit a message that shows a question, so that the message shows the outcome. If the message cannot
-        be edited, it stays unchanged.
+        """Edit the message of a decided question: show the outcome and remove the buttons. A message that the platform
+        cannot edit stays unchanged.
         """
         with speaking(row.language, row.zone, row.own_zone):
             words = "\n\n".join(filter(None, (row.closes_as or row.text, outcome())))
@@ -247,7 +247,7 @@ class Outbox:
         self.chats.append(*(Fact(row.chat, one, row.turn) for one in data))
 
     def seen(self, row: OutboxRow) -> None:
-        """Record how long the person waited, if this row shows the first words of an answer."""
+        """Record the person's waiting time if this row shows the first words of an answer."""
         chat = self.chats.loaded(row.chat)
         waited = None if chat is None else chat.waited(row, self.clock.now())
         if waited is None:
@@ -292,7 +292,7 @@ class Outbox:
         )
 
     def _unsure(self, row: OutboxRow, error: errors.DeliveryFailed) -> None:
-        """Queue a repeat of a row whose outcome is unknown, with growing delays."""
+        """Queue a repeat of a row that may not have arrived. After the last repeat, record that the outcome is unknown."""
         unknown = events.RowEnded(row.id, "unknown", reason="uncertain")
         repeats = len(row.id) - len(row.id.rstrip("'"))
         twice = row.file is not None and row.repeat_of is not None and not row.boot
@@ -316,7 +316,7 @@ class Outbox:
             self._lost(row, error, unknown)
 
     def _lost(self, row: OutboxRow, error: errors.DeliveryFailed, end: events.RowEnded) -> None:
-        """Append the end of a row that will not be sent again, and alert operators to a lost answer."""
+        """Record the end of a row that is not sent again. If the row is an answer, alert operators."""
         self._append(row, end)
         if row.form == "reply":
             request = row.turn or row.id
@@ -324,12 +324,12 @@ class Outbox:
             self.alert(f"deliveries of {row.channel}", words)
 
     def _overdue(self, row: OutboxRow) -> bool:
-        """Return True if a file has waited too long to be accepted, although its platform is available."""
+        """Return True if a row's file has waited longer than `FILE_PATIENCE` and its platform is connected."""
         late = row.file is not None and self.clock.now() - row.queued_at > FILE_PATIENCE
         return late and self.channels[row.channel].health().connected
 
     def _tell_of_file(self, row: OutboxRow, error: errors.DeliveryFailed, why: str) -> None:
-        """Queue a sentence in place of a file that the platform rejected, with the passage that the file replaced."""
+        """Queue a notice in place of a file that cannot be sent. If the file replaced a passage of the answer, add the passage."""
         name = "" if row.file is None else row.file.name
         with speaking(row.language):
             words = say(f"delivery.file_{why}", name=name)

@@ -1,4 +1,4 @@
-"""Messages on their way out: addresses, outbox rows, questions to people, and rows built from sentences."""
+"""Outgoing messages: addresses, outbox rows, questions to people, and the division of a text into rows."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from bot.core.events import Event, Queued
 from bot.words import language, own_zone, zone
 
 SECONDS = 30 * 60.0
-"""Timeout in seconds for a decision on a tool call; the time continues across restarts."""
+"""Timeout in seconds for the decision of a question. Time while the process is stopped counts too."""
 
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Address of an answer, fixed by the incoming message that it answers."""
+    """Address to which an answer is sent. It comes from the message that is answered."""
 
     channel: str
     chat_id: str
@@ -39,7 +39,7 @@ class Address:
 
     @property
     def budget(self) -> str:
-        """Return the key of the rate limit for this address. Threads and topics share the rate limit of their chat."""
+        """Return the key of this address's rate limit. All threads and topics of a chat share one limit."""
         return f"{self.channel}:{self.chat_id}"
 
     def queued(self, name: str, words: str, **more: Any) -> Queued:
@@ -49,15 +49,15 @@ class Address:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutboxRow(Queued):
-    """A visible message that is not delivered yet or may still change.
+    """A message to people that is not delivered yet, or that may still be edited.
 
         queued ──sending──► sending ──row_ended──► sent │ failed │ unknown
            ▲                   │
            └─ returned, deferred
 
-    `boot` is the id of the process whose send is in flight; "" if the platform did not answer. If it is not this
-    process, the outcome is unknown and the platform is asked. A row that has ended leaves the chat's state.
-    `message_id` is the platform id of a visible live message. `outdated`: a preview that no message will replace.
+    `boot` is the id of the process that is sending the row; "" if the platform did not answer. If another process has
+    sent it, the platform is asked whether it arrived. A row that has ended leaves the chat's state. `message_id` is the
+    platform id of a preview or progress message. `outdated` is True for a preview that no message will replace.
     """
 
     chat: ChatKey
@@ -112,8 +112,8 @@ def _fields(data: Queued) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class ApprovalRecord:
-    """A stored question with its verdict. Only the first verdict counts. Times are epoch seconds; `verdict`
-    is None while the question is open. `used` counts later calls that this approval has allowed.
+    """A stored question to people and its verdict. `verdict` is None while the question is open; only the first verdict
+    counts. Times are epoch seconds. `used` counts the later tool calls that this approval has allowed.
     """
 
     id: str
@@ -125,24 +125,24 @@ class ApprovalRecord:
 
     @property
     def expires_at(self) -> float:
-        """Return the time (epoch seconds) until which the question may be decided; admission requests never expire."""
+        """Return the time (epoch seconds) until which the question can be decided. Requests for admission never expire."""
         return math.inf if self.asked.admits else self.asked_at + SECONDS
 
 
 @dataclass(slots=True, eq=False)
 class Question:
-    """A question that waits for its first verdict. After the verdict, every visible copy is edited to show
-    the outcome, and the question leaves the chat's state. `turn` is the turn that waits, if any.
+    """A question to people. After the first verdict, each message that shows the question is edited to show the outcome.
+    The question then leaves the chat's state. `turn` is the turn that waits for the verdict; None if no turn waits.
     """
 
     record: ApprovalRecord
     turn: str | None
     decided: int = 0
-    """Number of the event that decided the question; copies are edited once that event is on disk."""
+    """Number of the event that decided the question. Messages are edited once this event is on disk."""
     rows: dict[str, bool | None] = field(default_factory=dict)
-    """Outbox rows of the question's messages: True if delivered, False if never delivered, None if unknown yet."""
+    """Delivery of each message of the question by outbox row: True if delivered, False if it failed, None if unknown yet."""
     copies: dict[str, OutboxRow] = field(default_factory=dict)
-    """Delivered messages that show the question and can still be edited, by outbox row."""
+    """Delivered messages of the question that can still be edited, by outbox row."""
 
     @property
     def id(self) -> str:
@@ -154,23 +154,21 @@ class Question:
 
     @property
     def of_tool(self) -> bool:
-        """Return True for a tool's question that the person answers with a text. The message of such a
-        question stays unchanged, and the question ends with its process.
+        """Return True if a tool asks the person for a text. The message of such a question is not edited afterwards, and
+        the question ends when the process ends.
         """
         return self.record.asked.subject == "question"
 
     def arrived(self, row: str) -> bool | None:
-        """Return True if the message of this row or its last repeat was delivered, False if not, None if
-        unknown yet.
-        """
+        """Return whether the last repeat of this row (or the row itself) was delivered; None if unknown yet."""
         while f"{row}'" in self.rows:
             row = f"{row}'"
         return self.rows.get(row)
 
 
 def is_shown_in(row: str, chat_key: ChatKey) -> bool:
-    """Return True if an outbox row shows a question in this chat. The first part of a message is named
-    `<question>/<chatKey>`, later parts `<question>/<chatKey>/1`.
+    """Return True if this outbox row shows a question in this chat. The row of a message's first part is named
+    `<question>/<chatKey>`, the next row `<question>/<chatKey>/1`.
     """
     place = row.rstrip("'").partition("/")[2]
     return place == str(chat_key) or place.startswith(f"{chat_key}/")
@@ -181,8 +179,8 @@ def is_shown_in(row: str, chat_key: ChatKey) -> bool:
 
 @dataclass(eq=False)
 class Saying:
-    """Builds outbox rows from notices, questions and answers to commands: splits them for the channel and
-    redacts secrets, in the current language and zone (`bot.words.speaking`).
+    """Builds the outbox rows of notices, questions and answers to commands. It splits the text for the channel and redacts
+    secrets. Each row stores the current language and time zone (`bot.words.speaking`).
     """
 
     channels: Mapping[str, Channel]
@@ -200,8 +198,8 @@ class Saying:
         question: str | None = None,
         while_open: Sequence[str] = (),
     ) -> list[Queued]:
-        """Return the outbox rows of one message; the first row gets the id `name`. `buttons` are shown below
-        the last row. `while_open` are lines that disappear once the question is decided.
+        """Return the outbox rows of one message. The first row has the id `name`; the last row shows the `buttons`. The
+        lines `while_open` are removed from the message once the question is decided.
         """
         parts = self.channels[to.channel].split(self.redact(text.clean(words)))
         open_lines = {self.redact(text.clean(line)) for line in while_open}
@@ -227,6 +225,6 @@ class Saying:
 
 
 def examples(inbound: Inbound, manifests: Mapping[str, Manifest]) -> QuestionButtons | None:
-    """Return example prompts for a greeting, if the channel can show the prompts as buttons."""
+    """Return example prompts as buttons for a greeting; None outside direct chats, or if the channel has no such buttons."""
     offered = inbound.chat_type == "direct" and manifests[inbound.channel].examples
     return QuestionButtons("", EXAMPLES) if offered else None

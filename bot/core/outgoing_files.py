@@ -1,5 +1,5 @@
-"""Files to send, from the moment a message is queued until its outbox row has ended. A file is named by its
-SHA-256. It is on disk before the event that names it, and stays while an outbox row refers to it.
+"""Stores the files that outbox rows will send. A file's name is its SHA-256. A file is written to disk before its row is
+queued, and deleted once no outbox row refers to it.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from bot.core.chats import Chats
 from bot.core.events import StoredFile
 
 LONGEST_NAME = 120
-"""Max characters of a file name."""
+"""Max characters of a file name that is sent to a platform."""
 PIECE = 32_768
-"""Bytes of a file that are searched for secrets at once, since a regex search holds the interpreter lock."""
+"""Number of bytes of a file that are searched for secrets at a time. A regex search blocks all Python threads meanwhile."""
 LONGEST_SECRET = 8_192
-"""Bytes by which two pieces overlap."""
+"""Number of bytes by which two searched pieces of a file overlap, so that no secret is split between them."""
 _UNSAFE = re.compile(
     r'[\x00-\x1f\x7f-\x9f"\\/:*?<>|\u061c\u200b\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]'
 )
-"""Pattern for characters that have a meaning in paths or headers, and for characters that reorder text."""
+"""Pattern for characters with a special meaning in paths or headers, and for invisible characters that change a text's order."""
 
 
 def shown_name(name: str) -> str:
-    """Return a file's name as sent to platforms: in any script, on one line, with its extension even if the
-    name is shortened.
+    """Return the name under which a file is sent: without unsafe characters, at most `LONGEST_NAME` characters long. A
+    shortened name keeps its extension.
     """
     name = _UNSAFE.sub("_", unicodedata.normalize("NFC", text.clean(name))).strip(" .")
     stem, dot, ending = name.rpartition(".")
@@ -55,7 +55,7 @@ class OutgoingLimits:
 
 @dataclass(eq=False)
 class OutgoingFiles:
-    """Store of outgoing files in `folder`. `disk` may block; it is used on other threads."""
+    """Stores outgoing files in `folder`. `disk` is only used on worker threads, because it blocks."""
 
     folder: Path
     channels: Mapping[str, Channel]
@@ -68,18 +68,18 @@ class OutgoingFiles:
 
     def __post_init__(self) -> None:
         self._keeping = Counter[str]()
-        """Numbers of pending uses of files whose rows are about to be queued, by file name."""
+        """Number of callers of `kept` that are about to queue a row with a file, by file name."""
         self._alone = asyncio.Lock()
-        """Lock that is taken while a file is written or deleted."""
+        """Lock under which files are written and deleted."""
         self._started = False
 
     async def start(self) -> None:
-        """Begin deleting files without an outbox row. Call this after all chats with open rows are loaded."""
+        """Allow `sweep` to delete files. Call this once all chats with unsent rows are loaded."""
         self._started = True
         await self.sweep()
 
     async def check(self, channel: str, file: OutgoingFile) -> None:
-        """Raise `errors.FileRefused` for a file that must not be sent or that this channel cannot receive."""
+        """Raise `errors.FileRefused` if a file has an invalid size or contains a secret, or if the channel cannot send files."""
         sender = self.channels[channel]
         if not isinstance(sender, SendsFiles):
             raise errors.FileRefused("this chat cannot show files")
@@ -93,7 +93,7 @@ class OutgoingFiles:
             raise errors.FileRefused(f"{name} holds a secret of this installation")
 
     async def _holds_secret(self, data: bytes) -> bool:
-        """Return True if a file contains one of our secrets as text in a usual encoding."""
+        """Return True if a file contains a secret of this installation as text in UTF-8, UTF-16 or Latin-1."""
         wide = {codecs.BOM_UTF16_LE: ["utf-16-le"], codecs.BOM_UTF16_BE: ["utf-16-be"]}.get(data[:2])
 
         def shows_secret(piece: bytes) -> bool:
@@ -101,7 +101,7 @@ class OutgoingFiles:
                 words = piece.decode(encoding, "replace")
                 if self.redact(words) != words:
                     return True
-                if "\ufffd" not in words[4:-4]:  # letters at both ends may be incomplete
+                if "\ufffd" not in words[4:-4]:  # a piece may begin and end inside a character
                     return False
             return False
 
@@ -112,8 +112,8 @@ class OutgoingFiles:
 
     @contextlib.asynccontextmanager
     async def kept(self, files: Sequence[OutgoingFile]) -> AsyncIterator[list[StoredFile]]:
-        """Store these files and protect them from deletion inside the `with` block, which queues their rows.
-        Raises `errors.FileRefused`.
+        """Store files, and prevent their deletion until the `with` block has queued their rows. Raises
+        `errors.FileRefused`.
         """
         found = [
             StoredFile(shown_name(one.name), one.mime_type, len(one.data), await _digest(one.data), one.path)
@@ -157,7 +157,7 @@ class OutgoingFiles:
             self.log.write("storage", "a file that was sent stays", level="warn", cause=str(error))
 
     def _sizes(self) -> dict[str, int]:
-        """Return the sizes of files that outbox rows refer to, by file name."""
+        """Return the size in bytes of each file that an outbox row refers to, by file name."""
         rows = (row for chat in self.chats for row in chat.outbox.values())
         return {row.file.sha256: row.file.size for row in rows if row.file is not None}
 

@@ -1,5 +1,6 @@
-"""Finds phrases in texts: words that ask for a stop, and the sentences that the author of a text wrote, without
-quotes, code, links and drafts for somebody else. Phrases are data, one file per language in the folder of each feature.
+"""Prepares texts for a search for phrases. It splits a text into the sentences that its author wrote, and leaves out
+quotes, code, links and drafts for other people. It also recognises messages that ask to stop. The phrases are data:
+each feature that uses them has one TOML file per language.
 """
 
 from __future__ import annotations
@@ -18,14 +19,12 @@ Pattern = regex.Pattern[str]
 COMMAND = "⌘"
 """Placeholder for inline code that is not a file name."""
 NAME = r"(?:[\w./~-]*\w\.(?:cfg|conf|cpp|css|csv|docx?|env|go|html?|ini|ics|java|jsx?|json|jsonl|lock|log|md|pdf|php|png|jpe?g|pptx?|py|rb|rs|sh|sql|svg|toml|tsx?|txt|xlsx?|xml|ya?ml|zip)\b)"
-"""Regular expression of a file name."""
+"""Pattern of a file name with a common extension."""
 _WORD = re.compile(r"<(\w+)>")
 HEAD, TAIL = 4_000, 2_000
-"""Max characters checked at the beginning and at the end of a text. The middle of a long text never reports
-what the bot just did.
-"""
+"""Max characters searched at the beginning and at the end of a text. A bot reports its actions there, not in the middle."""
 SENTENCE = 400
-"""Max characters checked per sentence."""
+"""Max characters searched in each sentence."""
 _FENCED = regex.compile(
     r"^[ \t]*(```+|~~~+)[^\n]*\n.*?(?:^[ \t]*\1[ \t]*$|\Z)", regex.MULTILINE | regex.DOTALL
 )
@@ -47,8 +46,8 @@ _ASKS = regex.compile(r"[?？]\W*$")
 
 
 def load(folder: Path, name: str) -> dict[str, Any]:
-    """Return the phrases of a language file. In a phrase, `<WORD>` is replaced by an entry of the table [words], by
-    NAME or by COMMAND. The phrases are not compiled yet.
+    """Return the phrases in a language file, as strings. In a phrase, `<WORD>` is replaced by the entry WORD of the file's
+    table [words], `<name>` by `NAME`, and `<command>` by `COMMAND`.
     """
     raw = tomllib.loads((folder / f"{name}.toml").read_text(encoding="utf-8"))
     words = {"name": NAME, "command": COMMAND}
@@ -75,7 +74,7 @@ def compiled(phrase: str) -> Pattern:
 
 @functools.cache
 def _drafts() -> dict[str, tuple[Pattern, Pattern]]:
-    """Return, by language, the pattern that introduces a draft and that of a request to write one."""
+    """Return two patterns by language: one matches the introduction of a draft, the other a request to write a draft."""
     raw = load(Path(__file__).parent, "phrases")
     return {name: (compiled(one["draft"]), compiled(one["composing"])) for name, one in raw.items()}
 
@@ -89,7 +88,7 @@ def languages(words: str) -> tuple[str, ...]:
 
 
 def ends(words: str, head: int = HEAD, tail: int = TAIL) -> str:
-    """Return the part of a text that is read: its beginning and its end."""
+    """Return a long text without its middle: the first `head` and the last `tail` characters."""
     return words if len(words) <= head + tail else f"{words[:head]}\n{words[-tail:]}"
 
 
@@ -98,12 +97,14 @@ def asks(sentence: str) -> bool:
 
 
 def composing(person: str) -> bool:
-    """Return True if a person asks for a text by or for somebody else."""
+    """Return True if a person's message asks for a text that somebody else will send or receive."""
     return any(_drafts()[name][1].search(person) for name in languages(person))
 
 
 def sentences(words: str) -> Iterator[tuple[str, str]]:
-    """Yield each sentence written by the author of a text, once normalised and once as written."""
+    """Yield each sentence that the author of a text wrote, as (at most `SENTENCE` characters, whole sentence). Stops
+    before a draft, because a draft's sentences are not the author's own.
+    """
     plain = _FENCED.sub("\n", words)
     for line in plain.split("\n"):
         if line.lstrip().startswith((">", "|", "    ")):
@@ -111,7 +112,7 @@ def sentences(words: str) -> Iterator[tuple[str, str]]:
         bare = _ITEM.sub("", line)
         read = _MARKS.sub("", _QUOTED.sub("□", _LINK.sub("□", _CODE.sub(_named, bare)))).strip()
         if any(_drafts()[name][0].search(read) for name in languages(read)):
-            return  # a quoted text follows
+            return  # the rest of the text is a draft
         for sentence in filter(None, map(str.strip, _SENTENCES.split(read))):
             yield sentence[:SENTENCE], sentence
 
@@ -124,7 +125,7 @@ def clause(sentence: str, start: int, end: int) -> str:
 
 
 def _named(code: regex.Match[str]) -> str:
-    """Return inline code unchanged if it is a file name; otherwise return `COMMAND`."""
+    """Return the content of inline code if it is a file name or path; otherwise return `COMMAND`."""
     return str(code[2]) if _FILE.fullmatch(code[2].strip()) else COMMAND
 
 
@@ -140,7 +141,7 @@ _AROUND = " \t\r\n\u200b\u200e\u200f\ufe0f\ufeff.!?,;…。！？、，¡¿؟"
 
 
 def asks_to_stop(words: str) -> bool:
-    """Return True for a message that asks to stop, with or without a mention, in any case and punctuation."""
+    """Return True if a message asks to stop. Case, punctuation and a mention at the beginning are ignored."""
     if len(words) > _LONGEST_STOP:
         return False
     said = unicodedata.normalize("NFKC", words.strip(_AROUND))

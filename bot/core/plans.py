@@ -1,8 +1,8 @@
 """Schedules of jobs: once, by a cron expression, or at fixed intervals.
 
-Wall-clock times follow the time zone. `cronsim` reads cron expressions and finds the times, as Debian's cron
-does: a time of day that the clocks skip runs at the first moment after the gap, and one that occurs twice runs
-the first time. `every` counts elapsed time.
+Cron times are wall-clock times in a time zone. `cronsim` computes them like Debian's cron. When clocks are set
+forward, a job at a skipped time runs right after the gap. When clocks are set back, a job runs only the first time.
+Fixed intervals ignore clock changes.
 """
 
 from __future__ import annotations
@@ -28,22 +28,24 @@ NAMED = {
     "@hourly": "0 * * * *",
 }
 _SAMPLE = 100
-"""Number of due times that are examined to find the shortest interval."""
+"""Number of a cron expression's due times that are examined to find its shortest interval."""
 MOST_MISSED = 100
-"""Max missed due times that are counted individually."""
+"""Max missed due times that are counted. More missed times count as this number."""
 FARTHEST = 10 * 366 * 86_400.0
-"""Max seconds that a plan may lie in the future."""
+"""Max seconds between now and the time of a plan that runs once."""
 LONGEST_EVERY = 366 * 86_400
 _UNITS = {"m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 _MOST_TIMES = 4
 """Max times of day listed in a plan's description."""
 _EVERY = re.compile(r"every ([1-9][0-9]{0,5}) ?(m|h|d|w)[a-z]*", re.IGNORECASE | re.ASCII)
 _CRON = re.compile(r"@\S+|\S+(?: \S+){2,}")
-"""Pattern for text with more words than a time has, which is taken as a cron expression with a wrong number of fields."""
+"""Pattern of a cron expression: three or more words, or a word that begins with `@`. The number of fields may be wrong."""
 
 
 def cron(said: str, after: datetime, *, reverse: bool = False) -> CronSim:
-    """Return the due times of a cron expression after a time, or before it in reverse. Raises `ValueError`."""
+    """Return the due times of a cron expression after the time `after`. With `reverse`, return the earlier times, latest
+    first. Raises `ValueError`.
+    """
     expression = NAMED.get(said.strip().lower(), said)
     try:
         if len(expression.split()) != 5:
@@ -57,9 +59,9 @@ def cron(said: str, after: datetime, *, reverse: bool = False) -> CronSim:
 
 
 class Plan(Frozen):
-    """Schedule of a job. `at` and `begin` are epoch seconds, `every` is in seconds. `zone` is the person's
-    time zone, even if only the display uses it. `said` is the schedule as the person or the model wrote
-    it.
+    """Schedule of a job. `zone` is the person's time zone, also for plans without wall-clock times. `said` is the schedule
+    as a person or the model wrote it. `begin` (when the plan was made) and `at` (when a plan runs once) are epoch
+    seconds; `every` is in seconds.
     """
 
     kind: Literal["once", "cron", "every"]
@@ -74,7 +76,7 @@ class Plan(Frozen):
         return times.zone(self.zone)
 
     def following(self, moment: float) -> float | None:
-        """Return the first due time after a moment (epoch seconds); None if there is none."""
+        """Return the first due time after a moment; None if there is none. Both are epoch seconds."""
         if self.kind == "once":
             return self.at if self.at > moment else None
         if self.kind == "every":
@@ -82,7 +84,7 @@ class Plan(Frozen):
         return next(self.after(moment), None)
 
     def after(self, moment: float) -> Iterator[float]:
-        """Yield the due times of a cron expression after a moment. Several times in one gap of the clocks count as one."""
+        """Yield a cron plan's due times after a moment, in epoch seconds. Times that a clock change makes equal are yielded once."""
         last = moment
         for shown in cron(self.said, datetime.fromtimestamp(moment, self.where)):
             if (due := shown.timestamp()) > last:
@@ -90,7 +92,7 @@ class Plan(Frozen):
                 yield due
 
     def passed(self, first: float, now: float) -> tuple[float, int]:
-        """Return the last due time up to now, and the number of due times since `first`, at most `MOST_MISSED`."""
+        """Return the last due time up to `now`, and the number of due times from `first` to `now`, at most `MOST_MISSED`."""
         if self.kind == "once":
             return first, 1
         if self.kind == "every":
@@ -112,15 +114,15 @@ class Plan(Frozen):
 
 
 def in_words(plan: Plan) -> str:
-    """Return a description of the plan for people. A cron expression that uses more than days and times of
-    day is shown unchanged.
+    """Return a description of the plan for people. The description of a complicated cron expression is the expression
+    itself.
     """
     if plan.kind == "once":
         return say("plan.once")
     if plan.kind == "every":
         return say(f"plan.every_{plan.said[-1]}", count=int(plan.said[:-1]))
     found = cron(plan.said, datetime(2024, 1, 1))  # noqa: DTZ001 - what clocks show, in any zone
-    # Monday is 0; cronsim uses 0 and 7 for Sunday. The nth weekday of a month is left out.
+    # In `days` Monday is 0; cronsim uses 0 and 7 for Sunday. Entries like "second Monday of a month" are left out.
     days = sorted({(day - 1) % 7 for day in found.weekdays if isinstance(day, int)})
     minute, names = min(found.minutes), say("time.weekdays").split()
     return say(
@@ -134,8 +136,8 @@ def in_words(plan: Plan) -> str:
 
 
 def _kind(found: CronSim, days: list[int]) -> str:
-    """Return the sentence key (`plan.…`) of the sentence that describes a cron expression completely; "cron"
-    if there is none.
+    """Return the key (after `plan.`) of the sentence that describes a cron expression completely; "cron" if there is no
+    such sentence.
     """
     _, _, hour, day, month, weekday = found.parts
     if month != "*" or len(found.minutes) > 1 or "#" in weekday or "L" in f"{day}{weekday}":
@@ -150,7 +152,7 @@ def _kind(found: CronSim, days: list[int]) -> str:
 
 
 def said(when: str) -> str:
-    """Return a description of the schedule in a `tools.context.JobRequest` for people; a single time is shown unchanged."""
+    """Return a description for people of the schedule `when` in a `JobRequest`. A single or an invalid time is returned unchanged."""
     try:
         plan = read(when, zone="UTC", now=0, least=0)
     except errors.ToolInputInvalid:
@@ -159,8 +161,8 @@ def said(when: str) -> str:
 
 
 def read(when: str, *, zone: str, now: float, least: float) -> Plan:
-    """Return the plan for a schedule from a `tools.context.JobRequest`, in an existing zone. `least` is the
-    min interval in seconds. Raises `errors.ToolInputInvalid` with the expected form.
+    """Parse the schedule `when` of a `tools.context.JobRequest`. `zone` must be an existing time zone, `now` is in epoch
+    seconds, and `least` is the min interval in seconds. Raises `errors.ToolInputInvalid`, which names the expected form.
     """
     words = " ".join(when.split())
     try:
@@ -226,7 +228,7 @@ def of_a_clock(plan: Plan) -> bool:
 
 
 def remark(plan: Plan) -> str:
-    """Return the sentence about a time that the clocks skip or show twice; "" for any other time."""
+    """Return a sentence for the model if a clock change skips or repeats the plan's time; otherwise ""."""
     if plan.kind != "once" or not of_a_clock(plan):
         return ""
     shown, found = _moment(plan.said), datetime.fromtimestamp(plan.at, plan.where)
@@ -237,7 +239,7 @@ def remark(plan: Plan) -> str:
 
 
 def written(moment: float, where: tzinfo) -> str:
-    """Return a moment in text for models: weekday and ISO 8601 with the zone's offset."""
+    """Return a moment (epoch seconds) as text for the model: weekday, and local time in ISO 8601 with the UTC offset."""
     local = datetime.fromtimestamp(moment, where)
     exact = "seconds" if local.second else "minutes"
     # The weekday must not depend on the system's language.

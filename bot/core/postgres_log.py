@@ -1,5 +1,5 @@
-"""Event log in PostgreSQL, for several processes with one leader. Each append checks the database row that
-contains the leader's epoch.
+"""Event log in PostgreSQL. Several processes may use the database, but only one of them, the leader, appends events.
+Each append checks the number of the current leadership (`epoch`) in the database.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from bot.core.sql_log import CONTENT, Alert, Session, SqlLog
 from bot.storage import jsonl
 
 VERSION = 1
-"""Version of the tables. Tables of a newer version are not changed."""
+"""Version of the tables. A program refuses tables of a newer version."""
 SCHEMA = Path(__file__).with_suffix(".sql").read_text("utf-8")
 """Statements that create the tables. They have no effect on existing tables."""
 SETTINGS = """
@@ -33,22 +33,22 @@ SET tcp_keepalives_idle = 5; SET tcp_keepalives_interval = 2; SET tcp_keepalives
 SET idle_in_transaction_session_timeout = '2s';
 """
 _NUL = "\N{REPLACEMENT CHARACTER}"
-"""Replacement for NUL, which PostgreSQL text cannot contain."""
+"""Character that replaces NUL, because text in PostgreSQL cannot contain NUL."""
 _R = TypeVar("_R")
 
 
 class _Sum(Loader):
-    """Loads sums of integers, which PostgreSQL returns as NUMERIC."""
+    """Converts NUMERIC values to int. PostgreSQL returns sums of integers as NUMERIC."""
 
     def load(self, data: Any) -> int:
         return int(bytes(data))
 
 
 class PostgresSession:
-    """A psycopg connection that accepts SQLite's statements. Raises `psycopg.Error`."""
+    """A connection to PostgreSQL that accepts SQLite's placeholder `?`. Methods raise `psycopg.Error`."""
 
     def __init__(self, url: str, *, seconds: int = 5) -> None:
-        """Connect to the database. `seconds` is the network time-out."""
+        """Connect to the database. `seconds` is the timeout of the network."""
         self.db = psycopg.connect(
             url,
             autocommit=True,
@@ -70,12 +70,12 @@ class PostgresSession:
 
     @contextmanager
     def leading(self, epoch: int | None) -> Iterator[None]:
-        """Run a transaction that commits only while the process that became leader in this epoch still
-        leads, if an epoch is given. Raises `errors.StorageError` if another process leads.
+        """Run the `with` block in a transaction. If `epoch` is no longer the number of the current leadership, roll back and
+        raise `errors.StorageError`. With the epoch None, nothing is checked.
         """
         with self.db.pipeline(), self.db.transaction():
             yield
-            # Check at the end of the transaction: one round trip, and the row is locked only during the commit.
+            # Check at the end of the transaction. This needs no extra round trip, and locks the row only during the commit.
             if (
                 self.execute("SELECT epoch FROM cluster_leader FOR SHARE").fetchone() != (epoch,)
                 and epoch is not None
@@ -91,8 +91,8 @@ class PostgresSession:
 
 
 def prepared(url: str, *, seconds: int = 5) -> PostgresSession:
-    """Return a session on a database in which the tables exist. Raises `psycopg.Error`; raises
-    `errors.StorageError` for tables of a newer version.
+    """Connect to a database, and create the tables if they do not exist. Raises `psycopg.Error`, and `errors.StorageError`
+    if the tables have a newer version.
     """
     session = PostgresSession(url, seconds=seconds)
     try:
@@ -112,16 +112,14 @@ def prepared(url: str, *, seconds: int = 5) -> PostgresSession:
 
 @contextmanager
 def reading(url: str, words: str) -> Iterator[PostgresSession]:
-    """Open a read-only session. Raises `errors.StorageError`, whose message begins with `words` and ends
-    with the cause.
-    """
+    """Open a read-only session. Raises `errors.StorageError` with a message that begins with `words`."""
     with as_storage_error(words), closing(prepared(url)) as db:
         db.execute("SET default_transaction_read_only = on")
         yield db
 
 
 def has_tables(session: PostgresSession) -> bool:
-    """Return True if all tables exist, down to the one that was added last. Raises `errors.StorageError` if the tables have a newer version."""
+    """Return True if all tables exist. Raises `errors.StorageError` if the tables have a newer version."""
     if session.execute("SELECT to_regclass('counts_hours') IS NULL").fetchone() == (True,):
         return False
     (version,) = session.execute("SELECT max(version) FROM cluster_leader").fetchone() or (None,)
@@ -133,14 +131,14 @@ def has_tables(session: PostgresSession) -> bool:
 
 
 def words_of(error: Exception) -> str:
-    """Return an error as one line. The server's other lines may contain the data to be written."""
+    """Return an error's main message in one line. Its other lines are left out, since they may contain the data to be written."""
     primary = error.diag.message_primary if isinstance(error, psycopg.Error) else None
     return " ".join((primary or str(error)).split()) or type(error).__name__
 
 
 @contextmanager
 def as_storage_error(words: str) -> Iterator[None]:
-    """Raise `errors.StorageError` in place of errors of psycopg and the disk."""
+    """Convert errors of psycopg and of the disk into `errors.StorageError`."""
     try:
         yield
     except (psycopg.Error, OSError) as error:
@@ -148,9 +146,9 @@ def as_storage_error(words: str) -> Iterator[None]:
 
 
 class PostgresLog(SqlLog):
-    """Implements `EventLog` in the PostgreSQL schema that connections to `url` use. `epoch` is the epoch in
-    which this process leads; None if no bot process is running. Export cursors belong to a host, so they
-    are stored in the file `cursors`.
+    """Implements `EventLog` in the PostgreSQL database at `url`. `epoch` is the number of this process's leadership; None
+    for commands that run while no bot process does. Every host makes its own exports, so the positions of exports are
+    stored in the local file `cursors`.
     """
 
     refusals = (psycopg.Error, errors.StorageError, OSError)
@@ -173,7 +171,7 @@ class PostgresLog(SqlLog):
         self._epoch = epoch
         self._disk = disk
         self._proven = False
-        """True once the writing session has committed."""
+        """True once a transaction of the current session has been committed."""
 
     @contextmanager
     def _writing_session(self) -> Iterator[Session]:
@@ -183,8 +181,8 @@ class PostgresLog(SqlLog):
         self._proven = True
 
     def _again(self, error: Exception) -> bool:  # noqa: ARG002 - it knows from the session
-        """Return True if the connection was lost, so that the transaction is retried once in a new session.
-        A repeated commit changes nothing if the first one succeeded.
+        """Return True if a working connection was lost, so that the transaction is retried at once in a new session. If
+        the first attempt was committed after all, the second changes nothing.
         """
         db, self._db = self._db, None
         again, self._proven = self._proven and db is not None and db.lost, False
@@ -229,7 +227,7 @@ def _translated(statement: str) -> sql.SQL:
 
 
 def values(given: Sequence[Any]) -> Sequence[Any] | None:
-    """Return the values as PostgreSQL stores them; None if there are none, so that psycopg does not parse
-    the statement.
+    """Return the parameters of a statement with NUL replaced. Without parameters, return None, so that psycopg does not
+    interpret `%` in the statement.
     """
     return [one.replace("\0", _NUL) if isinstance(one, str) else one for one in given] or None

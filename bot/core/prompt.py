@@ -1,5 +1,5 @@
-"""The system prompt of a chat. It contains nothing that depends on time, request or person, since one changed byte
-invalidates the provider's cache. Content that changes comes with each user message.
+"""Builds the system prompt of a chat. The prompt does not depend on time, request or person, because one changed byte
+invalidates the provider's cache. Such content is part of the user messages instead.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ _TEXTS: Mapping[str, str] = tomllib.loads(Path(__file__).with_suffix(".toml").re
 RULES, SYSTEM_RULE = _TEXTS["rules"], f"\n{_TEXTS['system_rule']}"
 DEFAULT_ROLE = "You are {name}, a helpful assistant in a team chat."
 NAME = "You are {name}."
-"""Opening line of the prompt if custom instructions replace the rest."""
+"""First line of the rules if there are shared instruction files, which then describe the role."""
 BETWEEN = "\n\n"
 LEAST_BUDGET, MOST_BUDGET, SHARE = 4_000, 60_000, 0.5
-"""Min tokens, max tokens and max share of the context window for the system prompt and tool definitions."""
+"""Token budget of the system prompt and tool definitions: its minimum, its maximum, and its share of the context window."""
 SHORTER = (192_000, 128_000, 96_000, 64_000, 48_000, 32_000, 16_000, 8_000)
-"""Max lengths in characters that instructions are shortened to, tried in order until one fits."""
+"""Lengths in characters to which too long instructions are shortened. The first length that fits is used."""
 SHARED = 32
-"""Max prompt texts cached so that chats share one copy of the same text."""
+"""Max cached prompt texts. Chats with an equal text share one copy of it."""
 LISTED_CHARACTERS = 200
 """Max characters of names in one folder listing; the remaining names are only counted."""
 INSTRUCTIONS = "instructions"
@@ -52,7 +52,7 @@ Names = frozenset[str] | None
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A section of a prompt with shorter `alternatives`, longest first. Lower numbers have priority."""
+    """A section of a prompt. `alternatives` are shorter versions, longest first. A lower `priority` number is more important."""
 
     name: str
     priority: float
@@ -63,7 +63,7 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Assembled:
-    """Selected sections of a prompt: names and texts in order of priority, and the names of other sections."""
+    """Selected sections of a prompt. `parts` are (name, text) in order of priority; `dropped` and `shortened` are names."""
 
     parts: tuple[tuple[str, str], ...]
     dropped: tuple[str, ...] = ()
@@ -83,8 +83,8 @@ class PromptTooLarge(errors.ShipmateError):
 
 
 def assemble(sections: Iterable[Section], budget: float, size: Callable[[str], float] = len) -> Assembled:
-    """Select sections whose total `size` stays within `budget`. The least important required sections are
-    shortened first; optional ones get the rest of the budget. Raises `PromptTooLarge`.
+    """Select sections whose total `size` is at most `budget`. All required sections are included; if necessary they are
+    shortened, the least important first. Optional sections use the rest of the budget. Raises `PromptTooLarge`.
     """
     asked = sorted((one for one in sections if one.text), key=lambda one: one.priority)
     gap = size(BETWEEN)
@@ -127,20 +127,20 @@ def assemble(sections: Iterable[Section], budget: float, size: Callable[[str], f
 
 @dataclass(frozen=True, slots=True)
 class Frozen:
-    """System prompt of a chat, which stays the same from turn to turn until a new prompt is assembled."""
+    """System prompt of a chat. The chat's turns share this object until a new prompt is built."""
 
     static: str
     own: str = ""
     """Instructions for this chat alone."""
     appended: str = ""
     surroundings: Mapping[str, str] = field(default_factory=dict)
-    """Short listing of the project's files. Later changes of the listing are sent with the next user message."""
+    """Short listing of the project's files. If the listing changes, the next user message contains the new one."""
     cut: tuple[str, ...] = ()
-    """Instruction files that are too large; contains `INSTRUCTIONS` if the instructions were shortened."""
+    """Names of instruction files that were shortened, and `INSTRUCTIONS` if all of them together were shortened."""
 
     def system(self, root: Path, first: Inbound, rules: str = "", *, hour: bool = False) -> list[Json]:
-        """Return the `system` blocks of a chat's requests; each ends in a cache breakpoint. `first` is a message
-        of the chat. With `hour`, the static part and the tools, which all chats share, are cached for an hour.
+        """Return the `system` blocks of a chat's requests. Each block ends in a cache breakpoint. `first` is any message of
+        the chat. With `hour`, the provider caches the tools and the static block, which all chats share, for an hour.
         """
         facts = {"projectRoot": root, "chatKey": first.chat_key, "channel": first.channel}
         facts |= {"chatId": first.chat_id, "chatType": first.chat_type, **self.surroundings}
@@ -155,8 +155,8 @@ class Frozen:
 
 
 def top_level(root: Path, others: Callable[[], Names] = frozenset) -> str:
-    """List the names in a folder, folders first. Names that other people may have chosen (`others`; None: all) are
-    only counted, because the model reads the prompt as instructions. Blocking; raises OSError.
+    """Return the names in a folder as one line, folders first. The model reads the prompt as instructions. Therefore names
+    that other people may have chosen are only counted; `others` returns these names, or None for all. Raises OSError.
     """
     theirs, real = others(), root.resolve()
     with os.scandir(real) as found:
@@ -181,8 +181,9 @@ def top_level(root: Path, others: Callable[[], Names] = frozenset) -> str:
 
 @dataclass(slots=True)
 class Prompts:
-    """Assembles system prompts. `custom` (a text or a file) replaces the built-in rules and the listing of the
-    project's files, which needs `has_files`; `append` is added at the end. `others`: see `top_level`.
+    """Builds system prompts. `custom` replaces the built-in rules and the listing of the project's files; `append` is added
+    at the end. Each is a text, or the path of a file. The listing is made only if `has_files`. For `others` see
+    `top_level`.
     """
 
     root: Path
@@ -199,7 +200,7 @@ class Prompts:
     _shared: Callable[[str], str] = field(init=False)
 
     def __post_init__(self) -> None:
-        # Most chats share these texts, so that each text is redacted and stored once.
+        # Most chats have the same texts. With this cache, each text is redacted and stored only once.
         self._shared = functools.lru_cache(SHARED)(self.redact)
 
     async def freeze(
@@ -212,8 +213,8 @@ class Prompts:
         size: Callable[[str], float],
         system_role: bool = False,
     ) -> Frozen:
-        """Build the prompt from freshly read files. `budget` limits the `size` of the static part. A section that
-        cannot be read is left out. Raises `PromptTooLarge`.
+        """Read the files again and build the prompt. The static part has at most the `size` `budget`. A section that cannot
+        be read is left out. Raises `PromptTooLarge`.
         """
         told = self.instructions.of_chat(channel, chat_key, model)
         found = await self._part("instructions", told, Instructions())
@@ -252,7 +253,7 @@ class Prompts:
         return Frozen(self._shared(made.text), own, self._shared(append), surroundings, cut)
 
     async def of_person(self, inbound: Inbound) -> str:
-        """Return the instructions for a message's sender, which are sent along with the message."""
+        """Return the instructions for the sender of a message. They become part of the user message."""
         told = self.instructions.of_person(inbound.channel, inbound.chat_key, inbound.user_id)
         return self.redact(await self._part("instructions for a person", told, ""))
 

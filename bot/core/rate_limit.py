@@ -1,4 +1,4 @@
-"""Rate limits of outgoing messages: one budget per chat and one for the whole bot."""
+"""Rate limits of outgoing messages. A message needs a free slot in two budgets: that of its chat and that of its channel."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from bot.contracts.environment import Clock
 from bot.core.outgoing import Address
 
 SWEEP_EVERY = 4_096
-"""Number of budgets in memory at which the unused ones are dropped."""
+"""Interval of the removal of unused budgets from memory, in number of budgets."""
 LONGEST_WAIT = 24 * 3600.0
 SHORTEST_WAIT = 0.1
 UNSAID = 1.0
-"""Interval in seconds to wait if a platform asks to wait without a usable time."""
+"""Seconds to wait if a platform asks to wait, but does not say how long."""
 NEVER = -math.inf
 UNLIMITED = Pace(burst=1_000_000, every=0.000_001)
 MAX_WAIT = 60.0
-"""Max seconds that a message waits for a slot; a message that would wait longer is postponed."""
+"""Max seconds for which a platform may stop a budget while messages wait. If it asks for longer, messages are postponed."""
 _DUE = 1e-6  # max seconds by which a sleep may end too early
 
 Budget = tuple[str, Pace]
 
 
 def patience(seconds: float) -> float:
-    """Return the seconds that a platform asks to wait, limited to a sensible range."""
+    """Return the seconds that a platform asks to wait, limited to `SHORTEST_WAIT` … `LONGEST_WAIT`."""
     if math.isnan(seconds) or seconds <= 0:
         return UNSAID
     return min(max(seconds, SHORTEST_WAIT), LONGEST_WAIT)
@@ -37,8 +37,8 @@ def patience(seconds: float) -> float:
 
 @dataclass(slots=True)
 class _Bucket:
-    """Token bucket of one budget. `spent` is the time when the whole budget is available again. `turn` is a
-    lock that keeps waiting messages in order, `waiting` counts the waiting messages.
+    """Token bucket of one budget. `spent` is the time at which the bucket is full again. The lock `turn` keeps waiting
+    messages in order, and `waiting` is their number.
     """
 
     pace: Pace
@@ -48,7 +48,7 @@ class _Bucket:
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def free_at(self, reserve: int = 0) -> float:
-        """Return the time at which a message may be sent and `reserve` more messages right after it."""
+        """Return the earliest time at which the bucket has tokens for one message and `reserve` more messages."""
         return max(self.spent - (self.pace.burst - 1 - reserve) * self.pace.every, self.frozen_until)
 
     def take(self, now: float) -> None:
@@ -64,10 +64,10 @@ class _Bucket:
 
 
 class Pacer:
-    """Assigns sending slots. Messages wait for a slot; cosmetic changes are dropped if there is no free
-    slot.
+    """Assigns slots for calls to a platform. A message waits for a slot. A cosmetic change, such as a preview's update, is
+    dropped if no slot is free.
 
-    In any window of w seconds a budget assigns at most `burst + w / every` slots.
+    Within w seconds, a budget assigns at most `burst + w / every` slots.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -75,10 +75,9 @@ class Pacer:
         self.buckets: dict[str, _Bucket] = {}
 
     async def slot(self, chat: Budget, total: Budget, *, longest: float = math.inf) -> float:
-        """Wait for a slot of both budgets and take it, first come, first served.
+        """Wait for a slot in both budgets, take it, and return 0. Callers get slots in the order of their calls.
 
-        If the platform asked to wait longer than `longest` seconds, take no slot and return those seconds,
-        else return 0.
+        If the platform has asked to wait longer than `longest` seconds, take no slot and return these seconds.
         """
         near, far = self._bucket(chat), self._bucket(total)
         with near.awaited(), far.awaited():
@@ -90,15 +89,15 @@ class Pacer:
                         if wait := await self._wait_for_slot(far, longest):
                             return wait
                         now = self._clock.monotonic()
-                        # A chat that was frozen meanwhile must not block other chats while it waits.
+                        # If the chat was frozen meanwhile, release the channel's lock while waiting, for other chats.
                         if near.frozen_until <= now + _DUE:
                             near.take(now)
                             far.take(now)
                             return 0.0
 
     def spare(self, *budgets: Budget, reserve: int = 1) -> bool:
-        """Take a slot for a cosmetic change if that slot and `reserve` more slots are free, so that no
-        message has to wait because of the change. Returns True if a slot was taken.
+        """Take a slot for a cosmetic change if all budgets have this slot and `reserve` more free. The reserve prevents
+        that a message waits because of the change. Returns True if a slot was taken.
         """
         now = self._clock.monotonic()
         buckets = [self._bucket(budget) for budget in budgets]
@@ -109,7 +108,7 @@ class Pacer:
         return True
 
     def freeze(self, budget: Budget, seconds: float) -> None:
-        """Stop sending under this budget for the seconds that the platform asked to wait."""
+        """Assign no slots of this budget for the seconds that the platform asked to wait."""
         bucket = self._bucket(budget)
         bucket.frozen_until = max(bucket.frozen_until, self._clock.monotonic() + patience(seconds))
 
@@ -119,7 +118,7 @@ class Pacer:
         return max(0.0, until - self._clock.monotonic())
 
     async def _wait_for_slot(self, bucket: _Bucket, longest: float) -> float:
-        """Wait until a budget has a slot. Returns the seconds of a freeze longer than `longest`, else 0."""
+        """Wait until a budget has a slot, and return 0. If the budget is frozen longer than `longest`, return these seconds."""
         while (now := self._clock.monotonic()) < (free := bucket.free_at()) - _DUE:
             if bucket.frozen_until - now > longest:
                 return bucket.frozen_until - now
@@ -130,7 +129,7 @@ class Pacer:
         name, pace = budget
         if name not in self.buckets:
             if not (len(self.buckets) + 1) % SWEEP_EVERY:
-                # A budget that is completely available equals a new one.
+                # Remove full buckets, since a new bucket is full too.
                 now = self._clock.monotonic()
                 known = self.buckets.items()
                 self.buckets = {
@@ -142,7 +141,7 @@ class Pacer:
 
 
 class RateLimiter:
-    """Rate limits of each address, taken from the channels' manifests. If `limits` is False, nothing is limited."""
+    """Applies the rate limits in the channels' manifests to addresses. If `limits` is False, these limits are ignored."""
 
     def __init__(self, manifests: Mapping[str, Manifest], clock: Clock, *, limits: bool) -> None:
         self._manifests = manifests
@@ -150,13 +149,13 @@ class RateLimiter:
         self._pacer = Pacer(clock)
 
     async def slot(self, to: Address) -> float:
-        """Wait for a slot and take it. If the platform asked to wait longer than `MAX_WAIT`, take no slot
-        and return those seconds, else return 0.
+        """Wait for a slot, take it, and return 0. If the platform has asked to wait longer than `MAX_WAIT`, take no slot
+        and return these seconds.
         """
         return await self._pacer.slot(*self._budgets(to), longest=MAX_WAIT)
 
     def spare(self, to: Address, *, reserve: int = 1, edit: bool = False) -> bool:
-        """Take a slot for a cosmetic change. Returns False unless that slot and `reserve` more slots are free."""
+        """Take a slot for a cosmetic change and return True. Return False if fewer than 1 + `reserve` slots are free."""
         if self._pacer.frozen(_signs(to)):
             return False
         edits = self._manifests[to.channel].edits if edit and self._limits else None
@@ -164,7 +163,7 @@ class RateLimiter:
         return self._pacer.spare(*self._budgets(to), *more, reserve=reserve)
 
     def freeze(self, to: Address, error: errors.DeliveryThrottled, *, cosmetic: bool = False) -> None:
-        """Stop sending until the platform allows it. A limit on cosmetic calls alone does not delay messages."""
+        """Stop sending for as long as the platform asks. If it limits a `cosmetic` call everywhere, only such calls stop."""
         chat, total = self._budgets(to)
         if error.everywhere and cosmetic:
             total = (_signs(to), UNLIMITED)

@@ -1,5 +1,6 @@
-"""Restores working state after a compaction: found tools, usage notes of MCP servers, pointers to large results,
-skills and files. Skills and files are read again with the permissions of the last person, without asking.
+"""Selects the working state that is restored after a compaction: found tools, usage notes of MCP servers, pointers to
+large results, skills and files. Skills and files are read again with the permissions of the last person, and without
+questions to the person.
 """
 
 from __future__ import annotations
@@ -22,13 +23,15 @@ from bot.tools.context import NoOlderTurns, ToolExecutionContext, tool_scope
 
 T = TypeVar("T")
 MOST_TOKENS, SHARE, SOFT_SHARE = 50_000, 0.1, 4
-"""Max tokens of restored state, max share of the context window, and divisor of the soft limit."""
+"""Limits of the restored state: max tokens, max share of the context window, and the divisor of the soft limit that
+gives another maximum. The smallest applies.
+"""
 TOOLS, SAID = 0.5, 0.2
-"""Max shares of the restore budget for tool definitions, and for usage notes of MCP servers."""
+"""Max shares of the restored tokens for tool definitions, and for usage notes of MCP servers."""
 READ = "read_file"
 _ARTIFACTS, _SKILLS, _TOOLS, _FILES = "artifacts", "skills", "tools", "files"
 _MOST: Mapping[str, int] = {_ARTIFACTS: 20, _SKILLS: 20, _TOOLS: 20, _FILES: 3}
-"""Max restored names by kind; the newest are kept."""
+"""Max restored names of each kind. The newest names are restored."""
 
 
 async def put_back(
@@ -40,7 +43,9 @@ async def put_back(
     chat_key: ChatKey,
     person: UserRef | None,
 ) -> view.PutBack:
-    """Return the state to restore within `most` tokens. `dropped` includes the previous summary."""
+    """Return the state to restore, of at most `most` tokens, after the messages `dropped` were replaced by a summary. An
+    earlier summary is part of `dropped`. State that the messages `kept` show is left out.
+    """
     model, estimator = deps.models.name, deps.models.estimator
     budget = deps.models.budget(deps.limits.compaction.soft_tokens)
     most = min(most, budget.share(SHARE, MOST_TOKENS), budget.soft // SOFT_SHARE)
@@ -53,7 +58,7 @@ async def put_back(
     tools = _newest(found, TOOLS * most, lambda tool: estimator.tokens(model, (tool,)))
     names[_TOOLS] = {name: None for name in names[_TOOLS] if name not in tools}
     known, declared = view.server_notes(kept), [*tools, *seen]
-    # A note that is left out is shown again with the next tool of its server.
+    # A usage note without a restored tool is left out. It is shown again when a tool of its server is found.
     notes = {
         server: words
         for server, words in view.server_notes(dropped).items()
@@ -98,7 +103,7 @@ async def put_back(
 
 
 def _newest(found: Mapping[str, T], most: float, size: Callable[[T], float]) -> dict[str, T]:
-    """Return the newest entries that fit into `most` tokens, in their order."""
+    """Return the newest entries that together have at most `most` tokens, oldest first. Too large entries are skipped."""
     chosen: dict[str, T] = {}
     for name, value in reversed(list(found.items())):
         if (cost := size(value)) <= most:
@@ -108,7 +113,7 @@ def _newest(found: Mapping[str, T], most: float, size: Callable[[T], float]) -> 
 
 
 def _texts(title: str, again: str, names: Iterable[str], read: Mapping[str, ToolResult]) -> tuple[str, ...]:
-    """Return the texts that were read, newest first, and the names of the others, in ever shorter versions."""
+    """Return ever shorter versions of a section. Each version has the newest texts in full, and the other texts by name."""
     newest = list(names)[::-1]
     shown = [one for one in newest if one in read]
     forms = []
@@ -121,7 +126,7 @@ def _texts(title: str, again: str, names: Iterable[str], read: Mapping[str, Tool
 
 
 async def _read(deps: AgentDeps, tool: str, inputs: Mapping[str, Json]) -> dict[str, ToolResult]:
-    """Return a tool's current results by name, without refused and untrusted ones."""
+    """Call a tool for each name, and return the results by name. Failed and untrusted results are left out."""
     calls = [ToolCall(f"again_{name}", tool, arguments) for name, arguments in inputs.items()]
     results = await deps.dispatcher.run(calls) if calls else []
     return {
@@ -132,7 +137,7 @@ async def _read(deps: AgentDeps, tool: str, inputs: Mapping[str, Json]) -> dict[
 
 
 def _names(dropped: Sequence[Message], kept: Sequence[Message]) -> dict[str, dict[str, Any]]:
-    """Return what the model worked with and no longer sees, by kind and name, newest last."""
+    """Return the tools, skills, files and artifacts that appear only in `dropped`, by kind and name, newest last."""
     found: dict[str, dict[str, Any]] = {kind: {} for kind in _MOST}
     still = {(kind, name) for kind, name, _ in _used(kept)}
     for kind, name, about in _used(dropped):
@@ -155,7 +160,7 @@ def _used(messages: Sequence[Message]) -> Iterator[tuple[str, str, Any]]:
             result = ToolResult.of(block)
             foreign = result.origin is not None and result.origin.taint is Taint.FOREIGN
             if result.failed or (foreign and result.omission is None):
-                continue  # of an untrusted result, only a pointer to an artifact counts
+                continue  # an untrusted result is not restored; only its artifact is named
             call = calls.get(result.call_id, ToolCall(result.call_id, ""))
             if (left_out := result.omission) is not None:
                 yield _ARTIFACTS, left_out.artifact, left_out.lines

@@ -1,7 +1,7 @@
-"""Recorded requests: the requests sent to the model, in a separate database.
+"""Records the requests that are sent to the model, in a separate database.
 
-A request body is split at message boundaries, and pieces that several requests of a chat share are stored
-once, so that a long conversation costs little more than its new content. All methods block on disk access.
+A request body is split into pieces at message boundaries. A piece that several requests of a chat contain is stored
+only once. So each further request of a conversation adds only its new messages. All methods block on disk access.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from bot.contracts.base import Json
 
 FILE = "requests.db"
 CHAT_BYTES = 32 * 1024 * 1024
-"""Max bytes per chat; above the limit the oldest requests are deleted."""
+"""Max bytes of the pieces of a chat. Above the limit, the oldest requests are deleted."""
 MOST_PIECES = 4_000
-"""Max pieces of a body; a body with more pieces is stored whole."""
+"""Max pieces of a body. A body with more pieces is stored as one piece."""
 REMOVED = "words were removed from this conversation since"
 DAMAGED = "its record is damaged"
 REDACTED = "it held a secret, which is not recorded"
@@ -38,10 +38,9 @@ _ERASED = "chat = ? AND id >= ? AND (id <= ? OR task IS NOT NULL AND turn <= ?)"
 
 @dataclass(frozen=True, slots=True)
 class RecordedRequest:
-    """A stored request. `id` is a ULID, `purpose` has the values of `contracts.model.ModelRequest`, `task`
-    is the subagent task that sent the request. `body` is None if it is unavailable; `wrong` says why it
-    is unavailable, or why it differs from what was sent. `answer` contains stop reason, usage, cost and
-    content.
+    """A stored request. `id` is a ULID; for `purpose` see `contracts.model.ModelRequest`; `task` is the id of the subagent
+    task that sent the request. `body` is None if it is unavailable. `wrong` is the reason why the body is unavailable or
+    differs from the body that was sent. `answer` contains stop reason, usage, cost and content.
     """
 
     id: str
@@ -57,7 +56,7 @@ class RecordedRequest:
 
 
 TROUBLE = (sqlite3.Error, OSError)
-"""Errors of the database file."""
+"""Exceptions that the methods of `RecordedRequests` raise."""
 
 
 class RecordedRequests:
@@ -79,7 +78,7 @@ class RecordedRequests:
         self._db.close()
 
     def transaction(self, work: Callable[[], object]) -> None:
-        """Run `work` in a transaction. Erased content is removed from the WAL file as well."""
+        """Run `work` in a transaction. If `work` erases content, the content is removed from the WAL file too."""
         with self._db:
             self._db.execute("BEGIN IMMEDIATE")
             work()
@@ -90,7 +89,7 @@ class RecordedRequests:
     # ------------------------------------------------------------ writing
 
     def record(self, asked: RecordedRequest, kept: bytes) -> None:
-        """Record a request that is about to be sent; `kept` is its body with secrets redacted."""
+        """Record a request that is about to be sent. `kept` is the request's body with secrets redacted."""
         late = (
             asked.task is not None
             and self._db.execute(
@@ -108,7 +107,7 @@ class RecordedRequests:
                 asked.model,
                 asked.sha256,
                 hashlib.sha256(kept).hexdigest(),
-                # Do not store the body of a late request: a task's order from before the removal may contain removed text.
+                # A task that was ordered before a removal may still contain the removed text, so its body is not stored.
                 None if late else self._pieces(asked.chat_key, kept),
             ),
         )
@@ -142,8 +141,8 @@ class RecordedRequests:
     # ------------------------------------------------------------ removing
 
     def remove(self, chat: str, since: str, until: str) -> None:
-        """Erase the content of a chat's requests between these ULIDs, and of later requests by tasks that
-        ran at that time.
+        """Erase body and answer of a chat's requests from `since` to `until` (ULIDs), and of later requests of tasks that
+        were ordered before `until`.
         """
         self._db.execute("INSERT OR IGNORE INTO removals VALUES (?, ?)", (chat, until))
         self._db.execute(
@@ -162,8 +161,8 @@ class RecordedRequests:
         return [chat for (chat,) in self._db.execute("SELECT DISTINCT chat FROM requests")]
 
     def sweep(self, chat: str, before: str) -> int:
-        """Delete a chat's requests before this ULID, and the oldest requests while the chat exceeds its size
-        limit. Returns the number of deleted requests.
+        """Delete a chat's requests older than the ULID `before`, then the oldest requests until the chat has at most
+        `CHAT_BYTES`. Returns the number of deleted requests.
         """
         gone = self._db.execute("DELETE FROM requests WHERE chat = ? AND id < ?", (chat, before)).rowcount
         if gone:
@@ -196,7 +195,7 @@ class RecordedRequests:
     # ------------------------------------------------------------ reading
 
     def find(self, name: str) -> list[RecordedRequest]:
-        """Return all requests of this turn or task, in order."""
+        """Return all requests of the turn or task with the id `name`, oldest first."""
         return [self._read(row) for row in self._db.execute(_FOUND, (name, name)).fetchall()]
 
     def _read(self, row: tuple[Any, ...]) -> RecordedRequest:

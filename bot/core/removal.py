@@ -1,5 +1,5 @@
-"""Removal: deletes the text of deleted or forgotten messages from events and model messages. Blocks stay, so
-that tool calls keep their results.
+"""Removes the text of deleted messages from events and from the model's messages. Tool calls and their results stay,
+because the provider requires a result for each call.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from bot.core.events import Event, EventData
 
 REMOVED = "[message removed]"
 SENDS = "chat_send"
-"""Name of the tool whose input is a message that people read."""
+"""Name of the tool that sends messages to people. Its input is removed, unlike the input of other tools."""
 _REMOVED: Json = {"type": "text", "text": REMOVED}
 
 
 @dataclass(frozen=True, slots=True)
 class Gone:
-    """Content to remove: people's messages by request id, answers by turn id, quotes by message id."""
+    """Ids of the content to remove: `requests` are people's messages, `turns` answers, and `messages` quoted messages."""
 
     requests: frozenset[str] = frozenset()
     turns: frozenset[str] = frozenset()
@@ -36,8 +36,8 @@ class Gone:
 
 
 def message_without(message: Message, sources: Collection[str], turn: str | None, gone: Gone) -> Message:
-    """Return a model message without the content to remove; the same object if nothing is removed. `sources`
-    are the requests whose text the message contains.
+    """Return a message of the model's context without the content to remove; the same object if nothing is removed.
+    `sources` are the ids of the requests whose text the message contains.
     """
     if message["role"] == "assistant":
         return without(message) if turn in gone.turns else message
@@ -66,7 +66,7 @@ def blanked(event: Event, gone: Gone) -> EventData:  # noqa: PLR0911 - one `matc
         case events.Revised() if event.turn in gone.turns:
             return replace(data, text="")
         case events.Injected() if data.messages:
-            # It is not known which request each message belongs to, so all of them are redacted.
+            # These messages do not name their requests, so all of them are redacted.
             return replace(data, messages=tuple(map(redacted, data.messages)))
         case events.FactSet() if event.turn in gone.names:
             return replace(data, value=None)

@@ -1,4 +1,4 @@
-"""Reply of a turn: queues messages and waits for their delivery."""
+"""Queues the messages with which a turn answers, and waits for their delivery."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from bot.tools.permissions.display import named
 from bot.words import say
 
 LONGEST_WAIT = 10.0
-"""Max seconds to wait for a postponed message; the outbox sends that message later."""
+"""Max seconds for which a turn waits for a postponed message. A message that is postponed longer is sent after the turn."""
 MISSED_CHARS = 60
-"""Max characters quoted from an undelivered answer."""
+"""Max characters that a notice quotes of an undelivered answer."""
 SHORT = 2_000
-"""Max characters of a text that is split on the event loop; splitting a longer text takes more than a few ms."""
+"""Max characters of a text that is split on the event loop. A longer text is split on a thread, because it takes long."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReplyPorts:
-    """Collaborators of a reply: splitting and formatting for the channel, replacing long blocks by files,
-    and the file store.
+    """Functions and services that a reply uses. `split` splits a text for the channel, and `show` shows a preview.
+    `long_blocks` replaces long code blocks and tables by files.
     """
 
     split: Callable[[str], list[str]]
@@ -42,8 +42,8 @@ class ReplyPorts:
 
 
 def question(asked: Inbound) -> str:
-    """Return a slash command's question as a quote with its author, because the other members of the group
-    have not seen the command.
+    """Return the question in a slash command as a quote with its author; "" for other messages. Otherwise the members of
+    the group would not see the question.
     """
     if asked.chat_type != "group" or asked.message_id is not None or asked.due is not None or not asked.text:
         return ""
@@ -52,8 +52,8 @@ def question(asked: Inbound) -> str:
 
 @dataclass(eq=False)
 class ChatReply:
-    """Implements `tools.context.Reply` for one turn. The outbox rows of a step have stable ids, so a step that
-    is repeated after a crash sends nothing twice.
+    """Implements `tools.context.Reply` for one turn. The outbox rows of a step always have the same ids. So a step that is
+    repeated after a crash sends nothing twice.
     """
 
     chat: Chat
@@ -75,11 +75,11 @@ class ChatReply:
         return turn.rows if turn is not None and turn.id == self.turn else {}
 
     def end_with(self, step_id: str | None) -> None:
-        """Declare this step's message to be the last of the turn; None: the next message is not the last."""
+        """Declare that the message of this step is the last message of the turn; None: no step's message is the last."""
         self._ending = step_id
 
     def said(self, step_id: str) -> bool:
-        """Return True if a message of this step is queued or delivered, and has not failed."""
+        """Return True if a message of this step is queued or delivered. Return False if its delivery has failed."""
         name = f"{self.turn}/{step_id}/0"
         end = self._rows.get(name)
         return name in self._rows and (end is None or end.state != "failed")
@@ -91,8 +91,8 @@ class ChatReply:
         return [one for one in self._rows if one.startswith(f"{self.turn}/{step_id}/")]
 
     async def leave(self, words: str, step: str, files: Sequence[OutgoingFile] = ()) -> None:
-        """Queue a message and then these files, without waiting for the delivery. Does nothing if the step
-        was queued before. Raises `errors.FileRefused` without queueing anything.
+        """Queue a message and then `files`, without waiting for the delivery. If the step was queued before, do nothing.
+        Raises `errors.FileRefused` for a file that cannot be sent; then nothing is queued.
         """
         if self.queued(step):
             return
@@ -118,7 +118,9 @@ class ChatReply:
         return await self.chats.until(self.chat.key, lambda: self._outcome(step))
 
     def _with_notes(self, words: str) -> str:
-        """Return the text with pending notes below it, and with the question above the turn's first message."""
+        """Return a message's text with pending notes below it. Above the turn's first message, add the question of a slash
+        command and a notice about undelivered answers.
+        """
         if all(end is not None and end.state == "failed" for end in self._rows.values()):
             lost = [one.text for one in self.chat.missed if one.turn != self.turn]
             which = ", ".join(f"“{text.preview(one, MISSED_CHARS)}”" for one in lost)
@@ -151,7 +153,7 @@ class ChatReply:
             self.chats.append(*(Fact(self.chat.key, one, self.turn) for one in queued))
 
     def _outcome(self, step: str) -> list[Sent] | None:
-        """Return the delivered messages of a step; None while a row is open. Raises `errors.DeliveryFailed`."""
+        """Return the delivered messages of a step; None until all of its rows have ended. Raises `errors.DeliveryFailed`."""
         sent, missing = list[Sent](), list[str]()
         rows, names = self._rows, self.queued(step)
         for name in names:
@@ -176,7 +178,7 @@ class ChatReply:
 
 
 class NoReply:
-    """Reply of a subagent task: sends nothing, since the task's last text is its report."""
+    """Reply of a subagent task. It sends nothing, because the task's last text is returned as a report."""
 
     def end_with(self, step_id: str | None) -> None: ...
 

@@ -1,4 +1,4 @@
-"""Runner: runs the effects that are due in each chat, with one task per effect, and appends their results."""
+"""Runs the effects that are due in each chat, such as turns, commands and sends. Each effect runs as an asyncio task."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ from bot.words import Sentence, say, sentence, speaking
 
 UNANSWERED = "a message before this one got no whole answer; the person was told"
 READ_AT_ONCE = 100
-"""Max chats that are loaded concurrently at a start."""
+"""Max chats that are loaded concurrently when the process starts."""
 CANCEL_SECONDS = 0.5
-"""Timeout in seconds for cancelled work to end."""
+"""Timeout in seconds for a cancelled task to end."""
 MOST_CANCELS = 2
-"""Max cancellations of one task, since a library may swallow a cancellation."""
+"""Max times that one task is cancelled. One cancellation is not always enough, since a library may swallow it."""
 LATEST = 86_400.0
-"""Max age in seconds of a message that its author is asked to send again after a restore."""
+"""Max age in seconds of an unanswered message. After a restore of the log, its author is asked to send it again."""
 Key = tuple[ChatKey, str, str]
-"""Key of an effect in flight."""
+"""Key of a running effect: the chat, the kind of effect, and the id of the row or command ("" for a turn)."""
 
 
 class Slots:
@@ -62,13 +62,13 @@ class Slots:
             yield
         finally:
             again = asyncio.ensure_future(self._free.acquire())
-            # The shield makes sure that the slot is acquired: a cancelled turn releases the slot at its end.
+            # Without the shield, a cancelled turn would release a slot at its end that it does not have.
             await asyncio.shield(again)
 
 
 @dataclass(eq=False)
 class Runner:
-    """Runs the effects that are due in a chat, after each change of the chat."""
+    """Runs the effects that are due in a chat. After each change of a chat, it checks which effects are due."""
 
     chats: Chats
     event_log: EventLog
@@ -94,13 +94,13 @@ class Runner:
         self._due: dict[ChatKey, Chat] = {}
         self._open = self._closing = False
         self._channels = set[str]()
-        """Names of connected channels; work for other channels waits."""
+        """Names of connected channels. Effects of other channels wait."""
         self.chats.watch(self._look_at)
         self.event_log.watch(self._on_disk)
 
     async def start(self) -> None:
-        """Load every chat with unfinished work, then run the effects that are due. No effect starts earlier,
-        since a command may concern a question in another chat.
+        """Load every chat with unfinished work, then run the effects that are due. All chats are loaded first, because a
+        command may concern a question in another chat.
         """
         keys = await self.event_log.open_chats()
         for at in range(0, len(keys), READ_AT_ONCE):
@@ -111,8 +111,8 @@ class Runner:
             self._look_at(chat)
 
     async def close_restored(self) -> None:
-        """If the log was restored, close all unfinished work in one transaction, because it may have been
-        finished after the backup, and ask people with an unanswered message to send it again. Raises
+        """After a restore of the log, close all unfinished work in one transaction, because the work may have been
+        finished after the backup. Ask the authors of unanswered messages to send them again. Raises
         `errors.StorageError`.
         """
         if self.chats.facts.get(RESTORED, RESTORED) is None:
@@ -129,7 +129,7 @@ class Runner:
         for question in chat.questions.values():
             if question.verdict is None:
                 yield Fact(chat.key, events.Decided(question.id, Verdict("stopped")), question.turn)
-        # Rows may have been sent after the backup, so the platform is asked, or a marked repeat is sent.
+        # A row may have been sent after the backup. With the state "sending", the outbox finds out whether it was.
         for row in chat.outbox.values():
             if row.state == "queued" and row.question is None:
                 yield Fact(chat.key, events.Sending(row.id, boot=""), row.turn)
@@ -149,9 +149,7 @@ class Runner:
                 )
 
     async def open(self, channel: str) -> None:
-        """Run the effects that are due for a channel that has just connected: effects in the channel's
-        chats, and messages to send on the channel.
-        """
+        """Run the effects that waited for a channel. Call this when the channel has connected."""
         self._channels.add(channel)
         for chat in self.chats:
             self._look_at(chat)
@@ -161,8 +159,8 @@ class Runner:
         return len(self._loops)
 
     async def close(self, seconds: float) -> bool:
-        """Start no new turns and let running turns finish. Turns that wait for a decision, and after
-        `seconds` seconds all turns, are cancelled; the next start continues them.
+        """Start no new turns. Give running effects `seconds` seconds to finish, except turns that wait for a person's
+        decision; then cancel all. The next start continues cancelled turns. Returns True if nothing was cancelled.
         """
         self._closing = True
         with contextlib.suppress(TimeoutError):
@@ -260,7 +258,7 @@ class Runner:
         task.add_done_callback(over)
 
     def _failed(self, chat: Chat, key: Key, error: BaseException) -> None:
-        """Log an unexpected failure of an effect and close the effect, so that it blocks nothing."""
+        """Log an effect's unexpected exception, and record that the effect has ended, so that it is not due again."""
         _, what, name = key
         cause = f"{type(error).__name__}: {error}"
         self.log.write("error", f"a {what} failed", level="error", chat_key=chat.key, cause=cause)
@@ -283,7 +281,7 @@ class Runner:
     # ------------------------------------------------------------ commands
 
     async def _handle(self, chat: Chat, inbound: Inbound) -> None:
-        """Run a command or signal. The results and the end of the command are appended in one transaction."""
+        """Run a command or signal. Its results and its end are appended to the log in one transaction."""
         with (
             context.turn_scope(chat_key=chat.key, request_id=inbound.request_id, person=inbound.person),
             speaking(*self.locales.of(inbound)),
@@ -366,7 +364,7 @@ class Runner:
             self._end(chat, turn, _End("stopped"))
 
     def _end(self, chat: Chat, turn: str, end: _End, took: float | None = None) -> None:
-        """Append the events that end a turn and its unreported tasks, with what features add to the end."""
+        """Append the events that end a turn and its subagent tasks, and the events and messages that features add."""
         facts, running = list(end.facts), chat.turn
         if running is not None:
             dones, to = self.door.turn_ends(running, end.state), Address.of(running.first)
@@ -410,7 +408,7 @@ class Runner:
 
 @dataclass(frozen=True, slots=True)
 class _End:
-    """End of a turn: state, notice for the person, and cause for operators."""
+    """Result of a turn. `notice` is a text for the person, and `cause` a text for operators."""
 
     state: events.TurnEndState
     notice: str = ""

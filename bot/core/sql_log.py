@@ -1,4 +1,6 @@
-"""Event log in an SQL database, independent of the dialect: group commit, pending events, retries, reads."""
+"""The part of the event log that SQLite and PostgreSQL share: it collects new events, writes them in batches, retries failed
+writes, and reads events.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,7 @@ POSITION = "INSERT INTO chats (chat, base, open) VALUES (?, ?, ?) ON CONFLICT (c
 FACT = "INSERT INTO facts (kind, key, value) VALUES (?, ?, ?) ON CONFLICT (kind, key) DO UPDATE SET value = excluded.value"
 FACTS = "SELECT kind, key, value FROM facts WHERE kind <> ? ORDER BY kind, key"
 CURSOR = "cursor"
-"""Kind of the facts that store export cursors."""
+"""Kind of the stored facts that contain the position of an export in the log."""
 FORGET = "DELETE FROM facts WHERE kind = ? AND key = ?"
 AFTER = "SELECT id, seq, turn, person, kind, at, data, chat, n FROM events WHERE n > ? ORDER BY n LIMIT ?"
 READ = (
@@ -34,8 +36,8 @@ READ = (
 OF_KINDS = "SELECT id, seq, turn, person, kind, at, data, chat FROM events WHERE chat = ? AND at >= ? AND kind IN (%s) ORDER BY seq"
 NAMING = "SELECT id, seq, turn, person, kind, at, data, chat FROM events WHERE (chat = ? OR substr(chat, 1, ?) = ?) AND (%s) ORDER BY n"
 CHAT_OF = "SELECT chat FROM events WHERE id >= ? AND (id = ? OR turn = ?) ORDER BY id LIMIT 1"
-"""Query for the chat of a request or turn. Event ids and request ids are both ULIDs, and events of a request
-are appended after its id was made, so older events are skipped.
+"""Query for the chat of a request or turn. The query skips events with smaller ids than the request's, because ids are
+ULIDs, which grow with time, and a request's id is made before its events.
 """
 KNOWN = "SELECT 1 FROM keys WHERE key IN (%s) LIMIT 1"
 USAGE = """SELECT coalesce(sum(answered), 0), coalesce(sum(calls), 0), coalesce(sum(unpriced), 0), coalesce(sum(input), 0),
@@ -53,14 +55,14 @@ FIRST_SAID = """
     AND instr(data, '"text":"') > 0 ORDER BY seq LIMIT 1) FROM chats WHERE chat IN (%s)
 """
 LINGER = 0.05
-"""Max seconds until events are written for which no caller waits; a kill of the process loses at most these events."""
+"""Max seconds until an event is written if no caller waits for it. If the process is killed, only such events are lost."""
 RETRY_SECONDS = 2.0
 """Interval in seconds between retries while the disk refuses writes."""
 
 Alert = Callable[[str, Sentence], object]
-"""Function that alerts operators, once per subject."""
+"""Function that alerts operators. Its arguments are the subject and the sentence."""
 CONTENT: tuple[type[Exception], ...] = (ValueError, TypeError, OverflowError)
-"""Errors caused by the data and not by the disk, so that a retry would fail again."""
+"""Errors that the data causes, not the disk. A retry would fail again."""
 _R = TypeVar("_R")
 
 
@@ -72,9 +74,9 @@ class Session(Protocol):
 
 
 class SqlLog(ABC):
-    """Implements `EventLog` with statements that SQLite and PostgreSQL both accept. Subclasses provide
-    sessions and classify errors: `refusals` of a database that is temporarily unusable, and `conflicts` of
-    events that can never be written.
+    """Implements `EventLog` with statements that SQLite and PostgreSQL both accept. Subclasses open the sessions and
+    classify errors: after `refusals`, the database is temporarily unusable; after `conflicts`, an event can never be
+    written.
     """
 
     refusals: ClassVar[tuple[type[Exception], ...]]
@@ -83,7 +85,7 @@ class SqlLog(ABC):
     def __init__(self, *, clock: Clock, log: OperatorLog, alert: Alert | None = None) -> None:
         self._alert = alert or (lambda _subject, _words: None)
         self._lost = set[ChatKey]()
-        """Chats with a lost event that no retry could write; kept until operators are told."""
+        """Chats of which an event could never be written. A chat is removed once operators were alerted."""
         self._watchers: list[Committed] = []
         self._clock = clock
         self._log = log
@@ -103,13 +105,13 @@ class SqlLog(ABC):
 
     @abstractmethod
     def _reading(self, work: Callable[[Any], _R]) -> _R:
-        """Return the result of `work` with the reading session, on the session's thread. Raises
+        """Return the result of `work`, which gets the reading session. Runs on the reader's thread. Raises
         `errors.StorageError`.
         """
 
     @abstractmethod
     def _again(self, error: Exception) -> bool:
-        """Return True if a transaction that failed with this error is retried at once."""
+        """Return True if a transaction that failed with this error should be retried at once."""
 
     def _words(self, error: Exception) -> str:
         return str(error)
@@ -144,7 +146,7 @@ class SqlLog(ABC):
     async def _drain(self) -> None:
         loop = asyncio.get_running_loop()
         try:
-            await asyncio.sleep(0)  # events appended in this step of the event loop join the batch
+            await asyncio.sleep(0)  # so that the batch contains all events of this step of the event loop
             while self._pending or self._waiters:
                 batch, waiters = list(self._pending), self._waiters
                 self._waiters = []
@@ -159,7 +161,7 @@ class SqlLog(ABC):
                     if not waiter.done():
                         waiter.set_result(None)
         finally:
-            # There must be no await between the last check for pending events and this line, or an event would be lost.
+            # With an await between the loop's last check and this line, a new event would not be written.
             self._writing = None
 
     def _well(self, entries: Sequence[Entry]) -> None:
@@ -187,9 +189,9 @@ class SqlLog(ABC):
     # ------------------------------------------------------------ on the writer's thread
 
     def _write(self, batch: Sequence[Sequence[Entry]]) -> Exception | None:
-        """Write appended events in one transaction. If an event can never be written, write each append
-        separately, then each chat separately, and drop only that event. Returns the disk's error, or None
-        once everything writable is written.
+        """Write a batch of appends in one transaction. If one of the events can never be written, write each append
+        separately; if that fails, write each chat's events of the append separately, and drop the chat's events that
+        fail. Returns the error if the database is unusable, otherwise None.
         """
         while True:
             try:
@@ -244,8 +246,8 @@ class SqlLog(ABC):
         return await self._asked(lambda db: db.execute(sql, _clean(*values)).fetchall())
 
     async def _events(self, waiting: Sequence[Event], sql: str, *values: object) -> list[Event]:
-        """Return the events of a query, and those of `waiting` that are not among them. Pending events are
-        copied before the disk is read, so that an event committed in between is in both, not in neither.
+        """Return the events that a query finds, then the pending events `waiting` that it does not find. The caller copies
+        the pending events before the query, so that an event that is written in between is not missed.
         """
         found = await self._asked(lambda db: [_event(row) for row in db.execute(sql, _clean(*values))])
         known = {one.id for one in found}
@@ -274,8 +276,8 @@ class SqlLog(ABC):
         return [ChatKey.parse(chat) for (chat,) in await self._rows("SELECT chat FROM chats")]
 
     async def naming(self, place: ChatKey, names: Collection[str]) -> list[Event]:
-        # This scans all rows: removals are rare, while an index of all ids would slow down every message.
-        # Ids occur as JSON strings and, in model messages, as JSON inside a JSON string.
+        # The query scans all rows of the chat. Removals are rare, and an index of ids would slow down every message.
+        # An id occurs as a JSON string. In a model's message, it occurs in JSON that is inside a JSON string.
         forms = {name: (f'"{name}"', f'\\"{name}\\"') for name in names if name}
 
         def refers(one: Entry) -> bool:
@@ -296,7 +298,7 @@ class SqlLog(ABC):
         await self._changed(lambda db: db.execute(FACT, (CURSOR, export, str(n))))
 
     async def _changed(self, work: Callable[[Session], object]) -> None:
-        """Run `work` in a separate database transaction."""
+        """Run `work` on the writer's thread, in a transaction of its own."""
 
         def change() -> None:
             with (
@@ -384,5 +386,5 @@ def _marks(values: Collection[object]) -> str:
 
 
 def _clean(*values: object) -> tuple[object, ...]:
-    """Return values that every database accepts: strings without lone surrogates."""
+    """Return the values with lone surrogates removed from strings, since databases do not accept them."""
     return tuple(text.clean(one) if isinstance(one, str) else one for one in values)

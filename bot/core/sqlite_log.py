@@ -20,11 +20,11 @@ from bot.disk_reserve import FULL, DiskReserve
 
 FILE = "shipmate.db"
 NO_ROOM = frozenset({sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_IOERR_SHMSIZE})
-"""SQLite error codes of a full disk or an exhausted quota."""
+"""SQLite error codes that a full disk or an exhausted quota causes."""
 VERSION = 1
 """Version of the schema (`PRAGMA user_version`)."""
 LOST = "log_lost"
-"""Kind of the fact that records what a start found: the log was `damaged` or `gone`."""
+"""Kind of the stored fact that the log was found `damaged` or `gone` when the process started."""
 SCHEMA = Path(__file__).with_suffix(".sql").read_text("utf-8")
 """Statements that create the tables. They have no effect on existing tables."""
 PRAGMAS = """
@@ -36,8 +36,8 @@ _R = TypeVar("_R")
 
 
 class SqliteLog(SqlLog):
-    """Implements `EventLog` in the database file `path`, which is created if needed. With `mend`, a damaged
-    file is moved aside and its readable rows are copied; only the single writing process may use `mend`.
+    """Implements `EventLog` in the database file `path`. A missing file is created. With `mend`, a damaged file is renamed,
+    and its readable rows are copied to a new file. Only the process that writes the log may use `mend`.
     """
 
     refusals = (sqlite3.Error, OSError)
@@ -98,7 +98,7 @@ class SqliteLog(SqlLog):
 
     async def delete_before(self, chat: ChatKey, seq: int) -> None:
         await super().delete_before(chat, seq)
-        # Without a checkpoint, deleted text would remain in the WAL file.
+        # Without a checkpoint, the deleted text would remain in the write-ahead log.
         checkpoint = "PRAGMA wal_checkpoint(TRUNCATE)"
         await asyncio.get_running_loop().run_in_executor(
             self._writer, lambda: self._opened().execute(checkpoint).fetchone()
@@ -109,7 +109,7 @@ class SqliteLog(SqlLog):
         return full and self._reserve.give()
 
     def _open(self) -> None:
-        """Open the database for writing, on the writer's thread. On a full disk, free the reserve file first."""
+        """Open the database for writing. Runs on the writer's thread. If the disk is full, delete the reserve file and retry."""
         while self._db is None:
             try:
                 self._opened()
@@ -130,8 +130,8 @@ class SqliteLog(SqlLog):
 
 
 def _wrong(path: Path) -> str:
-    """Return a description of a database's damage; "" if the database is intact. Raises
-    `errors.StorageError` for a newer version.
+    """Return a description of the first damage in a database after a quick check; "" if none is found. Raises
+    `errors.StorageError` if the database has a newer version.
     """
     try:
         with contextlib.closing(sqlite3.connect(path, timeout=5.0)) as db:
@@ -150,7 +150,7 @@ def _wrong(path: Path) -> str:
 
 
 def _set_aside(path: Path, at: int) -> Path:
-    """Move a database and its write-ahead log aside without overwriting any file, and return the new name."""
+    """Rename a database and its write-ahead log to names that are not in use, and return the database's new path."""
     while (target := path.with_name(f"{path.name}.corrupt-{at}")).exists():
         at += 1
     for suffix in ("", "-wal", "-shm"):
@@ -160,7 +160,9 @@ def _set_aside(path: Path, at: int) -> Path:
 
 
 def _salvage(path: Path, db: sqlite3.Connection) -> None:
-    """Copy every readable row into a new database. Counters kept by triggers are copied, not counted again."""
+    """Copy every readable row of the damaged database `path` to the new database `db`. Triggers are disabled meanwhile,
+    because they would count copied events a second time.
+    """
     tables = [name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
     triggers = db.execute("SELECT name, sql FROM sqlite_master WHERE type = 'trigger'").fetchall()
     for name, _ in triggers:
@@ -175,15 +177,15 @@ def _salvage(path: Path, db: sqlite3.Connection) -> None:
                     db.execute(f"INSERT OR IGNORE INTO {table} VALUES ({', '.join('?' * len(row))})", row)  # noqa: S608 - own names
     db.execute(
         "INSERT OR IGNORE INTO chats SELECT chat, min(seq), min(seq) FROM events GROUP BY chat"
-    )  # a chat without a stored position is folded from its beginning
-    # Global numbers may be reused, so every export starts over.
+    )  # a chat without a stored position is read from its first event
+    # The new database numbers events anew, so every export starts from the beginning.
     db.execute("DELETE FROM facts WHERE kind = ?", (CURSOR,))
     for _, statement in triggers:
         db.execute(statement)
 
 
 def _rows(old: sqlite3.Connection, table: str) -> Iterator[tuple[object, ...]]:
-    """Yield the rows of a table from both ends up to the damage."""
+    """Yield the rows of a damaged table, first from its beginning up to the damage, then from its end up to the damage."""
     for order in ("ASC", "DESC"):
         try:
             yield from old.execute(f"SELECT * FROM {table} NOT INDEXED ORDER BY 1 {order}")  # noqa: S608 - own names
@@ -193,8 +195,8 @@ def _rows(old: sqlite3.Connection, table: str) -> Iterator[tuple[object, ...]]:
 
 
 def damage(path: Path) -> str:
-    """Return the first damage of a database, or that its version is newer; "" if the database is intact.
-    Changes nothing. Blocks on disk access.
+    """Return a description of the first damage in a database after a full check, or say that its version is newer. Return
+    "" if the database is intact. Blocks on disk access.
     """
     try:
         address = f"{path.absolute().as_uri()}?mode=ro"

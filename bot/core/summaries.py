@@ -1,5 +1,6 @@
-"""Compacts histories: writes session memories between turns, and replaces dropped messages by the session
-memory, or by a summary if the memory does not cover them. A failure changes nothing.
+"""Compacts the histories of chats. Between turns, the model updates a chat's session memory. A compaction drops old
+messages and puts the session memory in their place, or a new summary if the memory does not cover enough of them. If a
+compaction fails, the history stays unchanged.
 """
 
 from __future__ import annotations
@@ -27,40 +28,44 @@ from bot.tools.permissions import taint
 from bot.words import sentence
 
 WAIT_SECONDS = 15.0
-"""Max seconds that a compaction waits for the memory being written, and that a turn waits for a compaction."""
+"""Max seconds for which a compaction waits for a running memory update, and for which a turn waits for a compaction."""
 ENOUGH = 0.5
-"""Min share of the dropped messages that the session memory must cover; else a summary is written."""
+"""Min share of the dropped tokens that the session memory must cover. Otherwise a compaction makes a summary."""
 IDLE_AFTER, IDLE_UNTIL = COLD_AFTER - 30.0, COLD_AFTER - 5.0
-"""Seconds of quiet between which a chat is compacted: the prefix is still cached, and the next turn starts small."""
+"""Min and max seconds since a chat's last request for an idle compaction. The provider still has the prefix in its cache."""
 LOOK_SECONDS = 10.0
-"""Interval in seconds of the search for quiet chats."""
+"""Interval in seconds between two searches for idle chats."""
 MOST_CHATS = 500
-"""Max chats whose last request is kept in memory."""
+"""Max chats whose state (`_Work`) is kept in memory."""
 FAILURES, PAUSE_SECONDS = 3, 600.0
-"""Max failures in a row; after that operators are told, and the chat is not compacted for ten minutes."""
+"""Number of failures in a row after which operators are alerted, and seconds for which the chat is then not compacted."""
 Maker = Literal["memory", "summary", "provider"]
-"""Source of the text that replaces the dropped messages: the session memory, our summary, or the provider's summary."""
+"""Source of the text that replaces dropped messages: the session memory, a summary by the model, or by the provider."""
 IDLE_KEEPS = 2_000
-"""Min tokens that a compaction of an idle chat keeps; one deep cut is better than many small cuts."""
+"""Min tokens that stay after the compaction of an idle chat. The number is small, so that few compactions are needed."""
 GROWTH = 2
-"""Max messages, in multiples of the message cap, while the session memory cannot be written."""
+"""Factor on the message cap (`max_messages`). Up to the product, messages stay until the session memory covers them."""
 KEEP_MESSAGES = 5
 SPAN = 2
-"""Max tokens kept by a compaction, in multiples of `keep_tokens`, if a turn border within that limit exists."""
+"""Factor on the tokens to keep. A compaction keeps more than the product only if it would have to cut the last API round."""
 WORTH = 2_000
-"""Min estimated tokens that a compaction must save; a smaller saving costs less than rewriting the cached prefix."""
+"""Min tokens that a compaction must drop. Dropping fewer would cost more than it saves, since the prefix is cached again."""
 EXTRACT_AFTER, EXTRACT_CALLS, EXTRACT_ALONE = 5_000, 3, 15_000
-"""Min new tokens and tool calls, or min new tokens alone, before the session memory is written again."""
+"""The session memory is updated after 5,000 new tokens with at least 3 tool calls, or after 15,000 new tokens."""
 EXTRACT_SHARE = 8
-"""Divisor of the message cap: above the cap, so many new messages are enough to write the memory again."""
+"""Divisor of the message cap. Above the cap, the session memory is updated after cap / divisor new messages."""
 FAILED = (errors.ShipmateError, MemoryInvalid)
 PutsBack = Callable[[ChatKey, Sequence[Message], Sequence[Message], float], Awaitable[PutBack]]
-"""Function that returns the working state to restore after messages were dropped, within a number of tokens."""
+"""Function that returns the working state to restore. Its arguments are the chat, the dropped and the kept messages, and the
+max tokens of the state.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class CompactResult:
-    """Result of a compaction. Token numbers count all messages, like those in `ChatStats`."""
+    """Result of a compaction. `messages` is the number of dropped messages; the tokens are those of all messages before and
+    after.
+    """
 
     outcome: Maker | Literal["nothing", "failed"]
     messages: int = 0
@@ -70,18 +75,18 @@ class CompactResult:
 
 @dataclass(slots=True)
 class _Work:
-    """Compaction work of one chat."""
+    """State of the compactions and memory updates of one chat. `compacting` and `writing` are the running tasks."""
 
     fit: Fit | None = None
-    """Builder of the requests of the chat's newest turn."""
+    """Object that measured the requests of the chat's last turn."""
     compacting: asyncio.Task[CompactResult] | None = None
     writing: asyncio.Task[None] | None = None
     since: int | None = None
-    """Number of the newest message when the last memory was begun."""
+    """Event number of the newest message when the last memory update began."""
     unwritten: int = 0
-    """Number of memories in a row that could not be written."""
+    """Number of memory updates that have failed in a row."""
     failures: int = 0
-    """Number of compactions in a row that failed; the last one at `failed_at` (monotonic seconds)."""
+    """Number of compactions that have failed in a row. The last one failed at `failed_at` (monotonic seconds)."""
     failed_at: float = 0.0
 
 
@@ -107,13 +112,15 @@ class Summaries:
     # ------------------------------------------------------------ when work may be due
 
     async def before_turn(self, fit: Fit) -> None:
-        """Finish a running compaction, and cut the messages to at most twice the message cap."""
+        """Wait for a running compaction. Then drop the oldest messages if there are more than the message cap, or more than
+        twice the cap if the chat has a session memory.
+        """
         chat, context, limits = fit.chat, fit.context, fit.limits
         work = self._of(chat)
         work.fit = fit
         if work.compacting is not None and not await ends_within(WAIT_SECONDS, work.compacting, self.clock):
             self._warn(chat, "a compaction took too long and was given up")
-            # Without this, every turn would start another compaction, and the next turn would wait for it.
+            # Count a failure. Otherwise each turn would start another slow compaction, for which the next turn waits.
             work.failures, work.failed_at = work.failures + 1, self.clock.monotonic()
             await _cancel(work.compacting)
         remembers = limits.compaction.enabled and self.memories is not None
@@ -134,18 +141,18 @@ class Summaries:
         fit.apply(change)
 
     async def before_asking(self, fit: Fit) -> None:
-        """Compact the earlier history if the running turn's request may not fit."""
+        """Compact the history before the running turn if the turn's next request may exceed the context window."""
         hard = fit.budget().hard
         if hard is None or not fit.limits.compaction.enabled or not fit.context.turns or fit.tokens() <= hard:
             return
-        # Tokens left beside the running turn. Half of them stay free for messages that the turn still adds.
+        # `left` is the space beside the running turn. Half of it stays free for messages that the turn will add.
         left = hard - fit.tokens() + fit.measure(fit.context.view())
         dropped = _border(fit, min(_keep(fit), max(0, left // 2)))
         if self._pays(fit, dropped):
             await self._compact(fit, "size", dropped, current=fit.context.current())
 
     def turn_ended(self, chat: Chat) -> None:
-        """Start the compaction or memory update that is due after a turn, in the background."""
+        """Start a background task with the compaction or memory update that is due after a turn."""
         work, over = self._of(chat), chat.context.over_cap()
         fit = work.fit
         if fit is not None and fit.limits.compaction.enabled:
@@ -163,7 +170,7 @@ class Summaries:
             self.append(chat, events.Cut(tuple(over), chat.context.head, "message_cap"))
 
     async def look(self) -> None:
-        """Compact chats that stayed quiet until shortly before the provider's cache expires."""
+        """Compact idle chats shortly before their prefix expires from the provider's cache."""
         now = self.clock.now()
         for work in [*self._work.values()]:
             fit = work.fit
@@ -176,14 +183,14 @@ class Summaries:
                 self._begin(fit, "idle")
 
     def _begin(self, fit: Fit, reason: str) -> bool:
-        """Start a background compaction if it pays. Returns True if it was started."""
+        """Start a compaction in the background if `_pays` allows it. Returns True if it was started."""
         dropped = _border(fit, min(IDLE_KEEPS, _keep(fit)) if reason == "idle" else _keep(fit))
         if pays := self._pays(fit, dropped):
             self._of(fit.chat).compacting = self._task(fit.chat, self._compact(fit, reason, dropped))
         return pays
 
     def _pays(self, fit: Fit, dropped: Sequence[int]) -> bool:
-        """Return True if dropping these messages saves enough, and compactions have not failed repeatedly."""
+        """Return True if the dropped messages have enough tokens, and compactions are not paused after failures."""
         work = self._of(fit.chat)
         paused = work.failures >= FAILURES and self.clock.monotonic() - work.failed_at < PAUSE_SECONDS
         return not paused and fit.measure(_messages(fit, dropped)) >= WORTH
@@ -191,7 +198,7 @@ class Summaries:
     # ------------------------------------------------------------ compaction
 
     async def compact(self, fit: Fit, focus: str) -> CompactResult:
-        """Compact at a person's request. With a `focus`, use a summary that preserves the focus."""
+        """Compact a chat for the command `/compact`. With a `focus`, always make a summary, which preserves the focus."""
         dropped = _border(fit, min(_keep(fit), fit.measure(fit.context.view()) // 4))
         return (
             await self._compact(fit, "compact", dropped, focus=focus) if dropped else CompactResult("nothing")
@@ -221,7 +228,9 @@ class Summaries:
                 summary = await forks.condense(prefix, _memory(chat), focus, fit)
                 maker = "provider" if summary.block else "summary"
                 change = await self._change(fit, reason, dropped, summary.words, summary.block)
-                with contextlib.suppress(*FAILED):  # a summary that is no valid memory is not kept as one
+                with contextlib.suppress(
+                    *FAILED
+                ):  # a summary that is not a valid memory does not replace the memory
                     await self._keep(chat, memory.read(summary.words), newest, prefix.messages)
         except FAILED as error:
             work.failures, work.failed_at = work.failures + 1, self.clock.monotonic()
@@ -237,7 +246,7 @@ class Summaries:
     async def _change(
         self, fit: Fit, reason: str, dropped: Sequence[int], words: str, block: Any = None
     ) -> events.Cut:
-        """Return the event that replaces the dropped messages by a text and the restored working state."""
+        """Return the event that replaces the dropped messages by the text `words` and the restored working state."""
         context = fit.context
         before = [context.head] if context.head is not None else []
         kept = _messages(fit, {*_numbers(context.turns)} - {*dropped})
@@ -282,7 +291,7 @@ class Summaries:
     async def _keep(
         self, chat: Chat, known: SessionMemory, covers: int | None, seen: Iterable[Message]
     ) -> None:
-        """Store this session memory. Raises `errors.StorageError` after the event was appended."""
+        """Append the session memory `known` to the log, then write its file. Raises `errors.StorageError` for the file."""
         origin, words = _origin(chat, seen), known.markdown
         self.append(chat, events.Remembered(words, covers, origin.packed()))
         self.log.write("memory", "the memory of the chat is written", covers=str(covers))
@@ -290,7 +299,7 @@ class Summaries:
             await self.memories.save(chat.key, words)
 
     async def _import_edits(self, chat: Chat) -> None:
-        """Import the changes that an operator has made to the memory file."""
+        """Append the memory file's text to the log if an operator has changed the file."""
         before = chat.context.memory
         kept = (
             await self.memories.load(chat.key) if self.memories is not None and before is not None else None
@@ -315,7 +324,7 @@ class Summaries:
         return work
 
     async def _written(self, work: _Work) -> None:
-        """Wait for the memory being written. A slow write is cancelled, since it must not replace a newer one."""
+        """Wait for a running memory update. After `WAIT_SECONDS`, cancel it, so that it cannot replace a newer memory."""
         if work.writing is not None and not await ends_within(WAIT_SECONDS, work.writing, self.clock):
             await _cancel(work.writing)
 
@@ -360,16 +369,16 @@ def _memory(chat: Chat) -> SessionMemory | None:
 
 
 def _origin(chat: Chat, messages: Iterable[Message]) -> Provenance:
-    """Return the sources whose text a summary of these messages and the memory may contain."""
+    """Return the provenance of a summary of these messages and of the session memory."""
     before = chat.context.memory
     origin = unpacked(before.origin) if before is not None else NOBODYS
     return origin | taint.seen(taint.faded(messages))
 
 
 def _border(fit: Fit, keep: float) -> list[int]:
-    """Return the event numbers of the messages to drop, so that at least `keep` tokens and `KEEP_MESSAGES`
-    messages stay. The cut lies between two turns. If the first kept turn is too long, it loses its oldest
-    API rounds instead, but keeps the messages of people and its last round, which is the answer.
+    """Return the event numbers of the messages to drop, so that at least `keep` tokens and `KEEP_MESSAGES` messages stay.
+    Whole turns are dropped. If the oldest turn to keep is too long, its oldest API rounds are dropped too, but not its
+    last round, which is the answer, and not the messages of people.
     """
 
     def tokens_of(entries: Sequence[ContextEntry]) -> float:
@@ -392,7 +401,7 @@ def _border(fit: Fit, keep: float) -> list[int]:
 
 
 def _covered(fit: Fit, dropped: Sequence[int]) -> list[int]:
-    """Return the part of `dropped` that the session memory covers, in whole turns or whole API rounds."""
+    """Return those of the `dropped` event numbers that the session memory covers. A turn or API round counts as a whole."""
     turns, remembered, gone = fit.context.turns, fit.context.memory, set(dropped)
     order, kept = _numbers(turns), list[int]()
     if remembered is None or remembered.covers not in order:
@@ -427,16 +436,16 @@ def _messages(fit: Fit, numbers: Iterable[int]) -> list[Message]:
 
 
 def _prefix(fit: Fit, current: Sequence[Message] = ()) -> forks.Prefix:
-    """Return the prefix of the chat's next request, without untrusted text."""
+    """Return the system prompt and messages that a memory update or summary starts with, without untrusted text."""
     shown = [*fit.context.view()]
     history, now = taint.faded(shown), taint.faded(current)
     prefix = forks.Prefix(fit.frame.system, history, now)
-    # The provider would reject thinking and provider summaries that were made for another prompt.
+    # The provider rejects thinking and its own summaries if the messages before them have changed.
     return prefix if (history, now) == (shown, [*current]) else forks.in_words(prefix)
 
 
 def _room(fit: Fit) -> float:
-    """Return the tokens that may remain after a compaction, with restored state: half of the soft limit."""
+    """Return the max tokens of the messages after a compaction, including restored state: half of the available tokens."""
     budget = fit.budget()
     if budget.hard is None:
         return budget.soft // 2
@@ -445,5 +454,5 @@ def _room(fit: Fit) -> float:
 
 
 def _keep(fit: Fit) -> float:
-    """Return the min tokens of the newest messages that a compaction keeps unchanged."""
+    """Return the min tokens of the newest messages, which a compaction keeps unchanged."""
     return min(fit.limits.compaction.keep_tokens, _room(fit) // SPAN)
