@@ -1,3 +1,3 @@
-"""Features. Each feature is a folder with an object named `FEATURE`; the core discovers features in this
-folder and imports none by name.
+"""Features of the bot. Each feature is a module or folder with an object named `FEATURE`. The core imports every module in
+this folder and knows no feature by name.
 """

@@ -1,5 +1,5 @@
-"""Admissions: strangers ask to use the bot, and operators decide. A request is a question of the chat in which the
-stranger wrote.
+"""Admissions: a stranger who writes to the bot asks for access, and operators decide. The log stores the request as an open
+question in the stranger's chat.
 """
 
 from __future__ import annotations
@@ -25,17 +25,21 @@ from bot.core.outgoing import Address, Question, examples
 from bot.tools.permissions.display import named
 from bot.words import paragraph, say, speaking, times
 
-MOST = 20  # max requests per day sent to operators; `/allow` lists all others
-MOST_OPEN = 200  # max undecided requests; the oldest requests are dropped
-MOST_WAITING = 20  # max undecided people listed by `/allow` without an argument
+MOST = 20  # max requests sent to operators per day; `/allow` also lists the requests that were not sent
+MOST_OPEN = 200  # max undecided requests; a further request makes the oldest one expire
+MOST_WAITING = 20  # max undecided people that `/allow` without an argument lists
 ABOUT_A_PERSON: tuple[Choice, ...] = ("admit", "later")
 ASKED = "admission"
-"""Kind of the facts that store requests by id: the message without text, the time, and whether operators were asked."""
+"""`FactSet` kind under which the log stores each request by id. The value has the time, the stranger's message without its
+text, and whether operators were asked.
+"""
 KEPT = 7 * EVERY
-"""Max age in seconds of a stored request, so that a person who was denied is notified of a later admission."""
+"""Max age in seconds of a stored request. While the request is stored, a denied person can be notified of a later admission."""
 REACHED_SECONDS = 3.0
-"""Timeout in seconds for delivering a request to an operator, before the stranger is told that one was asked."""
-CHECK_SECONDS = 2.0  # interval in seconds between checks for people admitted or denied outside this process
+"""Timeout in seconds for delivering a request to an operator. Only after a delivery the stranger reads that an operator was
+asked.
+"""
+CHECK_SECONDS = 2.0  # interval in seconds between checks for decisions that another process wrote
 
 
 class Admissions:
@@ -47,7 +51,9 @@ class Admissions:
         self._rules: list[object] = []
 
     async def ask(self, inbound: Inbound) -> Done:
-        """Ask operators about a stranger. The call is idempotent: repeated after a crash, it finds the same request."""
+        """Ask operators to admit the author of a message. A second call for the same message, after a crash, reuses the
+        stored request.
+        """
         await asyncio.to_thread(self._run.lists.note, inbound.channel, inbound.user_id, inbound.user_name)
         chat = await self._run.chats.get(inbound.chat_key)
         name = inbound.request_id
@@ -59,12 +65,14 @@ class Admissions:
         if found is None or found.verdict is not None:
             return Done()  # the request was decided before a crash
         if inbound.chat_type == "group" and not self._manifests[inbound.channel].ephemeral:
-            return Done()  # the whole group would read the reply
+            return Done()  # everybody in the group would read the reply
         key = "strangers.asked" if await self._reached(chat, found) else "strangers.tell_them"
         return Done(paragraph(say("strangers.hello"), say(key, who=inbound.person)))
 
     def _asked(self, chat: Chat, inbound: Inbound) -> Iterator[Fact]:
-        """Yield the facts that store a request and send it to operators, unless they got too many today."""
+        """Yield the events that store a request. If fewer than `MOST` requests were sent today, also yield its messages to
+        operators.
+        """
         name, now, run = inbound.request_id, self._run.clock.now(), self._run
         before = run.chats.facts.all(ASKED)
         for old in [old for old, fact in before.items() if fact["at"] < now - KEPT]:
@@ -75,7 +83,7 @@ class Admissions:
         asked = Approval(name, inbound.chat_key, inbound.channel, inbound.user_id, subject="person")
         yield Fact(chat.key, events.QuestionAsked(name, asked))
         who = str(inbound.person)
-        # People choose their names freely, so no formatting, link or id in a name is rendered.
+        # People choose their names freely, so the name is quoted as code: formatting, links and ids in it stay plain text.
         shown = f"`{named(inbound.user_name)}` ({who})" if inbound.user_name else who
         for operator, to in run.operator_chats.people(name) if told else ():
             with speaking(*run.locales.of_person(operator)):
@@ -108,7 +116,7 @@ class Admissions:
         return False
 
     async def waiting(self, viewer: Viewer) -> list[OpenLoop]:
-        """Return the people who ask for access, for an operator in private."""
+        """Return the people who ask for access, if the viewer is an operator in a private chat."""
         if not viewer.operator or viewer.chat is not None:
             return []
         pending = await asyncio.to_thread(self._run.lists.pending)
@@ -122,7 +130,7 @@ class Admissions:
         return found
 
     async def settle(self, found: Question, verdict: Verdict) -> Sequence[Fact] | None:
-        """Carry out a decision made with a button. Returns None if the person was blocked after the button was sent."""
+        """Apply a decision that an operator made with a button. Return None if the person was blocked in the meantime."""
         chat, who = await self._run.chats.get(found.record.asked.chat_key), _person(found)
         if self._run.access.standing(who, chat.key.chat_id, "direct").reason in {"blocked", "never"}:
             self._run.chats.append(*self._decided(chat, found.id, Verdict("denied", scope="always")))
@@ -131,7 +139,7 @@ class Admissions:
         return tuple(self._decided(chat, found.id, verdict))
 
     async def _decide(self, who: UserRef, verdict: Verdict) -> Sequence[Fact]:
-        """Carry out a decision about a person or group. Someone who was denied first and is admitted now is notified."""
+        """Apply a decision about a person or group. Notify a person who was denied earlier and is admitted now."""
         await self._carry_out(who, verdict)
         theirs = [(chat, one.id) for chat, one in self._waiting() if _person(one) == who]
         if not theirs and verdict.ended == "approved":
@@ -143,7 +151,7 @@ class Admissions:
         return [fact for chat, name in theirs for fact in self._decided(chat, name, verdict)]
 
     def _decided(self, chat: Chat, name: str, verdict: Verdict) -> Iterator[Fact]:
-        """Yield the verdict as an event, and the message that notifies the person in the chat in which they asked."""
+        """Yield the verdict as an event, and the message that tells the person in the chat where the person asked."""
         yield Fact(chat.key, events.Decided(name, verdict))
         value = self._run.chats.facts.get(ASKED, name)
         if value is None:
@@ -183,7 +191,7 @@ class Admissions:
 
     @staticmethod
     def outcome(found: Question) -> str:
-        """Return the line with the decision, shown below the request; "" if the request is open."""
+        """Return the sentence about the decision, shown below the request; "" if the request is undecided."""
         verdict, when = found.verdict, times.hour(found.record.decided_at or 0.0)
         if verdict is None:
             return ""
@@ -197,7 +205,7 @@ class Admissions:
         return say("strangers.not_now", by=by, time=when)
 
     async def watch(self) -> None:
-        """Watch for decisions made outside this process, and stop the turns of people who are now blocked."""
+        """Apply decisions that another process wrote, and stop the running turns of people who are now blocked."""
         while True:
             await self._run.clock.sleep(CHECK_SECONDS)
             rules: list[object] = [self._run.access.rules(channel) for channel in self._manifests]
@@ -222,13 +230,13 @@ class Admissions:
             if first is None:
                 continue
             if self._run.access.standing(first.person, first.chat_id, first.chat_type).reason == "blocked":
-                # This id is greater than every other id.
+                # `Z` × 26 sorts after every real id, so the stop applies to all messages so far.
                 gone = {"request_id": "Z" * 26, "keys": (), "text": "", "quoted": (), "attachments": ()}
                 stop = first.model_copy(update=gone | {"kind": "stop", "command": None})
                 self._run.chats.append(Fact(chat.key, events.Stop(stop, everyones=True)))
 
     async def allow(self, inbound: Inbound) -> Done:
-        """Run `/allow [id]`: admit a person or group, or list the undecided people."""
+        """Run `/allow [id]`: admit a person or group. Without an id, list the undecided people."""
         if inbound.args or not self._run.access.is_operator(inbound.person):
             return await self._admit(inbound, "approved")
         if inbound.chat_type != "direct":
@@ -237,7 +245,7 @@ class Admissions:
         if not waiting:
             return Done(say("commands.allow_nobody"))
         allow = f"{self._manifests[inbound.channel].command_prefix}allow"
-        # People choose their names freely, so no formatting, link or command in a name is rendered.
+        # People choose their names freely, so names are quoted as code: formatting, links and commands stay plain text.
         lines = [
             f"{f'`{named(one.name)}`' if one.name else say('commands.nameless')}: {allow} {one.channel}:{one.user_id}"
             for one in waiting[:MOST_WAITING]
@@ -251,7 +259,7 @@ class Admissions:
         return await self._admit(inbound, "denied")
 
     async def _admit(self, inbound: Inbound, decision: Literal["approved", "denied"]) -> Done:
-        """Admit or deny an id. The id belongs to this channel unless it is written as `channel:id`."""
+        """Admit or deny an id. An id without the prefix `channel:` belongs to the channel of the command."""
         if not self._run.access.is_operator(inbound.person):
             return Done(say("commands.operators_admit"))
         asked = inbound.args
@@ -262,7 +270,7 @@ class Admissions:
             return Done(self._no_id(inbound, asked, channel if manifest is not None else inbound.channel))
         who = UserRef(channel, user_id)
         if decision == "denied" and self._run.access.is_operator(who):
-            # If the last operator were blocked, nobody could admit people by a message any more.
+            # Without any operator, nobody could admit people with a command any more.
             return Done(say("commands.operator_stays", who=who))
         verdict = Verdict(decision, inbound.person, "always", inbound.user_name or "", inbound.request_id)
         facts = await self._decide(who, verdict)

@@ -28,7 +28,7 @@ from bot.words import (
 )
 
 MEANT = {"cancel": "stop", "delete": "forget"} | dict.fromkeys(("reset", "restart"), "new")
-"""Command names used by other bots, each with our command of the same meaning."""
+"""Command names that other bots use, with our command of the same meaning."""
 MOST_ZONE = 60  # max characters of a time zone name that is looked up
 SECTIONS: Mapping[str, tuple[str, ...]] = {
     "talk": ("start", "help", "new", "stop", "undo", "forget"),
@@ -39,16 +39,16 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {
     "settings": ("language", "timezone", "listen"),
     "operators": ("allow", "block"),
 }
-"""Commands listed by `/help`, by section. Their sentences are `help.…`, `arguments.…` and `explained.…` in `bot/words`."""
+"""Commands that `/help` lists, by section. Their texts in `bot/words` have the keys `help.…`, `arguments.…` and `explained.…`."""
 OPERATORS = frozenset(SECTIONS["operators"])  # commands for operators only
 CHANGED_BY_OPERATORS = frozenset({"effort", "listen", "model"})
-"""Commands that anyone may use to read a setting, but only operators may use to change it."""
+"""Commands that show a setting to everybody, but change the setting only for operators."""
 _LISTED = tuple(name for listed in SECTIONS.values() for name in listed)
-AUTO = "auto"  # argument of `/language` and `/timezone` that restores the chat app's setting
+AUTO = "auto"  # argument of `/language` and `/timezone` that restores the chat app's own setting
 
 
 class Basics:
-    """Runs the basic commands. Each method returns the answer for the person."""
+    """Runs the basic commands. Each method returns the bot's answer."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._run = runtime
@@ -57,7 +57,7 @@ class Basics:
         return self._run.manifests[inbound.channel].command_prefix
 
     async def start(self, inbound: Inbound) -> Done:
-        """Run `/start`: greet a person who has not written before."""
+        """Run `/start`: greet a person who has never written before."""
         takes_files = self._run.manifests[inbound.channel].files
         key = "commands.hello" if takes_files else "commands.hello_no_files"
         hello = say(key, name=self._run.name, prefix=self._prefix(inbound))
@@ -65,13 +65,15 @@ class Basics:
         return Done(f"{hello}\n\n{say('start.tap')}" if buttons else hello, buttons=buttons)
 
     async def home(self, _: Inbound) -> HomeSection:
-        """Return a person's settings, for the person's home page."""
+        """Return a person's language and time zone, for the person's home page."""
         language = say("home.language", language=say("language.name"))
         local = say("home.zone", zone=zone(), time=times.clock(self._run.clock.now()))
         return HomeSection(say("home.settings"), (language, local, say("home.listen")))
 
     async def introduce(self, inbound: Inbound) -> str:
-        """Return the first message in a chat that the bot was added to, and tell operators which rights it lacks there."""
+        """Return the bot's first message in a chat to which somebody added the bot. Tell operators which rights the bot
+        lacks in the chat.
+        """
         channel: object = self._run.channels.get(inbound.channel)
         if not isinstance(channel, Introduces):
             return ""
@@ -115,7 +117,7 @@ class Basics:
         return "\n".join([shown, *([paragraph(*more)] if more else [])])
 
     def _unknown(self, inbound: Inbound, name: str) -> str:
-        """Return the answer to an unknown command, with a similar command as a suggestion."""
+        """Return the answer to an unknown command. The answer suggests a similar command if there is one."""
         prefix, shown = self._prefix(inbound), text.preview(name, 40)
         operator = self._run.access.is_operator(inbound.person)
         listed = [one for one in _LISTED if operator or one not in OPERATORS]
@@ -161,7 +163,7 @@ class Basics:
             known = self._run.locales.locale(inbound.person).zone is not None
             key = "now" if name is not None else "auto" if known else "unknown"
             told = say(f"timezone.{key}", zone=zone(), time=times.clock(now))
-            # Most people who give these zones live where there is daylight saving time.
+            # These zones have no daylight saving time, but most people who choose them live where it applies.
             fixed = [say("timezone.fixed", zone=name, prefix=prefix)] if name in {"EST", "MST", "HST"} else []
             return paragraph(told, *fixed)
 
@@ -175,13 +177,13 @@ class Basics:
 
 
 def usage(name: str, prefix: str, *, operator: bool) -> str:
-    """Return a command with the arguments that this person may use, e.g. `/resume [id]`."""
+    """Return a command with the arguments that this person may give, e.g. `/resume [id]`."""
     takes = f"arguments.{name}" in CATALOGUES[DEFAULT] and (operator or name not in CHANGED_BY_OPERATORS)
     return f"{prefix}{name} {say(f'arguments.{name}')}" if takes else f"{prefix}{name}"
 
 
 def _other_script(tag: str | None) -> list[str]:
-    """Return a notice for readers of Traditional Chinese, because the bot writes simplified characters."""
+    """Return a notice if the language tag means Traditional Chinese, because the bot writes Simplified Chinese."""
     return [say("language.simplified")] if is_traditional(tag) and language() == "zh" else []
 
 

@@ -1,7 +1,7 @@
-"""Commands about one conversation: start a new one, undo a turn, stop, resume, fork, compact, choose the model, and
-show the status.
+"""Commands about the current conversation: start a new one, undo, stop, resume, fork, compact, choose the model, show the
+status.
 
-Nothing is lost: the conversation that was current stays in the log and can be resumed.
+The log keeps the former conversation after each of these commands, and `/resume` returns to it.
 """
 
 from __future__ import annotations
@@ -33,17 +33,19 @@ MODEL_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,199}")
 DEFAULT_MODEL = "default"
 LISTED = 10
 SHORTEST, ULID = 4, 26
-"""Min letters of a short id, and letters of a whole id. More letters are used if two ids have the same ending."""
-MOST_BACK = 6  # max digits of a number of turns; a longer argument is an id
+"""Min letters of a short id, and letters of a full id. If two ids end alike, their short ids have more letters."""
+MOST_BACK = 6  # max digits of a number of turns; a longer argument counts as an id
 SHOWN = 2_000
-"""Max characters of a conversation that are shown."""
+"""Max characters of a conversation that `/resume` and `/fork` show."""
 _GATHERED = 5 * SHOWN
-"""Characters redacted before the text is cut, so that no part of a secret remains at the cut."""
+"""Max characters that are redacted before the text is cut to `SHOWN`. A cut before redaction could leave part of a secret
+unrecognised.
+"""
 QUOTED = 80
 _ID = re.compile(r" \([^()]*\)$")
-"""Pattern for the id after the name of a quoted person."""
+"""Pattern of the id that follows the name of a quoted person."""
 _UNSHOWN = frozenset({tags.CONTEXT, tags.HISTORY, tags.NOTES, tags.SERVERS})
-"""Tags of the gateway that are not shown, since they mean nothing to people."""
+"""Tags around the gateway's own text in messages. The text inside is not shown to people."""
 
 
 class Conversation:
@@ -56,7 +58,7 @@ class Conversation:
         return self._run.manifests[inbound.channel].command_prefix
 
     async def new(self, inbound: Inbound) -> Done:
-        """Run `/new`: start a new conversation. The archive is kept."""
+        """Run `/new`: start a new conversation. The archive keeps the former conversation."""
         chat = await self._run.chats.get(inbound.chat_key)
         if not len(chat.context) and chat.context.head is None:
             return Done(say("commands.new_empty"))
@@ -74,7 +76,7 @@ class Conversation:
         return Done(say("commands.undone", said=said), (Fact(inbound.chat_key, gone),))
 
     async def compact(self, inbound: Inbound) -> Done:
-        """Run `/compact`: replace the older part of the conversation by a summary."""
+        """Run `/compact`: replace the older part of the conversation with a summary."""
         done = await self._run.compact(inbound)
         if done.outcome in {"nothing", "failed"}:
             return Done(say(f"commands.compact_{done.outcome}"))
@@ -86,7 +88,7 @@ class Conversation:
         return Done(paragraph(words, figures))
 
     async def stop(self, inbound: Inbound) -> Done:
-        """Run `/stop`, or handle the platform's stop button. The platform itself shows the outcome of its button."""
+        """Run `/stop`, or handle the platform's own stop button. After its own button, the platform shows the outcome itself."""
         chat = await self._run.chats.get(inbound.chat_key)
         ended = chat.stopped.get(inbound.request_id)
         other = ""
@@ -104,7 +106,7 @@ class Conversation:
         )
 
     async def status(self, inbound: Inbound) -> str:
-        """Run `/status`: show the person's running turns and the state of this conversation."""
+        """Run `/status`: show the person's running turns and the state of the current conversation."""
         chats = [chat for chat in self._run.chats if inbound.chat_key.shows(chat.key)]
         waiting = sum(len(chat.waiting) for chat in chats)
         if busy := [chat for chat in chats if chat.turn is not None]:
@@ -121,13 +123,13 @@ class Conversation:
         return paragraph(*words)
 
     async def home(self, opened: Inbound) -> HomeSection:
-        """Return a person's running turns and the model in use, for the person's home page."""
+        """Return a person's running turns and the current model, for the person's home page."""
         busy = [chat for chat in self._run.chats if chat.turn and chat.turn.first.person == opened.person]
         model = say("home.model", model=self._run.models(opened.chat_key).name)
         return HomeSection(self._run.name, (_work_of(busy) if busy else say("status.ready"), model))
 
     async def stats(self, inbound: Inbound) -> str:
-        """Run `/stats`: show this chat's usage so far. Operators also see the size of the current conversation."""
+        """Run `/stats`: show how much this chat has used so far. Operators also see the size of the current conversation."""
         context = (await self._run.chats.get(inbound.chat_key)).context
         models, usage = self._run.models(inbound.chat_key), await self._run.event_log.usage(inbound.chat_key)
 
@@ -141,12 +143,12 @@ class Conversation:
         return stats_text(now, details=self._run.access.is_operator(inbound.person))
 
     async def history(self, inbound: Inbound) -> str:
-        """Run `/history`: show which part of the conversation the model sees."""
+        """Run `/history`: show which part of the conversation is in the model's context."""
         context = (await self._run.chats.get(inbound.chat_key)).context
         return shown_history(context.view(), self._run.redact) or say("commands.history_empty")
 
     async def model(self, inbound: Inbound) -> Done:
-        """Run `/model`. Everybody may see the choice; only operators may change it."""
+        """Run `/model`: show the model. Operators may also change it."""
         asked, models = inbound.args, self._run.models(inbound.chat_key)
         if not asked:
             return Done(_model_text(models))
@@ -181,7 +183,7 @@ class Conversation:
         return Done(paragraph(_model_text(models), *unsure), (_chosen(inbound, MODEL, name),))
 
     async def effort(self, inbound: Inbound) -> Done:
-        """Run `/effort`. Everybody may see the choice; only operators may change it."""
+        """Run `/effort`: show the reasoning effort. Operators may also change it."""
         asked, models = inbound.args.casefold(), self._run.models(inbound.chat_key)
         if not asked:
             return Done(_effort_text(models))
@@ -194,7 +196,7 @@ class Conversation:
 
 
 def _work_of(busy: Sequence[Chat]) -> str:
-    """Return a sentence that says how many chats are working and how many wait for a person."""
+    """Return a sentence with the number of chats that are working, and of chats that wait for a person."""
     waits = [one for one in busy if one.turn is not None and one.turn.phase is Phase.SUSPENDED]
     asks = sum(any(one.verdict is None and one.of_tool for one in chat.questions.values()) for chat in waits)
     keys = {
@@ -209,7 +211,7 @@ def _work_of(busy: Sequence[Chat]) -> str:
 
 
 def stats_text(stats: ChatStats, *, details: bool) -> str:
-    """Return the state of a conversation as text for a person; `details` adds the lines for operators."""
+    """Return a conversation's statistics as text; `details` adds the lines for operators."""
     cost = text.dollars(stats.cost_usd)
     if stats.unpriced and not stats.cost_usd:
         cost = say("stats.price_unknown")
@@ -256,7 +258,9 @@ def _chosen(inbound: Inbound, kind: str, name: str | None) -> Fact:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """A conversation as the model sees it: its turns, the summary (`head`) of older turns, and the masked results."""
+    """State of a conversation in the model's context: ids of its turns, the summary of older turns (`head`), and the tool
+    results that were replaced by short notes (`masked`).
+    """
 
     turns: tuple[str, ...] = ()
     head: Message | None = None
@@ -269,7 +273,9 @@ class View:
 
 @dataclass(slots=True)
 class Session:
-    """A conversation. `points` are its ended turns, each with the view after that turn; `last` is in epoch seconds."""
+    """A conversation. `points` are its ended turns, each with the view after that turn. `last` is the end of the newest turn
+    in epoch seconds.
+    """
 
     id: str
     view: View = field(default_factory=View)
@@ -278,14 +284,14 @@ class Session:
 
 
 class Sessions:
-    """The conversations of a chat, computed from the chat's events."""
+    """Conversations of one chat, rebuilt from the chat's events."""
 
     def __init__(self) -> None:
         self.all: dict[str, Session] = {}
         self.current = Session("")
 
     def apply(self, event: Event, chat: Chat) -> None:
-        """Apply one event, given the state of the chat after the event."""
+        """Apply one event. `chat` is the chat's state after that event."""
         context, before = chat.context, self.current
         match data := event.data:
             case _ if not before.id:
@@ -313,7 +319,7 @@ class Sessions:
         self.current = self.all.setdefault(name, Session(name))
 
     def short(self, name: str) -> str:
-        """Return the shortest ending of an id that no other conversation's id has."""
+        """Return the shortest ending of an id that is unique among the conversations' ids."""
         others = [one for one in self.all if one != name]
         endings = (name[-length:] for length in range(SHORTEST, ULID))
         return next((one for one in endings if not any(other.endswith(one) for other in others)), name)
@@ -327,7 +333,7 @@ class SessionCommands:
         self._turns = TurnLookup(runtime.chats, runtime.event_log)
 
     async def resume(self, inbound: Inbound) -> Done:
-        """Run `/resume`: resume an earlier conversation, or list the conversations."""
+        """Run `/resume [id]`: return to an earlier conversation. Without an id, list the conversations."""
         sessions, prefix = Sessions(), self._run.manifests[inbound.channel].command_prefix
         past = await self._run.chats.whole(inbound.chat_key, sessions.apply)
         asked = next(iter(inbound.args.split()), "")
@@ -345,7 +351,7 @@ class SessionCommands:
         return await self._moved(inbound, past, sessions, words=words, name=found[0].id, view=found[0].view)
 
     async def fork(self, inbound: Inbound) -> Done:
-        """Run `/fork`: fork the current conversation at a past turn."""
+        """Run `/fork`: start a conversation that continues from a past turn of the current one."""
         asked = next(iter(inbound.args.split()), "")
         prefix, sessions = self._run.manifests[inbound.channel].command_prefix, Sessions()
         past = await self._run.chats.whole(inbound.chat_key, sessions.apply)
@@ -380,7 +386,9 @@ class SessionCommands:
         view: View,
         forked_at: str = "",
     ) -> Done:
-        """Switch the chat to this view. The answer says how to return to the previous conversation if that has turns."""
+        """Replace the chat's current conversation by `view`. If the former conversation has turns, the answer says how to
+        return to it.
+        """
         left = sessions.current
         what = "a fork of the session begins" if forked_at else "an earlier session goes on"
         self._run.log.write("session", what, chat_key=inbound.chat_key, session=name, left=left.id)
@@ -436,8 +444,8 @@ def _build(runtime: Runtime) -> Hooks:
 
 
 def shown_history(messages: Sequence[Message], redact: Callable[[str], str]) -> str:
-    """Return the newest part of a conversation with secrets redacted, oldest message first. The text starts
-    with `…` if older messages are left out; returns "" if there is nothing to show.
+    """Return the newest part of a conversation, oldest message first, with secrets redacted. The text starts with `…` if
+    older messages are left out. Return "" if no message has text for people.
     """
     gathered, left = "", 0
     for at, message in reversed(list(enumerate(messages))):
@@ -454,7 +462,7 @@ def shown_history(messages: Sequence[Message], redact: Callable[[str], str]) -> 
 
 
 def words_of(message: Message) -> str:
-    """Return the beginning of the person's text in a message."""
+    """Return the beginning of the text that a person wrote in this message."""
     told = tags.of(message)
     both = zip(message["content"], told, strict=True)
     own = [block["text"] for block, tag in both if block["type"] == "text" and tag is None]
@@ -465,7 +473,7 @@ def words_of(message: Message) -> str:
 def _quoted(told: tags.Tag | None) -> Iterator[str]:
     for row in quotes.rows_of(told):
         name = _ID.sub("", str(row.get("from")))
-        # People choose their names freely, so formatting and links in names are not rendered.
+        # People choose their names freely, so the name is quoted as code: formatting and links in it stay plain text.
         who = say("quoted.me") if name == quotes.YOU else f"`{named(name)}`"
         how, kind = f"quoted.{row.get('how')}", str(row.get("kind", ""))
         if kind:

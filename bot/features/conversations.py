@@ -1,4 +1,4 @@
-"""Conversations: in some direct chats, each message outside a thread starts a new conversation."""
+"""Splits a direct chat into conversations on channels where each message outside a thread starts a new one."""
 
 from __future__ import annotations
 
@@ -18,27 +18,29 @@ from bot.core.feature import Feature, Hooks, Runtime
 from bot.tags import SEND
 from bot.tools.permissions import taint
 
-QUICK = 10_000  # max milliseconds between two messages that are put into the same conversation
+QUICK = 10_000  # max milliseconds between two messages that form one conversation
 MOST_CHATS = 1_000
 OF_CONVERSATION = frozenset(
     {"compact", "effort", "forget", "fork", "history", "model", "new", "resume", "stats", "undo"}
 )
-"""Commands that refer to one conversation of a chat."""
+"""Commands that apply to one conversation of a chat."""
 
 
-RECENT_SECONDS = 3_600.0  # max age in seconds of the exchange that a new direct conversation starts with
-LONGEST = 4_000  # max characters of each message of that exchange
+RECENT_SECONDS = 3_600.0  # max age in seconds of the earlier turn that a new direct conversation quotes
+LONGEST = 4_000  # max characters of each quoted message of that turn
 
 
 class Conversations:
-    """Finds the conversations of a direct chat in the log."""
+    """Assigns the messages of a direct chat to conversations."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._run = runtime
         self._newest: OrderedDict[ChatKey, Inbound] = OrderedDict()
 
     async def found(self, inbound: Inbound) -> Sequence[Inbound]:
-        """Return a message assigned to its conversation. Raises `errors.StorageError`."""
+        """Return the message with the chatKey of its conversation. A stop may become one stop for each conversation. Raises
+        `errors.StorageError`.
+        """
         chat = inbound.chat_key
         if self._run.manifests[inbound.channel].separate:
             return (inbound,)
@@ -51,7 +53,9 @@ class Conversations:
         return (await self._placed(inbound),)
 
     def _stops(self, stop: Inbound) -> Sequence[Inbound]:
-        """Return one stop for each conversation in which something of the person runs; in a direct chat for all."""
+        """Return one stop for each busy conversation of the chat: in a direct chat for all, in a group for those with a
+        message of this person.
+        """
         busy = [
             chat.key
             for chat in self._run.chats
@@ -73,7 +77,9 @@ class Conversations:
         return chat
 
     async def _placed(self, inbound: Inbound) -> Inbound:
-        """Return a message assigned to the conversation of an unanswered message just before, or of the message it changes."""
+        """Assign a new message to the conversation of the message just before if that one is still unanswered. Assign an
+        edit or deletion to the conversation of the changed message.
+        """
         if not inbound.opens:
             return inbound
         if not plain(inbound):
@@ -89,7 +95,7 @@ class Conversations:
         return inbound
 
     def _unanswered(self, before: Inbound) -> bool:
-        """Return True if a message is unanswered and no part of an answer was shown."""
+        """Return True if a message waits, or if its turn has not acted yet."""
         chat = self._run.chats.loaded(before.chat_key)
         if chat is None or before not in chat.said or before in chat.waiting:
             return True
@@ -109,7 +115,7 @@ class Conversations:
         return change
 
     async def before(self, chat: Chat, inbound: Inbound) -> Sequence[Quoted]:
-        """Return the latest turn of the last hour in the same direct chat; nothing after `/new`."""
+        """Return the newest turn of the same direct chat as quotes, if it is younger than an hour. Return none after `/new`."""
         if not inbound.opens or chat.context.head is not None or len(chat.context):
             return ()
         since = self._run.clock.now() - RECENT_SECONDS
@@ -139,7 +145,7 @@ class Conversations:
         ]
         answers = [words for entry in turn.entries for words in _said(entry.message)]
         if not answers:
-            return []  # the turn was stopped, so there is no answer
+            return []  # the turn was stopped before it answered
         return found + [
             quote(user_id=None, text=text.shorten_middle(words, LONGEST), from_self=True) for words in answers
         ]

@@ -1,4 +1,4 @@
-"""Listening: decides which messages of a group are for the bot, and finds what was said before such a message."""
+"""Decides which messages of a group are for the bot, and collects earlier messages as context for a turn."""
 
 from __future__ import annotations
 
@@ -19,28 +19,29 @@ from bot.core.feature import Command, Done, Feature, Hooks, Runtime
 from bot.words import paragraph, say
 
 Listening = Literal["mention", "thread", "always", "never"]
-"""Which messages of a group are for the bot, in addition to commands. `mention`: messages that mention the
-bot. `thread`: also replies to the bot, and messages in threads that the bot takes part in. `always`: all
-messages. `never`: no messages.
+"""Setting for the messages of a group that are for the bot. Commands always are. `mention`: messages that mention the bot.
+`thread`: also replies to the bot, and messages in threads with the bot. `always`: all messages. `never`: none.
 """
 LISTENING: tuple[Listening, ...] = ("mention", "thread", "always", "never")
 HEARD: Listening = "thread"  # default value of `Listening`
-LISTENS = "listening"  # kind of the facts that store which messages of a chat are for the bot
-UNSEEN = "unseen"  # kind of the facts that store when a chat was told that the bot cannot read its messages
+LISTENS = "listening"  # `FactSet` kind under which the log stores each group's `Listening`
+UNSEEN = "unseen"  # `FactSet` kind under which the log stores when a chat was told that the bot cannot read its messages
 DAY = 24 * 3_600.0
 MOST_KNOWN = 10_000
-"""Max conversations cached as joined by the bot; for all other conversations the log is searched."""
-SKEW = 300.0  # max difference in seconds between our clock and a platform's clock
+"""Max conversations that are cached as joined by the bot. For other conversations the log is searched."""
+SKEW = 300.0  # max difference in seconds between the clocks of this host and of a platform
 CONTEXT_SECONDS = 20.0
-"""Timeout in seconds for a platform to return earlier messages; then the turn starts without them."""
-MOST_KEPT, KEPT_SECONDS = 30, 3_600.0  # max messages kept for each conversation, and their max age in seconds
-MOST_CHATS = 200  # max conversations with kept messages; the least recent conversations are dropped
+"""Timeout in seconds for a platform to return earlier messages. After the timeout, the turn starts without them."""
+MOST_KEPT, KEPT_SECONDS = 30, 3_600.0  # max messages kept per conversation, and their max age in seconds
+MOST_CHATS = 200  # max conversations with kept messages; the least recently used one is dropped
 LONGEST_KEPT = 2_000  # max characters of a kept message
 
 
 @dataclass(frozen=True, slots=True)
 class _RecentMessage:
-    """A kept message: the time at which it was received (monotonic seconds), and its current text with quotes."""
+    """A message that was not for the bot. `at` is its arrival in monotonic seconds. `said` is its current text, with the
+    messages that it shares; () after a deletion.
+    """
 
     inbound: Inbound
     at: float
@@ -48,14 +49,14 @@ class _RecentMessage:
 
 
 class UnaddressedMessages:
-    """Keeps messages that were not for the bot, in memory only, for platforms without a history API."""
+    """Keeps messages that were not for the bot, only in memory. Platforms without a history API need them as context."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._chats: OrderedDict[ChatKey, deque[_RecentMessage]] = OrderedDict()
 
     def keep(self, inbound: Inbound) -> None:
-        """Keep a message that was not for the bot, or the author's edit of a kept message."""
+        """Keep a message that was not for the bot. For an edit or deletion, update the kept message."""
         kept = self._chats.get(inbound.chat_key, deque(maxlen=MOST_KEPT))
         said = _said(inbound) if inbound.kind != "delete" else ()
         known = inbound.message_id is not None and any(
@@ -77,7 +78,9 @@ class UnaddressedMessages:
                 kept[at] = replace(one, said=said)
 
     def take_early(self, opening: Inbound) -> list[Inbound]:
-        """Remove and return messages of a thread that arrived before the older message which brought the bot into the thread."""
+        """Remove and return messages of a thread that arrived before `opening`, although `opening` is older and brought the
+        bot into the thread.
+        """
         kept = self._chats.get(opening.chat_key, ()) if not opening.overheard else ()
         behind = (one.inbound for one in kept if one.said and one.inbound.ts >= opening.ts)
         early = [one for one in behind if one.addressed == "thread"]
@@ -86,7 +89,7 @@ class UnaddressedMessages:
         return early
 
     def before(self, inbound: Inbound) -> list[Quoted]:
-        """Return the messages that precede this message in its conversation, oldest first."""
+        """Return the kept messages of a message's conversation, oldest first."""
         oldest = self._clock.monotonic() - KEPT_SECONDS
         kept = self._chats.get(inbound.chat_key, ())
         return [quoted for one in kept if one.at >= oldest for quoted in one.said]
@@ -110,19 +113,21 @@ def _said(inbound: Inbound) -> tuple[Quoted, ...]:
 
 
 class ListeningService:
-    """Filters the messages of groups, runs `/listen`, and provides turns with earlier messages."""
+    """Filters the messages of groups, runs `/listen`, and adds earlier messages to turns."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._run = runtime
         self._unaddressed = UnaddressedMessages(runtime.clock)
         self._unseen = set[str]()
-        """Turns that started without earlier messages because the bot has no right to read those messages."""
+        """Ids of turns without earlier messages, because the bot lacks the right to read them."""
         self._asking: dict[ChatKey, asyncio.Future[bool]] = {}
         self._known: dict[ChatKey, None] = {}
-        """Conversations that the bot takes part in."""
+        """Conversations in which the bot takes part."""
 
     async def counted(self, inbound: Inbound) -> Sequence[Inbound]:
-        """Return a message that is for the bot and messages of its thread that arrived too early; () if it is not for the bot."""
+        """Return () if a message is not for the bot. Otherwise return the message, and the messages of its thread that
+        arrived too early.
+        """
         counts = await self._counts(inbound)
         if not counts or inbound.kind in {"edit", "delete"}:
             self._unaddressed.keep(inbound)
@@ -143,7 +148,9 @@ class ListeningService:
         return HEARD if chosen is None else cast("Listening", chosen["to"])
 
     async def _counts(self, inbound: Inbound) -> bool:
-        """Return True if a message is for the bot. Later messages of the conversation wait, so that all keep their order."""
+        """Return True if a message is for the bot. Messages of one conversation are decided one after another, to keep their
+        order.
+        """
         chat_key = inbound.chat_key
         while (asking := self._asking.get(chat_key)) is not None:
             await asyncio.wait([asking])
@@ -166,7 +173,7 @@ class ListeningService:
         if not _has_words(inbound):
             if not inbound.overheard:
                 return True
-            # An edit or deletion belongs to the chat of the changed message, even if `/listen` was used since.
+            # Decide by the changed message and not by the current `/listen` setting, which may be newer than the message.
             takes_part = inbound.addressed == "thread" and await self._takes_part(inbound.chat_key)
             return takes_part or await self._concerns(inbound)
         listening = self._listening(inbound.chat_key)
@@ -188,7 +195,7 @@ class ListeningService:
         return self._listening(chat) == "always"
 
     async def _concerns(self, change: Inbound) -> bool:
-        """Return True if the bot has received the changed message, or may have seen it as an earlier message."""
+        """Return True if the bot has received the changed message, or may have quoted it as an earlier message."""
         chat = await self._run.chats.get(change.chat_key)
         if any(one.message_id == change.message_id for one in chat.said):
             return True
@@ -197,7 +204,7 @@ class ListeningService:
         return change.kind == "delete" and bool(await spoken(change.chat_key.chat, since))
 
     async def listen(self, inbound: Inbound) -> Done:
-        """Run `/listen`: show which messages of a group are for the bot. Operators can change this."""
+        """Run `/listen`: show which messages of a group are for the bot. Operators can change the setting."""
         asked, operator = inbound.args.casefold(), inbound.person in self._run.operators
         if inbound.chat_type == "direct":
             return Done(say("listen.direct"))
@@ -213,9 +220,10 @@ class ListeningService:
         return Done(say(f"listen.{asked}"), (Fact(inbound.chat_key, chosen),))
 
     async def before(self, chat: Chat, inbound: Inbound) -> Sequence[Quoted]:
-        """Return earlier messages if the bot is new to a conversation, or was mentioned in a group: those that the
-        platform returns, and those received live, without messages that the current message quotes. In a conversation
-        that the model knows already, only people's messages since the last one are returned.
+        """Return earlier messages if the conversation is new to the model, or if a group's message mentions the bot.
+
+        The messages come from the platform's history and from the kept messages, without those that the message quotes. If
+        the model knows the conversation, return only people's messages since the last one that it received.
         """
         known = chat.context.head is not None or len(chat.context) > 0
         mentioned = inbound.chat_type == "group" and inbound.addressed == "mention"
@@ -241,7 +249,7 @@ class ListeningService:
         return [one for one in found if (one.ts or 0) > since and not one.from_self]
 
     def turn_ends(self, turn: Turn, _: TurnEndState) -> Done:
-        """Tell a chat, at most once a day, that the bot cannot read the chat's messages."""
+        """Tell a chat, at most once a day, that the bot lacks the right to read the chat's messages."""
         if turn.id not in self._unseen:
             return Done()
         self._unseen.discard(turn.id)
@@ -253,7 +261,7 @@ class ListeningService:
 
 
 def _has_words(inbound: Inbound) -> bool:
-    """Return True for a message that `/listen` applies to. Commands and changes of messages always pass."""
+    """Return True for a message to which the `/listen` setting applies. It does not apply to commands, edits and deletions."""
     return inbound.kind == "message" and inbound.command is None
 
 

@@ -1,4 +1,4 @@
-"""Asks people for approval before a tool call if a rule requires it, and records the decisions."""
+"""Asks people for approval before a tool call if a rule requires an approval, and records their decisions."""
 
 from __future__ import annotations
 
@@ -29,23 +29,27 @@ from bot.features.approvals.wording import SHORT, act, call_in_words, runs, that
 from bot.tools.permissions.display import changed_lines, in_words, named
 from bot.words import language, own_zone, say, speaking, times, zone
 
-GRANTED = "approval"  # kind of the facts that store lasting approvals by question id
+GRANTED = "approval"  # `FactSet` kind under which the log stores lasting approvals by question id
 MOST_SHOWN = 5  # max questions listed on a person's home page
 REACHED_SECONDS = 3.0
-"""Timeout in seconds for delivering a question to an operator; then a group's copy gets buttons too."""
+"""Timeout in seconds for delivering a group's question to an operator. If no operator was reached in time, the copy in the
+group gets buttons too.
+"""
 SCOPES: dict[str, Scope] = {"once": "once", "chat": "chat", "today": "today", "always": "always"}
 _RECORDS = TypeAdapter(ApprovalRecord)
 
 
 class ApprovalService:
-    """Implements `contracts.approvals.Approvals`. Copies of a question are outbox rows of the chat that asks."""
+    """Implements `contracts.approvals.Approvals`. A question is sent to several chats. The messages are outbox rows of the
+    chat whose turn asks.
+    """
 
     def __init__(self, runtime: Runtime) -> None:
         self._run = runtime
         self._alone = WeakValueDictionary[ChatKey, asyncio.Lock]()
 
     async def decide(self, asked: Approval, *others: Approval) -> Verdict:
-        """See `contracts.approvals.Approvals.decide`. Each chat has only one open question at a time."""
+        """Implement `contracts.approvals.Approvals.decide`. Each chat has at most one open question at a time."""
         async with self._alone.setdefault(asked.chat_key, asyncio.Lock()):
             chat = await self._run.chats.get(asked.chat_key)
             calls = [asked, *others] if others else []
@@ -55,7 +59,7 @@ class ApprovalService:
             return await self._decided(chat, asked)
 
     async def _decide_together(self, chat: Chat, calls: Sequence[Approval]) -> None:
-        """Ask one question about several calls that the same people may decide; its verdict applies to each."""
+        """Ask one question about several calls that the same people may decide. The verdict applies to every call."""
         verdict = await self._decided(chat, wording.together(calls)) if len(calls) > 1 else Verdict("nobody")
         if verdict.ended in {"nobody", "unattended"} or wording.decides_each(verdict):
             return
@@ -92,9 +96,10 @@ class ApprovalService:
         self._run.chats.append(*(Fact(chat.key, one, asked.request_id) for one in data))
 
     def _given(self, asked: Approval) -> ApprovalRecord | None:
-        """Return the lasting approval that covers a call, or None. A lasting approval given by a non-
-        operator covers only calls that the asking person could approve alone. An approval of the same programs is
-        preferred, then the newest approval for all chats, then the newest for this chat.
+        """Return the lasting approval that covers a call; None if there is none.
+
+        An approval by a person who is no operator covers only calls that the asking person may approve alone. Prefer an
+        approval of the same programs, then the newest approval for all chats, then the newest for this chat.
         """
         covering = [
             ((runs(one.asked) == runs(asked), one.verdict.scope == "always"), one)
@@ -107,7 +112,7 @@ class ApprovalService:
         return max(reversed(covering), key=lambda one: one[0], default=(None, None))[1]
 
     def _lasting(self) -> list[ApprovalRecord]:
-        """Return the valid lasting approvals, oldest first. An approval for one day is invalid after that day."""
+        """Return the valid lasting approvals, oldest first. An approval for one day expires at the end of that day."""
         today = times.local(self._run.clock.now()).date()
         records = map(_RECORDS.validate_python, self._run.chats.facts.all(GRANTED).values())
         valid = (
@@ -123,7 +128,9 @@ class ApprovalService:
         return [_fact(ApprovalRecord(name, asked, at, verdict, at))] if verdict.lasts else []
 
     async def _show(self, chat: Chat, found: Question, first: Inbound) -> None:
-        """Show the question here and, unless it concerns only the asker, in operators' direct chats; wait for the verdict."""
+        """Send the question to the asking chat and wait for the verdict. Unless the asker may decide alone, also send the
+        question to the direct chats of operators.
+        """
         asked = found.record.asked
         all_choices = that_hold(asked, CHOICES)
         alone = first.person in self._run.operators or asked.own
@@ -142,19 +149,21 @@ class ApprovalService:
         blind = first.chat_type == "direct" and not choices
 
         def settled() -> bool | None:
-            # If the person may not decide and no operator can be reached, nobody could decide in this direct chat.
+            # In a direct chat whose person may not decide, nobody can decide if the question reaches no operator.
             lost = blind and all(found.arrived(name) is False for name in theirs)
             return True if found.verdict is not None or lost else None
 
         await self._run.chats.until(chat.key, settled)
         if found.verdict is None:
             self._run.log.write("approval", "no operator can be reached", level="warn", approval=found.id)
-            # The question must be delivered before its outcome can be shown.
+            # The question must be delivered before its message can show the outcome.
             await self._run.chats.until(chat.key, lambda: found.arrived(own) is not None or None)
             self._append(chat, asked, events.Decided(found.id, Verdict("nobody")))
 
     async def _reached(self, chat: Chat, found: Question, rows: Sequence[str]) -> bool:
-        """Return True once one of these outbox rows is delivered; False after the timeout, or if none can be delivered."""
+        """Return True once one of these outbox rows is delivered or the question is decided. Return False after
+        `REACHED_SECONDS`, or if no row can be delivered.
+        """
 
         def known() -> bool | None:
             states = [found.arrived(name) for name in rows]
@@ -177,10 +186,11 @@ class ApprovalService:
         *,
         choices: tuple[Choice, ...],
     ) -> str:
-        """Queue the question in one chat unless it is queued already. Returns the id of the last outbox row,
-        which has the buttons. A call that is too long for a message is sent as a file above the question,
-        so that nobody can decide without seeing the whole call. If sending the file fails, only a single
-        approval is offered.
+        """Queue the question in one chat unless it is queued already. Return the id of its last outbox row, which has the
+        buttons.
+
+        A call that is too long for a message is sent as a file above the question, so that people see the whole call before
+        they decide. If the file cannot be sent, the question offers no lasting approval.
         """
         record, name = found.record, f"{found.id}/{to.chat_key}"
         queued = [one for one in found.rows if one == name or one.startswith(f"{name}/")]
@@ -222,7 +232,9 @@ class ApprovalService:
         )
 
     async def _sent_whole(self, chat: Chat, found: Question, to: Address, name: str) -> bool:
-        """Send the complete call as a file. Returns True once the file is delivered or the question was decided."""
+        """Send the complete call as a file. Return True once the file is delivered or the question is decided; False if the
+        file cannot be delivered.
+        """
         file = wording.file_of(found.record.asked)
         if name not in found.rows:
             try:
@@ -250,13 +262,15 @@ class ApprovalService:
 
         def known() -> bool | None:
             arrived = found.arrived(name)
-            # If the platform rejects the file, its content follows as text.
+            # If the platform rejects the file, the gateway sends the content as text.
             return True if (arrived is False and file.markdown) or found.verdict is not None else arrived
 
         return await self._run.chats.until(chat.key, known)
 
     def _has_operator(self, first: Inbound) -> bool:
-        """Return True if an operator can see the question. On the web page and in the terminal, people see only their own chat."""
+        """Return True if an operator can see the question. People on the web page and in the terminal see only their own
+        chats, so an operator there sees only questions of his own.
+        """
         manifests = self._run.manifests
         return any(
             operator == first.person or manifests[operator.channel].access != "local"
@@ -265,7 +279,7 @@ class ApprovalService:
         )
 
     def _choices(self, asked: Approval, person: UserRef) -> tuple[Choice, ...]:
-        """Return the answers that a person may give, which are the buttons in the person's direct chat."""
+        """Return the answers that this person may give. The buttons in the person's direct chat offer these answers."""
         if person in self._run.operators:
             return that_hold(asked, CHOICES)
         if person != asked.person or not (asked.granted or asked.own):
@@ -281,7 +295,7 @@ class ApprovalService:
         ]
 
     async def home(self, opened: Inbound) -> HomeSection:
-        """Return the calls in a person's turns that wait for an approval, for the person's home page."""
+        """Return the calls that wait for an approval in this person's turns, for the person's home page."""
         waits = [record.asked for _, record in self._open() if record.asked.person == opened.person]
         lines = [say("home.waits", act=act(one, names_tool=False)) for one in waits[:MOST_SHOWN]]
         more = len(waits) - MOST_SHOWN
@@ -289,7 +303,7 @@ class ApprovalService:
         return HomeSection(self._run.name, tuple(lines))
 
     async def waiting(self, viewer: Viewer) -> list[OpenLoop]:
-        """Return the open questions that a person sees on the board; at the console, the lasting approvals as well."""
+        """Return the open questions that this person sees on the board. At the console, also return the lasting approvals."""
         found = list[OpenLoop]()
         for chat, record in self._open():
             asked = record.asked
@@ -326,7 +340,7 @@ class ApprovalService:
         return found
 
     def open_in(self, chat_key: ChatKey, person: UserRef) -> list[ShownQuestion]:
-        """Return the open questions of a chat, as shown to a person who opens the chat now."""
+        """Return the open questions of a chat with the buttons that this person may press now."""
         chat = self._run.chats.loaded(chat_key)
         found = list[ShownQuestion]()
         for one in chat.questions.values() if chat is not None else ():
@@ -338,7 +352,7 @@ class ApprovalService:
             for row in copy if offered else copy[-1:]:
                 words = row.text
                 if not offered and choices and chat.turn is not None:
-                    # The person may decide now, but could not when the question was shown.
+                    # The question was sent without buttons, but the person may decide now.
                     with speaking(row.language, row.zone, row.own_zone):
                         words, _ = self._words(one.record, chat.turn.first, chat_key, choices, cut=False)
                 buttons = wording.buttons_of(one.record, choices if row is copy[-1] else ())
@@ -357,7 +371,9 @@ class ApprovalService:
         return await self._decide(inbound, inbound.args, "denied", "once")
 
     async def afresh(self, press: Inbound) -> Done:
-        """Handle [Start over without it]: end the turn, and ask the person's own text again in a new conversation."""
+        """Handle the button [Start over without it]: stop the turn, then ask the person's own text again in a new
+        conversation.
+        """
         open_ones = [chat.turn for chat, record in self._open() if record.id == press.args]
         turn = open_ones[0] if open_ones else None
         if turn is None:
@@ -379,7 +395,7 @@ class ApprovalService:
         return Done(say("retry.trying"), facts)
 
     async def listed(self, inbound: Inbound) -> Done:
-        """Run `/approvals`: list lasting approvals. `/approvals NAME` revokes the approval with that name."""
+        """Run `/approvals`: list the lasting approvals. `/approvals NAME` revokes the approval of this name."""
         if inbound.person not in self._run.operators:
             return Done(say("approval.not_yours"))
         if inbound.chat_type != "direct":
@@ -429,21 +445,23 @@ class ApprovalService:
         return Done(say(f"approval.{key}"), (*facts, *granted))
 
     def _refusal(self, asked: Approval, inbound: Inbound, scope: Scope) -> str:
-        """Return the reason why this person may not decide; "" if they may."""
+        """Return the sentence that says why this person may not decide; "" if the person may."""
         asker = asked.granted and inbound.person == asked.person
         if inbound.person not in self._run.operators and (not asker or scope == "always"):
             return say("approval.not_always" if asker else "approval.not_yours")
         return say("approval.once_only") if scope in LASTING and not asked.lasting else ""
 
     def _named(self, inbound: Inbound, name: str) -> Question | str:
-        """Return the question with this name, or the only open one of this chat and its threads, or why there is none."""
+        """Return the open question of this name. Without a name, return the only open question in this chat or its threads.
+        Otherwise return the sentence that says why no single question was found.
+        """
         waiting = [one for chat in self._run.chats for one in chat.questions.values()]
         open_ones = [one for one in waiting if one.verdict is None and not one.of_tool]
         if wanted := name.upper():
             found = [one for one in open_ones if _is_called(one.record, wanted)]
             if len(found) == 1:
                 return found[0]
-            # Buttons contain the full name, so an old button may name a question that is closed.
+            # Only buttons contain the full id. An unknown full id thus comes from the button of a closed question.
             closed = len(wanted) == len(self._run.ids.ulid())
             return say("approval.unknown") if closed else say("approval.no_such", name=text.preview(name, 40))
         seen = {one.id: self._seen_in(one, inbound) for one in open_ones if not one.record.asked.admits}
@@ -462,7 +480,7 @@ class ApprovalService:
         return say("approval.which", name=near[0].id[-SHORT:], names=", ".join(names), prefix=prefix)
 
     def _seen_in(self, one: Question, inbound: Inbound) -> set[ChatKey]:
-        """Return the chats in which this person sees a question: the chat that asked, and an operator's copies."""
+        """Return the chats in which this person sees a question: the asking chat, and for an operator the chats with copies."""
         asked_in, here = one.record.asked.chat_key, inbound.chat_key
         found = {asked_in} if here.shows(asked_in) else set[ChatKey]()
         if inbound.person in self._run.operators:

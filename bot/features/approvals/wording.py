@@ -20,10 +20,12 @@ from bot.tools.permissions.display import in_words, named, quoted, shortened
 from bot.words import paragraph, say, times
 
 SHOWN = 1_500
-"""Max characters of a call in its question, on channels with a message limit; a longer call is sent as a file."""
-GLIMPSE = 300  # max characters of a call shown to people who may not decide
-LONGEST_PASSAGE = 20_000  # max characters of a call sent as text if the platform rejects its file
-SHORT = 6  # number of letters of an approval's short name, which people type
+"""Max characters of a call that its question shows on channels with a message limit. A longer call is sent as a file."""
+GLIMPSE = 300  # max characters of a call that people who may not decide see
+LONGEST_PASSAGE = (
+    20_000  # max characters of a call that is sent as text because the platform rejected its file
+)
+SHORT = 6  # number of letters of an approval's short name, which people type in commands
 _ACTS: Mapping[str, str] = {
     "edit_file": "edit",
     "memory": "remember",
@@ -34,27 +36,29 @@ _ACTS: Mapping[str, str] = {
     "web_search": "search",
     "write_file": "write",
 }
-"""Sentence key of each built-in tool's action (`approval.act_…`)."""
+"""Key suffix of the sentence (`approval.act_…`) that describes what each built-in tool does."""
 
 
 def that_hold(asked: Approval, choices: tuple[Choice, ...]) -> tuple[Choice, ...]:
-    """Return the answers that can take effect. With untrusted text in the context, starting over is one of them."""
+    """Return those of `choices` that can take effect for this call. If untrusted text is in the model's context, add the
+    choice to start over.
+    """
     held = tuple(one for one in choices if asked.lasting or one not in LASTING)
     return (*held, "afresh") if asked.about else held
 
 
 def buttons_of(record: ApprovalRecord, choices: tuple[Choice, ...]) -> QuestionButtons:
-    """Return the buttons of a question. Several calls can also be decided one by one."""
+    """Return the buttons of a question. A question about several calls also has a button to decide them one by one."""
     return QuestionButtons(record.id, (*choices, "each") if choices and record.asked.step else choices)
 
 
 def decides_each(verdict: Verdict) -> bool:
-    """Return True if somebody chose to decide about each call separately."""
+    """Return True if a person pressed the button to decide about each call separately."""
     return verdict.ended == "steered" and verdict.by is not None
 
 
 def call_in_words(asked: Approval) -> str:
-    """Return the text of the complete call; for several calls, each with its purpose."""
+    """Return the complete call as text. Several calls are numbered, each below a sentence about its purpose."""
     if not asked.step:
         return in_words(asked.shown, plans.said)
     told = [
@@ -65,19 +69,19 @@ def call_in_words(asked: Approval) -> str:
 
 
 def file_of(asked: Approval) -> OutgoingFile:
-    """Return the complete call as a file for the people who decide."""
+    """Return the complete call as a file for the people who may decide."""
     words = call_in_words(asked)
     passage = f"```\n{plain(words)}\n```" if len(words) <= LONGEST_PASSAGE else ""
     return OutgoingFile(f"{asked.tool}.txt", "text/plain", words.encode(), markdown=passage)
 
 
 def plain(words: str) -> str:
-    """Return a call's text without anything that could close the code block around it."""
+    """Return a call's text in which no sequence can close the code block around the text."""
     return words.replace("```", "\\u0060" * 3)
 
 
 def outcome(found: Question) -> str:
-    """Return the line with the decision, shown below the question; "" if the question is open."""
+    """Return the sentence about the decision, shown below the question; "" if the question is open."""
     asked, verdict, at = found.record.asked, found.verdict, times.hour(found.record.decided_at or 0.0)
     if verdict is None:
         return ""
@@ -93,7 +97,7 @@ def outcome(found: Question) -> str:
 
 
 def act(asked: Approval, *, names_tool: bool = True) -> str:
-    """Return what a call would do, worded to follow “to”. Only people who may decide see the name of the tool."""
+    """Return a phrase for what a call would do, to follow the word “to”. Only people who may decide see the tool's name."""
     if asked.subject == "budget":
         return say("approval.act_budget")
     if asked.step:
@@ -112,7 +116,7 @@ def act(asked: Approval, *, names_tool: bool = True) -> str:
 
 
 def waiting_notice(record: ApprovalRecord) -> tuple[str, str]:
-    """Return the text shown to people who may not decide, and its line that is shown only while the question is open."""
+    """Return the text for people who may not decide, and the line of that text to remove once the question is decided."""
     task, wish = record.asked.task, act(record.asked, names_tool=False)
     words = say("approval.waits_task", task=task, act=wish) if task else say("approval.waits", act=wish)
     until = say("approval.asked", count=int(SECONDS // 60))
@@ -121,7 +125,7 @@ def waiting_notice(record: ApprovalRecord) -> tuple[str, str]:
 
 
 def wish(asked: Approval, who: str) -> str:
-    """Return the first sentence of a question. `who` is the person who needs the call; "" means the reader."""
+    """Return the first sentences of a question. `who` is the person who needs the call; "" addresses the reader."""
     if asked.subject == "budget":
         question = say("approval.question_budget" if who else "approval.question_budget_here", who=who)
         return paragraph(question, say("approval.budget_scopes"))
@@ -132,7 +136,7 @@ def wish(asked: Approval, who: str) -> str:
 
 
 def replacement(asked: Approval) -> list[str]:
-    """Return a description of how the call changes a file."""
+    """Return sentences about how the call changes an existing file; none if the call replaces no text."""
     if asked.replaces is None:
         return []
     if asked.gone is None:
@@ -144,7 +148,7 @@ def replacement(asked: Approval) -> list[str]:
 
 
 def reasons(asked: Approval) -> str:
-    """Return why approval is needed; "" if there is nothing to say."""
+    """Return sentences about why the call needs an approval; "" if no reason is recorded."""
     why = "about" if asked.about else asked.why
     because = []
     if why:
@@ -164,16 +168,17 @@ def question(
     cut: bool,
     asker_decides: bool,
 ) -> tuple[str, str]:
-    """Return the text of a question for one chat, and its line that is shown only while the question is open. The
-    text says who asked, exactly what would run, why approval is needed, who decides and how. On channels without
-    buttons the text names the commands. On a local channel, a person without a name is not identified by id. `cut`
-    means that the complete call is in a file above; `asker_decides` means that an operator asked.
+    """Return a question's text for one chat, and the part of the text to remove once the question is decided.
+
+    The text says who asked, exactly what would run, why approval is needed, and who decides. On channels without buttons the
+    text also names the commands. On a local channel, ids of unnamed people are left out. `cut`: the complete call is in a
+    file above the question. `asker_decides`: the asking person is an operator.
     """
     asked, manifest = record.asked, manifests[chat_key.channel]
     here = first.chat_type == "direct" and first.chat_key == chat_key
     who = "" if here or manifests[first.channel].access == "local" else str(asked.user_id)
     if first.user_name and not here:
-        # People choose their names freely, so the id is shown too, and no formatting, link or id in a name is rendered.
+        # People choose their names freely. So the name is quoted as code, and the id follows.
         who = f"`{named(first.user_name)}` ({asked.user_id})"
     words = call_in_words(asked)
     shown = plain(in_words(shortened(words, SHOWN)) if cut else words)
@@ -193,7 +198,7 @@ def question(
 
 
 def together(calls: Sequence[Approval]) -> Approval:
-    """Return one question about several calls of a step that the same people may decide."""
+    """Merge several calls of one model step, which the same people may decide, into one question."""
     first, keys = calls[0], [one.key for one in calls]
     same = len({(one.why, one.rule) for one in calls}) == 1
     facts = ("tool", "shown", "replaces", "gone", "new", "differs_from")
@@ -209,5 +214,5 @@ def together(calls: Sequence[Approval]) -> Approval:
 
 
 def runs(asked: Approval) -> str:
-    """Return the part of a call's fingerprint that identifies which programs run; "" if that is unknown."""
+    """Return the part of the fingerprint that says which programs a call runs; "" if the programs are unknown."""
     return asked.fingerprint.partition(":")[2].partition(":")[0]

@@ -1,7 +1,7 @@
-"""Claim check: compares the actions that a reply claims with the tool calls of its turn.
+"""Claim check: compares the actions that a reply claims to have done with the tool calls of its turn.
 
-In doubt there is no claim: quotes, drafts, code, past events, conditions, plans, denials and questions are not claims.
-The phrases of each language are in a file in this folder.
+Quotes, drafts, code, past events, conditions, plans, denials and questions are no claims. In doubt, a sentence is no claim.
+Each language has a file of phrases in this folder.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ from bot.tools.permissions.defaults import SCHEDULING
 from bot.tools.registry import Registry
 
 Kind = Literal["sent", "mailed", "saved", "deleted", "ran", "scheduled", "acted"]
-"""Kinds of claims. `mailed`: to another recipient. `acted`: any other effect (installed, booked, paid …)."""
-SHOWN = 120  # max characters of a sentence quoted in a note
+"""Kind of the claimed action. `mailed`: sent to another recipient. `acted`: any other effect (installed, booked, paid …)."""
+SHOWN = 120  # max characters of the sentence that a note below the reply quotes
 
 # ------------------------------------------------------------ claims
 
 
 @dataclass(frozen=True, slots=True)
 class ClaimPattern:
-    """A phrase pattern for one kind of claim. `own`: the phrase names the author as the one who acted."""
+    """Regular expression for one kind of claim. `own`: the phrase says that the author of the reply acted."""
 
     kind: Kind
     pattern: Pattern
@@ -51,29 +51,29 @@ class ClaimPattern:
 
 @dataclass(frozen=True, slots=True)
 class Language:
-    """The phrases of one language. `before` is searched from the start of the sentence to the end of the
-    claim, `around` in the clause of the claim. A match of either means that there is no claim. `earlier`
-    recognises actions of earlier turns, `admits` recognises reported failures.
+    """Phrases of one language. A sentence is no claim if `before` matches between its start and the end of the claim, or if
+    `around` matches in the claim's clause. `earlier` matches mentions of actions in earlier turns, and `admits` matches
+    reports of a failure.
     """
 
     name: str
     deed: re.Pattern[str]
-    """Pattern of verbs in lower case. Every claim contains at least one of these verbs."""
+    """Pattern of lower-case verbs. Every claim contains at least one of these verbs."""
     sayings: tuple[ClaimPattern, ...]
     before: Pattern
     around: Pattern
     earlier: Pattern
     admits: Pattern
-    requests: Pattern  # pattern of requests that are phrased as questions
-    reviewing: Pattern  # pattern of questions whether something was done
-    orders: dict[Kind, Pattern]  # patterns of requests, by the kind of claim that would answer each request
-    done: dict[Kind, Pattern]  # patterns of statements that somebody else performed an action of this kind
-    note: str  # note added below a reply; `{claim}` is replaced by the sentence with the claim
+    requests: Pattern  # pattern of requests in the form of a question ("can you …?")
+    reviewing: Pattern  # pattern of questions that ask if something was done
+    orders: dict[Kind, Pattern]  # patterns of a person's requests, by the kind of action that is requested
+    done: dict[Kind, Pattern]  # patterns of statements that somebody else has acted, by the kind of action
+    note: str  # note below a reply; `{claim}` stands for the sentence with the claim
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A claim found in a text. `earlier`: the action was done before. For `own`, see `ClaimPattern`."""
+    """A claim in a reply. `earlier`: an earlier turn did the action. `own`: see `ClaimPattern`."""
 
     kind: Kind
     sentence: str
@@ -91,13 +91,13 @@ _ASKS_FACTS = regex.compile(
 
 @functools.cache
 def _language(name: str) -> Language:
-    """Load a language file; compiling its patterns takes a tenth of a second."""
+    """Load a language file. Cached, because compiling the patterns takes a tenth of a second."""
     raw: dict[str, Any] = phrases.load(Path(__file__).parent, name)
     sayings = tuple(
         ClaimPattern(one["kind"], compiled(one["pattern"]), one.get("own", True))
         for one in raw.pop("sayings")
     )
-    # Every reply is searched. Searching only lower case is four times faster.
+    # Every reply is searched for this pattern. It is compiled without IGNORECASE, which makes the search four times faster.
     deed, name, note = re.compile(raw.pop("deed")), raw.pop("name"), raw.pop("note")
     rest: dict[str, Any] = {
         key: {of: compiled(one) for of, one in value.items()} if isinstance(value, dict) else compiled(value)
@@ -107,15 +107,15 @@ def _language(name: str) -> Language:
 
 
 def languages(words: str) -> tuple[Language, ...]:
-    """Return the possible languages of a text. Each language is loaded on first use."""
+    """Return the languages in which a text may be written. Each language is loaded on first use."""
     return tuple(map(_language, phrases.languages(words)))
 
 
 def claims(words: str, person: str = "") -> list[Claim]:
-    """Return the claims in a reply to the text of a `person`, at most one per kind."""
+    """Return the claims in a reply, at most one per kind. `person` is the text that the reply answers."""
     found: dict[Kind, Claim] = {}
     words, person = phrases.ends(words), phrases.ends(person)
-    # One search of the whole text is much cheaper than one search per sentence.
+    # First search the whole text once, because a search of each sentence takes much longer.
     bare = words.translate(_UNMARKED).lower()
     if phrases.languages(words) == LATIN and not any(one.deed.search(bare) for one in languages(words)):
         return []
@@ -142,7 +142,7 @@ def _claimed(sentence: str, shown: str, language: Language, person: str) -> Iter
 
 
 def _is_no_answer_to(person: str, saying: ClaimPattern) -> bool:
-    """Return True if the person asked for something other than an action: an answer, a draft, or a report."""
+    """Return True if the person asked for an answer, a draft or a report, and not for this kind of action."""
     known = languages(person)
     ordered = any(one.orders[saying.kind].search(person) for one in known)
     if not saying.own:
@@ -159,7 +159,7 @@ _LOOKS = regex.compile(
     "check|count|describe|fetch|find|get|inspect|list|lookup|query|read|search|show|status|view|whoami",
     regex.IGNORECASE,
 )
-"""Verbs in names of third-party tools that only read."""
+"""First words in the names of third-party tools that only read."""
 _EVERYTHING: frozenset[Kind] = frozenset({"sent", "mailed", "saved", "deleted", "ran", "scheduled", "acted"})
 _BY_EFFECT: dict[Effect, frozenset[Kind]] = {
     "write": frozenset({"saved", "deleted"}),
@@ -170,14 +170,18 @@ _BY_EFFECT: dict[Effect, frozenset[Kind]] = {
 
 @dataclass(frozen=True, slots=True)
 class PerformedAction:
-    """A tool call that was run, and the kinds of claims that it supports. `worked` is True if the tool reported no failure."""
+    """A tool call that was run. `kinds` are the kinds of claims that the call can support. `worked`: the tool reported no
+    failure.
+    """
 
     tool: str
     kinds: frozenset[Kind]
     worked: bool
 
     def supports(self, *, admits: bool) -> frozenset[Kind]:
-        """Return the supported kinds. A failed action supports only that it was run, unless the reply admits the failure."""
+        """Return the kinds of claims that the call supports. A failed call supports only `ran`, unless the reply admits the
+        failure.
+        """
         return self.kinds if self.worked or admits else self.kinds & {"ran"}
 
 
@@ -199,12 +203,14 @@ def _kinds(call: ToolCall, effects: frozenset[Effect]) -> frozenset[Kind]:
     if call.name in SCHEDULING:
         return frozenset({"scheduled", "acted"})
     if {"run", "network"} <= effects:
-        return _EVERYTHING  # a command that reaches the network may do anything
+        return _EVERYTHING  # a command with network access may do anything
     return frozenset().union(*(_BY_EFFECT.get(effect, ()) for effect in effects))
 
 
 def performed_in(messages: Iterable[Message], registry: Registry) -> list[PerformedAction]:
-    """Return the actions of these messages. A subagent's own calls are unknown, so its call supports all kinds of claims."""
+    """Return the tool calls in these messages. The calls inside a subagent are unknown, so a call of the subagent tool
+    supports every kind of claim.
+    """
     calls: dict[str, ToolCall] = {}
     found: list[PerformedAction] = []
     for block in (one for message in messages for one in message["content"] if isinstance(one, dict)):
@@ -219,7 +225,7 @@ def performed_in(messages: Iterable[Message], registry: Registry) -> list[Perfor
 
 @dataclass(slots=True)
 class PerformedActions:
-    """The tool calls of a turn and of the turn's subagents. `calling` counts the running tools."""
+    """Tool calls of a turn and of the turn's subagents. `calling` is the number of calls that are running now."""
 
     done: list[PerformedAction] = field(default_factory=list)
     calling: int = 0
@@ -230,7 +236,7 @@ _current: ContextVar[PerformedActions | None] = ContextVar("performed_actions", 
 
 @dataclass(frozen=True, slots=True)
 class ActionRecorder:
-    """A `tools.dispatch.CallWrapper` that records each call that was run."""
+    """Implements `tools.dispatch.CallWrapper`: records each tool call that was run."""
 
     around: CallWrapper
     registry: Registry
@@ -256,7 +262,9 @@ class ActionRecorder:
 
 
 class CheckedReply:
-    """Wraps a `Reply`: the first unfounded claim raises `errors.ClaimUnfounded`, a second one is sent with a note."""
+    """Wraps a `Reply` and checks its claims. The first unsupported claim raises `errors.ClaimUnfounded`, so that the model
+    corrects the reply. A reply with a second unsupported claim is sent with a note.
+    """
 
     def __init__(self, inner: Reply, chat: Chat, registry: Registry, runtime: Runtime) -> None:
         self._inner = inner
@@ -264,7 +272,7 @@ class CheckedReply:
         self._registry = registry
         self._log = runtime.log
         self._actions = PerformedActions()
-        _current.set(self._actions)  # of the current asyncio task, which belongs to one turn
+        _current.set(self._actions)  # for the current asyncio task, which runs one turn
         self._corrected = False
 
     @property
@@ -277,12 +285,12 @@ class CheckedReply:
     async def send(
         self, words: str, step_id: str | None = None, files: Sequence[OutgoingFile] = ()
     ) -> list[Sent]:
-        """See `tools.context.Reply.send`. In addition, this method raises `errors.ClaimUnfounded`."""
+        """Implement `tools.context.Reply.send`. Additionally raises `errors.ClaimUnfounded`."""
         looking = asyncio.ensure_future(self._unfounded(words))
         try:
             found = await asyncio.shield(looking)
         except asyncio.CancelledError:
-            # The turn was stopped, so the model cannot correct the reply; the reply is sent with a note if needed.
+            # The turn was stopped, so the model cannot correct the reply. Send it, with a note if a claim is unsupported.
             await self._inner.send(self._marked(words, await looking), step_id, files)
             raise
         if found and self._actions.calling and not self._corrected:
@@ -309,24 +317,26 @@ class CheckedReply:
         )
 
     async def _unfounded(self, words: str) -> list[Claim]:
-        """Return the claims that no action of the turn supports, nor of earlier turns if the model no longer sees these."""
+        """Return the claims that no tool call of the turn supports. Earlier turns can support claims about earlier actions;
+        if a summary hides the earlier turns, such claims count as supported.
+        """
         turn, done = self._chat.turn, list(self._actions.done)
         person = "\n".join(one.text for one in turn.members) if turn is not None else ""
         left = await asyncio.to_thread(claims, words, person)
         if not left:
             return []
-        # After a restart, the calls of earlier processes are found in the context.
+        # After a restart, only the context knows the calls that an earlier process made.
         inside = any(one.tool == TASK for one in done)
         recorded = performed_in(self._chat.context.current(), self._registry)
         done += [one for one in recorded if one.tool != TASK or not inside]
         admits = any(language.admits.search(words) for language in languages(words))
         left = _without(left, done, admits=admits)
         if any(one.worked for one in done):
-            left = [claim for claim in left if claim.own]  # the others may report what a tool found
+            left = [claim for claim in left if claim.own]  # the other claims may repeat what a tool reported
         if not any(claim.earlier for claim in left):
             return left
         unfounded = list[Claim]()
-        with contextlib.suppress(errors.ToolError):  # outside a tool call the older messages are unknown
+        with contextlib.suppress(errors.ToolError):  # outside a tool call, the older messages are unknown
             view = context.current().view()
             if not any(map(memory.stands_for, view)):
                 unfounded = _without(left, performed_in(view, self._registry), admits=True)

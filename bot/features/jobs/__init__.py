@@ -1,8 +1,8 @@
-"""Jobs: text that a person scheduled becomes a message from that person at the due time.
+"""Scheduled jobs: at its due time, a job sends a text to the chat, as a message from the person who scheduled it.
 
-Each due time produces exactly one message, even if the process crashes or the clock changes. The message and the job's
-next time are written in one transaction. The message's key is made of job and due time, so the log accepts the message
-only once.
+Each due time produces at most one message, even after a crash or a change of the clock. One transaction writes the message
+and the job's next due time. The message's key contains the job's id and the due time, and the log accepts each key only
+once.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from bot.words import DEFAULT, UTC, say, speaking, times
 
 JOB_SECONDS = 1.0  # interval in seconds between checks for due jobs
 ASK_SECONDS, ASK_AGAIN_SECONDS = 15.0, 60.0
-"""Timeout in seconds for a platform's answer about a person, and interval before the platform is asked again."""
+"""Timeout in seconds for a platform to say if a person is in a group, and interval in seconds between attempts."""
 SHORT = 6  # number of letters of a job's short name
 LONGEST = 4_000  # max characters of a job's instructions
 MOST_WORDS = 50
-"""Max people recorded as sources of a job. With more people, the job counts as written by anybody."""
+"""Max people recorded as authors of a job's text. If there are more authors, anybody may have written the text."""
 MOST_SHOWN = 10  # max jobs shown on a person's home page
 STATES: Mapping[str, LoopState] = {"": "", "failed": "failed", "person": "paused"}
 UNKNOWN = "the default here; ask the person if theirs may differ"
@@ -47,25 +47,25 @@ IN_A_JOB = "A job is what runs now, and jobs neither make nor change jobs. Say w
 def note(
     log: Log, job: ScheduledJob, what: str, due: float | None, *, level: Level = "info", **more: Any
 ) -> None:
-    """Write a log entry about a job and its due time."""
+    """Write a log entry about a job and one of its due times."""
     shown = plans.written(due, job.plan.where) if due is not None else None
     words = f"job {job.id} {what}"
     log.write("schedule", words, level=level, chat_key=job.chat_key, job=job.id, due=shown, **more)
 
 
 class DueJobs:
-    """Appends the messages of due jobs to their chats."""
+    """Appends a message to the chat of each due job."""
 
     def __init__(self, runtime: Runtime, book: JobBook) -> None:
         self._run = runtime
         self._book = book
         self._grace = 60.0 * runtime.configuration.schedule.grace_minutes
         self._unsure: dict[str, float] = {}
-        """Jobs whose person may have left the chat, with the time at which the platform is asked again (monotonic)."""
+        """Jobs whose person may have left the chat, each with the time (monotonic seconds) at which to ask the platform again."""
         self._seen = math.inf
 
     async def look(self) -> None:
-        """Handle all jobs that are due."""
+        """Process every job that is due."""
         now = self._run.clock.now()
         set_back, self._seen = now < self._seen, now
         for name in [one.id for one in self._book.all()]:
@@ -75,7 +75,7 @@ class DueJobs:
             if set_back and (again := job.replanned(now)) != job:
                 await self._book.append(self._book.fact(job := again))
             if self._runs(job):
-                continue  # one message at a time: due times in between become one message afterwards
+                continue  # one message of a job waits at a time; the next message covers the due times in between
             if job.next is None:
                 await self._book.append(self._book.fact(job, over=True))
             elif not job.paused and job.next <= now:
@@ -83,7 +83,7 @@ class DueJobs:
                     await self._fire(job, job.next, now)
 
     def _runs(self, job: ScheduledJob) -> bool:
-        """Return True while the job's last message is queued or its turn is running."""
+        """Return True while the job's last message waits or its turn runs."""
         chat = self._run.chats.loaded(job.chat_key)
         if chat is None:
             return False
@@ -104,7 +104,7 @@ class DueJobs:
             to = Address(job.channel, job.chat_id, job.chat_key, job.chat_type, job.target, name)
             facts += [Fact(job.chat_key, row) for row in self._run.saying.rows(name, to, words)]
         elif (why := await self._barred(job)) is None:
-            return  # membership is still unknown: the next check tries again
+            return  # the platform has not said if the person is in the group, so the next check asks again
         elif why:
             what, level = f"not run: {why}", "warn"
         else:
@@ -112,13 +112,15 @@ class DueJobs:
             facts.append(Fact(job.chat_key, Received(inbound), person=inbound.user_id, id=name))
         await self._run.chats.get(job.chat_key)
         if self._book.get(job.id) != job:
-            return  # somebody has changed the job meanwhile
+            return  # somebody has changed the job in the meantime
         self._unsure.pop(job.id, None)
         self._run.chats.append(*facts, self._book.fact(after))
         note(self._run.log, job, what, due, level=level, missed=missed, user_id=job.user_id)
 
     async def _barred(self, job: ScheduledJob) -> str | None:
-        """Return the reason why a job must not run; "" if it may run; None if the platform does not say who is in the group."""
+        """Return the reason why a job must not run; "" if it may run. Return None if the platform does not say who is in the
+        group.
+        """
         standing = self._run.access.standing(job.person, job.chat_id, job.chat_type)
         if not standing.allowed:
             return f"its person is not let in any more ({standing.reason})"
@@ -143,7 +145,9 @@ class DueJobs:
         return "" if job.chat_key in found.chats else "its person is not in that chat any more"
 
     def turn_ends(self, turn: Turn, state: TurnEndState) -> Done:
-        """Count a job's consecutive failures. A note below the answer says which missed times the answer covers."""
+        """Update the job's number of consecutive failures, and pause the job after `FAILURES`. The returned note says how
+        many missed due times the answer covers.
+        """
         due = turn.first.due
         job = self._book.get(due.job) if due is not None else None
         if due is None or job is None:
@@ -158,7 +162,7 @@ class DueJobs:
 
 
 class JobService:
-    """Implements `tools.context.Jobs` and the command `/jobs`."""
+    """Implements `tools.context.Jobs`, and runs the command `/jobs`."""
 
     def __init__(self, runtime: Runtime, book: JobBook) -> None:
         self._run = runtime
@@ -240,7 +244,7 @@ class JobService:
             raise errors.ToolError(found)
         await self._book.append(self._book.fact(found, over=True))
         self._note(found, inbound, "cancelled")
-        # Anybody may have written the job's text, so only people see it, not the model.
+        # The model does not see the job's text, because another person may have written it. People see the text.
         return f"Job {found.id} is cancelled."
 
     async def _zone(self, asked: JobRequest) -> tuple[str, str]:
@@ -310,14 +314,14 @@ class JobService:
         return done
 
     async def home(self, opened: Inbound) -> HomeSection:
-        """Return a person's jobs in all chats, for the person's home page."""
+        """Return this person's jobs in all chats, for the person's home page."""
         lines = [_line(job, _shown) for job in self._book.all() if job.person == opened.person]
         more = len(lines) - MOST_SHOWN
         told = [say("home.more_jobs", count=more)] if more > 0 else []
         return HomeSection(say("home.jobs"), (*(lines[:MOST_SHOWN] or [say("home.no_jobs")]), *told))
 
     async def waiting(self, viewer: Viewer) -> list[OpenLoop]:
-        """Return the jobs that a person sees on the board."""
+        """Return the jobs that this person sees on the board."""
         return [
             OpenLoop(
                 "job",
@@ -347,7 +351,9 @@ class JobService:
         return JobList("\n".join(_line(job, when) for job in found) or say("jobs.none"), origin)
 
     def _named(self, inbound: Inbound, name: str, *, anywhere: bool = False) -> ScheduledJob | str:
-        """Return the named job, or why the person may not change it. `anywhere`: also the person's jobs in other chats."""
+        """Return the job of this name, or the sentence that says why the person may not change it. `anywhere` includes the
+        person's jobs in other chats.
+        """
         job = self._book.get(name.strip().upper())
         may = job is not None and (
             job.person == inbound.person or self._run.access.is_operator(inbound.person)

@@ -1,4 +1,4 @@
-"""Jobs: what a person scheduled and when. Jobs are stored as facts in the log."""
+"""A scheduled job: what a person scheduled and when. The log stores each job."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from bot.core.events import FactSet
 from bot.core.plans import MOST_MISSED, Plan
 from bot.words import paragraph, say, times
 
-FAILURES = 3  # max consecutive failed turns; after that many, the job is paused
+FAILURES = 3  # number of consecutive failed turns after which a job is paused
 
 
 class ScheduledJob(Frozen):
     """A scheduled job. Times are in epoch seconds.
 
-    `next` is the next due time; it is None while the job's last turn runs. `paused` says whether failures or
-    a person paused the job.
+    `next` is the next due time; None after the last due time. `paused` says why the job is paused: after `failures`, or by a
+    `person`.
     """
 
     v: int = 1
@@ -37,14 +37,14 @@ class ScheduledJob(Frozen):
     user_name: str | None = None
     words_of: tuple[str, ...] | None = None
     taint: Taint = Taint.NONE
-    made_by: str  # request id of the turn that created the job
+    made_by: str  # id of the request whose turn created the job
     next: float | None
     failures: int = 0
     paused: Literal["", "failed", "person"] = ""
 
     @property
     def origin(self) -> Provenance:
-        """Return the authors of the text that was in the model's context when the job was created."""
+        """Return the authors of all text that was in the model's context when the job was created."""
         return Provenance(frozenset(self.words_of), self.taint) if self.words_of is not None else ANYBODYS
 
     @property
@@ -56,17 +56,18 @@ class ScheduledJob(Frozen):
         return text.preview(self.prompt, 60)
 
     def key(self, due: float) -> str:
-        """Return the message key of a due time. The log accepts each key only once."""
-        # After the clock was set back, an interval restarts and reaches the same times again.
+        """Return the de-duplication key of the message for a due time."""
+        # If the clock is set back, an interval job restarts and may repeat due times. The start time keeps the keys
+        # different.
         since = f"{self.plan.begin:.3f}+" if self.plan.kind == "every" else ""
         return f"job:{self.id}:{since}{due:.3f}"
 
     def of(self, inbound: Inbound) -> bool:
-        """Return True if the job belongs to the chat of a message, or to a thread of that chat."""
+        """Return True if the job belongs to the chat of this message, or to one of its threads."""
         return inbound.chat_key.contains(self.chat_key)
 
     def inbound(self, due: float, missed: int, now: float) -> Inbound:
-        """Return the message for a due time, which also covers `missed` earlier times."""
+        """Return the message for the due time `due`. The message also covers the `missed` due times before."""
         return Inbound(
             channel=self.channel,
             chat_id=self.chat_id,
@@ -90,7 +91,7 @@ class ScheduledJob(Frozen):
         )
 
     def replanned(self, now: float) -> ScheduledJob:
-        """Return the job with a new due time after the clock was set back. An interval restarts now."""
+        """Return the job with a new due time, after the clock was set back. An interval job restarts at `now`."""
         plan = self.plan
         following = plan.following(now) if plan.kind == "cron" else None
         if self.next is None:
@@ -103,7 +104,7 @@ class ScheduledJob(Frozen):
         return self
 
     def skipped(self, due: float, missed: int, grace: float, *, unsure: bool) -> str:
-        """Return the sentence about a due time that is too long ago, and about `missed` earlier times."""
+        """Return the sentence that says that a due time was skipped because it is too long ago, with `missed` times before it."""
         key = "jobs.skipped_membership" if unsure else "jobs.skipped"
         words = [say(key, id=self.id, title=self.title, time=times.date(due), minutes=grace / 60)]
         if missed:
@@ -114,29 +115,29 @@ class ScheduledJob(Frozen):
 
 
 def merged(due: Due) -> str:
-    """Return the sentence about the due times that this turn covers; "" if there are none."""
+    """Return the sentence about the missed due times that this turn covers; "" if no due time was missed."""
     if not due.missed:
         return ""
     return say("jobs.merged_most" if due.missed >= MOST_MISSED - 1 else "jobs.merged", count=due.missed)
 
 
-JOB = "job"  # kind of the facts that store jobs
+JOB = "job"  # `FactSet` kind under which the log stores jobs
 
 
 class JobBook:
-    """The jobs of all chats, stored as facts of the log."""
+    """Reads the jobs of all chats from the log."""
 
     def __init__(self, chats: Chats) -> None:
         self._chats = chats
         self._read: dict[str, tuple[Json | None, ScheduledJob | None]] = {}
 
     def all(self) -> list[ScheduledJob]:
-        """Return the jobs that this version can read, in order of creation."""
+        """Return all jobs, oldest first. Skip jobs that this version cannot read."""
         found = [job for name in self._chats.facts.all(JOB) if (job := self.get(name)) is not None]
         return sorted(found, key=lambda job: job.made_by)
 
     def get(self, name: str) -> ScheduledJob | None:
-        """Return a job; None if there is none or if this version cannot read it."""
+        """Return the job with this id; None if it does not exist or this version cannot read it."""
         spec = self._chats.facts.get(JOB, name)
         before, job = self._read.get(name, (None, None))
         if spec is before:
@@ -152,7 +153,7 @@ class JobBook:
 
     @staticmethod
     def fact(job: ScheduledJob, *, over: bool = False, **changes: Any) -> Fact:
-        """Return the fact that stores a job with these changes. If the job is `over`, the fact deletes it."""
+        """Return the event that stores the job with these changes. If the job is `over`, the event deletes it."""
         spec = None if over else job.model_copy(update=changes).model_dump(by_alias=True, mode="json")
         return Fact(job.chat_key, FactSet(JOB, job.id, spec), job.made_by)
 

@@ -1,4 +1,4 @@
-"""Live display of running turns: activity indicators, reactions on queued messages, titles, previews and progress."""
+"""Live display of running turns: typing indicators, reactions on waiting messages, titles, previews and progress."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ from bot.features.live.progress_view import BUSY_SECONDS, ProgressState
 from bot.telemetry.context import on_waiting_for_model
 from bot.words import say
 
-GOES_ON = " …"  # suffix shown after the text of an unfinished answer
+GOES_ON = " …"  # suffix of an unfinished answer
 SENTENCE_SECONDS = 5.0
-"""Timeout in seconds for the first complete sentence; after it, an incomplete sentence is shown."""
+"""Timeout in seconds for the first complete sentence of an answer. After the timeout, people see an incomplete sentence."""
 DRAFT_SECONDS = 20.0
-"""Interval in seconds between repetitions of an unchanged draft; the platform deletes a draft after 30 s."""
-CHECK_SECONDS = 0.5  # interval in seconds between checks for changes to show
+"""Interval in seconds at which an unchanged draft is sent again. Telegram deletes a draft after 30 s."""
+CHECK_SECONDS = 0.5  # interval in seconds between checks for changes
 GROWS_SECONDS = 5.0
-"""Seconds after an edit during which a message counts as growing; the activity indicator is not renewed in that time."""
-LONG = 2_000  # max characters of a text that is split on the event loop
+"""Seconds after an edit for which an answer counts as growing. A growing answer needs no typing indicator."""
+LONG = 2_000  # characters from which a text is split on a worker thread instead of the event loop
 FRESH_SECONDS = 10.0
-"""Interval in seconds between updates of the elapsed times of a progress message if nothing else changes."""
-SHOWN_AFTER = 0.4  # seconds of a turn before an indicator is shown; a faster answer needs no indicator
-SIGN_SECONDS = 5.0  # timeout in seconds for showing an indicator
+"""Interval in seconds at which a progress message gets new elapsed times, even if nothing else changed."""
+SHOWN_AFTER = 0.4  # seconds from a turn's start to its typing indicator; a faster answer needs no indicator
+SIGN_SECONDS = 5.0  # timeout in seconds for the call that shows an indicator
 CLOSE_SECONDS = 1.0  # timeout in seconds for clearing all indicators at shutdown
 MOST_MARKED = 10_000
-"""Max messages remembered as marked. Marking a message twice does no harm."""
+"""Max ids of messages that already got a reaction. When the set is full, it is cleared; a second reaction does no harm."""
 TITLE = 60  # max characters of a conversation's title
 
 
@@ -51,7 +51,7 @@ TITLE = 60  # max characters of a conversation's title
 class _Preview:
     to: Inbound
     words: Callable[[], str]
-    since: float  # time at which the answer began
+    since: float  # start of the answer in monotonic seconds
     drafts: bool
     drafted: str = ""
     drafted_at: float = 0.0
@@ -61,9 +61,9 @@ class _Preview:
 
 
 class Previews:
-    """Shows the answer of each turn while the model writes it, from the first complete sentence on. The final answer
-    replaces the text in the same messages. The text is redacted, and its end is held back while a secret or a
-    Markdown construct could begin there.
+    """Shows the answer of each turn while the model writes it, beginning with the first complete sentence. The final answer
+    replaces the text in the same messages. The text is redacted. Its end is held back while a secret or a Markdown construct
+    could begin there.
     """
 
     def __init__(self, runtime: Runtime, streaming: Mapping[str, Streaming]) -> None:
@@ -75,7 +75,7 @@ class Previews:
         runtime.live.last_words["preview"] = self._last
 
     def begin(self, chat: Chat, to: Inbound, words: Callable[[], str]) -> None:
-        """Start showing an answer. `words` returns the current text of the answer, or "" once the answer has ended."""
+        """Start to show an answer. `words` returns the current text; "" once the answer is complete."""
         edits, streaming = self._run.manifests[to.channel].edits, self._streaming.get(to.channel)
         if edits is None or streaming is None:
             return
@@ -88,18 +88,20 @@ class Previews:
         preview.words, preview.since = words, self._run.clock.monotonic()
 
     def grows(self, turn: str) -> bool:
-        """Return True while people see a growing answer."""
+        """Return True if the shown answer changed within the last `GROWS_SECONDS`."""
         preview = self._open.get(turn)
         return preview is not None and self._run.clock.monotonic() - preview.changed_at < GROWS_SECONDS
 
     def end(self, turn: str) -> None:
-        """Stop showing the answer of a turn."""
+        """Stop the preview of a turn."""
         preview = self._open.pop(turn, None)
         if preview is not None and preview.task is not None:
             preview.task.cancel()
 
     def _last(self, row: OutboxRow, seen: str) -> tuple[str, LiveForm]:
-        """Return the final text for an answer that was never completed, with a remark; "" deletes the message."""
+        """Return the last text of an unfinished answer with a remark. Return "", which deletes the message, if the answer is
+        complete.
+        """
         preview = self._open.get(row.turn)
         if preview is not None and not preview.words():
             return "", LiveForm()
@@ -124,7 +126,7 @@ class Previews:
             await clock.sleep(every if changed else min(every, CHECK_SECONDS * (2 if stands else 1)))
 
     async def _draft(self, chat: Chat, preview: _Preview, parts: Sequence[tuple[str, LiveForm]]) -> bool:
-        """Show the last part as a draft; return True if the draft was sent now."""
+        """Show the last part of the answer as a draft. Return True if the draft was sent now."""
         words, now = parts[-1][0], self._run.clock.monotonic()
         if words == preview.drafted and now - preview.drafted_at < DRAFT_SECONDS:
             return False
@@ -135,7 +137,7 @@ class Previews:
         return bool(shown)
 
     async def _show_parts(self, chat: Chat, preview: _Preview, parts: Sequence[tuple[str, LiveForm]]) -> bool:
-        """Show the parts in order, up to the first message that is incomplete. Returns True if a message changed."""
+        """Show the parts in order, and end at the first one that cannot be shown now. Return True if a message changed."""
         changed = False
         rows = self._live.of(chat, preview.to.request_id, "preview")
         for number, (words, form) in enumerate(parts):
@@ -150,13 +152,13 @@ class Previews:
 
     async def _parts(self, preview: _Preview, *, anything: bool) -> list[tuple[str, LiveForm]]:
         words = self._run.redact(self._run.settled(text.clean(preview.words())))
-        # The last character may be half of a grapheme.
+        # The last character may be an incomplete grapheme.
         words = words[: text.border(words, len(words) - 1)]
         work = partial(self._split, preview.to.channel, words, anything=anything)
         return await off_loop(len(words), LONG, work)
 
     def _split(self, channel: str, words: str, *, anything: bool) -> list[tuple[str, LiveForm]]:
-        """Return the messages to show now: none before the first complete sentence, unless `anything` is true."""
+        """Return the messages to show now. Return none before the first complete sentence, unless `anything` is true."""
         split, shown = self._run.channels[channel].split, beginning(words)
         if not (anything or has_begun(words, shown)):
             return []
@@ -167,7 +169,7 @@ class Previews:
             return []
         *whole, last = parts
         messages = [(part, LiveForm(sure=part)) for part in whole]
-        # Marks opened in another message are not closed in this one.
+        # `closing` closes marks of the last message only, and not marks that an earlier message opened.
         unsure = len(shorter.words) - sure
         inside = unsure <= len(last)
         ending = last + (closing if inside or closing.startswith("\n") else "")
@@ -191,8 +193,9 @@ class _Watched:
 
 
 class Progress:
-    """Implements `tools.dispatch.ToolWatch`; `record` receives the events of tasks. A message shows the running work
-    of a turn and is deleted when the turn ends. Every event is recorded, and the latest state is shown as often as
+    """Shows the running work of each turn in a progress message, which is deleted at the turn's end.
+
+    Implements `tools.dispatch.ToolWatch`; `record` receives the events of subagents. The message changes as often as the
     rate limits allow. On channels without progress messages, people are told once that the model does not answer.
     """
 
@@ -205,17 +208,19 @@ class Progress:
         runtime.live.last_words["progress"] = self._last
 
     def begin(self, chat: Chat, to: Inbound) -> None:
-        """Start showing the work of a turn."""
+        """Start to show the work of a turn."""
         self._open.setdefault(to.request_id, _Watched(chat, to))
 
     def end(self, turn: str) -> None:
-        """Stop showing the work of a turn."""
+        """Stop the progress message of a turn."""
         watched = self._open.pop(turn, None)
         if watched is not None and watched.task is not None:
             watched.task.cancel()
 
     def _last(self, row: OutboxRow, _: str) -> tuple[str, LiveForm]:
-        """Return the final text of the progress message if the turn was stopped; "" deletes the message."""
+        """Return the last text of the progress message of a stopped turn. Return "", which deletes the message, for other
+        turns.
+        """
         watched = self._open.get(row.turn)
         if watched is None:
             return "", LiveForm()
@@ -240,7 +245,7 @@ class Progress:
 
     @contextlib.contextmanager
     def waiting(self, request_id: str, seconds: float) -> Iterator[None]:
-        """Show during the block that the model has not answered for this number of seconds."""
+        """Show, while the block runs, that the model has not answered. `seconds` have passed already."""
         since = self._clock.now() - seconds
         self._tell(request_id, lambda board: board.waits.append(since))
         try:
@@ -297,7 +302,7 @@ class Progress:
         form = LiveForm(now.title, now.cards)
         shown = await self._live.show(watched.chat, watched.to, "progress", now.words, form)
         watched.over = shown is None
-        # If the rate limit prevented an update, the changes still have to be shown.
+        # If the rate limit prevented the update, try again.
         watched.news = watched.news or not shown
 
 
@@ -305,7 +310,7 @@ class Progress:
 
 
 class LiveTurns:
-    """Watches chats and displays running turns. Only the final texts of live messages are stored as events."""
+    """Watches the chats and displays their running turns. The log stores only the final texts of live messages."""
 
     def __init__(self, runtime: Runtime, previews: Previews, progress: Progress) -> None:
         self._run = runtime
@@ -319,12 +324,12 @@ class LiveTurns:
         runtime.chats.watch(self._update)
 
     def begin(self, turn: Turn) -> None:
-        """Let the current asyncio task, which belongs to a turn, report a model that does not answer."""
+        """Show in the turn's progress if the model does not answer. Must be called in the turn's asyncio task."""
         if not _unasked(turn):
             on_waiting_for_model(partial(self._progress.waiting, turn.id))
 
     async def close(self) -> None:
-        """Stop displaying. The next process continues to use the messages in the chats."""
+        """Stop all displays. The messages stay in the chats, and the next process continues to edit them."""
         tasks = list(self._turns.values())
         for task in tasks:
             task.cancel()
@@ -334,7 +339,7 @@ class LiveTurns:
 
     def _update(self, chat: Chat) -> None:
         if chat.task is not None:
-            return  # a subagent is displayed with the turn that started it
+            return  # a subagent's work appears in the turn that started the subagent
         turn = chat.turn
         if turn is not None and turn.boot == self._run.boot:
             if turn.id not in self._turns:
@@ -365,7 +370,7 @@ class LiveTurns:
             del self._turns[turn.id]
 
     async def _indicate_while_working(self, turn: Turn) -> None:
-        """Show an indicator while the turn works. An indicator shown by an earlier process is cleared in any case."""
+        """Show a typing indicator while the turn works. At the end, also clear an indicator that an earlier process showed."""
         first, sleep = turn.first, self._run.clock.sleep
         channel, every = self._channels[first.channel], self._run.manifests[first.channel].indicate_every
         shown, title = turn.id < self._run.boot, text.preview(first.readable, TITLE) if first.opens else ""
@@ -389,7 +394,7 @@ class LiveTurns:
             await self._sign(to, self._channels[to.channel].indicate(to.target, working=working))
 
     def _suspend(self, turn: Turn) -> None:
-        """Show that a turn waits for a person, or works again, if the platform can display this."""
+        """Show that a turn waits for a person or works again, on platforms that can display it."""
         channel, waits = self._channels[turn.first.channel], turn.phase is Phase.SUSPENDED
         if waits == (turn.id in self._suspended) or not isinstance(channel, Sessions):
             return
@@ -425,7 +430,7 @@ class LiveTurns:
 
 
 def _unasked(turn: Turn) -> bool:
-    """Return True if nobody addressed the bot, so that nobody waits for an answer."""
+    """Return True if no message of the turn addresses the bot, so that nobody expects an answer."""
     return all(one.addressed == "chat" for one in turn.left)
 
 
