@@ -2,6 +2,5 @@
 and disk.
 
 Each server is as strict as the real service, and each fake can fail on command. `shipmate doctor`, the tests
-of this repository and the tests of extensions use the fakes. Of the package `bot`, the fakes import only
-`bot.contracts`.
+of this repository and the tests of extensions use the fakes.
 """

@@ -1,4 +1,4 @@
-"""Slack's Web API over a `World`, with the parameter checks and errors of the real service."""
+"""A fake of Slack's Web API for tests. It checks parameters and reports errors as the real service does."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TEXT_LIMIT = 40_000
 EDIT_LIMIT = 4_000
 
 UPLOAD_SECONDS = 60.0
-"""Timeout in seconds of an upload address; bytes that arrive later are refused."""
+"""Timeout in seconds of an upload address. The server refuses bytes that arrive later."""
 MOST_LOADING = 10
 MOST_HOME_BLOCKS = 100
 _HOME_TEXTS = {"header": ("plain_text", 150), "section": ("mrkdwn", 3_000)}
@@ -39,7 +39,7 @@ def _flag(value: Any) -> bool | None:
 
 
 def _object(value: Any, error: str) -> Any:
-    """Parse a form parameter whose value is JSON; raises `ApiError` with the code `error`."""
+    """Parse a form parameter whose value is JSON. Raises `ApiError` with the code `error` if that fails."""
     if not isinstance(value, str):
         return value
     try:
@@ -49,8 +49,8 @@ def _object(value: Any, error: str) -> Any:
 
 
 class WebApi:
-    """Implements Slack's API calls, one method each. A method takes the parameters, returns the fields of
-    the answer, or raises `ApiError`.
+    """Implements each Slack API call as a method. The method takes the call's parameters, and returns the
+    fields of the answer or raises `ApiError`.
     """
 
     def __init__(
@@ -154,7 +154,7 @@ class WebApi:
         return metadata
 
     def _writable(self, params: Json, *, opens: bool = False) -> Room:
-        """Return the conversation that a call writes to."""
+        """Return the conversation that a call writes to. Raises `ApiError` if the bot may not write there."""
         channel = params.get("channel")
         if opens and isinstance(channel, str) and channel in self.world.users:
             channel = self._direct(channel)
@@ -274,7 +274,7 @@ class WebApi:
         before, metadata = self.world.message(room, post), self._metadata(params)
         post.text, post.metadata = text, metadata or post.metadata
         if params.get("markdown_text") is not None or params.get("blocks") is not None:
-            post.blocks = _blocks(params)  # an edit with text alone keeps the old blocks
+            post.blocks = _blocks(params)  # an edit that has only text keeps the old blocks
         post.edited = {"user": self.world.bot_user, "ts": self.world.stamp()}
         room.tally = replace(room.tally, edited=room.tally.edited + 1)
         await self._emit(room, changed(self.world, room, post, before))
@@ -515,7 +515,7 @@ def _blocks(params: Json) -> list[Json]:
 
 
 def _check_plans(blocks: list[Json]) -> None:
-    """Check that a plan has a title and task cards. Each card needs a unique id, a title and one of four states."""
+    """Check that each plan has a title and task cards. Each card needs a unique id, a title and one of four states."""
     for block in blocks:
         tasks = block.get("tasks") if block.get("type") == "plan" else []
         if not isinstance(tasks, list) or (block.get("type") == "plan" and not block.get("title")):
@@ -529,7 +529,7 @@ def _check_plans(blocks: list[Json]) -> None:
 
 
 def _fits_home(block: Json) -> bool:
-    """Check the text type and the text length of a header or a section."""
+    """Return True if the text of a header or section has an allowed type and length."""
     kind, most = _HOME_TEXTS.get(str(block.get("type")), ("", 0))
     words = block.get("text") or {}
     return bool(words.get("type") == kind and 0 < len(str(words.get("text", ""))) <= most)

@@ -1,4 +1,4 @@
-"""File hosting of the Slack fake. Part of `SlackServer`."""
+"""Base class of `SlackServer` that stores files, and serves them for download."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _SIGN_IN = "<!DOCTYPE html><html><title>Sign in to Slack</title></html>"
 
 
 class FileHosting(FaultInjection):
-    """Serves the files that people upload, and accepts the files that the bot uploads."""
+    """Serves the files that people share, and accepts the files that the bot uploads."""
 
     world: World
     bot_token: str

@@ -41,7 +41,7 @@ class Delivery:
 
 
 class Link:
-    """Sends each payload to one socket, repeatedly, until the app acknowledges the payload or the attempts run out."""
+    """Sends each payload to one socket. It repeats the payload until the app acknowledges it or no attempts are left."""
 
     def __init__(
         self, clock: Clock, changed: Callable[[], Awaitable[None]], app_id: str, ping_every: float
@@ -64,7 +64,7 @@ class Link:
         self._waiting: dict[str, Delivery] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._heard: dict[web.WebSocketResponse, float] = {}
-        """Time of the client's last frame for each pinged socket (monotonic seconds)."""
+        """Time (monotonic seconds) at which each pinged socket last sent a frame."""
         self._rng = random.Random(0)
 
     def ticket(self) -> str:
@@ -230,7 +230,7 @@ class Link:
             await cancel_all(tasks)
 
     async def _until(self, due: float) -> None:
-        # Wait for the due time, not for a duration: a clock moved during the sleep must not restart the wait.
+        # This waits until a due time instead of for a duration. Otherwise a clock moved during the sleep would restart the wait.
         while (left := due - self._clock.monotonic()) > 0:
             await self._clock.sleep(left)
 

@@ -1,5 +1,5 @@
-"""Slack's message streams over a `World`. A stream grows for at most five minutes; while a stream is open,
-its message cannot be edited.
+"""Slack's message streams, for the Slack fake. A streamed message grows for at most five minutes, and cannot be
+edited while its stream is open.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Stream:
 
 
 class Streams:
-    """Streams by conversation and message."""
+    """Holds all streams, by conversation and message timestamp."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -66,7 +66,7 @@ class Streams:
 
 
 def content(params: Json, chunks: Any, *, needed: bool) -> Json:
-    """Check a call's text and chunks and return both. Raises `ApiError`."""
+    """Return a call's text and chunks after checking both. Raises `ApiError`."""
     markdown = params.get("markdown_text")
     if markdown is not None and chunks is not None:
         raise ApiError("markdown_text_conflict")

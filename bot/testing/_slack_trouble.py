@@ -1,5 +1,5 @@
-"""Faults between Slack and an app, on command: dropped or silent sockets; late, duplicated or reordered
-events. Part of `SlackServer`.
+"""Base class of `SlackServer` that makes faults between Slack and the app: dropped or silent sockets, and late,
+duplicated or reordered events.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Order = Callable[[Sequence[Delivery]], Sequence[Delivery]]
 
 
 class FaultInjection(Loopback):
-    """Adds fault methods to `SlackServer`. Use `Loopback.fail` to make single requests fail."""
+    """Adds fault methods to `SlackServer`. `Loopback.fail` makes single requests fail."""
 
     link: Link
     _storm: asyncio.Task[None] | None = None

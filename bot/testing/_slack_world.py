@@ -14,7 +14,7 @@ from bot.testing.loopback import ChatCounts
 RoomKind = Literal["im", "mpim", "channel", "group"]
 
 STATUS_SECONDS = 120.0
-"""Timeout in seconds after which a status disappears. A message of the bot in the thread removes the status earlier."""
+"""Timeout in seconds of a thread's status. A message of the bot in the thread removes the status earlier."""
 
 _TOKEN = re.compile(r"<(?:[@#!][^<>]+|https?://[^<>]+|mailto:[^<>]+)>")
 
@@ -99,7 +99,7 @@ class Room:
 
 
 class World:
-    """Holds the state behind the Web API and the sockets. Tests use the state through `SlackServer`."""
+    """Holds the state that the Web API and the sockets share. Tests use the state through `SlackServer`."""
 
     team, app_id, bot_user, bot_id = "T0TEAM", "A0SHIP", "U0SHIP", "B0SHIP"
 
@@ -109,14 +109,14 @@ class World:
         self.users: dict[str, Json] = {}
         self.files: dict[str, tuple[Json, bytes]] = {}
         self.uploads: dict[str, Upload] = {}
-        """Uploads that the bot has announced, by file id."""
+        """Announced uploads by file id."""
         self.agent = True
         """Flag: the app is declared as an agent."""
         self.subscriptions: set[str] = set()
         self.sessions: dict[tuple[str, str], str] = {}
         self.titles: dict[tuple[str, str], str] = {}
         self.homes: dict[str, Json] = {}
-        """Home views by user id, for each person with a published view."""
+        """Published home views by user id."""
         self.alone: list[tuple[str, str, str]] = []
         """Ephemeral messages, each as conversation id, user id and text."""
         self._statuses: dict[tuple[str, str], tuple[str, float]] = {}
@@ -128,7 +128,7 @@ class World:
         return f"{self._last // 1_000_000}.{self._last % 1_000_000:06d}"
 
     def room(self, channel: Any, *, member: bool = True) -> Room:
-        """Return a conversation that the bot can see."""
+        """Return a conversation. Raises `ApiError` if the bot cannot see it, or with `member` is not a member."""
         room = self.rooms.get(channel) if isinstance(channel, str) else None
         inside = room is not None and self.bot_user in room.members
         if room is None or (not inside and room.kind != "channel"):

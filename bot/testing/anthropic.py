@@ -41,8 +41,8 @@ THINKS: Mapping[str, frozenset[str]] = {
         ("claude-haiku-5-5", ("between_tools", "disabled")),
     )
 }
-"""Accepted values of `thinking.type` by model. The models listed here also accept efforts; all other models
-accept neither thinking nor efforts.
+"""Accepted values of `thinking.type` by model. The listed models also accept an effort. All other models
+accept neither thinking nor an effort.
 """
 WINDOW = 1_000_000
 REQUESTS_A_MINUTE = 4_000
@@ -52,10 +52,8 @@ Script = Callable[[Json], "Answer | str | Awaitable[Answer | str]"]
 
 @dataclass(slots=True)
 class Seen:
-    """A request to /v1/messages: the request body, the time, the status of the answer, and whether the
-    client disconnected.
-
-    `connection` is the client's port; requests over the same connection have the same port.
+    """A request to /v1/messages. `at` is the time (epoch seconds), `status` the status of the answer, and
+    `connection` the client's port. `aborted` is True if the client disconnected before the answer's end.
     """
 
     body: Json
@@ -67,16 +65,16 @@ class Seen:
 
 
 class AnthropicServer(Loopback):
-    """Answers requests from a queue (`answer`, `then`), then from a `script`; without either, the server
-    echoes the user's last text.
+    """A fake Messages API. It answers from a queue that `answer` and `then` fill. If the queue is empty, it calls
+    the `script`; without a script, it echoes the user's last text.
 
-    `windows` are the context windows by model, in tokens. `bind_thinking` signs thinking blocks and rejects a
-    block that was moved to another conversation. With `compacts`, models write summaries on request. `active`
-    counts the requests in flight now, `peak` the most at one time. Without `system_role`, no model accepts
-    system messages.
+    `windows` are the context windows by model, in tokens. With `bind_thinking`, the server signs thinking blocks
+    and rejects a block that was moved to another conversation. With `compacts`, models write summaries on
+    request. Without `system_role`, no model accepts system messages. `active` is the number of requests in
+    progress, `peak` its maximum.
 
-    `requests` holds the requests as sent. `bodies` holds the request bodies normalised for any model
-    (`bot.tags.without_system_messages`).
+    `requests` lists the requests as sent. `bodies` lists their bodies after
+    `bot.tags.without_system_messages`.
     """
 
     def __init__(
@@ -125,11 +123,11 @@ class AnthropicServer(Loopback):
         app.router.add_route("*", "/{rest:.*}", self._unknown)
 
     def answer(self, *blocks: Json | str, **how: Any) -> None:
-        """Queue a reply made of these blocks."""
+        """Queue one reply made of these blocks."""
         self.then(reply(*blocks, **how))
 
     def then(self, *answers: Answer) -> None:
-        """Queue answers, including faults."""
+        """Queue several answers, which may be failures."""
         self.queue.extend(answers)
 
     def script(self, script: Script | None) -> None:
@@ -282,7 +280,7 @@ class AnthropicServer(Loopback):
         return reply(answer) if isinstance(answer, str) else answer
 
     def _signed(self, answer: Reply, body: Json) -> Reply:
-        """Return the reply with ids and signatures; later requests may then contain the reply's blocks."""
+        """Return the reply with ids and signatures, and allow its blocks in later requests."""
         blocks = [dict(block) for block in answer.blocks]
         for block in blocks:
             if block["type"] == "tool_use" and block.get("id") is None:
@@ -309,7 +307,7 @@ class AnthropicServer(Loopback):
             if isinstance(frame, asyncio.Event):
                 await self._wait(request, frame)
             elif isinstance(frame, bytes):
-                # An empty frame stands for held-back text: the gap passes, but nothing is sent.
+                # An empty frame stands for text that the model holds back: the gap passes, but nothing is sent.
                 await (response.write(frame) if frame else asyncio.sleep(0))
             elif frame is Halt.CUT:
                 return self.drop(request)
@@ -348,7 +346,7 @@ class AnthropicServer(Loopback):
         try:
             body = await self._read(request)
             await self.record("count_tokens", body, request.headers)
-            # Counting tokens neither needs max_tokens nor rejects prefill.
+            # A token count needs no max_tokens, and may end with an assistant message (prefill).
             rules.check({"max_tokens": 1} | body, replace(self._leave, prefill=True))
             return self._json({"input_tokens": tokens_of(body, self.count)}, 200, request_id)
         except rules.Refused as refused:

@@ -44,7 +44,7 @@ class Part:
 
 
 def _raw_parts(body: Json) -> Iterator[tuple[str, Any, bool]]:
-    """Yield (prefix, block, whether the block may carry a breakpoint) in the order in which the provider caches blocks."""
+    """Yield each block with its prefix, in the provider's cache order. The flag is True if the block may carry a breakpoint."""
     loaded = deferred(body)
     for tool in body.get("tools", ()):
         if tool["name"] not in loaded:
@@ -59,7 +59,7 @@ def _raw_parts(body: Json) -> Iterator[tuple[str, Any, bool]]:
             yield f"{settings}{message['role']}", block, block["type"] not in THINKING
             settings = ""
             for name in references_of(block):
-                # A deferred tool is loaded at this place, so its tokens count at this place.
+                # A deferred tool is loaded by this block, so the tool's tokens count here.
                 yield "tool", loaded[name], False
 
 
@@ -97,8 +97,8 @@ def _tokens(block: Json, words: str, count: Callable[[str], int]) -> int:
 
 
 class PromptCache:
-    """Keeps a cache entry for the prefix that ends at each breakpoint. A request reads the longest entry
-    that ends at most 20 blocks before one of the request's own breakpoints.
+    """The provider's prompt cache. Each breakpoint makes an entry for everything before it. A request reads the
+    longest entry that ends at most 20 blocks before one of the request's own breakpoints.
     """
 
     def __init__(self, clock: Clock, minimum: Callable[[str], int]) -> None:
@@ -109,8 +109,8 @@ class PromptCache:
         """Parts of the last request."""
 
     def look(self, body: Json, count: Callable[[str], int]) -> tuple[Json, Callable[[], None]]:
-        """Return a request's usage, and a function to call when the answer starts to stream; the function
-        makes the request's cache entries readable.
+        """Return a request's usage, and a function that makes the request's new cache entries readable. The
+        caller calls it when the answer starts to stream.
         """
         now = self._clock.now()
         parts = self.parts = parts_of(body, count)
@@ -134,7 +134,7 @@ class PromptCache:
             if part.end < smallest:
                 continue
             lifetime = part.ttl or "5m"
-            fresh[part.digest] = now + LIFETIMES[lifetime]  # a cache lifetime begins when the request starts
+            fresh[part.digest] = now + LIFETIMES[lifetime]  # an entry's lifetime begins when the request starts
             if part.end > done:
                 written[lifetime] += part.end - done
                 done = part.end
@@ -203,9 +203,8 @@ def _cacheable(body: Json) -> Iterator[tuple[str, Json]]:
 
 
 class Binding:
-    """Signs thinking blocks; each signature covers everything before the block.
-
-    A client may remove the first thinking blocks of a conversation, but none in the middle.
+    """Signs thinking blocks. Each signature covers everything before the block, except that a client may
+    remove the first thinking blocks of a conversation.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Summaries written by the provider. A summary is one signed block that must come first in later requests."""
+"""Conversation summaries that the fake provider writes. A summary is one signed block, which must be the first block of later requests."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _REJECTED = ("context_management", "stop_sequences")
 
 
 class Compactions:
-    """Makes and checks one provider's summary blocks. The check is stricter than the real service: the
-    model, system prompt and tools must be the same as when the block was made.
+    """Makes and checks summary blocks. The check is stricter than the real service: model, system prompt and
+    tools must be the same as in the request that made the block.
     """
 
     def __init__(self) -> None:
@@ -56,7 +56,7 @@ class Compactions:
             _conversation(body)
 
     def answer(self, reply: Reply, body: Json) -> Reply:
-        """Return the answer to a summary request: one summary block, or no block if the reply has no text or
+        """Return the answer to a summary request. It has one summary block, or no block if `reply` has no text or
         did not end normally.
         """
         words = "".join(block["text"] for block in reply.blocks if block["type"] == "text")
@@ -65,7 +65,7 @@ class Compactions:
         return replace(reply, blocks=(self.sign(words, body),), stop_reason=KIND)
 
     def sign(self, words: str, body: Json) -> Json:
-        """Return a signed block with `words` as the summary of this request."""
+        """Return a signed summary block. `words` is the summary of this request's conversation."""
         signature = hashlib.sha256(f"{len(self._signed)} {words}".encode("utf-8", "replace")).hexdigest()
         block: Json = {
             "type": KIND,

@@ -73,14 +73,14 @@ _MEDIA: Mapping[str, Mapping[str, bytes]] = {
     },
     "document": {"application/pdf": b"%PDF-"},
 }
-"""Media types by block type; each media type has the first bytes that a file must start with."""
+"""Allowed media types by block type, each with the bytes that its files begin with."""
 _USER_ONLY = frozenset({"tool_result", "image", "document", "search_result"})
 _ASSISTANT_ONLY = frozenset({"tool_use", "thinking", "redacted_thinking"})
 _CONTENT_FIELDS = frozenset({"role", "content"})
 
 
 class Refused(Exception):
-    """Rejects a request with this status and body."""
+    """Makes the server reject a request with this status and body."""
 
     def __init__(
         self, message: str, *, status: int = 400, kind: str = "invalid_request_error", code: str | None = None
@@ -104,8 +104,9 @@ def error_body(kind: str, message: str, request_id: str, code: str | None = None
 
 @dataclass(slots=True)
 class Leave:
-    """Exceptions to the rules. `types` are the block types that the server itself has sent, `resumable` the
-    contents of paused answers. `system_role` and `prefill` depend on the model.
+    """Rules that depend on the model or on earlier answers. `types` are the block types that the server itself has
+    sent, `resumable` the contents of paused answers. `system_role` allows system messages, and `prefill` allows
+    a last message of the assistant.
     """
 
     version: str = VERSIONS[-1]
@@ -273,7 +274,7 @@ def _messages(messages: Any, leave: Leave) -> None:
 
 
 def _system(at: int, messages: Sequence[Any]) -> None:
-    """Check that a system message contains only text and follows an allowed message."""
+    """Check that a system message contains only text and that the message before it allows it."""
     if any(block["type"] != "text" for block in blocks_of(messages[at])):
         raise Refused(f"messages.{at}: `system` messages may only contain `text` blocks")
     before, behind = messages[max(at - 1, 0)], messages[at + 1 : at + 2]
@@ -384,7 +385,7 @@ def _result(place: str, block: Json, leave: Leave) -> None:
 
 
 def deferred(body: Json) -> dict[str, Json]:
-    """Return, by name, the tools that load only when a tool result refers to them."""
+    """Return the tools that load only when a tool result refers to them, by name."""
     return {tool["name"]: tool for tool in body.get("tools") or () if tool.get("defer_loading")}
 
 
@@ -413,10 +414,8 @@ def _references(body: Json) -> None:
 
 
 def _pairs(messages: Sequence[Message]) -> None:
-    """Check that each tool call is answered in the next message, and that each result belongs to a call in
-    the previous message.
-
-    Adjacent messages of the same role count as one message.
+    """Check that the next message has a result for each tool call, and that each result belongs to a call in the
+    previous message. Adjacent messages of the same role count as one message.
     """
     seen: set[str] = set()
     open_at, calls = 0, list[str]()

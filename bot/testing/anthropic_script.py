@@ -1,4 +1,4 @@
-"""Answers of the loopback Messages API: replies, their frames in a stream, and every way in which a stream can fail."""
+"""Answers of the fake Messages API: replies, their frames in a stream, and functions that make a stream fail."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from bot.contracts.base import Json
 from bot.testing.anthropic_rules import error_body
 
 AUTO = "auto"
-"""Placeholder for the stop reason that fits the blocks: `tool_use` if there is a tool call, else `end_turn`."""
+"""Placeholder for a stop reason: `tool_use` if the reply has a tool call, else `end_turn`."""
 
 
 class Halt(enum.Enum):
-    """Faults between two frames of a stream."""
+    """Fault between two frames of a stream."""
 
     CUT = "the connection is cut"
     STALL = "nothing comes any more"
@@ -31,8 +31,8 @@ Edit = Callable[[list[Frame]], list[Frame]]
 @dataclass(frozen=True, slots=True)
 class Reply:
     """One answer of the model. `delay` is the time before the answer and `gap` the time between frames, both
-    in seconds of the server's clock. `hold` delays the answer until the event is set. `edit` changes the
-    frames.
+    in seconds of the server's clock. `hold` is an event that delays the answer until it is set. `edit` is a function
+    that changes the frames.
     """
 
     blocks: tuple[Json, ...] = ()
@@ -147,7 +147,7 @@ def _pieces(words: str, chunk: int) -> Sequence[str]:
 
 
 def _held(pieces: Sequence[str], given: Json | str) -> Sequence[str]:
-    """Return as many pieces, but with each argument moved whole into the piece that ends it."""
+    """Return the same number of pieces. Each argument is moved as a whole into the piece in which it ends."""
     items = given.items() if isinstance(given, dict) else ()
     ends = [*itertools.accumulate((len(json.dumps({k: v}, ensure_ascii=False)) for k, v in items))]
     raw, come, told, held = "".join(pieces), 0, 0, list[str]()
@@ -159,11 +159,11 @@ def _held(pieces: Sequence[str], given: Json | str) -> Sequence[str]:
     return held
 
 
-# Ways in which a stream fails. `after` counts frames; message_start is the first frame.
+# The following functions make a stream fail. `after` counts frames; message_start is the first frame.
 
 
 def edited(answer: Reply, edit: Edit) -> Reply:
-    """Return the reply with `edit` applied to the frames after any earlier edit."""
+    """Return the reply with an additional `edit` of its frames, which runs after the earlier edits."""
     before = answer.edit
     return replace(answer, edit=edit if before is None else lambda wire: edit(before(wire)))
 
@@ -214,7 +214,7 @@ def unknown_event(answer: Reply, after: int = 4) -> Reply:
 
 
 def nameless(answer: Reply) -> Reply:
-    """Return the reply with frames that have no `event:` line, as behind some proxies."""
+    """Return the reply with frames that lack the `event:` line, as some proxies send them."""
     return edited(
         answer,
         lambda wire: [
@@ -273,7 +273,7 @@ def null_stop() -> Reply:
 
 
 def error(status: int, kind: str, message: str, *, code: str | None = None, **headers: str) -> Failure:
-    """Return an error answer of the API. In the names of `headers`, write `_` for `-`."""
+    """Return an error answer of the API. Each `_` in the names of `headers` becomes `-`."""
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     return Failure(status, error_body(kind, message, "req_refused", code), named)
 

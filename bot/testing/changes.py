@@ -1,4 +1,4 @@
-"""Waiting in tests until a condition holds."""
+"""A condition variable for tests: a test waits until a condition holds."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ UNTOLD_SECONDS = 0.02
 
 
 class Changes:
-    """Wakes the tasks that wait for a condition. Each waiting task also checks its condition every 20 ms, in
-    case nobody reports a change.
+    """Lets tasks wait for conditions. `tell` makes each waiting task check its condition. A task also checks it
+    every 20 ms, because some changes are not reported.
     """
 
     def __init__(self) -> None:
         self._changed = asyncio.Condition()
 
     async def tell(self) -> None:
-        """Wake all tasks that wait for a condition."""
+        """Make all waiting tasks check their conditions."""
         async with self._changed:
             self._changed.notify_all()
 

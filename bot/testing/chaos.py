@@ -1,4 +1,4 @@
-"""A bad network on loopback: a TCP proxy that cuts, half closes, deafens or slows connections, as a seed decides.
+"""A TCP proxy that imitates a bad network: it cuts, half closes, silences or slows connections at random.
 
     async with ChaosProxy(server.port, rng=random.Random(7), clock=server.clock) as proxy:
         proxy.chance = 0.02          # each forwarded piece of data breaks its connection with this probability
@@ -6,8 +6,8 @@
         proxy.heal()                 # … until here; deaf connections stay deaf, new connections work
         proxy.strand()               # discard further data on the open connections, as a NAT with a lost entry does
 
-`struck` counts the faults by kind. All other bytes pass unchanged, so the proxy works before any server of this
-package.
+`struck` counts the faults by kind. The proxy forwards all other bytes unchanged, so it can be placed in front of any
+server of this package.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from bot.contracts.environment import Clock, cancel_all
 Fate = Literal["cut", "half closed", "deaf", "slow"]
 """Kinds of network fault.
 
-`cut` resets both ends. `half closed` shows one end an EOF. `deaf` discards the data of one or both sides.
-`slow` sends a piece in parts with pauses.
+`cut` resets both ends. `half closed` sends an EOF to one end. `deaf` discards the data of one or both sides.
+`slow` sends a piece of data in parts with pauses.
 """
 FATES: tuple[Fate, ...] = get_args(Fate)
 PIECE = 65_536
@@ -33,12 +33,12 @@ SLOWEST = 8.0
 
 
 class _Connection:
-    """Two streams and their state. Side 0 is the client, side 1 the server."""
+    """A connection through the proxy. Side 0 is the client, side 1 the server."""
 
     def __init__(self, proxy: ChaosProxy) -> None:
         self.proxy = proxy
         self.deaf = [False, False]
-        """Flags by side: data that the side sends is discarded."""
+        """Flags by side; True if the proxy discards the data that this side sends."""
         self.writers: list[asyncio.StreamWriter] = []
 
     async def run(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -61,7 +61,7 @@ class _Connection:
         """Forward one side's data to the other side until the connection ends."""
         while piece := await reader.read(PIECE):
             await self._carry(side, piece, writer)
-        # Such a connection does not forward EOF either, so only a timeout can detect it.
+        # A deaf connection does not forward EOF either, so only a timeout can detect it.
         if not self.deaf[side] and not writer.is_closing():
             writer.write_eof()
 
@@ -94,8 +94,8 @@ class _Connection:
 
 
 class ChaosProxy:
-    """A TCP proxy that injects network faults; the module docstring shows its use. Clients connect to `url`;
-    `port` is the port of the proxy.
+    """A TCP proxy that injects network faults. Clients connect to `url` or `port`. The module docstring has an
+    example.
     """
 
     def __init__(self, server_port: int, *, rng: random.Random, clock: Clock) -> None:
@@ -109,7 +109,7 @@ class ChaosProxy:
         self.swallowed = 0
         self.port = 0
         self._deaf: list[bool] | None = None
-        """Flags by side for new connections: data that the side sends is discarded. None if new connections work."""
+        """The `deaf` flags that new connections get; None if new connections work."""
         self._server: asyncio.Server | None = None
         self._connections: dict[_Connection, asyncio.Task[None]] = {}
 
@@ -136,7 +136,8 @@ class ChaosProxy:
         return fate
 
     def deafen(self, *, answers_only: bool = False) -> None:
-        """Discard the data of all open connections, and of new connections until `heal` is called."""
+        """Discard the data of all open connections, and of new connections until `heal` is called. With
+        `answers_only`, discard only the data that the server sends."""
         self._deaf = [not answers_only, True]
         self.struck["all deaf"] += 1
         for connection in self._connections:

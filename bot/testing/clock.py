@@ -1,4 +1,4 @@
-"""Clocks for tests: one that only the test moves, one that runs and can also be moved, and one that runs fast."""
+"""Clocks for tests: `FakeClock` moves only on command, `SteeredClock` runs and can be moved, `FastClock` runs fast."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from bot.contracts.environment import Clock
 
 
 class FakeClock:
-    """A `contracts.environment.Clock` that only the test moves. `advance` wakes the due sleepers in order."""
+    """A `contracts.environment.Clock` that only the test moves. `advance` wakes the tasks that sleep on it, in order of time."""
 
     def __init__(self, now: float = 1_800_000_000.0) -> None:
         self._now = now
@@ -43,7 +43,7 @@ class FakeClock:
 
     @property
     def wakes(self) -> list[float]:
-        """Monotonic times at which the sleepers are due to wake."""
+        """Monotonic times at which the sleeping tasks wake."""
         return [due for due, _, future in self._sleepers if not future.done()]
 
     def jump(self, seconds: float) -> None:
@@ -51,12 +51,12 @@ class FakeClock:
         self._now += seconds
 
     def suspend(self, seconds: float) -> None:
-        """Move the clock as if the machine were suspended: no sleeper wakes, and monotonic time does not change."""
+        """Move the wall clock as if the machine were suspended: no task wakes, and monotonic time does not change."""
         self._now += seconds
         self._suspended += seconds
 
     async def advance(self, seconds: float) -> None:
-        """Move the clock forward. Each sleeper wakes at its due time, and the event loop runs after each wake-up."""
+        """Move the clock forward. Each sleeping task wakes at its time, and the event loop runs after each wake-up."""
         end = self.ticks + seconds
         while self._sleepers and self._sleepers[0][0] <= end:
             due, _, future = heapq.heappop(self._sleepers)
@@ -109,15 +109,15 @@ class SteeredClock:
         self._jumped += seconds
 
     def advance(self, seconds: float) -> None:
-        """Move the clock forward at once; due sleepers wake."""
+        """Move the clock forward at once, and wake the tasks whose time has come."""
         self._passed += seconds
         self._moved.set()
         self._moved = asyncio.Event()
 
 
 class FastClock:
-    """A `contracts.environment.Clock` that runs `speed` times as fast as another clock. Both clocks show the
-    same time at `since` (epoch seconds).
+    """A `contracts.environment.Clock` that runs `speed` times as fast as another clock. At the time `since`
+    (epoch seconds) both clocks show the same time.
     """
 
     def __init__(self, inner: Clock, speed: float, since: float) -> None:

@@ -1,4 +1,4 @@
-"""A wrapper around a real disk that fails on command."""
+"""A disk for tests: it uses a real disk, and fails on command."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ WRITES = frozenset({"append", "sync", "replace", "rename", "truncate", "remove"}
 
 
 class Countdown(Protocol):
-    """Position of a failure. The `at`-th matching operation is the first to fail; `times` operations in a
-    row fail. With `times` None, all later operations fail.
+    """Selects the operations that fail. The first is the `at`-th matching operation. `times` is the number of
+    operations that fail in a row; None means all later ones.
     """
 
     at: int
@@ -47,7 +47,7 @@ R = TypeVar("R")
 
 
 def due(armed: list[FailureT], matches: Callable[[FailureT], bool]) -> FailureT | None:
-    """Count one operation; return the failure for this operation, if any."""
+    """Count one operation. Return its failure; None if the operation succeeds."""
     for failure in armed:
         if not matches(failure):
             continue
@@ -64,14 +64,12 @@ def due(armed: list[FailureT], matches: Callable[[FailureT], bool]) -> FailureT 
 
 @dataclass(slots=True)
 class Failure:
-    """A failure of the `at`-th operation of `kind`. The kind `write` means any operation that changes
-    something, `*` means any operation.
+    """A failure of disk operations. The first is the `at`-th operation of `kind`, where `write` means any operation
+    that changes something, and `*` any operation. `times` operations in a row fail; None means all later ones.
 
-    `before`: the operation does nothing. `torn`: half of the bytes are written. `after`: the operation is
-    complete but reports a failure, like a failed fsync.
-
-    `then` chooses between an OSError with the number `error`, SystemExit, and SIGKILL of this process.
-    `times` operations in a row fail; with None, all later operations fail.
+    `when` is `before` (the operation does nothing), `torn` (it writes half of the bytes) or `after` (it is
+    complete but reports a failure, like a failed fsync). `then` chooses between an OSError with the number
+    `error`, SystemExit, and SIGKILL of this process.
     """
 
     kind: Kind = "write"
@@ -95,8 +93,8 @@ def kill() -> None:
 
 
 class FaultyDisk:
-    """A `contracts.environment.Disk` around another disk. `done` lists the started operations as (kind, file
-    name). The function `seen` is called for each operation. `die` is called for a failure with `kill`.
+    """A `contracts.environment.Disk` that uses another disk and can fail. `done` lists the started operations as
+    (kind, file name). `seen` is called for each operation. `die` is called if a failure's `then` is `kill`.
     """
 
     def __init__(
@@ -156,7 +154,7 @@ class FaultyDisk:
         return self._operate("read", path, lambda: self._inner.read(path))
 
     def open(self, path: Path) -> OpenFile:
-        """Open a file; counts as a read. Later reads of the open file do not fail."""
+        """Open a file. Opening counts as a read; later reads of the open file do not fail."""
         return self._operate("read", path, lambda: self._inner.open(path))
 
     def size(self, path: Path) -> int:

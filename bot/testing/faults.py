@@ -1,4 +1,4 @@
-"""Failpoints: faults at the places where a process uses its disk, its event log and its channels."""
+"""Failpoints: tests make operations of a process on its disk, event log and channels fail."""
 
 from __future__ import annotations
 
@@ -23,13 +23,12 @@ CHANNEL = frozenset({"send", "edit"})
 
 @dataclass(slots=True)
 class Fault:
-    """A fault of the `at`-th operation at a seam. `before`: the operation does nothing. `torn`: it stops in
-    the middle (disk and log only). `after`: the operation is complete. The fault then raises an error or
-    ends the process.
+    """A fault of operations on the disk, the log or a channel (`seam`). The first is the `at`-th operation of `kind`:
+    `*` means any operation, and on the disk `write` means any that changes something. `times` operations in a
+    row fail; None means all later ones. `named` is a part of the file name.
 
-    `kind` names the operation; `*` matches any operation, and on the disk `write` matches any operation that
-    changes something. `times` operations in a row fail; with None, all later operations fail. `error` is the
-    name of an errno, `named` a part of the file name.
+    `when` is `before` (the operation does nothing), `torn` (it stops in the middle; disk and log only) or `after`
+    (it is complete). The fault then raises an error (`error` is the name of an errno) or ends the process.
     """
 
     seam: Seam
@@ -43,8 +42,8 @@ class Fault:
 
 
 class Faults:
-    """Wraps the disk, the event log and the channels of one process so that each can fail. `die` ends the
-    process; `seen` is called for every operation.
+    """Wraps the disk, the event log and the channels of one process so that each can fail. `die` is the function
+    that ends the process. `seen` is called for every operation.
     """
 
     def __init__(
@@ -92,7 +91,7 @@ class Faults:
         return _FaultyLog(inner, self)
 
     def reach(self, kind: str, seam: Seam = "channel") -> Fault | None:
-        """Count an operation at a seam; return the fault for this operation, if any."""
+        """Count an operation. Return its fault; None if the operation succeeds."""
         if self._seen is not None:
             self._seen(seam, kind, "")
         with self._lock:
@@ -128,7 +127,7 @@ class _FaultyChannel:
 
 
 class _FaultyLog:
-    """A `bot.core.sql_log.SqlLog` whose `append` can fail, and whose transactions can fail (`commit`)."""
+    """A `bot.core.sql_log.SqlLog` whose appends (kind `append`) and transactions (kind `commit`) can fail."""
 
     def __init__(self, inner: Any, faults: Faults) -> None:
         self._inner, self._faults = inner, faults

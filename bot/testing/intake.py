@@ -1,4 +1,4 @@
-"""An intake for tests of channels. The intake records messages and can refuse them."""
+"""A fake of the core's intake, for tests of channels. It records the messages that a channel passes on."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ class DeadLetter:
 
 
 class RecordingIntake:
-    """A `contracts.channel.Intake` in memory that admits everyone. It rejects repeated keys; outside the
-    chats in `overheard` it also rejects messages that are not addressed to the bot.
+    """A `contracts.channel.Intake` in memory that admits everyone. It rejects messages with known keys. It accepts
+    messages that are not addressed to the bot only in the chats in `overheard`.
 
     `offered` lists every message passed to `accept`, `accepted` the accepted ones. While `failure` is set,
-    `accept` raises that exception. `questions` returns the questions in `open`. `recent` reads the archive
-    lines in `lines`; each accepted message is added to `lines`.
+    `accept` raises it. `questions` returns the questions in `open`. `recent` returns archive lines from `lines`,
+    to which each accepted message is added.
     """
 
     def __init__(self) -> None:
@@ -41,12 +41,12 @@ class RecordingIntake:
         self.accepted: list[Inbound] = []
         self.dead_letters: list[DeadLetter] = []
         self.lacking: dict[str, str] = {}
-        """Missing rights that channels reported, each with the reported sentence."""
+        """Sentences that channels reported about missing rights, by right."""
         self.failure: Exception | None = None
         self.lines: dict[ChatKey, list[ArchiveLine]] = defaultdict(list)
         self.open: dict[ChatKey, list[ShownQuestion]] = defaultdict(list)
         self.names: dict[ChatKey, str] = {}
-        """Names that people gave conversations."""
+        """Names that people gave their conversations."""
         self.overheard: set[ChatKey] = set()
         self._seen: set[str] = set()
         self._changes = Changes()

@@ -58,5 +58,5 @@ class MemoryLog:
 
     @property
     def text(self) -> str:
-        """Text of all entries, for checks that some text was not logged."""
+        """Text of all entries. Tests check that secrets are not in it."""
         return "\n".join(repr(entry) for entry in self.entries)

@@ -1,4 +1,4 @@
-"""Base class of the loopback servers: an aiohttp application on 127.0.0.1 that records calls and fails on command."""
+"""Base class of the fake servers: an aiohttp application on 127.0.0.1 that records calls and fails on command."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ class Call:
 class Fault:
     """A failure of the next matching request.
 
-    `respond`: answer with `status` and `body` without executing the request. `lose`: execute the request,
-    then cut the connection before the answer. `late`: execute the request, answer after `seconds` (server's
-    clock). `cut`: cut the connection at once. `hang`: never answer.
+    `respond` answers with `status` and `body`, and does not execute the request. `lose` executes the request and
+    cuts the connection before the answer. `late` executes it and answers after `seconds` of the server's clock.
+    `cut` cuts the connection at once. `hang` never answers.
 
-    For the method `file`: `short` sends half of the file and cuts the connection. `stall` sends half of the
+    For the method `file`, `short` sends half of the file and cuts the connection. `stall` sends half of the
     file, then nothing. `less` sends half as if the file were complete. `endless` repeats the file forever.
     """
 
@@ -64,19 +64,19 @@ class Fault:
 
     @property
     def executes(self) -> bool:
-        """Flag: the request is executed despite the fault."""
+        """True if the server executes the request despite the fault."""
         return self.action in {"lose", "late"}
 
     @property
     def sends(self) -> bool:
-        """Flag: part of the file is sent despite the fault."""
+        """True if the server sends part of the file despite the fault."""
         return self.action in {"short", "stall", "less", "endless"}
 
 
 @dataclass(frozen=True, slots=True)
 class ChatCounts:
-    """Counts of the bot's actions in one conversation. `visible` is the number of the bot's messages that
-    people can see now.
+    """Numbers of messages that the bot posted, edited and deleted in one conversation. `visible` is the number
+    of the bot's messages that people can see now.
     """
 
     posted: int = 0
@@ -133,7 +133,7 @@ class Loopback(abc.ABC):
         self.faults.append(Fault(method=method, **how))
 
     def take_fault(self, method: str) -> Fault | None:
-        """Return the fault for this request, if any, and count one use of the fault."""
+        """Return the fault for this request and count its use; None if the request succeeds."""
         for fault in self.faults:
             if fault.method in {method, "*"}:
                 if fault.spared:
@@ -166,7 +166,7 @@ class Loopback(abc.ABC):
 
     @staticmethod
     async def broken(request: web.Request, fault: Fault) -> web.StreamResponse:
-        """Apply a fault that prevents the execution of the request."""
+        """Answer a request that is not executed because of the fault."""
         if fault.action == "hang":
             await asyncio.Event().wait()
         if fault.action == "respond":
@@ -180,7 +180,7 @@ class Loopback(abc.ABC):
     async def answered(
         self, request: web.Request, fault: Fault | None, answer: web.StreamResponse
     ) -> web.StreamResponse:
-        """Return the answer to an executed request; if a fault is given, delay the answer or cut the connection."""
+        """Return the answer to an executed request. A fault delays the answer or cuts the connection."""
         if fault is None:
             return answer
         if fault.action == "late":
@@ -191,7 +191,7 @@ class Loopback(abc.ABC):
     async def send_file(
         self, request: web.Request, data: bytes, mime: str, fault: Fault | None
     ) -> web.StreamResponse:
-        """Send a file, with the given fault if any. `sent_bytes` counts the bytes that were written to the client."""
+        """Send a file, or make the fault happen. `sent_bytes` counts the bytes that were written to the client."""
         action = fault.action if fault is not None else ""
         half = data[: len(data) // 2]
         if action in {"", "less"}:

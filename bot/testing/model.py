@@ -1,4 +1,4 @@
-"""A scripted model for tests."""
+"""A fake model for tests that answers from a queue."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ class ScriptedModel:
     """A `contracts.model.Model` that answers from a queue. When the queue is empty, the model echoes the
     last text through `chat_send`. `requests` lists the requests.
 
-    A queued answer is a `ModelReply`, an exception, or a function that takes the request and returns a reply
-    or an exception. While `hold` is an unset event, calls wait for the event. `asked` is set at each call.
+    A queued answer is a `ModelReply`, an exception, or a function that takes the request and returns either.
+    If `hold` is an event, calls wait until it is set. Each call sets the event `asked`.
     """
 
     def __init__(self, *answers: Answer) -> None:
@@ -48,7 +48,7 @@ class ScriptedModel:
         self.hold: asyncio.Event | None = None
         self.asked = asyncio.Event()
         self.known = ModelFacts()
-        """Facts that the model reports for any model name."""
+        """`ModelFacts` that are returned for every model name."""
         self.asked_of: list[str] = []
 
     async def stream(self, request: ModelRequest) -> ModelStream:

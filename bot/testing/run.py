@@ -1,9 +1,9 @@
-"""The gateway in an environment that can fail:
+"""A gateway for tests whose disk, event log, clock and channels can fail:
 
     python -m bot.testing.run --dir DIR [--clock PATH] [--trace PATH] [--speed N --since EPOCH]
 
-The command starts the same gateway as `shipmate run`, with a wrapped disk, event log, clock and channels.
-`SHIPMATE_FAULTS` holds a JSON list of `faults.Fault`s. Each operation that can fail writes one line to the trace file.
+The command starts the same gateway as `shipmate run`. The variable `SHIPMATE_FAULTS` holds a JSON list of
+`faults.Fault`s. Each operation that can fail writes one line to the trace file.
 
 The clock listens on the Unix socket PATH for lines of JSON: `{"jump": seconds}` moves the wall clock,
 `{"pass": seconds}` lets time pass. With `--speed`, N seconds pass in each real second, and the timeouts of network
@@ -62,7 +62,7 @@ async def _run(root: Path, faults: Faults, address: Path | None, speed: float, s
         return await app.run(root, environment)
     vars(base)["datetime"] = _datetime(
         clock
-    )  # APScheduler reads the time through this name, not through our clock
+    )  # APScheduler reads the time through this name instead of our clock
     server = await asyncio.start_unix_server(lambda *ends: steer(clock, *ends), address)
     async with server:
         return await app.run(root, environment)

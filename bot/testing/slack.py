@@ -1,4 +1,4 @@
-"""Slack on 127.0.0.1: Web API and Socket Mode, as strict as the real service.
+"""A fake Slack server for tests, with Web API and Socket Mode, as strict as the real service.
 
     server = SlackServer()
     ada = server.add_user("U0ADA", name="Ada")
@@ -9,7 +9,7 @@
         await server.until(lambda: server.replies(direct, ts))
 
 Only the users and conversations that the test adds (`add_*`) exist. `say`, `edit`, `delete` and `command` act as a
-person does in the Slack client. `push` and `envelope` send events that the test makes itself. `visible` returns the
+person does in the Slack client. `push` and `envelope` send any event. `visible` returns the
 messages that a person sees now. `fail` (see `loopback.Fault`) and `limit` make requests fail.
 """
 
@@ -42,7 +42,7 @@ _OPENED = "app_home_opened"
 SUBSCRIPTIONS = frozenset(slack_scopes.EVENTS)
 PING_SECONDS = 10.0
 MOST_ANSWERS = 5
-"""Max uses of the response address of one slash command or button press."""
+"""Max answers that may be sent to the response address of one slash command or button press."""
 Telling = Literal["message", "app_mention", "bare_mention"]
 BOTH: tuple[Telling, ...] = ("message", "app_mention")
 _SUBSCRIPTION = {"im": "im", "mpim": "mpim", "channel": "channels", "group": "groups"}
@@ -67,11 +67,11 @@ class Seen:
 
 
 class SlackServer(FileHosting):
-    """Slack's API and Socket Mode on 127.0.0.1; the module docstring shows its use.
+    """A fake Slack server. The module docstring has an example.
 
-    `ping_every` is the interval between the server's pings in seconds. With None, the server pings every 10 s
-    on the real clock, and never on a test clock (the test may call `ping`). An envelope that is not
-    acknowledged within 3 s is sent again at once, then after 1 and after 5 minutes.
+    `ping_every` is the interval in seconds between the server's pings. If it is None, the server pings every 10 s
+    on the real clock, and never on a test clock. The server sends an event again if the app does not acknowledge
+    it within 3 s: at once, then after 1 and after 5 minutes.
     """
 
     def __init__(
@@ -96,12 +96,12 @@ class SlackServer(FileHosting):
         self.ephemeral: list[str] = []
         """Texts of the ephemeral answers to slash commands and button presses, as mrkdwn."""
         self.front: int | None = None
-        """Port that clients use for the socket if a proxy is placed before this server; None for this
-        server's own port.
+        """Port of a proxy through which clients open sockets. None means that they connect to this server's own
+        port.
         """
         self.add_user(self.world.bot_user, name="shipmate", is_bot=True)
 
-    # What exists
+    # Users and conversations
 
     def add_user(
         self, user: str, *, name: str, is_bot: bool = False, locale: str = "en-US", tz: str | None = None
@@ -142,12 +142,12 @@ class SlackServer(FileHosting):
         return f"{self.url}/api/"
 
     async def post_to(self, url: str) -> None:
-        """Verify the request URL, then turn Socket Mode off and post all payloads to the URL."""
+        """Verify the request URL, turn Socket Mode off, and post all later payloads to the URL."""
         requests = RequestUrl(url, self.clock)
         await requests.verify()
         self.link.requests = requests
 
-    # What people do
+    # Actions of people
 
     async def invite(self, channel: str, *, by: str, user: str | None = None) -> None:
         """Add the bot, or another `user`, to a conversation."""
@@ -197,15 +197,15 @@ class SlackServer(FileHosting):
         return post.ts
 
     async def tell(self, channel: str, ts: str, told: Sequence[Telling] = BOTH) -> None:
-        """Send the app the events of a message: `message`, and in a channel that mentions the bot also `app_mention`."""
+        """Send the app the event `message`. If a message in a channel mentions the bot, also send `app_mention`."""
         room = self.world.rooms[channel]
         await self._announce(room, room.posts[ts], told)
 
     def shared(
         self, channel: str, ts: str, *, link: bool = False, files: Sequence[Json] | None = None
     ) -> Json:
-        """Return an attachment for `say(attachments=[…])` that shares another message; with `link`, an
-        attachment that previews a link to the other message.
+        """Return an attachment for `say(attachments=[…])` that shares another message. With `link`, the attachment
+        is the preview of a link to that message.
         """
         room = self.world.rooms[channel]
         post = room.posts[ts]
@@ -326,7 +326,7 @@ class SlackServer(FileHosting):
             kind="interactive",
         )
 
-    # Events of the test's own making
+    # Events that the test makes
 
     async def push(self, event: Any, **body: Any) -> Delivery:
         """Send an event. `body` overrides the fields around the event (for example `event_id=…` for a duplicate)."""
@@ -339,7 +339,7 @@ class SlackServer(FileHosting):
         await self.changed()
         return delivery
 
-    # What can be seen
+    # State that tests check
 
     def visible(self, channel: str) -> list[Seen]:
         """Return the messages that a person sees in a conversation now, oldest first, including threads."""
@@ -403,7 +403,7 @@ class SlackServer(FileHosting):
         return replace(room.tally, visible=len(self.replies(channel)))
 
     def streaming(self, channel: str, ts: str) -> bool:
-        """Return True while a message is an open stream."""
+        """Return True while the bot is still streaming this message."""
         return self.api.streams.is_open(channel, ts)
 
     @property
@@ -430,7 +430,7 @@ class SlackServer(FileHosting):
         app.router.add_post("/commands/{number}", self._whisper)
 
     async def _whisper(self, request: web.Request) -> web.StreamResponse:
-        """Handle a request to the response address of a slash command or button press; record an ephemeral answer."""
+        """Handle a request to the response address of a slash command or button press. Record its ephemeral answer."""
         body = json.loads(await request.text())
         await self.record("response_url", body, request.headers)
         fault = self.take_fault("response_url")

@@ -1,4 +1,4 @@
-"""Slack's scopes: which scope each Web API method, event and slash command needs."""
+"""The scopes that Slack's Web API methods, events and slash commands need."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ BY_KIND: Mapping[str, Mapping[str, str]] = {
     "conversations.replies": HISTORY,
     "users.conversations": INFO,
 }
-"""Scopes of the methods that need a scope for each kind of conversation they read."""
+"""Scopes of methods whose scope depends on the kind of conversation."""
 EVENTS: Mapping[str, Mapping[str, str] | str] = {
     "agent_session_stopped": "assistant:write",
     "app_home_opened": {},
@@ -50,7 +50,7 @@ EVENTS: Mapping[str, Mapping[str, str] | str] = {
     "message.im": "im:history",
     "message.mpim": "mpim:history",
 }
-"""Scopes of the events that an app may subscribe to. Without the scope, Slack silently sends no such event."""
+"""Scopes of the events that an app may subscribe to. If the app lacks the scope, Slack does not send the event."""
 COMMANDS = "commands"
 
 

@@ -1,4 +1,4 @@
-"""A Bot API server for one bot, as strict as Telegram's. The test acts as the people who write to the bot.
+"""A fake Telegram server for tests, as strict as the real Bot API. Tests act as the people who write to the bot.
 
     async with TelegramServer() as server:
         server.say("hello")                        # a person writes to the bot; the update waits for the bot's poll
@@ -33,8 +33,8 @@ def refusal(code: int, description: str, **parameters: Any) -> dict[str, Any]:
 
 
 class TelegramServer(Service):
-    """A fake Bot API server for one bot; the module docstring shows its use. With `limits=True`, each chat
-    enforces the flood limits.
+    """A fake Bot API server for one bot. The module docstring has an example. With `limits=True`, the server
+    enforces the flood limits of each chat.
     """
 
     def topic(self, chat_id: int, thread_id: int, *, by_bot: bool = False) -> None:
@@ -123,7 +123,7 @@ class TelegramServer(Service):
         del self.chats[chat_id].messages[message_id]
 
     def press_stop(self, *, chat_id: int = 1001, thread_id: int | None = None, draft_id: int = 1) -> Json:
-        """Stop a reply that the bot is writing, as a person; return the update."""
+        """Press the stop button of a reply that the bot is writing, as a person; return the update."""
         chat = self.chat(chat_id)
         if chat.kind != "private":
             raise ValueError("drafts are shown in private chats only")
@@ -149,8 +149,8 @@ class TelegramServer(Service):
         )
 
     def tap(self, message_id: int, words: str, *, chat_id: int = 1001) -> Json:
-        """Tap a keyboard key that came with a message, which sends the key's text as the person's message;
-        return the update. Raises `ValueError` if there is no such key.
+        """Tap a key of the keyboard that a message has shown. The key's text becomes the person's message. Return
+        the update. Raises `ValueError` if there is no such key.
         """
         markup = self.chats[chat_id].messages[message_id].get("reply_markup", {})
         if words not in [key["text"] for row in markup.get("keyboard", ()) for key in row]:
@@ -180,7 +180,7 @@ class TelegramServer(Service):
         self.wake()
 
     def contest(self, seconds: float) -> None:
-        """Act for `seconds` as if another process polled too: every `getUpdates` fails with 409."""
+        """Let every `getUpdates` fail with 409 for `seconds`, as if another process polled too."""
         self.contested_until = self.clock.monotonic() + seconds
         self._end_poll(delivered=False)
 
@@ -225,7 +225,7 @@ class TelegramServer(Service):
     def upgrade(
         self, chat_id: int, new_id: int, *, told: Iterable[Literal["to", "from"]] = ("to", "from")
     ) -> None:
-        """Upgrade a group to a supergroup with a new id and new message numbers."""
+        """Turn a group into a supergroup with a new id and new message numbers."""
         old = self.chat(chat_id, "group")
         old.moved_to = new_id
         fresh = self.chat(new_id, "supergroup")
@@ -252,7 +252,7 @@ class TelegramServer(Service):
         return [(one["file_name"], one["mime_type"], self.files[one["file_id"]]) for one in sent]
 
     def drafts(self, chat_id: int = 1001) -> dict[int, str]:
-        """Return the text of the drafts that a person sees the bot writing in a chat now, by draft id."""
+        """Return the texts of the bot's unfinished replies that people see in a chat now, by draft id."""
         now = self.clock.now()
         return {name: words for name, (words, until) in self.chat(chat_id).drafts.items() if now < until}
 

@@ -1,4 +1,4 @@
-"""Parameter checks of the Bot API as pure functions: parameters, texts, entities and keyboards."""
+"""The Bot API's checks of parameters, texts, entities and keyboards, as pure functions."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ENTITY_TYPES = (
 )
 PARSE_MODES = frozenset({"Markdown", "MarkdownV2", "HTML"})
 SCOPES = frozenset({"default", "all_private_chats", "all_group_chats", "all_chat_administrators"})
-"""Scopes of command menus that do not name a chat."""
+"""Types of command menu scopes that do not name a chat."""
 REACTIONS = frozenset({"👍", "👎", "❤", "🔥", "👏", "🎉", "🤔", "👀", "🙏", "👌"})
 """Emoji that the bot may react with; Telegram accepts more."""
 ACTIONS = frozenset(
@@ -123,7 +123,7 @@ class Upload:
 
 
 class Args:
-    """Parameters of one call. Each value may be native or JSON in a string, depending on how the call was sent."""
+    """Parameters of one call. A call sent as JSON has native values; a call sent as a form has JSON in strings."""
 
     def __init__(self, values: Mapping[str, Any]) -> None:
         self._values = values
@@ -200,7 +200,7 @@ def detect(text: str) -> list[Json]:
 
 
 def checked_text(text: str, entities: Iterable[Any], limit: int = TEXT_LIMIT) -> tuple[str, list[Json]]:
-    """Return a text and its entities as Telegram stores both: without blanks at the ends. Raises `Refused`."""
+    """Return a text without blanks at its ends, and its entities, as Telegram stores them. Raises `Refused`."""
     if re.search("[\ud800-\udfff]", text):
         raise bad("strings must be encoded in UTF-8")
     spans = checked_entities(text, entities)
@@ -222,7 +222,7 @@ def checked_text(text: str, entities: Iterable[Any], limit: int = TEXT_LIMIT) ->
 
 
 def checked_entities(text: str, entities: Iterable[Any]) -> list[Json]:
-    """Return the first 100 entities in text order; Telegram drops the rest."""
+    """Return the first 100 entities in text order, because Telegram drops the rest."""
     spans = [_checked_entity(text, entity) for entity in entities]
     spans.sort(key=lambda span: (span["offset"], -span["length"]))
     del spans[ENTITY_LIMIT:]
@@ -270,7 +270,7 @@ def _check_nesting(outer: Json, inner: Json) -> None:
 
 
 def checked_keyboard(markup: Json) -> Json:
-    """Return the checked buttons below a message. Each button must have data to send back when it is pressed."""
+    """Return the buttons below a message after checking them. Each button must have callback data."""
     if isinstance(keys := markup.get("keyboard"), list):
         if not all(
             isinstance(row, list) and all(str(key.get("text", "")).strip() for key in row) for row in keys

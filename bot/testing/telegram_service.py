@@ -1,4 +1,4 @@
-"""The Bot API's requests, long poll and methods. `bot.testing.telegram` adds the actions of people."""
+"""The server side of the fake Bot API: it accepts requests, serves the long poll and implements the methods."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ CAPTION_LIMIT = 1024
 FILE_SECONDS = 3600.0
 """Timeout in seconds of a file path returned by `getFile`."""
 DRAFT_SECONDS = 30.0
-"""Timeout in seconds after which a draft disappears if no message follows."""
+"""Timeout in seconds of a draft, if no message follows it."""
 _BUDGETED = frozenset(
     {
         "sendMessage",
@@ -66,11 +66,11 @@ class Service(Loopback):
         self.limits = limits
         self.updates = world.Updates(self.clock)
         self.commands: dict[tuple[str, str], list[Json]] = {}
-        """Command menus by scope and language. The scope is its type, or for example `chat 1001` for one
-        chat; the language "" means all other languages.
+        """Command menus by scope and language. A scope is a type such as `default`, or `chat 1001` for one chat.
+        The language "" means all other languages.
         """
         self.descriptions: dict[tuple[str, str], str] = {}
-        """Texts of the bot's `description` and `short_description`, by language."""
+        """Texts of the bot, by name (`description` or `short_description`) and language."""
         self.hook = WebhookPoster(self.clock, self.updates, self.changed)
         self.chats: dict[int, world.Chat] = {}
         self.callbacks: set[str] = set()
@@ -106,7 +106,7 @@ class Service(Loopback):
         await super().stop()
 
     def _end_poll(self, *, delivered: bool) -> None:
-        """Answer the open poll with the waiting updates (`delivered`), or with a conflict."""
+        """Answer the open poll: with the waiting updates if `delivered`, else with a conflict error."""
         if self.poll is not None and not self.poll.done():
             self.poll.set_result(delivered)
 
@@ -460,7 +460,7 @@ async def _params(request: web.Request) -> dict[str, Any]:
 
 
 def _posted(chat: world.Chat, message: Json) -> Json:
-    """Add a message of the bot to a chat. The message replaces the drafts in the chat."""
+    """Add a message of the bot to a chat, and remove the chat's drafts."""
     chat.messages[chat.next_id()] = message
     chat.tally = replace(chat.tally, posted=chat.tally.posted + 1)
     chat.drafts.clear()

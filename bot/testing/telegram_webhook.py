@@ -1,4 +1,4 @@
-"""Telegram's side of a webhook: updates are posted until the bot confirms them."""
+"""Telegram's side of a webhook. It posts each update until the bot confirms it."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ SECRET = "X-Telegram-Bot-Api-Secret-Token"
 
 
 class WebhookPoster:
-    """Posts the updates of each chat in order, and the button presses of each person in order; different
-    chats are served in parallel.
+    """Posts the updates of each chat in order, and the button presses of each person in order. It serves
+    different chats in parallel.
 
-    An update that is not answered with 2xx is posted again. The wait is the answer's `Retry-After`; without
-    that header the waits are 2 s, 4 s and so on, up to 64 s of the clock.
+    If the bot does not answer with 2xx, the update is posted again. The wait before is the answer's
+    `Retry-After`; without that header it is 2 s, 4 s and so on, up to 64 s of the clock.
     """
 
     def __init__(self, clock: Clock, updates: world.Updates, changed: Callable[[], Awaitable[None]]) -> None:
@@ -32,8 +32,8 @@ class WebhookPoster:
         """Text of the last failure, which `getWebhookInfo` returns until another webhook is set."""
         self.failed_at = 0.0
         self.front: int | None = None
-        """Port on this machine that receives the posts instead of the webhook's address, like the target of
-        a load balancer.
+        """Port on this machine to which updates are posted instead of the webhook's address, as if a load
+        balancer forwarded them; None for the webhook's address.
         """
         self._clock = clock
         self._updates = updates
@@ -77,7 +77,7 @@ class WebhookPoster:
         address = self.url if self.front is None else f"http://127.0.0.1:{self.front}{parts.path}"
         headers = {SECRET: self.secret} if self.secret else {}
         try:
-            # Open one session for each post: a post that begins while the server stops leaves no session open.
+            # Each post opens its own session. Otherwise a post that begins while the server stops would leave a session open.
             async with (
                 aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=POST_SECONDS)) as session,
                 session.post(address, json=body, headers=headers) as answer,

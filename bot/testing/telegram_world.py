@@ -1,4 +1,4 @@
-"""State of the fake Bot API server: people, topics, messages, files, and updates that are not yet confirmed."""
+"""State of the fake Bot API server: people, topics, messages, files and unconfirmed updates."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ class Seen:
 
 @dataclass(slots=True)
 class Chat:
-    """A chat. `gone` is the error text if every call for the chat fails with 403. `moved_to` is the id of
-    the supergroup that replaced the group. `members` maps user ids (also the bot's) to their status.
-    `rights` are the bot's rights.
+    """A chat. If `gone` is set, every call for the chat fails with 403 and this text. `moved_to` is the id of the
+    supergroup that replaced the group. `members` has the status of each user id, including the bot's. `rights`
+    are the bot's rights.
     """
 
     id: int
@@ -58,7 +58,7 @@ class Chat:
     members: dict[int, str] = field(default_factory=dict)
     rights: dict[str, bool] = field(default_factory=dict)
     drafts: dict[int, tuple[str, float]] = field(default_factory=dict)
-    """Text of each draft and the time until which the draft is shown (epoch seconds), by draft id."""
+    """Text of each draft, and time (epoch seconds) until which people see it, by draft id."""
     reactions: dict[tuple[int, int], tuple[str, ...]] = field(default_factory=dict)
     """Emoji by message id and user id; the bot's reactions are included."""
     last_id: int = 0
@@ -80,7 +80,7 @@ class Chat:
         return self.last_id
 
     def spend(self, now: float) -> int:
-        """Take one call out of the chat's flood budget."""
+        """Count one call against the chat's flood limit. Return the seconds to wait; 0 if the call is allowed."""
         every = 1.0 if self.kind == "private" else 3.0
         self.spent = max(0.0, self.spent - (now - self.spent_at) / every)
         self.spent_at = now
@@ -106,7 +106,7 @@ class Chat:
 
 
 class Updates:
-    """A queue of one bot's updates. The queue keeps an update until it is confirmed, but at most 24 hours."""
+    """A queue of one bot's updates. An update stays in it until it is confirmed, but at most 24 hours."""
 
     def __init__(self, clock: Clock, first_id: int = 700_000_001) -> None:
         self._clock = clock
@@ -256,5 +256,5 @@ def media_fields(kind: Media, file_id: str, size: int, name: str | None, mime: s
 
 
 def links(text: str, entities: Iterable[Json]) -> bool:
-    """Return True if the text or its entities contain a link that can have a preview."""
+    """Return True if the text or an entity has a link that Telegram can preview."""
     return any(span["type"] in {"url", "text_link"} for span in [*entities, *rules.detect(text)])

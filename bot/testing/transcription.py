@@ -1,4 +1,4 @@
-"""A loopback server with OpenAI's transcription API, and a transcriber that needs no server."""
+"""A fake server with OpenAI's transcription API, and a fake transcriber that needs no server."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class FakeTranscriber:
     def __init__(self, said: Mapping[bytes, str]) -> None:
         self.said = said
         self.heard: list[str] = []
-        """MIME types of the recordings that the transcriber was given."""
+        """MIME types of the recordings that were given to the transcriber."""
 
     async def transcribe(self, sound: bytes, type: str) -> str:  # noqa: A002 - as in the protocol
         self.heard.append(type)
