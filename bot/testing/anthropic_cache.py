@@ -134,7 +134,9 @@ class PromptCache:
             if part.end < smallest:
                 continue
             lifetime = part.ttl or "5m"
-            fresh[part.digest] = now + LIFETIMES[lifetime]  # an entry's lifetime begins when the request starts
+            fresh[part.digest] = (
+                now + LIFETIMES[lifetime]
+            )  # an entry's lifetime begins when the request starts
             if part.end > done:
                 written[lifetime] += part.end - done
                 done = part.end

@@ -137,7 +137,8 @@ class ChaosProxy:
 
     def deafen(self, *, answers_only: bool = False) -> None:
         """Discard the data of all open connections, and of new connections until `heal` is called. With
-        `answers_only`, discard only the data that the server sends."""
+        `answers_only`, discard only the data that the server sends.
+        """
         self._deaf = [not answers_only, True]
         self.struck["all deaf"] += 1
         for connection in self._connections:
