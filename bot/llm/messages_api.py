@@ -109,6 +109,8 @@ def prefix_digest(system: Sequence[Json], tools: Sequence[Json]) -> str:
 
 
 _FRAME_END = re.compile(rb"\r?\n\r?\n")
+MAX_EVENT, MAX_STREAM = 4_000_000, 64_000_000
+"""Max bytes of one event, and of one stream. The longest answers need some hundred bytes for each token."""
 
 
 class EventStream:
@@ -116,10 +118,18 @@ class EventStream:
 
     def __init__(self) -> None:
         self._rest = b""
+        self._left = MAX_STREAM
 
     def feed(self, chunk: bytes) -> list[Json]:
-        """Return the JSON objects that a chunk completes. Raises `errors.StreamBroken` for any other event."""
+        """Return the JSON objects that a chunk completes. Raises `errors.StreamBroken` for any other event, and for
+        a stream without bounds.
+        """
+        self._left -= len(chunk)
         *frames, self._rest = _FRAME_END.split(self._rest + chunk)
+        if self._left < 0 or len(self._rest) > MAX_EVENT:
+            failure = errors.StreamBroken("The answer is longer than any model's: given up.")
+            failure.retryable = False  # a retry would cost as much again
+            raise failure
         return [event for frame in frames if (event := _event(frame)) is not None]
 
 

@@ -141,16 +141,18 @@ class Guard:
             self._peers[transport] = await asyncio.to_thread(lookup, near[:2], far[:2]) if known else None
         return self._peers[transport]
 
-    async def fits(self, token: str) -> bool:
+    async def fits(self, request: web.Request, token: str) -> bool:
         """Return True if this is the token. The comparison takes the same time for every input of any length. Eight
-        wrong tokens a second are compared; further attempts wait, and none is refused.
+        wrong tokens a second are compared; further attempts wait, and none is refused. Clients that have gone take
+        no place, so the limit of connections bounds how many wait.
         """
         given, known = (
             hashlib.sha256(text.encode("utf-8", "replace")).digest() for text in (token, self._token or "")
         )
         await self._trials.acquire()
-        fits = hmac.compare_digest(given, known) and self.wants_token
-        asyncio.get_running_loop().call_later(0.0 if fits else DELAY, self._trials.release)
+        here = request.transport is not None
+        fits = here and hmac.compare_digest(given, known) and self.wants_token
+        asyncio.get_running_loop().call_later(DELAY if here and not fits else 0.0, self._trials.release)
         return fits
 
     def give_cookie(self, request: web.Request, response: web.StreamResponse, visitor: Visitor) -> None:

@@ -272,7 +272,7 @@ class WebRoutes:
         if not self._guard.wants_token:
             raise web.HTTPNotFound
         token = (await _body(request)).get("token")
-        if not isinstance(token, str) or not await self._guard.fits(token):
+        if not isinstance(token, str) or not await self._guard.fits(request, token):
             return _refusal(request, 401, "web.wrong_token")
         response = web.Response(status=204)
         self._guard.give_cookie(request, response, request[_VISITOR])

@@ -21,14 +21,15 @@ import json, sys, urllib.error, urllib.request
 class Stay(urllib.request.HTTPRedirectHandler):
     def redirect_request(self, *_): return None
 try:
-    answer = urllib.request.build_opener(Stay).open(sys.argv[1], timeout=10)
+    asked = urllib.request.Request(sys.argv[1], headers={"Cookie": sys.argv[2]})
+    answer = urllib.request.build_opener(Stay).open(asked, timeout=10)
 except urllib.error.HTTPError as failure:
     answer = failure
 print(json.dumps([answer.status, answer.headers.get("Set-Cookie"), answer.read(2000).decode()]))
 """
 
 
-async def as_other(address: str) -> tuple[int, str | None, str]:
+async def as_other(address: str, cookie: str = "") -> tuple[int, str | None, str]:
     """What a program of another user of this machine gets."""
     process = await asyncio.create_subprocess_exec(
         "/usr/bin/env",
@@ -36,6 +37,7 @@ async def as_other(address: str) -> tuple[int, str | None, str]:
         "-c",
         ASK,
         address,
+        cookie,
         stdout=asyncio.subprocess.PIPE,
         user=OTHER,
         group=OTHER,
@@ -44,8 +46,8 @@ async def as_other(address: str) -> tuple[int, str | None, str]:
         cwd="/",
     )
     out, _ = await process.communicate()
-    status, cookie, body = json.loads(out)
-    return status, cookie, body
+    status, given, body = json.loads(out)
+    return status, given, body
 
 
 @pytest.fixture
@@ -89,6 +91,16 @@ async def test_another_user_of_the_machine_is_refused(world: World, page: str) -
         status, cookie, body = await as_other(page + path)
         assert (status, cookie) == (403, None)
         assert "shipmate link" in body
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can be somebody else")
+async def test_a_cookie_that_another_user_got_hold_of_opens_nothing(world: World, page: str) -> None:
+    async with browser() as session:
+        async with session.get(printed(world)) as answer:
+            assert answer.status == 200
+        cookie = "; ".join(f"{one.key}={one.value}" for one in session.cookie_jar)
+        assert (await info(session, page))[1]["operator"]
+    assert (await as_other(f"{page}/api/info", cookie))[0] == 403
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can be somebody else")
@@ -204,6 +216,32 @@ async def test_a_browser_is_redirected_to_a_host_name_of_our_own(world: World, p
         for headers in (there, {}):
             async with session.get(page, headers=headers, allow_redirects=False) as answer:
                 assert answer.status == 200  # a program stays where it is
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can be somebody else")
+async def test_another_user_cannot_talk_through_the_terminals_socket(world: World) -> None:
+    await world.start("console")
+    (world.root / ".ship").chmod(0o711)  # as a careless administrator would
+    (world.root / ".ship" / "console.sock").chmod(0o666)
+    # It is in the folder before it becomes somebody else: the folders above are not everybody's, and stay as they are.
+    script = (
+        "import os, socket, sys\n"
+        "other = int(sys.argv[1]); os.setgroups([]); os.setgid(other); os.setuid(other)\n"
+        "s = socket.socket(socket.AF_UNIX); s.settimeout(30); s.connect('console.sock')\n"
+        "print(s.makefile().readline())"
+    )
+    process = await asyncio.create_subprocess_exec(
+        "/usr/bin/env",
+        "python3",
+        "-c",
+        script,
+        str(OTHER),
+        stdout=asyncio.subprocess.PIPE,
+        env={"PATH": "/usr/bin:/bin"},
+        cwd=world.root / ".ship",
+    )
+    out, _ = await process.communicate()
+    assert json.loads(out) == {"error": "This terminal is for the user who started Shipmate."}
 
 
 async def test_the_terminals_user_is_an_operator(world: World) -> None:

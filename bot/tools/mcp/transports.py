@@ -15,6 +15,8 @@ import logging
 import os
 import re
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
     from mcp.client._transport import TransportStreams
 
 LONGEST = 8 * 2**20
-"""Max bytes of one HTTP response or event."""
+"""Max size of one message, HTTP response or event: characters of a line on stdout, else bytes."""
 CONNECT_SECONDS = 10.0
 SILENCE_SECONDS = 300.0
 _INHERITED = (
@@ -55,6 +57,28 @@ _ROOTS = frozenset({"-C", "-f", "--directory", "--prefix", "--project", "--cwd",
 """Options of package launchers that name the folder or file from which code is run."""
 
 Tell = Callable[[str], object]
+_TELL: ContextVar[Tell] = ContextVar("mcp_tell")
+"""What is called with the reason if the server of this connection breaks a limit."""
+
+
+@cache
+def _bounded() -> Any:
+    """Return the SDK's reader of stdout with a limit. The SDK's own collects a line without end."""
+    import anyio
+    from anyio.streams.text import TextReceiveStream
+
+    class Bounded(TextReceiveStream):
+        length = 0
+
+        async def receive(self) -> str:
+            piece = await super().receive()
+            self.length = len(piece) - piece.rfind("\n") - 1 + (0 if "\n" in piece else self.length)
+            if self.length > LONGEST:
+                _TELL.get()(f"it wrote a line of more than {LONGEST:,} characters")
+                raise anyio.BrokenResourceError
+            return piece
+
+    return Bounded
 
 
 @contextlib.asynccontextmanager
@@ -65,8 +89,11 @@ async def process(
     stdout ends. After the block, the whole process group is killed. Raises OSError if the process cannot be
     started.
     """
-    from mcp.client.stdio import StdioServerParameters, get_default_environment, stdio_client
+    from mcp.client import stdio
 
+    stdio.TextReceiveStream = _bounded()  # type: ignore[attr-defined]
+    why = ["it ended"]
+    _TELL.set(lambda reason: (why.append(reason), ended(reason)))
     # Some servers print logs to stdout. The SDK skips such a line, and logs it with a traceback.
     logging.getLogger("mcp.client.stdio").setLevel(logging.CRITICAL)
     read, write = os.pipe()
@@ -80,17 +107,20 @@ async def process(
             said(piece.decode("utf-8", "replace"))
 
     task = asyncio.create_task(listen())
-    server = StdioServerParameters(
+    server = stdio.StdioServerParameters(
         command=words[0],
         args=list(words[1:]),
         # The SDK adds variables of its own choice; an empty value overrides them.
-        env=dict.fromkeys(get_default_environment(), "") | dict(env),
+        env=dict.fromkeys(stdio.get_default_environment(), "") | dict(env),
         cwd=folder,
         encoding_error_handler="replace",
     )
     try:
         with os.fdopen(write, "w") as errlog:
-            async with stdio_client(server, errlog) as streams, _relayed(streams, ended) as relayed:
+            async with (
+                stdio.stdio_client(server, errlog) as streams,
+                _relayed(streams, lambda: ended(why[-1])) as relayed,
+            ):
                 errlog.close()
                 yield relayed
     finally:
@@ -99,7 +129,7 @@ async def process(
 
 
 @contextlib.asynccontextmanager
-async def _relayed(streams: TransportStreams, ended: Tell) -> AsyncIterator[TransportStreams]:
+async def _relayed(streams: TransportStreams, ended: Callable[[], object]) -> AsyncIterator[TransportStreams]:
     """Repair the results that a server sends. `ended` is called when the server's stream ends."""
     import anyio
     from mcp_types import JSONRPCResponse
@@ -115,7 +145,7 @@ async def _relayed(streams: TransportStreams, ended: Tell) -> AsyncIterator[Tran
                 if isinstance(message, JSONRPCResponse):
                     message.result = await asyncio.to_thread(mended, message.result)
                 await heard.send(one)
-        ended("it ended")
+        ended()
 
     task = asyncio.create_task(relay())
     try:
@@ -177,7 +207,7 @@ async def address(url: str, headers: Mapping[str, str]) -> AsyncIterator[Transpo
     async with (
         httpx2.AsyncClient(headers=sent, timeout=limits, trust_env=False, transport=Guarded()) as client,
         streamable_http_client(url, http_client=client, max_sse_event_size=LONGEST) as streams,
-        _relayed(streams, lambda _: None) as relayed,
+        _relayed(streams, lambda: None) as relayed,
     ):
         yield relayed
 

@@ -168,15 +168,13 @@ def _strict_path(name: str, steps: _Steps, paths: Paths) -> Pattern:
     fixed = paths.place("/" + "/".join(steps.fixed)).real
     if fixed is None:
         return lambda _: "no"
-    rest, depth = path_glob(steps.loose), len(fixed)
+    rest = path_glob((*steps.loose, ANY_DEPTH) if steps.below else steps.loose)
+    depth = len(fixed)
 
     def judge(asked: JudgedCall) -> Answer:
         path = asked.words(name)
         real = asked.place(path).real if path is not None else None
-        if real is None or real[:depth] != fixed:
-            return "no"
-        ends = range(depth, len(real) + 1) if steps.below else (len(real),)
-        return _answer(holds=any(rest(real[depth:end]) for end in ends))
+        return _answer(holds=real is not None and real[:depth] == fixed and rest(real[depth:]))
 
     return judge
 
@@ -214,10 +212,8 @@ def _within(base: Parts, loose: Parts) -> Callable[[Parts], bool]:
     depth = len(base)
     if not loose:
         return lambda form: form[:depth] == base
-    rest = path_glob(loose)
-    return lambda form: (
-        form[:depth] == base and any(rest(form[depth:end]) for end in range(depth, len(form) + 1))
-    )
+    rest = path_glob((*loose, ANY_DEPTH))
+    return lambda form: form[:depth] == base and rest(form[depth:])
 
 
 @lru_cache(maxsize=4_096)

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from bot import errors
 from bot.contracts.base import Json
 from bot.contracts.model import TextDelta, ToolInputDelta
+from bot.llm import messages_api
 from bot.llm.messages_api import Accumulator, EventStream
 from bot.testing import anthropic_script as script
 
@@ -33,6 +34,15 @@ def wire(answer: script.Reply, chunk: int = 12) -> bytes:
 def events(*pieces: bytes) -> list[Json]:
     stream = EventStream()
     return [event for piece in pieces for event in stream.feed(piece)]
+
+
+@pytest.mark.parametrize("frame", [b"data: no end of this line", b"data: {}\n\n"])
+def test_a_stream_without_bounds_is_given_up(monkeypatch: pytest.MonkeyPatch, frame: bytes) -> None:
+    monkeypatch.setattr(messages_api, "MAX_EVENT", 1_000)
+    monkeypatch.setattr(messages_api, "MAX_STREAM", 2_000)
+    with pytest.raises(errors.StreamBroken) as caught:
+        events(*[frame] * 300)
+    assert not caught.value.retryable
 
 
 def fed(happened: list[Json]) -> tuple[Accumulator, list[TextDelta | ToolInputDelta]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 import unicodedata
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
@@ -601,6 +602,15 @@ def test_judging_never_fails_whatever_is_asked(words: str) -> None:
     )
     for tool in ("read_file", "run_shell", "web_fetch"):
         assert outcome(every, call(tool, words)) in {"allow", "ask", "deny"}
+
+
+def test_a_deep_path_is_judged_without_holding_others_up() -> None:
+    every = rules(allow=["read_file(a/)"], deny=["read_file(*.pem)", "read_file(**/secret/*)"])
+    began = time.thread_time()
+    assert outcome(every, call("read_file", "a/" * 2_000 + "x")) == "allow"
+    assert time.thread_time() - began < 0.5, "every prefix of the path was judged by itself"
+    assert outcome(every, call("read_file", "a/" * 2_000 + "x.pem")) == "deny"
+    assert outcome(every, call("read_file", "a/" * 1_000 + "secret/" + "a/" * 100)) == "deny"
 
 
 def test_a_malformed_rule_never_becomes_one() -> None:

@@ -25,7 +25,7 @@ from channels.web import guard
 from channels.web.manifest import MANIFEST, WebSettings
 from tests.contracts.channel_contract import surroundings
 from tests.contracts.web_rig import Browser
-from tests.timers import leap_until_done
+from tests.timers import leap, leap_until_done
 
 TOKEN = "correct horse battery staple"
 MESSAGE = {"text": "hello", "clientId": "m1"}
@@ -252,6 +252,23 @@ async def test_eight_wrong_tokens_make_further_tries_wait_and_lock_nobody_out(
         await leap_until_done(mine, guard.DELAY)
         assert (await mine)[0] == 204
         assert (await person.get("/api/info"))[0] == 200
+
+
+async def test_who_has_gone_keeps_no_place(locked: Channel, stranger: Browser) -> None:
+    for _ in range(8):
+        assert (await stranger.post("/login", {"token": "wrong"}))[0] == 401
+    gone = [asyncio.create_task(stranger.post("/login", {"token": "wrong"})) for _ in range(80)]
+    await asyncio.wait(gone, timeout=0.2)
+    for one in gone:
+        one.cancel()
+    await asyncio.wait(gone)
+    async with Browser(locked) as person:
+        mine = asyncio.create_task(person.post("/login", {"token": TOKEN}))
+        await asyncio.wait([mine], timeout=0.2)
+        leap(guard.DELAY)
+        await asyncio.wait([mine], timeout=2 * guard.DELAY)
+        assert mine.done(), "it waits behind those who have gone"
+        assert (await mine)[0] == 204
 
 
 async def test_there_is_nothing_to_log_in_to_without_a_token(browser: Browser) -> None:

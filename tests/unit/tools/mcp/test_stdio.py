@@ -154,6 +154,15 @@ async def test_what_is_no_message_is_passed_over(start: Start, mode: str) -> Non
     assert await rig.call("mcp__one__say", x="a") == "said a"
 
 
+async def test_an_answer_beyond_all_measure_ends_the_connection_alone(start: Start) -> None:
+    rig = await start(FakeClock(), one=raw("long_line"), two=raw("fine"))
+    with pytest.raises(errors.ToolError, match="was lost"):
+        await rig.call("mcp__one__say", x="a")
+    await until(lambda: rig["one"].state == "down")
+    assert "a line of more than" in rig["one"].trouble
+    assert await rig.call("mcp__two__say", x="b") == "said b"
+
+
 async def test_only_what_stays_away_is_worth_a_report(start: Start) -> None:
     clock = FakeClock()
     rig = await start(clock, one=raw("once"))
