@@ -1,7 +1,7 @@
 """Keeps the newest messages of each web conversation, and the event streams of its browsers.
 
 A browser that reconnects receives the messages that it missed. The archive is authoritative: live chats are
-limited in number and length, and the oldest are dropped first.
+limited in number, length and size, and the oldest are dropped first.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from channels.web.files import ChatFile
 from channels.web.manifest import FIRST
 from channels.web.markdown import Node
 
-MESSAGES = 100  # Max messages of a chat
+MESSAGES, SIZE = 100, 1_000_000  # Max messages of a chat, and max characters of more than one message
 MOST_CHATS = 256
 STREAMS = 20  # Max open event streams of a person
 _QUEUE = 300  # Max events that are queued for a browser. A connection with more events is aborted.
@@ -99,7 +99,9 @@ class LiveChat:
         """Keep a message, in the order of numbers."""
         at = next((at for at, one in enumerate(self.said) if one.number > said.number), len(self.said))
         self.said.insert(at, said)
-        if len(self.said) > MESSAGES:
+        size = sum(len(one.text) for one in self.said)
+        while len(self.said) > MESSAGES or (size > SIZE and len(self.said) > 1):
+            size -= len(self.said[0].text)
             self.floor = max(self.floor, self.said.popleft().newest)
 
     def taken(self, id_: str) -> WebMessage | None:

@@ -86,14 +86,19 @@ async def process(
     words: Sequence[str], *, folder: Path, env: Mapping[str, str], said: Tell, ended: Tell
 ) -> AsyncIterator[TransportStreams]:
     """Run a server process during the block. `said` receives the process's stderr; `ended` is called when its
-    stdout ends. After the block, the whole process group is killed. Raises OSError if the process cannot be
-    started.
+    stdout ends. After the block, the process group is killed unless the process ends by itself. Raises OSError
+    if the process cannot be started.
     """
     from mcp.client import stdio
 
     stdio.TextReceiveStream = _bounded()  # type: ignore[attr-defined]
     why = ["it ended"]
-    _TELL.set(lambda reason: (why.append(reason), ended(reason)))
+
+    def broke(limit: str) -> None:
+        why.append(limit)
+        ended(limit)
+
+    _TELL.set(broke)
     # Some servers print logs to stdout. The SDK skips such a line, and logs it with a traceback.
     logging.getLogger("mcp.client.stdio").setLevel(logging.CRITICAL)
     read, write = os.pipe()

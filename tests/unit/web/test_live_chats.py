@@ -23,6 +23,9 @@ def test_a_room_keeps_its_newest_messages() -> None:
     assert [said.text for said in store.chat(chat("a")).said] == [f"{number}" for number in range(200, 300)]
     assert store.missed(chat("a"), f"{store.boot}-150") is None, "shown the archive instead"
     assert (store.missed(chat("a"), f"{store.boot}-299") or b"").count(b"event: message") == 1
+    for _ in range(3):
+        _said(store, "a", "x" * 600_000)
+    assert len(store.chat(chat("a")).said) == 1
 
 
 def test_rooms_without_listeners_are_forgotten_from_the_oldest() -> None:
