@@ -14,17 +14,17 @@ _STOPS = (signal.SIGINT, signal.SIGTERM)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit code. Signals are prepared before `bot.cli.commands` is imported,
+    """Run one command and return its exit code. Signal handlers are set before `bot.cli.commands` is imported,
     because that import takes time.
     """
     if arguments is None and len(sys.argv) == 1:
         sys.argv += _first_look()
     gateway = arguments is None and sys.argv[1:2] in (["run"], ["start"])
     if gateway:
-        # Before the gateway installs its own handlers no turns are running, so a signal ends the process at once.
+        # No turns are running until the gateway sets its own handlers. Until then a signal ends the process at once.
         for number in _STOPS:
             signal.signal(number, lambda *_: os._exit(0))
-        # Closing the terminal does not end the process. Unlike SIG_IGN, a handler function is not inherited by child processes.
+        # This handler keeps the process alive when the terminal closes. Unlike SIG_IGN, it is not inherited by child processes.
         if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
             signal.signal(signal.SIGHUP, lambda *_: None)
     try:
@@ -41,9 +41,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _first_look() -> list[str]:
-    """Return the arguments for `shipmate` without arguments on a terminal, such as `uvx shipmate`. The
-    arguments start a gateway with default settings in a data folder of the user. Return [] without a
-    terminal or in a project folder; the help is then shown.
+    """Return the arguments to use if the user gives none, as in `uvx shipmate`. They start a gateway with default
+    settings in the user's data folder. Without a terminal, or in a project folder, return [], which shows
+    the help.
     """
     terminals = all(stream and stream.isatty() for stream in (sys.stdin, sys.stdout))
     if not terminals or Path("ship.json").exists():

@@ -1,4 +1,4 @@
-"""The commands of `shipmate`, and the run of one command: an error becomes one line of output and an exit code.
+"""Lists and runs the commands of `shipmate`. An error becomes one line of output and an exit code.
 
 The module of a command is imported only when the command is used, because some modules take seconds to import.
 """
@@ -81,10 +81,10 @@ COMMANDS = {
     "start": ("gateway:start", "As `run`, under its name in ShipMyAgent."),
     "version": ("gateway:version", "Show the versions of Shipmate, Python and the dependencies."),
 }
-"""Commands by name: the module with the command's function or group, and the help text."""
+"""Function or group of each command, as `module:name`, and the command's help text."""
 HIDDEN = frozenset({"start"})
 _WITH_NEGATIVE_IDS = frozenset({"allow", "block"})
-"""Commands whose argument may begin with a minus sign, as the id of a Telegram group does."""
+"""Commands that accept an argument with a leading minus sign, such as the id of a Telegram group."""
 
 
 class Commands(TyperGroup):
@@ -92,7 +92,7 @@ class Commands(TyperGroup):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
-        self.commands.update(dict.fromkeys(COMMANDS))  # type: ignore[arg-type]  # only the names are needed, for suggestions
+        self.commands.update(dict.fromkeys(COMMANDS))  # type: ignore[arg-type]  # the names are used for suggestions
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         if cmd_name not in COMMANDS:
@@ -164,11 +164,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         code = _run(list(sys.argv[1:] if arguments is None else arguments))
         sys.stdout.flush()
     except OSError as error:
-        # The reader has closed the pipe, for example in `shipmate logs | head`, or the terminal has been closed (EIO).
+        # A broken pipe means that the reader has ended, as in `shipmate logs | head`. EIO means that the terminal was closed.
         if not isinstance(error, BrokenPipeError) and error.errno != errno.EIO:
             complain(f"shipmate: {error.strerror}: the output")
             code = 1
-        # Otherwise the interpreter would flush stdout again at exit.
+        # Otherwise the interpreter would fail when it flushes stdout at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return code
 
@@ -197,7 +197,7 @@ def _unexpected(kind: type[BaseException], error: BaseException, trace: Tracebac
     """Report an unexpected error: print one line on stderr, and write the details to the project's log if
     there is a project.
     """
-    # The error may have happened before typer parsed the option.
+    # This code parses `--dir` itself, because typer may not have parsed it before the error.
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--dir", type=Path, default=Path())
     home = parser.parse_known_args(sys.argv[1:])[0].dir / HOME

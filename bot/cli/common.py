@@ -1,5 +1,5 @@
-"""Options, output functions and time formats that the commands share. Every command imports this module,
-even for `--help`, so it imports nothing that is slow to import.
+"""Options, output functions and time formats that all commands share. This module imports nothing slow, because even
+`--help` needs it.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ def say_json(value: Any) -> None:
 
 
 def say_raw(line: str) -> None:
-    """Print a line of JSON. A program gets the line unchanged. On a terminal, control characters are
-    removed. If the output is not UTF-8, the line is escaped.
+    """Print a line of JSON. On a terminal, control characters are removed. If stdout is not UTF-8, other
+    characters than ASCII are escaped. Otherwise the line is printed unchanged.
     """
     line = text.one_line(line)
     try:
@@ -81,8 +81,8 @@ class StderrLog:
 
 
 def must_confirm(what: str, *, yes: bool, warning: str = "This cannot be undone.") -> None:
-    """Ask the user for confirmation of `what`, a phrase that begins with a verb. Raises `typer.Abort` if the
-    user says no, and `typer.BadParameter` without a terminal.
+    """Ask the user to confirm the action `what`, a phrase that begins with a verb. Raises `typer.Abort` if the
+    user says no, and `typer.BadParameter` if there is no terminal.
     """
     if yes:
         return
@@ -94,7 +94,7 @@ def must_confirm(what: str, *, yes: bool, warning: str = "This cannot be undone.
 
 
 def text_of(path: Path) -> str:
-    """Return the text of a file that the user names. Raises `typer.BadParameter`."""
+    """Return the text of a file that the user names. Raises `typer.BadParameter` if it is unreadable."""
     try:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -102,7 +102,7 @@ def text_of(path: Path) -> str:
 
 
 def moment(value: str) -> datetime:
-    """Return the time that the user means: ISO 8601 (UTC without a zone), or an age (`90s`, `15m`, `2h`, `3d`)."""
+    """Parse a time: ISO 8601, in UTC if it names no zone, or an age such as `90s`, `15m`, `2h` or `3d`."""
     from bot.system import SystemClock
 
     ago = _AGO.fullmatch(value.strip())
@@ -126,7 +126,7 @@ def timestamp(seconds: float) -> str:
 
 
 def when(milliseconds: float) -> str:
-    """Return a time (epoch milliseconds) as local time for a person."""
+    """Return a time (epoch milliseconds) as text in the machine's time zone."""
     try:
         local = datetime.fromtimestamp(milliseconds / 1000, UTC).astimezone()
     except (ValueError, OverflowError, OSError):
@@ -135,6 +135,6 @@ def when(milliseconds: float) -> str:
 
 
 def cost_of(sums: UsageTotals, decimals: int = 2) -> str:
-    """Return the cost in US dollars as text, with the number of answers of unknown price."""
+    """Return the cost in US dollars as text. The text also says how many answers have an unknown price."""
     unpriced = f", and {counted(sums.unpriced, 'answer')} of unknown price" if sums.unpriced else ""
     return f"${sums.cost:.{decimals}f}{unpriced}"

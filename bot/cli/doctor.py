@@ -1,5 +1,5 @@
-"""`shipmate doctor`: connects to all services, checks everything that a gateway needs, and prints a remedy for
-each finding.
+"""`shipmate doctor` connects to all services and checks everything that a gateway needs. It prints a remedy for
+each problem.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ async def _examine(root: Path, *, defaults: bool, as_json: bool, turn: bool) -> 
 
 
 async def _without_settings(root: Path, error: errors.ConfigError) -> AsyncIterator[Finding]:
-    """Run the checks that work although ship.json is not valid."""
+    """Run the checks that work even with an invalid ship.json."""
     for one in (versions(), *_configuration("wrong", error.findings), *permissions(root), disk(root)):
         yield one
     for one in stored(root):
@@ -111,7 +111,7 @@ def _configuration(verdict: Verdict, lines: Iterable[str]) -> Iterator[Finding]:
 
 
 async def _test_turn(settings: Settings) -> Finding:
-    """Run one turn from the terminal's channel through the gateway, the model and the MCP servers."""
+    """Start a gateway, send it a message from the terminal's channel, and check the answer."""
     import bot.app  # imports every library of the gateway
 
     word, answer, began = secrets.token_hex(3), io.StringIO(), time.monotonic()
@@ -139,9 +139,9 @@ def versions() -> Finding:
 
 
 def permissions(root: Path) -> Iterator[Finding]:
-    """Check that other users can neither read nor change the files, and that this user can write them."""
+    """Check the project's files: other users must not read or change them, and this user must be able to write them."""
     wanted = [(".env", 0o077, "600"), ("ship.json", 0o022, "go-w")]
-    if (root / HOME / sqlite_log.FILE).exists():  # the first start sets the permissions of .ship
+    if (root / HOME / sqlite_log.FILE).exists():  # permissions of .ship are set by the first start
         wanted.insert(0, (HOME, 0o077, "700"))
     found = dict[str, str]()
     for name, refused, mode in wanted:
@@ -193,7 +193,7 @@ def database(settings: Settings) -> Iterator[Finding]:
 
 
 def stored(root: Path) -> Iterator[Finding]:
-    """Check the log of the chats and the search index."""
+    """Check that the log of the chats and the search index are readable."""
     log, search = root / HOME / sqlite_log.FILE, root / HOME / index.FILE
     if not log.is_file():
         yield Finding("journal", "ok", "none yet")
@@ -224,7 +224,7 @@ async def isolation(settings: Settings) -> Finding:
 
 
 def in_use(settings: Settings) -> Iterator[Finding]:
-    """Check whether another process uses the folder, a token or a port. A gateway in this folder may use them."""
+    """Check that no other process uses the folder, a token or a port. A gateway that runs in this folder may."""
     if instance.is_held(settings.home):
         yield Finding("gateway", "ok", "running in this folder")
         return
@@ -345,10 +345,10 @@ async def servers(settings: Settings) -> AsyncIterator[Finding]:
 
 
 async def channels(settings: Settings) -> AsyncIterator[Finding]:
-    """Let each channel examine its platform and the people with access, and compare the clocks."""
+    """Let each channel check its platform and the people with access. Compare this machine's clock with the platform's."""
     known, clock, skew = discovery.manifests(), SystemClock(), None
     let_in: dict[str, list[str]] = {name: [] for name in known}
-    with contextlib.suppress(errors.ConfigError):  # the finding "access list" reports it
+    with contextlib.suppress(errors.ConfigError):  # the finding "access list" reports this error
         lists = access_list(settings.root)
         let_in = {name: sorted(lists.allowed(name)) for name in known}
         for person in named_operators(settings):
@@ -369,7 +369,7 @@ async def channels(settings: Settings) -> AsyncIterator[Finding]:
 
 
 def compared(ahead: float | None) -> Finding:
-    """Check the clock of this machine, which is `ahead` seconds ahead of a platform's clock."""
+    """Check this machine's clock. `ahead` is its lead over a platform's clock in seconds."""
     if ahead is None:
         return Finding("clock", "ok", "no platform was asked for the time")
     if abs(ahead) <= MAX_SKEW_SECONDS:

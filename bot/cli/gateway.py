@@ -1,4 +1,4 @@
-"""`shipmate run`, `chat` and `link`: run the gateway, chat in the terminal, open the web chat. `shipmate version`."""
+"""The commands `run` (the gateway), `chat` (in the terminal), `link` (to open the web chat) and `version`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PYTHON = ".".join(map(str, sys.version_info[:3]))
 
 
 def run(root: Dir = Here, defaults: Defaults = False) -> None:
-    gc.disable()  # disabled during the imports, because collecting takes a seventh of the start time
+    gc.disable()  # garbage collection would take a seventh of the start time during the imports
     import bot.app
     import bot.rss_monitor
 

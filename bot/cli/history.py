@@ -1,4 +1,4 @@
-"""`shipmate chats`, `shipmate history` and `shipmate index`: show the archive, the transcript and the search index."""
+"""The commands `chats`, `history` and `index`, which show the archive and the transcript, and rebuild the search index."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ async def _search(root: Path, key: ChatKey, query: RecallQuery) -> list[tuple[Ar
 
 @asynccontextmanager
 async def _opened_search(root: Path) -> AsyncIterator[Search | None]:
-    """Open the search, which first updates its index; yield None if there is no log. Works while the gateway runs."""
+    """Update the search index and yield the search; None if there is no log. The gateway may be running."""
     from bot.features.search import Search
     from bot.features.search.index import FILE  # imports half of the gateway
 
@@ -143,8 +143,8 @@ async def _opened_search(root: Path) -> AsyncIterator[Search | None]:
 
 
 def _show(lines: list[ArchiveLine], search: str | None) -> None:
-    """Show lines. With a search query, lines that contain a word of the query come first, then related lines
-    that contain none.
+    """Print archive lines. After a search, lines that contain a word of the query come first. Related lines
+    without such a word follow.
     """
     related: list[ArchiveLine] = []
     if search is not None:

@@ -1,4 +1,4 @@
-"""`shipmate logs` and `shipmate trace`: show the operator's log, filtered, and the course of one turn."""
+"""The commands `logs`, which shows lines of the operator's log, and `trace`, which shows the steps of one turn."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from bot.core.events import Event
 
 FOLLOW_FROM = 20
-"""Number of lines that --follow shows first."""
+"""Number of existing lines that `--follow` shows before it waits for new ones."""
 POLL_SECONDS = 0.2
 COLOURS = {"debug": "2", "action": "36", "warn": "33", "error": "31"}
 """SGR colour codes of the log levels, for terminals."""
@@ -99,8 +99,8 @@ async def follow_log(reader: LogReader, show: Callable[[str, Line], None]) -> No
 
 
 def _printer(*, full: bool) -> Callable[[str, Line], None]:
-    """Return a function that prints a log line for a person. On a terminal the line is coloured, and cut to
-    the terminal's width unless `full` is set.
+    """Return a function that prints a log line for a person. On a terminal it colours the line and, unless
+    `full` is set, cuts it to the terminal's width.
     """
     terminal = sys.stdout.isatty()
     width = shutil.get_terminal_size().columns if terminal and not full else None
@@ -166,7 +166,7 @@ def trace(
             logged = asyncio.run(find_logged(root, turn))
         except errors.StorageError as error:
             complain(f"shipmate: {error}")
-        if logged is not None and logged.turn != turn:  # the message joined a turn with another id
+        if logged is not None and logged.turn != turn:  # the id is that of a message that joined this turn
             turn = logged.turn
             lines = _lines(root, turn)
     if lines and not full and not as_json:
@@ -182,7 +182,7 @@ def trace(
 
 
 def _show_all(turn: str, events: Iterable[Event], lines: Iterable[Line], *, as_json: bool) -> None:
-    """Print events of the chat and lines of the log, by time. Raises `errors.NotFound`."""
+    """Print the turn's events and log lines in order of time. Raises `errors.NotFound` if there are none."""
     seen: list[tuple[str, str, str, dict[str, Any]]] = [
         (timestamp(one.at), "chat", one.kind, one.facts()) for one in events
     ]
@@ -207,7 +207,7 @@ def _lines(root: Path, request_id: str) -> list[Line]:
 
 
 def _show_steps(lines: list[Line]) -> None:
-    """Print one line per step: offset, duration, tokens read and written, cache share, cost, description."""
+    """Print one line for each step: time since the start, duration, tokens, cached share, cost and description."""
     say(f"{'offset':>11} {'ms':>9} {'tokens':>15} {'cache':>5} {'cost':>9}")
     for one in steps_of(lines):
         usage = one.usage

@@ -1,4 +1,4 @@
-"""`shipmate memory`: reads, edits and deletes the memory of chats and people, with or without a running gateway."""
+"""`shipmate memory` reads, edits and deletes the memory of chats and people. The gateway may be running."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def show(owner: Owner, file: Some = None, root: Dir = Here, as_json: AsJson = Fa
 
 
 async def _read(store: NoteStore, name: str, path: str | None) -> tuple[MemoryOwner, list[MemoryFile]]:
-    """Return an owner's files, or only the file or folder `path`. Raises `errors.NotFound`."""
+    """Return an owner and the owner's memory files. With `path`, return only that file or folder. Raises `errors.NotFound`."""
     owner = await _owner(store, name)
     paths = [
         one for one in await store.sizes(owner) if path is None or one == path or one.startswith(f"{path}/")
@@ -110,7 +110,9 @@ def edit(
         except MemoryInvalid as error:
             raise typer.BadParameter(f"{SESSION} is not valid: it is {error}") from None
     chat_key = None
-    with contextlib.suppress(errors.IdentityInvalid):  # a folder's name stands for an unknown chatKey
+    with contextlib.suppress(
+        errors.IdentityInvalid
+    ):  # the owner is a folder's name, because its chatKey is unknown
         chat_key = ChatKey.parse(whose.key) if whose.kind == "chat" else None
     by = Written(int(SystemClock().now() * 1000), "", chat_key, "operator")
     with changing(root) as disk:
@@ -158,7 +160,7 @@ def _as_json(written: Written) -> dict[str, Any]:
 
 
 def _source(by: tuple[Written, ...]) -> str:
-    """Return the newest source of a memory line, and the number of older sources."""
+    """Return text that names the newest source of a memory line, and says how many older sources it has."""
     if not by:
         return "(unknown)"
     last, more = by[-1], f" +{len(by) - 1}" if len(by) > 1 else ""

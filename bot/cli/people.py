@@ -1,4 +1,4 @@
-"""`shipmate allow`, `block`, `pending`, `export` and `erase`: the access lists, and all data of one person."""
+"""The commands `allow`, `block` and `pending` for the access list, and `export` and `erase` for one person's data."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def block(channel: Channel, user_id: Id, root: Dir = Here) -> None:
 
 
 def _changeable(channel: str, user_id: str, root: Path) -> AccessList:
-    """Return the access list if this person's entry may be changed."""
+    """Return the access list. Raises an error if this person's entry must not be changed."""
     for line in config.identity("ID", user_id, manifest_of(channel)):
         raise typer.BadParameter(line.removeprefix("ID: "))
     must_lead(root)

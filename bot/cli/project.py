@@ -1,7 +1,6 @@
-"""Opens the parts of a project folder that commands use: settings, access list, event log, and the database
-of a cluster.
+"""Opens settings, access list, event log and cluster database of a project folder for the commands.
 
-Most commands use only one part, so the settings and the core are imported inside the functions that use them.
+The settings and the core are imported inside functions, because most commands do not need all of them.
 """
 
 from __future__ import annotations
@@ -71,7 +70,7 @@ def named_operators(settings: Settings) -> list[UserRef]:
 
 
 def model(provider: str, api_key: str | None, base_url: str | None, **options: Any) -> Model:
-    """Return a model; further options are passed to `build_model`. The model logs to stderr unless `log` is given."""
+    """Return a model. Further options are passed to `build_model`. The model logs to stderr unless `log` is given."""
     from bot.llm.wrapper import build_model  # imports the provider's library, which takes seconds
 
     defaults: dict[str, Any] = {"clock": SystemClock(), "ids": UlidSource(), "log": StderrLog()}
@@ -95,7 +94,7 @@ def database(root: Path) -> str | None:
 
 @contextlib.asynccontextmanager
 async def event_log(root: Path) -> AsyncIterator[SqlLog | None]:
-    """Open the event log for reading; None if there is no log."""
+    """Open the event log for reading; yield None if there is no log."""
     from bot.core import sqlite_log
 
     path, url, clock = root / HOME / sqlite_log.FILE, database(root), SystemClock()
@@ -117,8 +116,8 @@ async def event_log(root: Path) -> AsyncIterator[SqlLog | None]:
 
 
 def must_lead(root: Path) -> None:
-    """Raise `errors.NotFound` if the leader of the cluster runs in another folder. A change in this folder
-    would not reach the leader's files.
+    """Raise `errors.NotFound` if the cluster's leader uses another folder. Otherwise the user would change files
+    that the leader does not read.
     """
     if (url := database(root)) is None:
         return
@@ -133,8 +132,8 @@ def must_lead(root: Path) -> None:
 
 @contextlib.contextmanager
 def changing(root: Path, *, erasing: bool = False) -> Iterator[Disk]:
-    """Yield the disk for changes to files that a cluster shares. No process of the cluster may run.
-    `erasing` also purges deleted rows from the database. Raises `errors.Unavailable`,
+    """Yield a disk on which files that a cluster shares can be changed. No process of the cluster may run. With
+    `erasing`, deleted rows are also purged from the database. Raises `errors.Unavailable`,
     `errors.StorageError` and OSError.
     """
     if (url := database(root)) is None:

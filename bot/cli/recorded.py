@@ -1,4 +1,4 @@
-"""Reads a turn or a task from its chat's log, and the requests that were recorded for it. Changes nothing."""
+"""Reads a turn or a task, and the model requests recorded for it, from a project folder. Changes nothing."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ UNKNOWN = (
 
 @dataclass(frozen=True, slots=True)
 class LoggedTurn:
-    """A turn in the log of its chat. `task` is set if the requested id is the id of a task in this turn."""
+    """A turn as its chat's log contains it. `task` is set if the user named a task of this turn."""
 
     turn: str
     task: str | None
@@ -44,7 +44,7 @@ class LoggedTurn:
     lines: Sequence[Json]
     """Transcript lines of the turn."""
     tasks: Mapping[str, Json]
-    """Facts about the turn's tasks by task id: `callId`, `mode`, `label`."""
+    """Fields `callId`, `mode` and `label` of the turn's tasks, by task id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,13 +57,13 @@ class Recording:
     session: str | None = None
     task: str | None = None
     facts: Json = field(default_factory=dict)
-    """Facts about the task: `callId`, `mode` and `label`."""
+    """Fields `callId`, `mode` and `label` of the task."""
     tasks: Sequence[Recording] = ()
     joined: Sequence[Message] = ()
 
     @property
     def turn(self) -> RecordedTurn:
-        """Return the requests that can be sent again. Raises `errors.NotFound`."""
+        """Return the turn's requests that can be sent again. Raises `errors.NotFound` if there are none."""
         own = [call.record for call in self.calls if self.task is not None or call.record.purpose == "turn"]
         if not own:
             raise errors.NotFound(

@@ -1,4 +1,4 @@
-"""`shipmate replay`: shows the recorded requests of a turn or a task, or sends these requests again."""
+"""`shipmate replay` shows the recorded model requests of a turn or a task, or sends them again."""
 
 from __future__ import annotations
 

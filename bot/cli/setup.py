@@ -1,4 +1,4 @@
-"""`shipmate init` and `shipmate check`: set up a project, and check its configuration.
+"""The commands `init`, which sets up a project, and `check`, which checks its configuration.
 
 On a terminal, `init` asks for keys and tokens, tests each with its service, and writes them to `.env`.
 """
@@ -32,7 +32,7 @@ from bot.system import SystemClock, SystemDisk
 
 KEY = "ANTHROPIC_API_KEY"
 CLAIM_SECONDS = 300.0
-"""Max seconds to wait until the user sends a code to the bot. The code shows which platform account the user has."""
+"""Max seconds to wait for the user to send a code to the bot. The code shows which platform account is the user's."""
 _UNQUOTED = re.compile(r"[\w.:/@+=-]*", re.ASCII)
 
 AGENT = """\
@@ -72,7 +72,7 @@ ENV_TAIL = """
 
 
 class Project:
-    """A project folder that may not be set up yet, and what the user has entered for it."""
+    """A project folder, and the values that the user has entered for it. The folder may not be set up yet."""
 
     def __init__(self, root: Path, known: Mapping[str, Manifest]) -> None:
         self.root = root
@@ -84,13 +84,13 @@ class Project:
         except (OSError, ValueError):
             document = {}
         self.document: dict[str, Any] = document if isinstance(document, dict) else {}
-        """ship.json; {} if the file is unreadable."""
+        """Content of ship.json; {} if the file is missing or unreadable."""
         self.values: dict[str, str] = {}
-        """Entered variables for `.env`."""
+        """Variables for `.env` that the user has entered."""
         self.operators: list[str] = []
-        """Entered operators, as `channel:id`."""
+        """Operators that the user has entered, as `channel:id`."""
         self.connected: list[str] = []
-        """Channels with new tokens."""
+        """Names of the channels for which the user has entered tokens."""
 
     def section(self, *keys: str) -> dict[str, Any]:
         found: Any = self.document
@@ -101,8 +101,8 @@ class Project:
         return dict(found)
 
     def known_operators(self) -> frozenset[str]:
-        """Return the operators in ship.json as written there (may contain `${NAME}`), and the operators in
-        the access list.
+        """Return the operators in ship.json and in the access list. Those in ship.json may contain an unresolved
+        `${NAME}`.
         """
         named = self.document.get("operators")
         return frozenset(
@@ -165,7 +165,7 @@ class Project:
             self.operators += [f"{manifest.name}:{person}"] if person else []
 
     def ask_for_operators(self) -> None:
-        """Ask for operators if there are none, or if a newly connected channel has none."""
+        """Ask for operators if the project or a newly connected channel has none."""
         people = {*self.operators, *self.known_operators()}
         without = [one for one in self.connected if not any(who.startswith(f"{one}:") for who in people)]
         if people and not without:
@@ -186,7 +186,7 @@ class Project:
                 say(line)
 
     def write(self, name: str) -> None:
-        """Write the files of a new project. Existing files are kept, except that entered values are added."""
+        """Write the project's files. Existing files are kept; only entered values are added to them."""
         disk, home = SystemDisk(), self.root / HOME
         self.root.mkdir(parents=True, exist_ok=True)
         home.mkdir(mode=0o700, exist_ok=True)
@@ -269,7 +269,7 @@ def init(
 
 
 def _title(project: Project, given: str | None, *, asks: bool) -> str:
-    """Return the bot's name: the name in an existing ship.json, the given name, or the name that the user types."""
+    """Return the bot's name from an existing ship.json, else the given name, else the name that the user types."""
     name = given or ""
     if project.exists:
         name = str(project.document.get("name") or "shipmate")
@@ -306,8 +306,8 @@ async def _test_key(key: str, base_url: str | None) -> str:
 
 
 def _ask_for_token(manifest: Manifest, token: str) -> str:
-    """Ask for a token until it has its platform's form, or until the user insists on another form. Return
-    the token; "" if the user skips it.
+    """Ask for a token until it has its platform's form, or until the user confirms a token of another form.
+    Return the token; "" if the user skips it.
     """
     form, title = manifest.token_forms.get(token), f"{manifest.name.capitalize()} {token.replace('_', ' ')}"
     example = form.example if form else "empty: skip it"
@@ -331,7 +331,7 @@ def _are_accepted(manifest: Manifest, settings: ChannelSettings) -> bool:
 
 
 def _claim(claim: Claim, channel: str, settings: ChannelSettings) -> str | None:
-    """Return the platform's id of the user at this terminal; None if the user does not send the code."""
+    """Return the platform id of the user at this terminal, who sends a code to the bot; None if no code arrives."""
 
     async def claimed() -> str | None:
         clock, code = SystemClock(), f"operator-{secrets.token_hex(8)}"

@@ -1,4 +1,4 @@
-"""`shipmate stats`: shows the totals of turns, tokens, cost and waits from the log of the chats."""
+"""`shipmate stats` shows totals of turns, tokens, cost and waiting times."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from bot.core.usage import By, UsageSums
 from bot.telemetry.usage import UsageTotals
 
 SHOWN = 10
-"""Max number of chats that are listed. Only the names of these chats are looked up."""
+"""Max listed chats."""
 
 
 def stats(

@@ -1,4 +1,4 @@
-"""Charts of a day and of a month: the geometry of SVG that the page `charts.html` draws, without scripts."""
+"""Computes the coordinates of the charts that the page `charts.html` draws as SVG."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from bot.telemetry.usage import UsageTotals
 from bot.words import say
 
 WIDTH, HEIGHT = 340, 130
-"""Size of the plot in SVG units, which are CSS pixels on a small screen."""
+"""Size of a chart's plot in SVG units. On a small screen a unit is a CSS pixel."""
 RANGES: Mapping[str, tuple[int, int, int]] = {"day": (1, 24, 6), "month": (24, 30, 7)}
-"""Hours of a period, number of periods, and periods between two labels of the time axis."""
+"""Hours of a period, number of periods, and number of periods between two labels of the time axis, by span."""
 _STEPS = (1, 2, 2.5, 5, 10)
 
 Unit = Literal["number", "dollars", "ms"]
@@ -23,7 +23,7 @@ Values = Sequence[float | None]
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One value: a bar from `x` and `y` with a size, or a point at the middle of it. `label` is the period."""
+    """One value, drawn as a bar or as a point at the middle of the bar's top. `label` names the period."""
 
     x: float
     y: float
@@ -39,7 +39,7 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """Values of one name. `path` is the line through the points; it has gaps where there is no value."""
+    """Values with one name. `path` is the SVG path of the line through the points, with gaps for missing values."""
 
     name: str
     points: Sequence[Point]
@@ -48,7 +48,7 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """A chart. `ticks` are the labels of the value axis with their heights, `times` those of the time axis."""
+    """A chart. `ticks` has position and value of each label of the value axis, `times` position and text for the time axis."""
 
     name: str
     unit: Unit
@@ -72,7 +72,7 @@ class Period:
 
 
 def periods(sums: Mapping[int, UsageTotals], span: str, now: float) -> list[Period]:
-    """Return every period of a span up to now, oldest first."""
+    """Return all periods of a span that ends now, oldest first. Periods without data are included."""
     hours, count, _ = RANGES[span]
     last, found = int(now // (3_600 * hours)), list[Period]()
     for number in range(last - count + 1, last + 1):
@@ -84,7 +84,7 @@ def periods(sums: Mapping[int, UsageTotals], span: str, now: float) -> list[Peri
 
 
 def charts(shown: Sequence[Period], span: str) -> list[Chart]:
-    """Return the charts of these periods."""
+    """Return the charts of turns, cost, waiting times and errors in these periods."""
     of = [one.usage for one in shown]
     waits = {"p50": [one.wait(0.5) for one in of], "p99": [one.wait(0.99) for one in of]}
     failures = {
@@ -134,7 +134,7 @@ def _chart(
 
 
 def _top(highest: float, unit: Unit) -> float:
-    """Return the end of the value axis: the next round number, whose half is a whole number for counts."""
+    """Return the upper end of the value axis: the next round number. For counts, half of it is a whole number."""
     least = 2.0 if unit == "number" else 0.01 if unit == "dollars" else 1_000.0
     if highest <= least:
         return least

@@ -1,4 +1,4 @@
-"""The console: web pages for operators. Only the page of what waits changes anything."""
+"""The console: web pages for operators. Only the page “Waiting” can change anything."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ from bot.words import DEFAULT, best_language, say, speaking
 
 @dataclass(frozen=True, slots=True)
 class PartHealth:
-    """Health of one part of the gateway. `detail` is for operators. `heard` is the number of seconds since
-    the part last gave a sign of life. If `needed` is False, the part does not affect readiness.
+    """Health of one part of the gateway. Only operators see `detail`. `heard` is the number of seconds since
+    the part last showed activity. If `needed` is False, the part does not affect readiness.
     """
 
     ok: bool
@@ -51,13 +51,13 @@ PAGES = Path(__file__).with_name("pages")
 ROWS = 50
 """Max rows of a table on a page."""
 MOST_ASKED = 200
-"""Max characters of a field of a form."""
+"""Max characters that are read from a form field."""
 NAMED = 200
-"""Max conversations in which the people of a search are looked up."""
+"""Max found conversations whose people are looked up for a search of costs by person."""
 MOST_CHATS = 100_000
-"""Max conversations that a search of costs finds."""
+"""Max conversations that a search on the page of costs considers."""
 COUNT_SECONDS = 0.3
-"""Max seconds that the errors page waits for the count of errors. The first count reads the whole log and takes longer."""
+"""Max seconds that the errors page waits for the count. The first count reads the whole log and may take longer."""
 LONGEST = 4_000
 """Max characters of a message that are shown."""
 POLICY = "default-src 'none'; style-src 'self'; img-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
@@ -89,22 +89,20 @@ class ActiveChat:
 
 @dataclass
 class Console:
-    """Renders the pages. Pages are rendered one at a time in a separate thread, so that requests do not slow
-    down turns.
-    """
+    """Renders the pages. A separate thread renders one page at a time, so that requests do not slow down turns."""
 
     parts: Callable[[], Mapping[str, PartHealth]]
     figures: Callable[[], Figures]
     active: Callable[[], Sequence[ActiveChat]]
     settings: Callable[[], Mapping[str, str]]
     about: Callable[[Iterable[str]], Mapping[str, str]]
-    """Function that returns descriptions of settings by key."""
+    """Function that returns the descriptions of the given settings by key."""
     channels: Callable[[], Sequence[str]]
     """Function that returns the names of the channels."""
     titles: Callable[[], Mapping[str, str]]
     """Function that returns the titles that people gave their conversations, by chatKey."""
     recalls: Recalls | None
-    """The search index, if there is one."""
+    """Search in the archive; None if it is off."""
     waiting: Callable[[], Awaitable[list[OpenLoop]]]
     decide: Callable[[OpenLoop, Act], Awaitable[str]]
     archive: ChatStore
@@ -144,8 +142,8 @@ class Console:
     async def _page(
         self, name: str, find: Callable[[web.Request], Any], request: web.Request
     ) -> web.Response:
-        """Render the page `name` with the result of `find`, in the language of the browser. The status is 404 if the result is None, and 503
-        if data is unreadable.
+        """Render the page `name` with the values that `find` returns, in the browser's language. The status is 404
+        if `find` returns None, and 503 if data is unreadable.
         """
         status, waits = 200, Counter[str]()
         code = _language(request)
@@ -157,7 +155,7 @@ class Console:
                     name, found, status = "problem", {"words": str(error)}, 503
                 if found is None:
                     name, found, status = "problem", {"words": say("dashboard.nothing")}, 404
-                # Without the board, the other pages are still shown.
+                # If open items cannot be read, the page is shown without their number.
                 with contextlib.suppress(errors.StorageError):
                     waits = Counter(one.kind for one in await self.waiting())
                 template = self._templates.get_template(f"{name}.html")
@@ -166,7 +164,7 @@ class Console:
                 )
         return web.Response(text=body, content_type="text/html", status=status, headers=_HEADERS)
 
-    # ------------------------------------------------------------ the pages
+    # ------------------------------------------------------------ pages
 
     async def _now(self, request: web.Request) -> Found:
         active = self.active()
@@ -194,9 +192,9 @@ class Console:
         return {"found": found, "asked": asked, "at": page, "pages": pages}
 
     async def _conversation(self, request: web.Request) -> Found | None:
-        """Return the newest messages of a chat, or with `before` the messages up to that time (ms). `from`
-        is the number of messages at exactly that time that were already shown. With `q`, return the messages that
-        fit these words best.
+        """Return the newest messages of a chat. With the parameter `before`, return the messages up to that time
+        (epoch ms); `from` of the messages at exactly that time are left out, because they were already shown. With
+        `q`, return the messages that match these words best.
         """
         try:
             key = ChatKey.parse(request.match_info["chat"])
@@ -307,8 +305,8 @@ class Console:
         }
 
     async def _fitting(self, by: By, asked: str) -> Callable[[str], bool]:
-        """Return a function that says whether the id or a name of a chat or a person contains all these words.
-        People are known by the conversations that have their name, at most `NAMED`.
+        """Return a function that returns True for the id of a chat or person if the id or a name contains all words
+        of `asked`. Names of people come from at most `NAMED` conversations that match.
         """
         words = text.folded(asked).split()
         fit = set[str]()
@@ -331,7 +329,7 @@ class Console:
         wanted = CauseFilter(level, since, asked["kind"], asked["channel"], asked["q"])
         ask = asyncio.to_thread(self._causes.newest, wanted, offset=(page - 1) * ROWS, limit=ROWS)
         self._counting = asyncio.create_task(ask)
-        # The first count reads the whole log, and other pages must not wait for it.
+        # The first count reads the whole log. Other pages, which are rendered one at a time, must not wait for it.
         done, _ = await asyncio.wait([self._counting], timeout=COUNT_SECONDS)
         found = self._counting.result() if done else None
         return {"found": found, "asked": asked, "at": page, "pages": _pages(found.total if found else 0)}
@@ -358,7 +356,7 @@ class Console:
         return 0.0 if period == "all" else self.clock.now() - int(period) * _DAY
 
     def _bounds(self, period: str) -> tuple[float, float]:
-        """Return the begin and the end of a period of costs, which may be a day (UTC)."""
+        """Return begin and end (epoch seconds) of a period on the page of costs. The period may be a day (UTC)."""
         if period in _PERIODS:
             return self._since(period), math.inf
         today = self.clock.now() // _DAY * _DAY
@@ -375,7 +373,7 @@ def _number(request: web.Request, name: str, least: int) -> int:
 
 
 def _asked(request: web.Request, *names: str) -> dict[str, str]:
-    """Return fields of a form from the URL query; "" for a field that is missing."""
+    """Return form fields from the URL query. A missing field is ""."""
     return {name: request.query.get(name, "").strip()[:MOST_ASKED] for name in names}
 
 
@@ -394,7 +392,7 @@ def _period(request: web.Request, periods: Sequence[str] = _PERIODS) -> str:
 
 
 def _day(request: web.Request) -> str:
-    """Return the day that is asked for, which a form sends as the period; "" if there is none."""
+    """Return the requested day, from the parameter `day` or `days`; "" if neither is a date."""
     try:
         return date.fromisoformat(request.query.get("day") or request.query.get("days", "")).isoformat()
     except ValueError:
@@ -444,24 +442,24 @@ def _environment(clock: Clock) -> jinja2.Environment:
 
 
 def _finished(value: Any) -> Any:
-    """Return a text without control and direction characters. Markup that Jinja made is returned unchanged."""
+    """Return a text without control and text-direction characters. Jinja's own markup is returned unchanged."""
     return text.for_terminal(value) if type(value) is str else value
 
 
 def _query(fields: Mapping[str, object]) -> str:
-    """Return the address of this page with these fields of its form."""
+    """Return a URL query with these form fields, without empty ones."""
     return f"?{urlencode({name: given for name, given in fields.items() if given})}"
 
 
 def _time(milliseconds: float | None) -> str:
-    """Return a moment in UTC, with the seconds."""
+    """Return a time (epoch milliseconds) as text in UTC, with seconds."""
     shown = datetime.fromtimestamp((milliseconds or 0) / 1000, UTC)
     month = say("time.months").split()[shown.month - 1]
     return say("dashboard.moment", day=shown.day, month=month, year=shown.year, clock=f"{shown:%H:%M:%S}")
 
 
 def _span(seconds: float) -> str:
-    """Return a duration in the largest unit that fits."""
+    """Return a duration as text, in the largest unit of which it has at least one."""
     for unit, size in (("days", _DAY), ("hours", 3_600), ("minutes", 60)):
         if seconds >= size:
             return say(f"dashboard.{unit}", count=int(seconds // size))
@@ -469,7 +467,7 @@ def _span(seconds: float) -> str:
 
 
 def _duration(milliseconds: float) -> str:
-    """Return a duration in milliseconds, from 10 s on in seconds."""
+    """Return a duration as text, in milliseconds below 10 s and otherwise in seconds."""
     if milliseconds < 10_000:
         return say("dashboard.milliseconds", number=f"{milliseconds:,.0f}")
     return say("dashboard.seconds", seconds=f"{milliseconds / 1000:,.1f}")

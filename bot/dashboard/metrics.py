@@ -1,5 +1,5 @@
-"""Metrics for Prometheus: counters that are updated from the operator's log, and gauges that are read at
-each scrape.
+"""Metrics for Prometheus. Counters are updated from lines of the operator's log, and gauges are read at each
+scrape.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _TOKENS = {
 }
 
 _SERIES = 1_000
-"""Max label combinations that are cached for one metric."""
+"""Max label combinations whose counters are cached, for each metric."""
 
 FIGURES: Mapping[str, tuple[str, str]] = {
     "shipmate_turns_running": ("Turns that run now.", ""),
@@ -43,8 +43,8 @@ FIGURES: Mapping[str, tuple[str, str]] = {
 """Description and label name ("" without a label) of each metric in `Figures`."""
 
 Figures = Mapping[str, float | Mapping[str, float] | None]
-"""Values by the metric names in `FIGURES`. If a metric has a label, its value is a mapping by label value.
-None means unknown.
+"""Values of the metrics in `FIGURES`, by name. The value of a metric with a label is a mapping by label value. None
+means unknown.
 """
 
 
@@ -92,8 +92,8 @@ class LogMetrics:
         }
 
     def _counters(self, name: str, meaning: str, *labels: str) -> Callable[..., Counter]:
-        """Return a function that returns the counter for label values. The counters are cached, because
-        `labels` takes a lock.
+        """Return a function that returns the counter for given label values. It caches counters, because `labels`
+        takes a lock.
         """
         counter = Counter(f"shipmate_{name}", meaning, labels, registry=self.registry)
         return lru_cache(_SERIES)(counter.labels)
@@ -140,7 +140,7 @@ class LogMetrics:
 
 
 class MetricsPage:
-    """The page `GET /metrics`: the counters, and the current `figures`."""
+    """Renders the page `/metrics`: the counters, and the gauges that `figures` returns."""
 
     def __init__(self, counted: LogMetrics, figures: Callable[[], Figures]) -> None:
         self.counted = counted
@@ -149,7 +149,7 @@ class MetricsPage:
         ProcessCollector(registry=self._process)
 
     def render(self, accept: str) -> tuple[bytes, str]:
-        """Return the page in a format that the caller accepts, and the page's content type."""
+        """Return the page and its content type, in a format that the `Accept` header allows."""
         encode, content_type = choose_encoder(accept)
         return encode(self), content_type
 

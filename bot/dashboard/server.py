@@ -29,16 +29,16 @@ _PAGE = (
     '<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
     '<meta name="color-scheme" content="light dark"><title>Shipmate</title><p>{}</p></html>'
 )
-"""Page for callers who may not load the stylesheet."""
+"""HTML page for callers who may not load the stylesheet."""
 _LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 class Dashboard:
     """Serves the console, `/healthz`, `/readyz` and `/metrics`.
 
-    Only authenticated callers see the console, the metrics and the details of `parts`. With a token, a caller
-    must send the token; a browser asks for it as a password. Without a token, only the user who started
-    Shipmate has access. Other callers only see whether the process is alive and ready.
+    Only authenticated callers see the console, the metrics and the details of `parts`. If a token is set, a caller
+    must send it; a browser asks for it as a password. Without a token, only the user who started Shipmate is
+    authenticated. Other callers see only whether the process is alive and ready.
     """
 
     def __init__(
@@ -129,7 +129,7 @@ class Dashboard:
         return await asyncio.to_thread(http_server.user_of, *(end[:2] for end in ends)) == os.getuid()
 
     async def _healthz(self, request: web.Request) -> web.Response:
-        """Return 200 whenever the process answers, with the names of failing parts. Only operators see details."""
+        """Return status 200 and the names of failing parts. Only operators see details."""
         trouble = {name: part.detail for name, part in self._parts().items() if not part.ok}
         if not trouble:
             return web.json_response({"status": "ok"})
@@ -173,13 +173,13 @@ def _host_of(request: web.Request) -> str:
 
 
 def _same_site(request: web.Request) -> bool:
-    """Return False if a page of another site causes the request, unless a person follows a link."""
+    """Return False if a page of another site made the request, unless a person followed a link there."""
     site = request.headers.get("Sec-Fetch-Site", "none")
     return site in {"none", "same-origin"} or request.headers.get("Sec-Fetch-Dest") == "document"
 
 
 def _same_origin(request: web.Request) -> bool:
-    """Return True if a page of this server sends the request. Every request that changes something needs this."""
+    """Return True if a page of this server made the request. Every request that changes something needs this."""
     site = request.headers.get("Sec-Fetch-Site", "same-origin")
     own = {f"http://{request.host}", f"https://{request.host}"}  # behind a proxy with TLS the scheme differs
     return site == "same-origin" and request.headers.get("Origin") in own

@@ -1,4 +1,4 @@
-"""The page of one turn: what was said, and its steps as a waterfall, from the operator's log."""
+"""The page of one turn. It shows message, answer and, from the operator's log, the steps as a waterfall chart."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ LEAST = 0.4
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A step of a turn. `begin` is in milliseconds since the person's message; `ms` is None while the step
-    has no end. `key` is the id of a tool call, `task` the id of the subagent that does the step.
+    """A step of a turn. `begin` is in milliseconds since the person's message, and `ms` is the duration, None while
+    the step runs. `key` is the id of a call or question, `task` the id of the subagent's task.
     """
 
     kind: str
@@ -42,7 +42,7 @@ class Step:
 
 
 def turn_page(request: str, logs: Path, disk: Disk, records: TurnRecords) -> dict[str, Any] | None:
-    """Return what the page of a turn shows; None if the log has no lines of this turn."""
+    """Return the values that the page of a turn shows; None if the log has no lines of this turn."""
     reader = LogReader(logs, disk, LineFilter(request=request))
     lines = [line for _, line in reader.of_request(request)]
     if not lines:
@@ -70,7 +70,7 @@ def turn_page(request: str, logs: Path, disk: Disk, records: TurnRecords) -> dic
 
 
 def _waterfall(lines: Sequence[Line]) -> list[Step]:
-    """Return the steps of a turn by their begin; those of a subagent follow the call that started it."""
+    """Return the steps of a turn, sorted by begin. A subagent's steps follow the tool call that started it."""
     found = _Steps()
     for line in lines:
         found.take(line)
@@ -96,18 +96,18 @@ def _waterfall(lines: Sequence[Line]) -> list[Step]:
 
 
 class _Steps:
-    """Pairs the lines of a turn's log to steps."""
+    """Makes steps from log lines. Most steps have one line for their begin and one for their end."""
 
     def __init__(self) -> None:
         self.first = self.last = 0.0
         self.calls: dict[str, str] = {}
-        """Tool call that started each subagent's task."""
+        """Ids of tool calls that started a subagent, by the subagent's task id."""
         self.ended: list[Step] = []
         self.open: dict[str, Step] = {}
-        """Begun steps by the id of the model's call, tool call or question."""
+        """Running steps by id of the model call, tool call or question."""
 
     def take(self, line: Line) -> None:
-        """Add what a line says."""
+        """Begin or end the step that a log line is about."""
         details, kind, at = details_of(line), str(line.get("kind")), _milliseconds(line)
         self.first, self.last = self.first or at, max(self.last, at)
         if kind in _PAIRED:
@@ -119,7 +119,7 @@ class _Steps:
         elif kind == "answer_shown":
             self.ended.append(Step("shown", "", at, 0))
             wait = _number(details.get("queueMs"))
-            # The turn begins with the person's message, which may be older than the log's first line.
+            # The wait in the queue begins with the person's message, which may be older than the turn's first log line.
             for place, one in enumerate(self.ended):
                 if one.kind == "queue" and wait:
                     begin = one.begin + (one.ms or 0) - wait
@@ -136,7 +136,7 @@ class _Steps:
             self.ended.append(_step(line, "delivery", at, wait, details.get("cause") or line.get("message")))
 
     def _pair(self, line: Line, kind: str, id_of: str) -> None:
-        """Begin or end a step. A step that ends without a begin began `duration` before."""
+        """Begin or end a step. If the line of its begin is missing, the begin is computed from the `duration`."""
         details, at = details_of(line), _milliseconds(line)
         key = str(details.get(id_of) or "")
         asked = kind == "approval" and "decision" not in details
@@ -163,7 +163,7 @@ _PAIRED = {
     "tool_result": ("tool", "toolUseId"),
     "approval": ("approval", "approval"),
 }
-"""Kinds of lines that begin or end a step, with the step's kind and the detail that pairs them."""
+"""Kind of step, and detail with the step's id, by kind of the log lines that begin or end the step."""
 
 
 def _step(

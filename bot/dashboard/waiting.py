@@ -1,4 +1,4 @@
-"""The console's page of what waits, and the only forms of the console: operators decide there."""
+"""The console's page “Waiting”, on which operators decide about open items. Only this page has forms."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from bot.words import say
 
 PATH = "/waiting"
 COOKIE = "shipmate-console"
-"""Name of the cookie that tells visitors apart. It gives no rights."""
+"""Name of the cookie that distinguishes visitors. It gives no rights."""
 MOST_SAID = 50
-"""Max sentences that are kept until their page is shown."""
+"""Max results of decisions that are kept until a page shows them."""
 _NAME = web.RequestKey("visitor", str)
 Page = Callable[[web.Request], Awaitable[web.Response]]
 
 
 class WaitingPage:
-    """Shows the board and carries out decisions. A decision is a form: it needs the token that the page gave to this
-    visitor in this process. After a decision the browser is redirected, so that a reload repeats nothing.
+    """Shows open items and carries out decisions. A decision is sent as a form with a token that the page gave to
+    this visitor. After a decision the browser is redirected, so that a reload does not repeat the decision.
     """
 
     def __init__(
@@ -38,10 +38,10 @@ class WaitingPage:
         self._decide = decide
         self._key = secrets.token_bytes(32)
         self._said: OrderedDict[str, str] = OrderedDict()
-        """What was done, until the page shows it, by a random name."""
+        """Results of decisions by random name, until a page shows them."""
 
     async def find(self, request: web.Request) -> dict[str, Any]:
-        """Return what the page shows of the board: the loops of one kind, or all."""
+        """Return the values that the page shows: the open items of one kind, or all."""
         loops = await self._waiting()
         kind = request.query.get("kind", "")
         shown = [one for one in loops if kind not in KINDS or one.kind == kind]
@@ -56,7 +56,7 @@ class WaitingPage:
         }
 
     async def shown(self, page: Page, request: web.Request) -> web.Response:
-        """Return the page, for a visitor who has a cookie afterwards."""
+        """Return the page. A visitor without a cookie gets one."""
         new = not request.cookies.get(COOKIE)
         request[_NAME] = secrets.token_urlsafe(16) if new else request.cookies[COOKIE]
         response = await page(request)
@@ -65,7 +65,7 @@ class WaitingPage:
         return response
 
     async def decided(self, request: web.Request) -> web.Response:
-        """Carry out a decision, and redirect to the page. Raises `HTTPForbidden` if this visitor's page did not send the form."""
+        """Carry out a decision and redirect to the page. Raises `HTTPForbidden` if the form lacks this visitor's token."""
         form = {name: value for name, value in (await request.post()).items() if isinstance(value, str)}
         visitor = request.cookies.get(COOKIE, "")
         if not visitor or not hmac.compare_digest(
@@ -79,7 +79,7 @@ class WaitingPage:
         if loop is not None and act is not None:
             try:
                 said = await self._decide(loop, act)
-                # A loop that is as it was tells by the command's words why.
+                # If the item is unchanged, the command's answer says why. Otherwise the page says what was done.
                 if loop not in await self._waiting():
                     said = _done(loop, act)
             except errors.StorageError as failure:
@@ -96,6 +96,6 @@ class WaitingPage:
 
 
 def _done(loop: OpenLoop, act: Act) -> str:
-    """Return the sentence that a person is let in or blocked, or what was done about which call, job or promise."""
+    """Return the sentence that says what was decided about which person, call, job or promise."""
     what = loop.name or str(loop.person) if loop.kind == "person" else loop.what.replace("`", "")
     return say(f"dashboard.did_{act}", what=text.preview(what, 120))

@@ -1,4 +1,4 @@
-"""The operator's log, its redaction, and the context variables that connect a log line with a turn."""
+"""The operator's log, its redaction, and the context variables that give log lines the ids of their turn."""
 
 from __future__ import annotations
 

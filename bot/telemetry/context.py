@@ -1,4 +1,4 @@
-"""Context variables of the running turn: chatKey, requestId, person, step and task."""
+"""Context variables with the running turn's chatKey, requestId, person, step and task."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ _waiting: ContextVar[_Waiting] = ContextVar("waiting", default=nullcontext)
 
 
 def waiting_for_model(seconds: float) -> AbstractContextManager[object]:
-    """Return the context manager to enter while waiting for a model that has not answered for `seconds`
-    seconds. Entering it may notify the person.
+    """Return a context manager for the time in which a model is unavailable. `seconds` is how long the model has
+    not answered. Entering the context may notify the person.
     """
     return _waiting.get()(seconds)
 

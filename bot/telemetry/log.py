@@ -33,23 +33,23 @@ replaced before anything is cut.
 """
 MAX_LINE_BYTES = 64 * 1024
 MAX_PAYLOAD_BYTES = 32 * 1024 * 1024
-"""Max bytes of a log line that contains a whole payload (`SMA_LOG_LLM_PAYLOAD`). The limit equals the max
-size of a request.
+"""Max bytes of a log line that contains a whole model request (`SMA_LOG_LLM_PAYLOAD`). Requests have the same
+limit.
 """
 KEEP_DAYS = 30
 MAX_BYTES = 1_000 * 2**20
 """Max bytes of all log files together."""
 SETTLE_TIME = timedelta(hours=1)
-"""Time after midnight by which all lines of the previous day have been written."""
+"""Time after midnight from which on no line of the previous day is written."""
 PIECE = 256 * 1024
-"""Number of bytes that are compressed at once. Other threads run between two such pieces."""
+"""Number of bytes that are compressed at once. Between two pieces, other threads can run."""
 PART_BYTES = 64 * 1024 * 1024
 """Max bytes of a log file. After that the day's log continues in `<day>.2.jsonl`, `<day>.3.jsonl`, …"""
 MAX_PENDING = 48 * 1024 * 1024
 """Max bytes of log lines that wait to be written."""
 LINGER = 0.03
-"""Seconds that the first waiting line is delayed so that more lines can join it. A turn writes many lines at
-once, and each wake-up of the writer thread delays the thread that answers people.
+"""Seconds for which the writer thread waits for more lines. A turn writes many lines at once, and each wake-up of
+the writer delays the thread that answers people.
 """
 PACKED = ".gz"
 
@@ -60,9 +60,9 @@ class JsonlLog:
     """Implements `contracts.environment.Log` on disk. `write` only copies and queues a line. If the queue is
     full, lines are dropped and counted.
 
-    A failing disk is reported once on stderr, never to the caller. `observers` receive every line at once,
-    even a dropped line. The line is not redacted yet. Observers run in the thread that writes the line, so
-    they must be quick and raise nothing.
+    A disk failure is reported once on stderr, never to the caller. `observers` receive every line at once and
+    unredacted, even a line that is dropped later. They run in the caller's thread, so they must be quick and
+    raise nothing.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class JsonlLog:
         self.lost = 0
         """Number of lines since the start that were dropped or could not be written to the disk."""
         self._reported = 0
-        """Number of lost lines that a log line has reported."""
+        """Number of lost lines that the log itself has already reported."""
         self._queued = 0
         self._written = 0
         self._hurried = False
@@ -141,7 +141,7 @@ class JsonlLog:
             "level": level,
             "kind": kind,
             "message": message,
-            # Containers are copied, so that later changes by the caller have no effect. Strings are shared.
+            # Containers are copied, so that the caller can change them afterwards. Strings are not copied.
             "details": plain_details(
                 {
                     key: value
@@ -238,7 +238,7 @@ class JsonlLog:
 
 
 class _Files:
-    """Files of the log. The log's own thread appends to them, other threads compress and delete them."""
+    """Writes the log's files. The log's own thread appends lines, other threads compress and delete files."""
 
     def __init__(self, folder: Path, disk: Disk, part_bytes: int, complain: Callable[[str], object]) -> None:
         self._folder = folder
@@ -247,7 +247,7 @@ class _Files:
         self._complain = complain
         self._failing = False
         self.current: Path | None = None
-        """File that lines are appended to."""
+        """File to which lines are appended."""
         self._sound = False
         self._lock = threading.Lock()
 
@@ -287,15 +287,15 @@ class _Files:
         self._sound, self._failing = True, False
 
     def remove(self, path: Path) -> None:
-        # A crash may have left both forms of the file. The compressed file is deleted first; if it stayed alone, it would be
-        # read again.
+        # A crash may have left both forms of the file. The compressed one is deleted first. Otherwise a second crash could
+        # leave it alone, and it would be read again.
         if path.suffix != PACKED:
             self.disk.remove(path.with_name(path.name + PACKED))
         self.disk.remove(path)
 
     def pack(self, path: Path) -> None:
-        """Compress a file. Readers use the uncompressed file while both files exist. The uncompressed file
-        stays if it has grown meanwhile.
+        """Compress a file and delete the original, unless the original has grown meanwhile. Readers use the
+        original while both files exist.
         """
         packer = zlib.compressobj(wbits=zlib.MAX_WBITS + 16)
         with closing(self.disk.open(path)) as file:
@@ -310,7 +310,7 @@ def render(line: Line, redact: LogRedactor) -> bytes:
     """Return a line as bytes. The line is first redacted and then shortened to the size limit, starting with
     its longest strings.
     """
-    # Secrets are rare, so all strings are searched at once. Only if a secret is found is each string searched separately.
+    # Secrets are rare, so all strings are searched at once. Each string is searched only if this finds a secret.
     clean: Line = text.deep(line, redact) if redact.finds(text.strings(line)) else line
     data = _dump(clean)
     most = MAX_PAYLOAD_BYTES if "payload" in clean["details"] else MAX_LINE_BYTES
@@ -378,7 +378,7 @@ class LogHandler(logging.Handler):
 
     def _words(self, record: logging.LogRecord) -> str:
         if not self._messages:
-            # A library's warning may contain an event and thereby a person's message.
+            # A library's warning may quote an event that contains a person's message.
             return f"{record.name} reports a {record.levelname.lower()}"
         try:
             return record.getMessage()

@@ -25,15 +25,15 @@ READ = 1024 * 1024
 Line = dict[str, Any]
 Level = Literal["error", "warn"]
 LAST = 10
-"""Max newest log lines that are kept of a cause."""
+"""Max newest log lines that are kept for each cause."""
 MAX_WORDS = 400
 """Max characters of a log message that are kept."""
 COUNTED = 20_000
-"""Max newest lines that are counted, which take about 15 MB."""
+"""Max newest lines that are counted. They take about 15 MB of memory."""
 FAILURES = 100
-"""Max failed calls of the model in which the cause of a turn's end is looked for."""
+"""Max newest failed model calls that are kept. They are compared with the causes of failed turns."""
 _VARIABLE = re.compile(r"\b[0-9A-HJKMNP-TV-Z]{26}\b|\b[0-9a-f]{8,}\b|\d+(?:[.,]\d+)*")
-"""Ids and numbers, which can differ between log lines with the same cause."""
+"""Pattern of ids and numbers. They are ignored when the causes of log lines are compared."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,12 +55,12 @@ class LineFilter:
 
     @property
     def holds(self) -> bytes:
-        """Return bytes that every selected line contains. Lines without these bytes need not be parsed."""
+        """Return bytes that every selected line contains, so that other lines need not be parsed."""
         named = self.request or self.chat or ""
         return named.encode() if named.isascii() and named.isprintable() and '"' not in named else b""
 
     def may_hold(self, raw: bytes) -> bool:
-        """Return False if these bytes certainly contain no selected line."""
+        """Return False if this unparsed line is certainly not selected."""
         return self.holds in raw and (
             self.level < LEVELS["warn"]
             or b'"error"' in raw
@@ -70,7 +70,7 @@ class LineFilter:
 
 @dataclass
 class LogReader:
-    """Reads the existing log lines at the first call, and the new log lines at each further call."""
+    """Reads log lines. The first call returns the existing lines, each later call the lines written since."""
 
     folder: Path
     disk: Disk
@@ -105,8 +105,8 @@ class LogReader:
         return list(deque(self._of(files[-1]), count))
 
     def of_request(self, request_id: str) -> Iterator[tuple[str, Line]]:
-        """Yield the selected lines of a request, from the day in the request's id until a day after the
-        request's end. All other days are read if these days have no such line.
+        """Yield the selected lines of a request. It reads the files from the day in the request's id until a day
+        after the request's end, and all files if these have no such line.
         """
         files, begun = self._files(), day_of(request_id) or date.max
         last, running, found = begun, False, False
@@ -133,7 +133,7 @@ class LogReader:
         try:
             with gzip.open(path) if path.suffix == PACKED else path.open("rb") as file:
                 place = file.seek(self._places.get(name, 0))
-                rest = b""  # the last line may still be written
+                rest = b""  # the last line may be incomplete, because it is still being written
                 while block := file.read(READ):
                     whole, end, rest = (rest + block).rpartition(b"\n")
                     for raw in whole.split(b"\n") if self.wanted.may_hold(whole) else ():
@@ -175,8 +175,8 @@ def day_of(request_id: str) -> date | None:
 
 @dataclass(frozen=True, slots=True)
 class CauseFilter:
-    """Selects causes of at least a level, by kind and channel of their lines and by the `words` of the newest
-    line, since the hour of `since`.
+    """Selects log lines by level, kind, channel and time (`since`, in epoch seconds), and causes by words in their
+    newest line.
     """
 
     level: Level = "error"
@@ -188,8 +188,8 @@ class CauseFilter:
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """Log lines with the same cause: the number of lines, the number of affected chats, and the newest lines,
-    newest first.
+    """Log lines with the same cause. `count` is the number of lines and `chats` the number of affected chats.
+    `lines` has the newest lines, newest first.
     """
 
     count: int
@@ -218,7 +218,7 @@ class CauseCounts:
         self._reader = LogReader(folder, disk, LineFilter(level=LEVELS["warn"]))
         self._lines: deque[Line] = deque(maxlen=COUNTED)
         self._failures: deque[tuple[Any, Any]] = deque(maxlen=FAILURES)
-        """Turn and cause of the newest failed calls of the model."""
+        """Turn and cause of each of the newest failed model calls."""
         self._lock = threading.Lock()
 
     def newest(self, wanted: CauseFilter, *, offset: int, limit: int) -> Causes | None:
@@ -256,7 +256,7 @@ class CauseCounts:
         if line.get("kind") == "llm_response":
             self._failures.append(failure)
         elif line.get("kind") == "turn_end" and (failure[0], details.get("cause")) in self._failures:
-            return  # the turn failed with the model's call, which is counted
+            return  # the turn failed because of a model call, which is already counted
         words = {"message": line.get("message"), "error": details.get("error"), "cause": details.get("cause")}
         cause = str(words["error"] or words["cause"] or words["message"])
         kept = {name: line[name] for name in ("requestId", "chatKey") if line.get(name)}

@@ -1,7 +1,7 @@
 """Exports turns, model calls, tool calls, subagents and deliveries as OpenTelemetry spans (`telemetry.otel`).
 
 The spans are made from lines of the operator's log. They have ids, names, sizes and times, and no text of
-people, the model or tools. This module needs the extra `otel` and is imported only if the setting is on.
+people, the model or tools. This module needs the optional dependencies `otel`. It is imported only if the setting is on.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from bot.contracts.environment import Log, Redact
 from bot.telemetry.usage import TOKENS
 
 GRACE = 2.0
-"""Max seconds that a stop waits for the last spans."""
+"""Max seconds that `close` waits until the last spans are sent."""
 
 Attributes = dict[str, Any]
 Ids = tuple[int, int | None]
@@ -39,8 +39,8 @@ class SpanExport:
     """Makes a span of each log line that ends an action, and queues the span for the collector. A separate
     thread sends the spans; if the queue is full, spans are lost. Thread-safe.
 
-    The ids of traces and spans are derived from ids in the log, so that the parts of a turn before and after a
-    restart belong together.
+    The ids of traces and spans are derived from ids in the log. So a turn stays one trace even if Shipmate is
+    restarted during it.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class SpanExport:
         """Requested models of the running calls, by callId."""
         self._ids, self._lock = _Ids(), threading.Lock()
         named = Resource.create({"service.name": "shipmate", "service.version": version})
-        named = named.merge(OTELResourceDetector().detect())  # the environment's names count
+        named = named.merge(OTELResourceDetector().detect())  # names in the environment have priority
         self._provider = TracerProvider(resource=named, id_generator=self._ids, shutdown_on_exit=False)
         self._provider.add_span_processor(BatchSpanProcessor(_Exporter(log, endpoint)))
         self._tracer = self._provider.get_tracer("shipmate", version)
@@ -63,7 +63,7 @@ class SpanExport:
         closing.join(GRACE)
 
     def observe(self, line: Line) -> None:
-        """Queue the span of a line; an observer of `bot.telemetry.JsonlLog`."""
+        """Queue the span of a log line, if the line ends an action. This is an observer of `JsonlLog`."""
         details, request = line["details"], line.get("requestId", "")
         task, call, error = details.get("task", ""), details.get("toolUseId", ""), details.get("error")
         own, parent = _span_id(line["id"]), _span_id(request, task) if request else None
@@ -101,7 +101,7 @@ class SpanExport:
     def _span(
         self, line: Line, name: tuple[str, str], attributes: Attributes, ids: Ids, error: str | None
     ) -> None:
-        """Queue a span that ends with the line. `ids` are its own and its parent's. `error` begins with a type."""
+        """Queue a span that ends at the line's time. `ids` are the span's id and its parent's; `error` begins with a type."""
         (operation, subject), (own, parent) = name, ids
         attributes |= {
             "gen_ai.operation.name": None if operation == "send" else operation,
@@ -120,7 +120,7 @@ class SpanExport:
         ended = round(datetime.fromisoformat(line["timestamp"]).timestamp() * 1000) * 1_000_000
         context = Context()
         if parent is not None:
-            # The parent has mostly not ended yet, so the sampler is asked once more whether its trace is exported.
+            # The parent's span does not exist yet, because it ends later. So the sampler is asked whether the trace is exported.
             decision = self._provider.sampler.should_sample(context, number, "").decision
             flags = trace.TraceFlags(decision is Decision.RECORD_AND_SAMPLE)
             above = trace.NonRecordingSpan(
@@ -142,7 +142,7 @@ class SpanExport:
 
 
 class _Ids(id_generator.IdGenerator):
-    """Gives the next span the ids that were set."""
+    """Gives the next span the ids that `SpanExport` has set."""
 
     trace = span = 0
 
@@ -154,7 +154,7 @@ class _Ids(id_generator.IdGenerator):
 
 
 class _Exporter(OTLPSpanExporter):
-    """Sends spans. One line of the log says that this fails, one that it works again, in place of the library's."""
+    """Sends spans. In place of the library's log lines, one line says that sending fails, one that it works again."""
 
     def __init__(self, log: Log, endpoint: str | None) -> None:
         super().__init__(endpoint and f"{endpoint.rstrip('/')}/v1/traces")
@@ -195,6 +195,6 @@ def _span_id(*names: str) -> int:
 
 
 def error_type(error: str) -> str:
-    """Return the type with which an error's text begins. What follows may quote people."""
+    """Return the error type with which a text begins. The rest of the text may quote people."""
     found = re.match(r"(\w+(?: \w+)?)(?:$|:| \()", error)
     return "_OTHER" if found is None else found[1].replace(" ", "_")

@@ -1,6 +1,4 @@
-"""Replaces secrets in every text before the text is written. Secrets are found in each encoding in which
-they may appear.
-"""
+"""Replaces secrets in every text before the text is written. Secrets are also found in encoded form."""
 
 from __future__ import annotations
 
@@ -16,8 +14,8 @@ MARK = "[redacted]"
 MIN_SECRET = 8
 """Min characters of a secret. Redacting a shorter secret would hide ordinary words."""
 LONG = 16_000
-"""Max characters of a text that is searched on the calling thread; a longer text is searched on another
-thread. Searching a hundred thousand unusual characters takes a tenth of a second.
+"""Max characters of a text that is searched on the calling thread. A longer text is searched on another thread,
+because 100,000 unusual characters take a tenth of a second.
 """
 PIECE = 256 * 1024
 """Max characters that are searched at once in a text with several lines."""
@@ -42,9 +40,8 @@ _TOKENS = re.compile(
 
 
 def _marked(found: re.Match[str]) -> str:
-    """Return the replacement of a token. The pattern also matches the beginning of a JWT without the rest;
-    such a beginning is returned unchanged. Otherwise the search would start again at each further
-    beginning inside the text and take quadratic time.
+    """Return the replacement of a token. The pattern also matches a beginning of a JWT that has no end, which is
+    returned unchanged. If the pattern did not match it, the search would take quadratic time.
     """
     return MARK if found["head"] is None or found["rest"] is not None else found[0]
 
@@ -53,11 +50,11 @@ _IN_TOKENS = (
     *("xox", "xapp-", "sk-ant-", "AKIA", "ASIA", "eyJ", "PRIVATE KEY-----"),
     *("ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_"),
 )
-"""Texts of which every token contains at least one, except the tokens of Telegram."""
+"""Texts that occur in tokens. Every token except Telegram's contains at least one."""
 _TELEGRAM = re.compile(r":[A-Za-z0-9_-]{30}")
 
 _SIGNS = "*_~`\\\\[]()<>|!"
-"""Characters that disappear when Markdown is rendered."""
+"""Characters of Markdown that may disappear when it is rendered."""
 _UNFORMED = str.maketrans("", "", _SIGNS)
 _CONTROLS = "".join(map(chr, (*range(0x09), 0x0B, 0x0C, *range(0x0E, 0x20), 0x7F)))
 _UNSHOWN = (_SIGNS + _CONTROLS).encode()
@@ -74,8 +71,8 @@ _TARGET = re.compile(
     r"(?:\s{1,9}(?:\"[^\"\n]{0,500}\"|'[^'\n]{0,500}'|\([^()\n]{0,500}\)))?\s{0,9}\)"
     r"|\]\[[^\[\]\n]{0,200}\]|<https?://[^<>|\s]{0,2000}\||<!--[^<>]{0,500}-->"
 )
-"""Targets and titles of links, and comments. They disappear when Markdown is rendered, so the text of a link
-then stands directly before the text that follows the link.
+"""Pattern of link targets, link titles and comments. They disappear when Markdown is rendered, which joins a link's
+text and the text after the link.
 """
 _RENDERED = re.compile(
     r"(?:\x1b[\]PX^_]|[\x9d\x90\x98\x9e\x9f])[^\x07\x1b\x9c\x9d\x90\x98\x9e\x9f]{0,4096}+(?:\x07|\x1b\\|\x9c)"
@@ -84,9 +81,9 @@ _RENDERED = re.compile(
     f"|[{re.escape(_SIGNS + _CONTROLS)}{text.INVISIBLE}\x80-\x9f]"
 )
 _AROUND = " \t\r\n!\"#$%&'()*,.:;<=>?@[\\]^`{|}~"
-"""Characters that may surround the lines of wrapped text: white space, quotes, bars of tables, bullets."""
+"""Characters that may surround each line of wrapped text: white space, quotes, table bars and bullets."""
 _WRAPS = re.compile(rf"(?:\\[nrt]|[{re.escape(_AROUND)}{text.INVISIBLE}]|(?<![^\n ])[-+](?=[ \r\n]))+")
-"""Separators between the lines of wrapped text, including quoted text, lists, JSON and code."""
+"""Pattern of the characters between the lines of wrapped text, also in quotes, lists, JSON and code."""
 _BREAK = "\x1b>(\n"
 """Separator between texts that are searched together. The separator ends every terminal sequence, link and
 comment. Without it, a link that begins in one text and ends in another would hide the characters between
@@ -97,8 +94,8 @@ _BULLETS = re.compile(r"(?<![^\n ])[-+](?=[ \r\n])")
 
 
 def forms(secret: str) -> set[str]:
-    """Return the forms in which a secret can appear: plain, URL-encoded (upper or lower case), base64, hex,
-    escaped as in JSON.
+    """Return the forms in which a secret can appear: plain, URL-encoded (in upper or lower case), in base64, in
+    hexadecimal, and escaped as in JSON.
     """
     found = text.encodings(text.clean(secret))
     found |= {_PERCENT.sub(lambda match: match.group().lower(), form) for form in found}
@@ -128,7 +125,7 @@ class _View:
         if not self._shows(value):
             return value
         replaced = self._replaced(value)
-        # A secret that is encoded several times can be detected, but not located. In this case the whole text is replaced.
+        # A secret that is encoded several times is detected but not located. Then the whole text is replaced.
         return MARK if self._shows(replaced) else replaced
 
     def _shows(self, value: str) -> bool:
@@ -159,10 +156,10 @@ class _View:
 
 
 def _views(secrets: set[str]) -> list[_View]:
-    """Return views of a text: one after rendering and decoding, one with the lines joined."""
+    """Return two views of a text: one rendered and decoded, one with its lines joined."""
     if not secrets:
         return []
-    # The JSON-escaped secret is searched too, because rendering a text that is escaped twice leaves one level of escapes.
+    # The JSON-escaped secret is searched too: a text that was escaped twice is still escaped once after rendering.
     written = {form for secret in secrets for form in (secret, json.dumps(secret)[1:-1])}
     rendered = {_UNSEEN.sub("", form.translate(_UNFORMED)) for form in written}
     joined = {form for secret in secrets for form in text.encodings(secret) if _PACKED.fullmatch(form)}
@@ -176,8 +173,8 @@ _PACKED = re.compile(r"[A-Za-z0-9+/_-]+")
 
 
 def _as_rendered(value: str) -> bytes | None:
-    """Return the rendered text; None if rendering changes nothing. The function is fast, because it is
-    called for everything that is written.
+    """Return the rendered text; None if rendering changes nothing. This must be fast, because it is called for
+    every text that is written.
     """
     shown = value
     for _ in range(_PACKINGS):
@@ -259,7 +256,7 @@ class Redactor:
         return value
 
     def settled(self, value: str) -> str:
-        """Return the redacted beginning of an incomplete text. The returned text ends where a secret may have begun."""
+        """Redact an incomplete text. Return it up to the position at which an incomplete secret may begin."""
         pieces: list[str] = []
         at = 0
         while True:
@@ -272,8 +269,8 @@ class Redactor:
             at = found.end()
 
     def _held_from(self, value: str, start: int) -> int:
-        """Return the first index from `start` on at which the rest of the text is the beginning of a secret;
-        the length of the text if there is none.
+        """Return the first index from `start` on at which the text ends with an incomplete secret. Without one,
+        return the length of the text.
         """
         for at in range(max(start, len(value) - self._longest + 1), len(value)):
             if value[at] in self._firsts and self._begins_secret(value[at:]):
@@ -281,7 +278,7 @@ class Redactor:
         return len(value)
 
     def _begins_secret(self, tail: str) -> bool:
-        """Return True if a secret begins with these characters."""
+        """Return True if a longer secret begins with these characters."""
         next_one = bisect.bisect_right(self._sorted, tail)
         return next_one < len(self._sorted) and self._sorted[next_one].startswith(tail)
 
@@ -297,9 +294,8 @@ class LogRedactor(Redactor):
         return value
 
     def finds(self, strings: Sequence[str]) -> bool:
-        """Return True if at least one of the strings contains a secret. The result is occasionally True
-        although none does. One search over all strings is many times cheaper than one search for each
-        string.
+        """Return True if at least one of the strings contains a secret, and occasionally if none does. One search
+        over all strings is many times cheaper than one for each string.
         """
         words = _BREAK.join(strings)
         return self(words) != words

@@ -1,5 +1,5 @@
-"""Totals of the model's token usage and cost, computed from lines of the operator's log or from rows of the
-`usage` table, and the steps of a turn, computed from lines of the log.
+"""Totals of tokens and cost, and the steps of a turn. They are computed from lines of the operator's log; totals also
+from rows of the table `usage`.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ TOLD = [
     "error",
     "cause",
 ]
-"""Names of the details of a log line that are shown."""
+"""Names of the details of a log line that commands and pages show."""
 
 
 @dataclass
 class UsageTotals:
-    """Usage totals. A failure that the provider bills adds tokens and cost, but does not count as a call."""
+    """Totals of a period or a turn. A failed model call adds its billed tokens and cost, but does not count as a call."""
 
     turns: int = 0
     failed: int = 0
@@ -43,13 +43,13 @@ class UsageTotals:
     cost: float = 0.0
     unpriced: int = 0
     waits: Counter[int] = field(default_factory=Counter)
-    """Number of answers by the milliseconds from the person's message to the first words that the person
-    sees, rounded to two digits.
+    """Number of answers by waiting time. The waiting time, in milliseconds rounded to two digits, begins with the
+    person's message and ends with the first words that the person sees.
     """
     spent: Counter[str] = field(default_factory=Counter)
-    """Milliseconds of these waits: all under "", and those spent on `queue`, `approval`, `model`, `tools` and `delivery`."""
+    """Sum of waiting times in milliseconds, under "", and its parts `queue`, `approval`, `model`, `tools`, `delivery`."""
     ratings: Counter[str] = field(default_factory=Counter)
-    """Number of ratings of answers, by rating. A changed rating counts again."""
+    """Number of ratings by rating. A rating that a person changes is counted again."""
 
     def add(self, more: UsageTotals) -> None:
         """Add the turns, calls, tokens and cost of other totals."""
@@ -92,11 +92,11 @@ class UsageTotals:
 
     @property
     def model_share(self) -> float | None:
-        """Return the share of the waits that the model took; None without waits."""
+        """Return the model's share of the waiting times; None without waiting times."""
         return self.spent["model"] / self.spent[""] if self.spent[""] else None
 
     def wait(self, share: float) -> int | None:
-        """Return the wait in milliseconds at a quantile such as 0.99; None without waits."""
+        """Return a quantile of the waiting times, such as 0.99, in milliseconds; None without waiting times."""
         left = max(1, math.ceil(share * self.waits.total()))
         for ms, count in sorted(self.waits.items()):
             left -= count

@@ -1,8 +1,7 @@
-"""The sentences that people in a chat read: one catalogue (`<code>.toml`) for each language.
+"""The sentences that Shipmate says to people, in one catalogue (`<code>.toml`) for each language.
 
-`say` returns a sentence in the language of the running task, which `speaking` sets. Stored text, such as an
-outbox row, is made once and keeps its language. `sentence` is for text that several people read, each in a
-different language.
+`say` returns a sentence in the language of the running task, which `speaking` sets. `sentence` returns a text
+that several people can read, each in a different language.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ Catalogue = Mapping[str, str | Mapping[str, str]]
 a `count`: one for 1 and one for other numbers.
 """
 DEFAULT = "en"
-"""Language that is used if nobody has named a language, or if a catalogue lacks a sentence."""
+"""Language of people who have chosen none, and of sentences that a catalogue lacks."""
 _PLURAL = "other"
 
 
@@ -39,7 +38,7 @@ CATALOGUES: Mapping[str, Catalogue] = {
 }
 """Catalogues by language code, such as `en` or `zh`."""
 UTC = "UTC"
-"""Time zone that is used if nobody has named a time zone."""
+"""Time zone of people who have chosen none."""
 _language: ContextVar[str] = ContextVar("language", default=DEFAULT)
 _zone: ContextVar[str] = ContextVar("zone", default=UTC)
 _own_zone: ContextVar[bool] = ContextVar("own_zone", default=False)
@@ -55,8 +54,8 @@ def say(key: str, /, **values: object) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Sentence:
-    """A sentence that is formatted later. Converting it to text uses the language of the task that converts
-    it. Its values may be sentences.
+    """A sentence that is formatted when it is converted to text, in the language of the task that converts it.
+    Its values may be sentences too.
     """
 
     key: str
@@ -67,12 +66,12 @@ class Sentence:
 
 
 def sentence(key: str, /, **values: object) -> Sentence:
-    """Return a sentence that is formatted later, in the language of each reader."""
+    """Return a `Sentence`, which is formatted later in the reader's language."""
     return Sentence(key, values)
 
 
 def paragraph(*said: str) -> str:
-    """Return the sentences joined to one text, in the way of the running task's language."""
+    """Join sentences to one text. The running task's language decides whether spaces separate them."""
     whole, *rest = said
     for one in rest:
         whole = say("language.between", before=whole, after=one)
@@ -97,7 +96,7 @@ def zone() -> str:
 
 
 def own_zone() -> bool:
-    """Return True if everybody who reads the text is known to be in this time zone."""
+    """Return True if everybody who reads the running task's text is known to be in the time zone of `zone`."""
     return _own_zone.get()
 
 
@@ -107,9 +106,9 @@ def speaking(
     zone: str | None = None,
     own: bool = False,  # noqa: FBT001, FBT002 - how a person is spoken to comes as one
 ) -> Iterator[None]:
-    """Set the language and the time zone inside this context manager, and in tasks that are started there.
-    `own`: every reader is in this time zone, so its name need not be written. A time zone of None changes
-    neither time zone nor `own`. A language without a catalogue is replaced by the default.
+    """Set the language and the time zone inside this context, and in tasks that are started there. `own` means that
+    every reader is in this time zone, so that texts need not name it. If `zone` is None, time zone and `own`
+    do not change. A language without a catalogue is replaced by the default.
     """
     language = _language.set(code if code in CATALOGUES else DEFAULT)
     where = _zone.set(zone if zone is not None else _zone.get())
@@ -123,8 +122,8 @@ def speaking(
 
 
 def best_language(accepted: str) -> str | None:
-    """Return the code of the catalogue that best fits an `Accept-Language` header, or English if no
-    catalogue fits. Return None if the header names no language.
+    """Return the code of the catalogue that an `Accept-Language` header prefers; English if there is none for its
+    languages, and None if the header names no language.
     """
     wanted = list[tuple[float, str]]()
     for one in accepted.split(","):

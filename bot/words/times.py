@@ -1,4 +1,4 @@
-"""Times as people read them: in the language and the time zone of the running task."""
+"""Functions that write times for people, in the language and the time zone of the running task."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def zone(name: str) -> tzinfo:
 
 
 def local(moment: float) -> datetime:
-    """Return a moment (epoch seconds) in the reader's time zone, or in UTC if this machine does not know the
-    time zone.
+    """Return a time (epoch seconds) in the running task's time zone, or in UTC if this machine does not know that
+    zone.
     """
     return datetime.fromtimestamp(moment, _clocks() or UTC)
 
@@ -39,8 +39,8 @@ def clock(moment: float) -> str:
 
 
 def hour(moment: float) -> str:
-    """Return the time of day. If the reader may be in another time zone, add the name of the time zone, as
-    in `15:40 CET`.
+    """Return the time of day. If a reader may be in another time zone, the text names the zone, as in
+    `15:40 CET`.
     """
     if own_zone() and _clocks() is not None:
         return clock(moment)
@@ -62,8 +62,8 @@ def recent(moment: float, now: float) -> str:
 
 
 def _abbreviation(shown: datetime) -> str:
-    """Return the time zone's short name at that time. If the time zone has no short name, return its
-    distance from UTC, as in `UTC+5:30`.
+    """Return the time zone's abbreviation. If it has none, return its distance from UTC, as in
+    `UTC+5:30`.
     """
     name = shown.tzname() or ""
     if not name.startswith(("+", "-")):
