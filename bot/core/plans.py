@@ -53,7 +53,8 @@ def cron(said: str, after: datetime, *, reverse: bool = False) -> CronSim:
         return CronSim(expression, after, reverse)
     except CronSimError as error:
         raise ValueError(
-            "expected five fields of cron (minute, hour, day of the month, month, day of the week; Sunday is 0), "
+            "expected five fields of cron (minute, hour, day of the month, month, day of the week; Sunday is 0, but 7 at "
+            "the end of a range, such as fri-7), "
             f"got {text.preview(said, 60)!r}: {str(error).lower()}"
         ) from None
 
