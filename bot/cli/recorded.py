@@ -49,7 +49,7 @@ class LoggedTurn:
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """Recorded requests of a turn, or of a `task` in that turn."""
+    """Recorded model requests of a turn; with `task`, those of one task in the turn."""
 
     request_id: str
     chat_key: str

@@ -40,7 +40,7 @@ KEEP_DAYS = 30
 MAX_BYTES = 1_000 * 2**20
 """Max bytes of all log files together."""
 SETTLE_TIME = timedelta(hours=1)
-"""Time after midnight from which on no line of the previous day is written."""
+"""Time after midnight in which lines of the previous day may still be written."""
 PIECE = 256 * 1024
 """Number of bytes that are compressed at once. Between two pieces, other threads can run."""
 PART_BYTES = 64 * 1024 * 1024

@@ -126,7 +126,7 @@ class LogReader:
         return [(day, path) for day, _, path in day_files(self.folder, self.disk)]
 
     def _of(self, path: Path) -> Iterator[tuple[str, Line]]:
-        """Yield the selected lines of a file that were not read yet."""
+        """Yield those selected lines of a file that no earlier call has read."""
         name = path.name.removesuffix(PACKED)
         if name in self._whole:
             return

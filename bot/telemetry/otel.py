@@ -195,6 +195,6 @@ def _span_id(*names: str) -> int:
 
 
 def error_type(error: str) -> str:
-    """Return the error type with which a text begins. The rest of the text may quote people."""
+    """Return the error type with which a text begins, else `_OTHER`. The rest is left out, because it may quote people."""
     found = re.match(r"(\w+(?: \w+)?)(?:$|:| \()", error)
     return "_OTHER" if found is None else found[1].replace(" ", "_")

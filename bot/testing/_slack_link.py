@@ -37,7 +37,7 @@ class Delivery:
     reply: Any = None
     given_up: bool = False
     retry: tuple[int, str] = (0, "")
-    """Retry number and retry reason that the first attempt reports."""
+    """Number and reason of the retry, as the first attempt reports them; 0 and "" for no retry."""
 
 
 class Link:

@@ -111,7 +111,7 @@ class World:
         self.uploads: dict[str, Upload] = {}
         """Announced uploads by file id."""
         self.agent = True
-        """Flag: the app is declared as an agent."""
+        """True if the app's manifest declares an agent."""
         self.subscriptions: set[str] = set()
         self.sessions: dict[tuple[str, str], str] = {}
         self.titles: dict[tuple[str, str], str] = {}

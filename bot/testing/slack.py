@@ -333,7 +333,7 @@ class SlackServer(FileHosting):
         return await self.envelope(self._body(event) | body)
 
     async def envelope(self, payload: Any, *, kind: str = "events_api") -> Delivery:
-        """Send any payload. If the app does not acknowledge the payload, only the kind `events_api` is sent again."""
+        """Send any payload. An unacknowledged payload is sent again only if its kind is `events_api`."""
         delivery = Delivery(kind, payload)
         self.link.send(delivery)
         await self.changed()

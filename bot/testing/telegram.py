@@ -219,7 +219,7 @@ class TelegramServer(Service):
         return replace(chat.tally, visible=len(self.visible(chat_id))) if chat is not None else ChatCounts()
 
     def block(self, chat_id: int, *, why: str = "bot was blocked by the user") -> None:
-        """Answer every later call for this chat with 403."""
+        """Answer every later call for this chat with 403 and the text `why`."""
         self.chat(chat_id).gone = f"Forbidden: {why}"
 
     def upgrade(
