@@ -1,4 +1,4 @@
-"""Tells operators if the log was found damaged or missing at startup."""
+"""Tells operators at startup if the log file was damaged or missing."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from bot.words import sentence
 def _build(runtime: Runtime) -> Hooks:
     async def tell() -> None:
         if (found := runtime.chats.facts.get(LOST, "log")) is not None:
-            # Operators are told once, because this fact is in the same log. A later loss has another time.
+            # The log remembers this alert, so operators read it once. A later loss has another time, and thus another alert.
             runtime.alerts.tell(
                 f"log lost {found['at']}", sentence(f"operators.chat_log_{found['what']}"), every=float("inf")
             )

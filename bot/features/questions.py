@@ -1,4 +1,4 @@
-"""Questions that tools ask people: the turn is suspended, and the person's next message is the answer."""
+"""Questions that tools ask people. The turn is suspended, and the person's next message is the answer."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from bot.tools.context import Answer, Question
 
 
 class QuestionService:
-    """Implements `tools.context.Questions`. A question ends when its process ends, like the tool call that asked it."""
+    """Implements `tools.context.Questions`. A question is dropped when the process ends, because its tool call ends too."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._run = runtime
         self._alone = WeakValueDictionary[ChatKey, asyncio.Lock]()
 
     async def ask(self, question: Question) -> Answer:
-        """See `tools.context.Questions.ask`. Each chat has only one open question at a time."""
+        """Implement `tools.context.Questions.ask`. Each chat has at most one open question at a time."""
         async with self._alone.setdefault(question.chat_key, asyncio.Lock()):
             chat = await self._run.chats.get(question.chat_key)
             turn = chat.turn
@@ -43,7 +43,7 @@ class QuestionService:
             return _answer(chat, asked)
 
     async def waiting(self, viewer: Viewer) -> list[OpenLoop]:
-        """Return the questions that wait for an answer and that a person sees on the board."""
+        """Return the open questions of tools that this person sees on the board."""
         asked = (one.record for chat in self._run.chats for one in chat.questions.values() if one.of_tool)
         return [
             OpenLoop("question", one.id, one.asked.chat_key, one.asked.shown, one.asked_at, one.asked.person)

@@ -1,4 +1,4 @@
-"""Receipts say what happened in a turn. Ratings of answers are stored by this feature too."""
+"""Receipts: `/receipt` says what happened in a turn. This feature also stores people's ratings of answers."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from bot.core.turn_lookup import TurnLookup, TurnRef
 from bot.tools.permissions.display import named
 from bot.words import CATALOGUES, DEFAULT, paragraph, say, times
 
-QUOTED = 200  # max characters quoted from the message that asked
-MOST_TOOLS = 12  # max lines about tools
+QUOTED = 200  # max characters that a receipt quotes from the person's message
+MOST_TOOLS = 12  # max lines about tools in a receipt
 STATES = {"failed": "failed", "withdrawn": "failed", "stopped": "stopped"}
-"""Sentence key of each final state of a turn, for states with a separate sentence."""
+"""Key of the sentence for each final state of a turn. Other final states have no sentence of their own."""
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One message that the turn sent. `until` is the time (epoch seconds) to which the platform delayed it."""
+    """A message that the turn sent. `until` is set if the platform delayed the message: the time in epoch seconds until then."""
 
     id: str
     kind: OutboundKind
@@ -39,7 +39,7 @@ class Row:
 
 @dataclass(slots=True)
 class Account:
-    """The record of one turn, computed from the events of its chat. Times are in epoch seconds."""
+    """All facts of a receipt about one turn, collected from the chat's events. Times are in epoch seconds."""
 
     turn: str
     asked_at: float | None = None
@@ -48,15 +48,17 @@ class Account:
     ended_at: float | None = None
     end: str = ""
     tools: dict[str, tuple[str, float, float | None, bool]] = field(default_factory=dict)
-    """Name, start, end and failure of each tool call, by call id."""
-    models: dict[str, str] = field(default_factory=dict)  # model of each request, by call id
+    """Name, start, end and failure of each tool call, by the id of the call."""
+    models: dict[str, str] = field(
+        default_factory=dict
+    )  # name of the model of each request, by the id of the request
     answers: dict[str, events.Answered] = field(default_factory=dict)
     rows: dict[str, Row] = field(default_factory=dict)
-    arrived: float | None = None  # delivery time of the newest part of the answer
-    worked: float = 0.0  # time of the newest event in the turn's work
+    arrived: float | None = None  # delivery time of the newest message of the answer
+    worked: float = 0.0  # time of the newest model request, model answer or tool start
 
     def apply(self, event: Event) -> None:
-        """Apply one event of the turn's chat."""
+        """Update the account with one event of the turn's chat."""
         match data := event.data:
             case events.Received(inbound) if inbound.request_id == self.turn:
                 self.asked_at, self.words = event.at, inbound
@@ -109,7 +111,7 @@ class Account:
         return replace(row, state="ready")
 
     def question(self, reader: Inbound, now: float) -> str:
-        """Return the line about the message that asked."""
+        """Return the receipt's line about the person's message."""
         asked = self.words
         if asked is None or self.asked_at is None:
             return ""
@@ -127,7 +129,9 @@ class Account:
         return say("receipt.asked_by", who=f"`{person}`" if person else asked.person, time=when, words=words)
 
     def state(self, turn: Turn | None) -> str:
-        """Return how the turn ended and how long it took, or what it is doing. `turn` is the running turn of the chat."""
+        """Return the line about how the turn ended and how long it took, or what it does now. `turn` is the chat's running
+        turn.
+        """
         if self.asked_at is None:
             return ""
         if turn is not None and turn.id == self.turn and turn.phase is Phase.SUSPENDED:
@@ -135,7 +139,7 @@ class Account:
         end = self.arrived
         if self.ended_at is not None:
             end = end or self.ended_at
-        # `/receipt` may come before the turn's end is logged. An answer without later work counts as the end.
+        # `/receipt` may run before the log has the turn's end. An answer without later work then counts as the end.
         elif end is None or self.worked > end:
             return say("receipt.running")
         took = duration(end - self.asked_at)
@@ -143,7 +147,7 @@ class Account:
         return say(key, time=took) if key in CATALOGUES[DEFAULT] else say("receipt.took", time=took)
 
     def tool_lines(self) -> Iterator[str]:
-        """Yield the lines about tools and their results. Equal calls share one line."""
+        """Yield the lines about tool calls. Calls of one tool with the same outcome share a line."""
         count, seconds = Counter[tuple[str, str]](), defaultdict[tuple[str, str], float](float)
         for name, began, ended, failed in self.tools.values():
             outcome = "unfinished" if ended is None else "failed" if failed else "done"
@@ -160,7 +164,7 @@ class Account:
             yield "- " + say("progress.more", count=len(count) - MOST_TOOLS)
 
     def model_line(self) -> str:
-        """Return the line about model requests: tokens, and the cost if it is known and not zero."""
+        """Return the line about the model requests and their tokens. Add the cost if it is known and not zero."""
         used = [one.usage for one in self.answers.values() if one.usage]
         if not used:
             return ""
@@ -182,7 +186,7 @@ class Account:
         return paragraph(told, say("receipt.cost", cost=shown))
 
     def delivery_lines(self) -> Iterator[str]:
-        """Yield how the answer was delivered. For a turn without an answer, yield what else was sent."""
+        """Yield the lines about the delivery of the answer. If the turn has no answer, they are about its other messages."""
         rows = list(self.rows.values())
         shown = [row for row in rows if row.kind == "reply"] or rows
         if shown and all(
@@ -212,7 +216,6 @@ def _row_state(row: Row, *, repeated: bool) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Return a duration as text."""
     whole = round(seconds)
     if whole < 60:
         return say("receipt.seconds", seconds=f"{max(0.0, seconds):.1f}" if whole < 10 else whole)
@@ -227,7 +230,7 @@ class Receipts:
         self._turns = TurnLookup(runtime.chats, runtime.event_log)
 
     async def receipt(self, inbound: Inbound) -> str:
-        """Return the receipt of the turn that is named in the argument or replied to; otherwise of the latest turn."""
+        """Return the receipt of the turn that the argument names, or that sent the replied message. Default: the latest turn."""
         words = inbound.args.split()
         asked = words[0] if words else inbound.answers
         found = await self._turns.found(inbound, asked)
@@ -259,7 +262,7 @@ class Receipts:
         return account
 
     async def rate(self, rating: Inbound) -> Done:
-        """Store the rating 👍 or 👎 with the turn of the answer, and log it. Ratings of other messages are ignored."""
+        """Store a rating 👍 or 👎 with the turn that sent the rated answer, and log it. Ignore ratings of other messages."""
         turn = await self._turns.of_message(rating.chat_key, rating.answers) if rating.answers else None
         if turn is None:
             return Done()

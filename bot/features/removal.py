@@ -1,5 +1,5 @@
-"""Removal: deletes a message's text from the log and from everything derived from it. The removal runs when
-the author deletes the message, or when somebody uses `/forget`.
+"""Removal: deletes a message's text from the log and from everything derived from the log. The author's deletion on the
+platform and the command `/forget` start a removal.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ LAST = "last"
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A message to remove: the message id, the author (who may remove it), and the turns `related` to the message."""
+    """A message to remove. `person` is the author, who may remove it. `gone` names what to blank in the log. `related` are
+    the turns that answered the message or a quote of it.
+    """
 
     message: str
     role: Role
@@ -34,13 +36,11 @@ class Target:
 
 
 class Removal:
-    """Removes messages."""
-
     def __init__(self, runtime: Runtime) -> None:
         self._run = runtime
 
     async def deleted(self, deletion: Inbound) -> Done:
-        """Handle a deletion that a platform reported."""
+        """Remove a message that its author deleted on the platform."""
         message = deletion.message_id or ""
         target = await self._target(deletion.chat_key, message) or await self._quoted(deletion, message)
         if target is None or target.role != "user" or target.person != deletion.user_id:
@@ -48,7 +48,7 @@ class Removal:
         return Done(facts=await self._removed(deletion, [target]))
 
     async def forget(self, inbound: Inbound) -> Done:
-        """Run `/forget`, either as a reply to a message or with the argument `last`."""
+        """Run `/forget`, in reply to the message to remove. `/forget last` removes the person's last message and its answer."""
         words = inbound.args.split()
         asked = inbound.answers or next((word for word in words if word != LAST), None)
         manifest = self._run.manifests[inbound.channel]
@@ -81,7 +81,9 @@ class Removal:
         return [Target(target.message, "assistant", target.person, Gone(turns=related), related), target]
 
     async def _target(self, chat: ChatKey, message: str) -> Target | None:
-        """Return the message of a chat with this id. The id may belong to any part of an answer."""
+        """Return the message with this platform id; None if the chat has none. For an answer in several messages, any id
+        works.
+        """
         naming = self._run.event_log.naming
         found = [one for one in await naming(chat, {message}) if one.chat == chat]
         received = (
@@ -111,7 +113,7 @@ class Removal:
         return Target(message, "user", deletion.user_id, gone, turns) if told else None
 
     async def _turns(self, chat: ChatKey, names: frozenset[str]) -> frozenset[str]:
-        """Return the turns that answered these messages, or that answered quotes of them."""
+        """Return the turns that answered these messages, or messages that quote them."""
         naming = self._run.event_log.naming
         said = [
             one.data.inbound for one in await naming(chat, names) if isinstance(one.data, events.Received)
@@ -155,7 +157,7 @@ class Removal:
         return facts
 
     async def _facts(self, inbound: Inbound, target: Target) -> list[Fact]:
-        # Notes of a turn are quoted with the turn's id, so these ids count as message ids too.
+        # If a turn's notes are quoted, the quote has the turn's id as its message id.
         gone = replace(target.gone, messages=target.gone.messages | target.related)
         found = await self._run.event_log.naming(inbound.chat_key.chat, gone.names)
         facts = list[Fact]()
@@ -172,7 +174,9 @@ class Removal:
                 tuple(sorted(gone.turns)),
                 tuple(sorted(gone.messages)),
                 head,
-                target.message if own and not told else "",  # a platform's deletion is in the archive already
+                target.message
+                if own and not told
+                else "",  # if the platform reported the deletion, the archive has it already
                 target.role,
                 tuple(sorted(target.related)),
                 inbound.request_id,
@@ -181,7 +185,7 @@ class Removal:
         return facts
 
     async def _heads(self, chat: ChatKey) -> list[Event]:
-        """Return the events that drop conversation summaries which may mention the removed message."""
+        """Return events without the conversation summaries in them, because a summary may repeat the removed message."""
         return [
             replace(one, data=replace(one.data, head=None))
             for one in await self._run.event_log.naming(chat, {"head"})

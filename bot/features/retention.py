@@ -1,6 +1,4 @@
-"""Retention: deletes data that is older than the retention time of its chat, from the log and from
-everything derived from it.
-"""
+"""Retention: deletes data older than a chat's retention time from the log and from everything derived from the log."""
 
 from __future__ import annotations
 
@@ -20,24 +18,24 @@ from bot.storage import file_names, jsonl
 from bot.system import JumpSafeClock
 
 INTERVAL_SECONDS = 3_600.0
-SLICE = 5_000  # max events deleted per transaction, because appends wait for the transaction
+SLICE = 5_000  # max events deleted per transaction; new events wait until the transaction ends
 _DAY = 86_400.0
 _FILE = ".bin"
 
 
 class Retention:
-    """Deletes expired data. A chat's retention time also applies to its threads, unless a thread has one of its own."""
+    """Deletes expired data. The retention time of a chat applies to its threads too, except threads with their own time."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._run = runtime
         self._settings = runtime.configuration.history
         self._archives = ArchiveFiles(runtime.configuration.home / "chats", runtime.disk)
         self._of_page = [runtime.configuration.home / name for name in ("sent", "received")]
-        """Folders with the files of the web page, by chat."""
+        """Folders with the web page's files, in a subfolder for each chat."""
         self._steady = JumpSafeClock(runtime.clock)
 
     async def watch(self) -> None:
-        """Delete expired data at startup and then once an hour."""
+        """Delete expired data at startup, then once an hour."""
         while True:
             try:
                 await self.run()
@@ -48,7 +46,7 @@ class Retention:
             await self._run.clock.sleep(INTERVAL_SECONDS)
 
     async def run(self) -> None:
-        """Delete expired data, chat by chat, and log how much was deleted. Raises `errors.StorageError`."""
+        """Delete the expired data of each chat, and log how much was deleted. Raises `errors.StorageError`."""
         with errors.as_storage_error("the archive cannot be read"):
             on_disk = await asyncio.to_thread(lambda: set(self._on_disk()))
         for chat in sorted({*on_disk, *await self._run.event_log.chats()}, key=str):
@@ -73,7 +71,9 @@ class Retention:
                 )
 
     async def _expire_events(self, key: ChatKey, since: float) -> int:
-        """Delete the oldest events that are expired and finished; return their number. The newest event stays."""
+        """Delete expired events of finished turns from the beginning of a chat's log, and return their number. Keep the
+        newest event.
+        """
         log, chats = self._run.event_log, self._run.chats
         first, end = await log.older(key, since)
         if first >= end:
@@ -91,24 +91,24 @@ class Retention:
         return end - first
 
     async def _expire_name(self, key: ChatKey) -> None:
-        """Delete the name that a person gave a conversation, if all messages of the conversation are deleted."""
+        """Delete a conversation's name, which a person chose, once the log has no message of the conversation."""
         chats = self._run.chats
         if chats.facts.get(TITLE, str(key)) and key not in await self._run.event_log.spoken_in(key):
             await chats.get(key)
             chats.append(Fact(key, events.FactSet(TITLE, str(key), None)))
 
     def _on_disk(self) -> Iterator[ChatKey]:
-        """Yield the chats that have files. The archive may reach further back than the log."""
+        """Yield the chats that have files on disk. Some of them may have no events in the log any more."""
         names = {name for one in self._of_page for name in self._run.disk.names(one)}
         for name in {*self._archives.chats(), *names}:
             told = self._archives.chat_key(name) or ""
             try:
                 yield ChatKey.parse(told)
             except errors.IdentityInvalid:
-                continue  # the file belongs to no chat
+                continue  # the file name is no chatKey
 
     def _expire_files(self, chat: ChatKey, before: int) -> tuple[int, int]:
-        """Delete lines and uploads from before this time (epoch ms). Returns the numbers of deleted lines and uploads."""
+        """Delete archive lines and web files older than `before` (epoch ms). Return the numbers of deleted lines and files."""
         name = file_names.encode(chat)
         with jsonl.locked(self._archives.folder):
             self._archives.recover(name)
@@ -125,7 +125,7 @@ class Retention:
         return lines, len(old)
 
     def _expire_lines(self, path: Path, before: int) -> int:
-        """Delete the beginning of a file, up to its last expired line before the first younger line."""
+        """Delete the lines of an archive file that precede the first line younger than `before`. Return their number."""
         at = cut = count = gone = 0
         young = False
         with closing(self._run.disk.open(path)) as file:

@@ -1,5 +1,5 @@
-"""Retries: the button [Try again] below a failure notice, and [Answer again] below an answer whose question
-was edited.
+"""Retries: the button [Try again] below a failure notice, and the button [Answer again] below an answer to a message that
+was edited later.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ from bot.words import say
 
 @dataclass(slots=True)
 class PastTurn:
-    """A past turn. `members` are its messages by request id (None: deleted), `shown` those it sent, with platform ids."""
+    """A past turn. `members`: the messages that it answered, by request id (None if deleted). `shown`: the messages that it
+    sent, each with its platform id.
+    """
 
     id: str
     members: dict[str, Inbound | None] = field(default_factory=dict)
@@ -28,7 +30,7 @@ class PastTurn:
     shown: dict[str, tuple[Queued, str]] = field(default_factory=dict)
 
     def whole(self) -> Inbound | None:
-        """Return the turn's messages merged into one, which replaces the first; None if all messages were deleted."""
+        """Return the turn's messages merged into one message; None if all were deleted."""
         parts = [one for one in self.members.values() if one is not None and plain(one)]
         if not parts or self.first is None:
             return None
@@ -43,25 +45,27 @@ class PastTurn:
 
     @property
     def answer(self) -> tuple[Queued, str] | None:
-        """Return the turn's only text reply with its platform id; None if there is no reply or more than one."""
+        """Return the turn's reply in text and its platform id; None unless there is exactly one."""
         replies = [one for one in self.shown.values() if one[0].form == "reply" and one[0].file is None]
         return replies[0] if len(replies) == 1 else None
 
     @property
     def text(self) -> str | None:
-        """Return the platform id of the turn's newest text, also of an unfinished one; None if there is none."""
+        """Return the platform id of the turn's newest text, even if that text is an unfinished preview; None if there is no
+        text.
+        """
         texts = [id_ for row, id_ in self.shown.values() if row.form in {"reply", "preview"} and not row.file]
         return texts[-1] if texts else None
 
     @property
     def notices(self) -> list[tuple[Queued, str]]:
-        """Return the messages of the turn that have buttons, except questions: their decision takes the buttons away."""
+        """Return the turn's messages with buttons. Leave out questions, because a decision removes their buttons."""
         rows = (one for one in self.shown.values() if one[0].question is None)
         return [one for one in rows if one[0].buttons is not None and one[0].buttons.choices]
 
 
 class PastTurns:
-    """The past turns of a chat."""
+    """Past turns of a chat, rebuilt from its events."""
 
     def __init__(self, found: Iterable[Event]) -> None:
         self._said: dict[str, Inbound | None] = {}
@@ -101,13 +105,13 @@ class PastTurns:
 
     @property
     def newest(self) -> PastTurn | None:
-        """Return the latest turn that answers a person's message."""
+        """Return the latest turn that answers a message of a person."""
         return next(
             (turn for turn in reversed(self.turns.values()) if turn.first and plain(turn.first)), None
         )
 
     def about(self, edit: Inbound) -> PastTurn | None:
-        """Return the latest turn that answered a message."""
+        """Return the latest turn that answered the message which `edit` changes; None if there is none."""
         for turn in reversed(self.turns.values()):
             if any(one is not None and same_message(one, edit) for one in turn.members.values()):
                 return turn
@@ -115,7 +119,7 @@ class PastTurns:
 
 
 def with_buttons(shown: tuple[Queued, str], buttons: QuestionButtons) -> Queued:
-    """Return an edit that changes only the buttons of a message."""
+    """Return an edit of a sent message that replaces its buttons and keeps its text."""
     row, message_id = shown
     name = f"{row.row}/{buttons.question_id}/{'-'.join(buttons.choices)}"
     same = replace(row, row=name, replaces=message_id, buttons=buttons)
@@ -129,20 +133,22 @@ ANSWERED = frozenset[TurnEndState]({"answered", "stopped"})
 
 
 class Retries:
-    """Retries each failed turn once and answers each edit once: the log accepts the new message's key only once."""
+    """Retries each failed turn once, and answers each edit once. The log accepts the key of the new message only once."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._run = runtime
         self._begun = set[str]()
-        """Keys of the new messages that this process created."""
+        """Keys of the messages that this process has created for retries."""
 
     def turn_ends(self, turn: Turn, state: TurnEndState) -> Done:
-        """Offer to retry a failed turn."""
+        """Return the button [Try again] if the turn failed."""
         offered = state in FAILED and plain(turn.first)
         return Done(buttons=QuestionButtons(turn.id, AGAIN) if offered else None)
 
     async def run(self, press: Inbound) -> Done:
-        """Retry a turn, with the rights of its person. The latest turn is answered again, if nothing runs."""
+        """Run `/retry`: try a failed turn again, or answer the latest turn again if no turn is running. The new turn has the
+        rights of the person who asked. That person and operators may use it.
+        """
         past = await self._past(press)
         turn = past.turns.get(press.args)
         if turn is None or turn.end is None or turn.first is None or not plain(turn.first):
@@ -159,7 +165,7 @@ class Retries:
         return await self._anew(turn, key, say("retry.renewing"))
 
     async def offer(self, edit: Inbound) -> Done:
-        """Offer to answer an edited question again. An edit that asks for a new answer gets it at once."""
+        """Offer to answer an edited message again. If the edit itself asks for a new answer, answer at once."""
         turn = (await self._past(edit)).about(edit)
         if edit.renews is not None:
             if turn is None or turn.first is None or not self._may(edit, turn.first):
@@ -171,7 +177,9 @@ class Retries:
         return Done(facts=(Fact(edit.chat_key, shown),))
 
     async def renew(self, press: Inbound) -> Done:
-        """Answer an edited question again and replace the old answer. The same people may press as for `run`."""
+        """Run `/renew`: answer an edited message again, and replace the old answer. The person who asked and operators may
+        use it.
+        """
         past = await self._past(press)
         edit = past.edits.get(press.args)
         turn = past.about(edit) if edit is not None else None
@@ -184,7 +192,7 @@ class Retries:
         return await self._begin(turn, key, say("retry.renewing"), [bare], renews=bare.replaces)
 
     async def _anew(self, turn: PastTurn, key: str, words: str) -> Done:
-        """Answer a turn again in place of its answer. The model does not see the turn any more."""
+        """Answer a turn again, replacing its answer. Remove the old turn from the model's context."""
         bare = [with_buttons(one, QuestionButtons(turn.id, ())) for one in turn.notices]
         done = await self._begin(turn, key, words, bare, renews=turn.text)
         if turn.first is None or not done.facts:
@@ -199,7 +207,7 @@ class Retries:
     async def _begin(
         self, turn: PastTurn, key: str, words: str, shown: Sequence[Queued], *, renews: str | None = None
     ) -> Done:
-        """Return the facts of a retry: edits that change buttons, and the new message. A repeated press changes nothing."""
+        """Return the events of a retry: edits that remove buttons, and the new message. A second press returns none."""
         whole = turn.whole()
         if whole is None:
             return Done(say("retry.unknown"))

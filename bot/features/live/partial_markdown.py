@@ -1,5 +1,5 @@
-"""Truncates unfinished Markdown so that it renders correctly: code and tables are cut at whole lines, and other
-text is cut before the first mark that is still open. An open mark is held back until its block ends.
+"""Cuts unfinished Markdown so that the beginning renders correctly. Code blocks and tables are cut at whole lines. Other
+text is cut before its first open mark, until the mark is closed or its block ends.
 """
 
 from __future__ import annotations
@@ -11,39 +11,39 @@ from dataclasses import dataclass
 from bot import text
 
 LONGEST_ROW = 400
-"""Max characters of a line with `|` that is held back because it may be the header row of a table."""
+"""Max characters of a last line with `|` that is held back, because the line may be the header row of a table."""
 LONGEST = 4_000
-"""Max characters of a block that are searched for open marks. Marks in a longer block are shown as they are."""
-MOST_MARKS = 100  # max marks at the end of a block that are held back
-PASSES = 12  # max passes over a text; each pass holds back more of it
+"""Max characters of a block in which open marks are searched. A longer block is shown with its open marks."""
+MOST_MARKS = 100  # max marks, counted from the end of a block, before which the block may be cut
+PASSES = 12  # max passes over a text; each pass cuts the text shorter
 
 _FENCE = re.compile(r"^([ \t>]*)((?:[-+*]|\d{1,9}[.)])[ \t]+)?(`{3,}(?=[^`\n]*$)|~{3,})[^\n]*", re.MULTILINE)
 _MARKS_ALONE = re.compile(r"[>\-+*#=_~`|: \t]*(?:\[[ xX]?\]?)?|[> \t]*\d{1,9}[.)]?")
-"""Pattern of a last line of marks that could still become any construct."""
+"""Pattern of a last line that has only marks, so that it may become any construct."""
 _BLOCK = re.compile(r"\n(?=[ \t>]*(?:\n|[-+*][ \t]|\d{1,9}[.)][ \t]|#))")
-"""Pattern of the line break before a blank line, a list item or a heading. No mark spans such a line break."""
+"""Pattern of the line break before a blank line, list item or heading. No mark continues after such a line break."""
 _DELIMITER = re.compile(r":?-+:?")
 _MARK = re.compile(r"[*_~`!\[<\\&]|\b(?:https?|tg|mailto):")
 _CLOSED = re.compile(
-    r"(?<!`)(`+)(?!`)[^\n]*?(?<!`)\1(?!`)"  # code
+    r"(?<!`)(`+)(?!`)[^\n]*?(?<!`)\1(?!`)"  # inline code
     r"|\\[!-/:-@\[-`{-~]"  # an escaped mark
-    r"|(?<=\s)[*_~]+(?=\s)|(?<=[^\W_])_+(?=[^\W_])|(?<!~)~(?=[^~])"  # marks that are plain characters
-    r"|^[ \t>]*[-+*] (?:\[[ xX]\] )?"  # a list item
+    r"|(?<=\s)[*_~]+(?=\s)|(?<=[^\W_])_+(?=[^\W_])|(?<!~)~(?=[^~])"  # marks that Markdown shows as plain characters
+    r"|^[ \t>]*[-+*] (?:\[[ xX]\] )?"  # the bullet of a list item
 )
 _LINK = re.compile(r"!?\[[^\[\]]*\](?:\([^()\s]*(?:\([^()\s]*\)[^()\s]*)*(?: \"[^\"]*\")?\)|(?=[^(\[]))")
 _ANGLED = re.compile(r"<[^<>\s]*(?:\|[^<>\n]*)?>|<(?=\s)")
 _OPEN = re.compile(
     r"[`\[<]|(?:!|\\|(?<!\S)[*_~]+)$"
-    r"|&[#\w]{0,31}$"  # an entity
-    r"|(?:https?|tg|mailto):\S*$"  # a bare URL: half of a URL leads elsewhere
+    r"|&[#\w]{0,31}$"  # an HTML entity
+    r"|(?:https?|tg|mailto):\S*$"  # a bare URL: a link to half of a URL would lead elsewhere
 )
 
 
 @dataclass(frozen=True, slots=True)
 class RenderablePrefix:
-    """The part of an unfinished text that can be shown (`words`). `closing` closes a code block, and ends
-    the line if nothing may follow on that line. The first `sure` characters are final. Append-only
-    displays may show these final characters.
+    """The beginning of an unfinished text that can be shown now (`words`). `closing` closes an open code block, or ends a
+    line after which no text may follow. The first `sure` characters of `words` never change, so append-only displays may
+    show them.
     """
 
     words: str
@@ -56,7 +56,7 @@ class RenderablePrefix:
 
 
 def beginning(written: str) -> RenderablePrefix:
-    """Return the part of an unfinished text that can be shown."""
+    """Return the longest beginning of an unfinished text that renders correctly."""
     end = len(written)
     for _ in range(PASSES):
         if not written[:end].strip():
@@ -70,7 +70,7 @@ def beginning(written: str) -> RenderablePrefix:
 
 
 def _open_fence(written: str) -> tuple[int, str, str] | None:
-    """Return the start of the code block that is open at the end of the text, and the fence that closes it."""
+    """Return the code block that is open at the end of the text: its offset, its fence, and the indentation before the fence."""
     opened: tuple[int, str, str] | None = None
     for found in _FENCE.finditer(written):
         mark = found[3]
@@ -82,7 +82,7 @@ def _open_fence(written: str) -> tuple[int, str, str] | None:
 
 
 def _code(written: str, start: int, mark: str, before: str) -> RenderablePrefix | int:
-    """Return the whole lines of an open code block, or the position from which the text is held back."""
+    """Return the complete lines of an open code block. If it has none, return the offset at which to cut the text."""
     head, _, body = written[start:].partition("\n")
     last = body[body.rfind("\n") + 1 :].strip(" \t>")
     if last and set(last) == {mark[0]}:
@@ -91,13 +91,13 @@ def _code(written: str, start: int, mark: str, before: str) -> RenderablePrefix 
     if not body.strip(" \t>\n"):
         return start
     words = written[: start + len(head) + 1] + body
-    whole = words.rfind("\n") + 1  # a fence without a following line is no code block yet
+    whole = words.rfind("\n") + 1  # a fence without a complete line after it may still change
     sure = whole if whole > start + len(head) + 1 else start
     return RenderablePrefix(words, f"\n{before}{mark}\n", sure)
 
 
 def _prose(written: str) -> RenderablePrefix | int:
-    """Return the text up to the first open mark, or the position from which the text is held back."""
+    """Return a text that has no open mark at its end; otherwise the offset at which to cut the text."""
     shown = written.rstrip()
     line = shown.rfind("\n") + 1
     if _FENCE.match(shown, line):
@@ -121,7 +121,7 @@ def _delimits(row: str) -> bool:
 
 
 def _end(block: str, *, ended: bool) -> int:
-    """Return the length of the part of a block before its first open mark. `ended`: a space follows the block."""
+    """Return the length of a block up to its first open mark. `ended`: white space follows the block."""
     if len(block) > LONGEST or _is_closed(f"{block} " if ended else block):
         return len(block)
     marks = [found.start() for found in _MARK.finditer(block)][-MOST_MARKS:]
@@ -138,5 +138,5 @@ def _is_closed(words: str) -> bool:
 
 
 def has_begun(written: str, shown: RenderablePrefix) -> bool:
-    """Return True if the shown part contains a complete sentence or line."""
+    """Return True if the shown beginning contains a complete sentence or line."""
     return "\n" in shown.words.strip() or text.has_sentence(written, len(shown.words) + 1)

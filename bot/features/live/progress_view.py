@@ -1,4 +1,4 @@
-"""The text of a progress message, without side effects."""
+"""Builds the text of a progress message, without side effects."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from bot.words import names, say
 State = Literal["running", "failed", "stopped", "waiting", "done"]
 
 ALONE_SECONDS = 8.0
-"""Seconds until a single running item is shown. Several items are shown after `TOGETHER_SECONDS`."""
+"""Seconds after which a single running item is shown. Two or more items are shown after `TOGETHER_SECONDS`."""
 TOGETHER_SECONDS = 2.0
-BUSY_SECONDS = 5.0  # seconds without an answer after which people are told that the model does not answer
+BUSY_SECONDS = 5.0  # seconds without an answer of the model after which people are told about it
 MOST = 12  # max items listed; running and failed items are listed first
 LABEL = 60
-"""Max characters of a label. An error text may have twice that."""
+"""Max characters of a task's label. The note after the label may have twice as many."""
 _SHOWN: dict[State, tuple[str, CardState]] = {
     "running": ("▸", "in_progress"),
     "failed": ("✗", "error"),
@@ -30,14 +30,14 @@ _SHOWN: dict[State, tuple[str, CardState]] = {
     "waiting": ("○", "pending"),
     "done": ("✓", "complete"),
 }
-"""Mark and card of each state, in the order in which items are listed if there are too many."""
+"""Mark and card state for each state of an item. If there are too many items, the states are listed in this order."""
 _ORDER = list(_SHOWN)
 _ENDS: dict[str, State] = {"ended": "done", "failed": "failed", "stopped": "stopped"}
 
 
 @dataclass(slots=True)
 class WorkItem:
-    """A task or tool call. Times are in epoch seconds. `note` says what the item is about, or what went wrong."""
+    """A subagent's task or a tool call. Times are in epoch seconds. `note` is its current step, or the error."""
 
     id: str
     label: str
@@ -47,7 +47,7 @@ class WorkItem:
     over: float | None = None
     note: str = ""
     call: bool = False
-    """True for a tool call of the turn itself. The label of such a call is Markdown."""
+    """True for a tool call of the turn, whose label is Markdown. False for a subagent's task."""
 
     @property
     def open(self) -> bool:
@@ -75,8 +75,6 @@ class WorkItem:
 
 @dataclass(frozen=True, slots=True)
 class RenderedProgress:
-    """The progress message to send."""
-
     words: str
     title: str
     cards: tuple[Card, ...]
@@ -84,14 +82,14 @@ class RenderedProgress:
 
 @dataclass(slots=True)
 class ProgressState:
-    """Collects the events of a turn's work. The latest state of each item is shown; the totals count all items."""
+    """Collects the events of a turn's work: the newest state of every task and tool call."""
 
     items: dict[str, WorkItem] = field(default_factory=dict)
     waits: list[float] = field(default_factory=list)
-    """Start times (epoch seconds) of the current waits for a model that does not answer."""
+    """Start times (epoch seconds) of model requests that have had no answer for some seconds."""
 
     def record(self, event: TaskEvent) -> None:
-        """Record an event of a task."""
+        """Update the task that the event belongs to."""
         item = self.items.setdefault(event.task_id, WorkItem(event.task_id, event.label, event.at))
         if not item.open:
             return
@@ -106,47 +104,45 @@ class ProgressState:
             item.end(event.at, _ENDS[event.kind], event.error)
 
     def began(self, call: ToolCall, at: float) -> None:
-        """Record that a tool call of the turn has started."""
+        """Add a tool call that starts now."""
         self.items[call.id] = WorkItem(call.id, _action(call), at, "running", at, call=True)
 
     def noted(self, call_id: str, words: str | None, at: float) -> None:
-        """Record the progress that a call reports; None means that the call waits for a person."""
+        """Update a tool call with the progress that it reports. `words` None means that the call waits for a person."""
         if (item := self.items.get(call_id)) is not None and item.open:
             item.since = item.since if item.state == "running" else at
             item.state, item.note = ("waiting", "") if words is None else ("running", words)
 
     def ended(self, call_id: str, at: float, *, failed: bool) -> None:
-        """Record that a call has ended."""
         if (item := self.items.get(call_id)) is not None:
             item.end(at, "failed" if failed else "done")
 
     def close(self, at: float) -> None:
-        """Record that the turn has ended, so that no item is running."""
+        """Mark all running items as stopped, because the turn has ended."""
         for item in self.items.values():
             item.end(at, "stopped")
 
     @property
     def counts(self) -> Counter[State]:
-        """Return the number of items in each state."""
         return Counter(item.state for item in self.items.values())
 
     @property
     def busy(self) -> bool:
-        """Return True while any item is running."""
+        """Return True while an item runs or waits, or a model request has no answer."""
         return bool(self.waits) or any(item.open for item in self.items.values())
 
     def without_model(self, now: float) -> bool:
-        """Return True if a model has been silent long enough to report it."""
+        """Return True if a model request has had no answer for `BUSY_SECONDS`."""
         return bool(self.waits) and now - min(self.waits) >= BUSY_SECONDS
 
     def is_visible(self, now: float) -> bool:
-        """Return True if people should see the progress: there are several items, or one item that takes long."""
+        """Return True if people should see the progress: several items run, one item takes long, or the model does not answer."""
         works = [one for one in self.items.values() if one.open and (one.state != "waiting" or not one.call)]
         waited = now - min((one.since for one in works), default=now)
         return waited >= (TOGETHER_SECONDS if len(works) > 1 else ALONE_SECONDS) or self.without_model(now)
 
     def shown(self, now: float) -> RenderedProgress:
-        """Return the message to show now, or the summary if no item is running. A single item takes one line."""
+        """Return the progress message for now; a summary if no item runs. A single item takes one line."""
         items = list(self.items.values())
         ranked = sorted(items, key=lambda one: (_ORDER.index(one.state), -one.since))
         listed = [one for one in items if one in ranked[:MOST]]

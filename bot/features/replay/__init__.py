@@ -1,4 +1,4 @@
-"""Replay: model requests are recorded exactly as sent, and can be sent again."""
+"""Records model requests exactly as they are sent, so that they can be sent again."""
 
 from __future__ import annotations
 
@@ -29,19 +29,21 @@ from bot.llm.wrapper import ModelWrapper, spent
 from bot.periodic_jobs import PeriodicJob
 from bot.telemetry import context
 
-PROMPTS = 32  # max prompt texts whose redacted form is cached
-DAYS = 90  # max days for which a recorded request is kept
+PROMPTS = 32  # max system prompts whose redacted text is cached
+DAYS = 90  # max days that a request is kept; a shorter retention time of the chat applies first
 _DAY = 86_400.0
 _NO_JSON = (ValueError, TypeError, RecursionError)
 
 GATHER = 0.25
-"""Interval in seconds in which records are collected for one transaction, because each takes time from turns."""
+"""Interval in seconds at which waiting records are written in one transaction. Every transaction delays running turns."""
 
 Work = Callable[[RecordedRequests], object]
 
 
 class Recorder:
-    """Writes model requests to a file in order, many per transaction. What cannot be written is dropped and logged."""
+    """Writes model requests to a file, in order, many in one transaction. Records that cannot be written are dropped and
+    logged.
+    """
 
     def __init__(self, path: Path, *, log: Log) -> None:
         self._path = path
@@ -53,13 +55,13 @@ class Recorder:
         self._refused = False
 
     def put(self, work: Work) -> None:
-        """Carry out this work within `GATHER` seconds."""
+        """Run `work` on the file within `GATHER` seconds."""
         self._waiting.append(work)
         if self._timer is None or self._timer.done():
             self._timer = asyncio.create_task(self._gather(), name="requests")
 
     async def run(self, work: Work) -> None:
-        """Carry out this work after all queued work. Raises `errors.StorageError`."""
+        """Run `work` on the file after all earlier work, and wait for it. Raises `errors.StorageError`."""
         self._waiting.append(work)
         await self._write()
 
@@ -80,11 +82,11 @@ class Recorder:
 
     async def _write(self) -> None:
         batch, self._waiting = self._waiting, []
-        # Even an empty batch waits until the previous batch is written.
+        # This also waits for the previous batch, so that an empty batch returns after it is written.
         await asyncio.get_running_loop().run_in_executor(self._thread, self._carry_out, batch)
 
     def _carry_out(self, batch: Sequence[Work]) -> None:
-        """Carry out a batch of work in one transaction, on the writer's thread. Raises `errors.StorageError`."""
+        """Run all functions of a batch in one transaction, on the writer's thread. Raises `errors.StorageError`."""
         if not batch:
             return
         try:
@@ -100,14 +102,16 @@ class Recorder:
 
 
 class RecordedModel(ModelWrapper):
-    """Records the model requests made in a chat. The model client's own retries send the same bytes."""
+    """Records each model request of a chat. Retries inside the model client are not recorded, because they send the same
+    bytes.
+    """
 
     def __init__(self, model: Model, recorder: Recorder, *, ids: Ids, redact: Redact) -> None:
         super().__init__(model)
         self._recorder = recorder
         self._ids = ids
         self._redact = redact
-        # Prompts make up most of a request, so they are redacted once and not per request.
+        # Prompts make up most of a request. Redacting each prompt once instead of in every request saves time.
         self._prompt = lru_cache(PROMPTS)(redact)
         self._tools = IdentityCache[Sequence[Json], list[Json]](lambda tools: blocks.redacted(tools, redact))
 
@@ -132,7 +136,7 @@ class RecordedModel(ModelWrapper):
         try:
             sent = messages_api.wire(request)
         except _NO_JSON:
-            return  # this request cannot be sent either
+            return  # a request that cannot be encoded is not sent either
         digest = hashlib.sha256(sent).hexdigest()
         asked = RecordedRequest(
             name, str(chat), running.request_id, running.task, request.purpose, request.model, digest, None
@@ -140,7 +144,7 @@ class RecordedModel(ModelWrapper):
         file.record(asked, self._kept(request, sent))
 
     def _kept(self, request: ModelRequest, sent: bytes) -> bytes:
-        """Return the request body without secrets. Messages are redacted before they reach a request."""
+        """Return the request body with secrets redacted in the prompt and the tools. Messages are redacted already."""
         system = blocks.redacted(request.system, self._prompt)
         tools = self._tools(request.tools)
         if system == list(request.system) and tools == list(request.tools):
@@ -148,14 +152,14 @@ class RecordedModel(ModelWrapper):
         return messages_api.wire(replace(request, system=system, tools=tools))
 
     def _answered(self, name: str, reply: ModelReply, file: RecordedRequests) -> None:
-        """Record the answer without thinking blocks. Thinking that matters is contained in the next request."""
+        """Record the answer without thinking blocks. The next request of the turn repeats the thinking blocks that it needs."""
         said = [block for block in reply.content if block.get("type") not in blocks.THINKING]
         facts = {"stopReason": reply.stop_reason} | spent(reply)
         file.answered(name, facts | {"content": blocks.redacted(said, self._redact)})
 
 
 class Removals(Export):
-    """Follows the log and erases removed messages from the recorded requests."""
+    """Erases the requests that may contain a removed message. Reads the removals from the log."""
 
     name: ClassVar[str] = "record of requests"
 
@@ -181,13 +185,13 @@ class Removals(Export):
         return True
 
     async def write(self) -> None:
-        """Do nothing, because removals are written at once."""
+        """Do nothing, because `take` writes at once."""
 
     async def sync(self) -> None:
-        """Do nothing, because each removal is on disk already."""
+        """Do nothing, because `take` returns after the removal is on disk."""
 
 
-SWEEP_SECONDS = 3_600.0  # interval in seconds between deletions of expired records
+SWEEP_SECONDS = 3_600.0  # interval in seconds at which expired requests are deleted
 
 
 def _build(runtime: Runtime) -> Hooks:
@@ -195,7 +199,7 @@ def _build(runtime: Runtime) -> Hooks:
     recorder = Recorder(settings.home / FILE, log=runtime.log)
 
     async def sweep() -> None:
-        """Delete the expired records of all chats. Raises `errors.StorageError`."""
+        """Delete the expired requests of all chats. Raises `errors.StorageError`."""
         now, gone = runtime.clock.now(), list[int]()
 
         def work(file: RecordedRequests) -> None:

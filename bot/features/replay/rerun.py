@@ -1,9 +1,8 @@
-"""Reassembles the recorded requests of a turn or a task, and sends them again to another model or with
-another prompt.
+"""Sends the recorded requests of a turn or task again, to another model or with another prompt.
 
-The outcome of a request (answer, tool results, loaded messages) is found in the requests after it. A rerun
-has no effects: no tool runs and no message is sent. A tool call with the same arguments gets the recorded
-result. For any other call, the model is told that there is no recorded result.
+A request's outcome (answer, tool results, loaded messages) is read from the requests after it. A rerun runs no tool and
+sends no message. A tool call with recorded arguments gets the recorded result. For any other call, the model reads that no
+result was recorded.
 """
 
 from __future__ import annotations
@@ -27,18 +26,16 @@ from bot.tools.builtin.chat_send import ChatSend, promises_more
 
 @dataclass
 class Call:
-    """One recorded request."""
-
     record: RecordedRequest
 
     @property
     def exact(self) -> bool:
-        """Return True if the recorded bytes are exactly those that were sent."""
+        """Return True if the record has exactly the bytes that were sent."""
         return self.record.wrong is None
 
     @cached_property
     def request(self) -> ModelRequest | None:
-        """Return the request; None if the recorded body is missing or damaged."""
+        """Return the request; None if the recorded body is missing, damaged or changed by a removal."""
         if self.record.body is None or self.record.wrong not in {None, REDACTED}:
             return None
         body: Any = json.loads(self.record.body)
@@ -56,24 +53,26 @@ class Call:
 
     @property
     def answer(self) -> Message | None:
-        """Return the model's answer; None if the answer is empty or missing."""
+        """Return the model's answer; None if it is empty or was not recorded."""
         content = (self.record.answer or {}).get("content")
         return {"role": "assistant", "content": content} if content else None
 
 
 @dataclass
 class RecordedTurn:
-    """The recorded requests of a turn or a task, in order. `joined` are people's messages that joined the running turn."""
+    """Recorded requests of a turn or task, in order. `joined` are messages that people sent while the turn was running."""
 
     calls: list[Call]
     joined: list[Message] = field(default_factory=list)
     outcomes: dict[tuple[str, str], list[Outcome]] = field(default_factory=dict)
-    """What each tool call returned, by tool and arguments."""
+    """Recorded outcomes of each tool call, by tool and arguments."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The recorded result of a tool call, the older messages that the call loaded, and the tool definitions that it found."""
+    """What a tool call added to the turn: its result, the older messages that it loaded, and the tool definitions that it
+    found.
+    """
 
     result: Json
     loaded: list[Message] = field(default_factory=list)
@@ -81,7 +80,7 @@ class Outcome:
 
 
 def recorded_turn(records: Iterable[RecordedRequest], said: Iterable[Message] = ()) -> RecordedTurn:
-    """Reassemble the requests of a turn. People's messages (`said`) are recognised in later requests."""
+    """Build the turn from its requests. `said` are people's messages; those that only later requests contain have joined it."""
     turn = RecordedTurn([Call(one) for one in records])
     requests = [call.request for call in turn.calls]
     for at, (call, request) in enumerate(zip(turn.calls, requests, strict=True)):
@@ -110,7 +109,7 @@ def recorded_turn(records: Iterable[RecordedRequest], said: Iterable[Message] = 
 
 
 def _loaded(request: ModelRequest, behind: ModelRequest, first: ModelRequest | None) -> list[Message]:
-    """Return the messages before the question that the earlier request did not contain."""
+    """Return the older messages that the later request `behind` has before the question, and that `request` lacks."""
     if first is None:
         return []
     asked = _bare(first.messages[-1])
@@ -132,14 +131,14 @@ def _plain(block: Json) -> Json:
 MAX_STEPS = 50
 NOT_RECORDED = "Not recorded: this is a replay in which no tool runs, and the turn did not make this call. Go on without it."
 TAKEN = "Taken as delivered: this is a replay in which nothing is sent."
-LOADS = "chat_load_history"  # name of the tool whose call also adds messages before the turn
+LOADS = "chat_load_history"  # name of the tool that also puts older messages before the turn
 GOES_ON = frozenset({"max_tokens", "pause_turn", "model_context_window_exceeded"})
 _TOKENS = ("inputTokens", "cacheReadTokens", "cacheWriteTokens", "outputTokens")
 
 
 @dataclass(slots=True)
 class RerunResult:
-    """The answer, the stop reason and cost of each model call, and the tool calls without a recorded result."""
+    """Result of a rerun: the answer, stop reason and cost of each model call, and the tools called without a recorded result."""
 
     answer: str = ""
     calls: list[Json] = field(default_factory=list)
@@ -147,7 +146,7 @@ class RerunResult:
 
     @property
     def totals(self) -> Json:
-        """Return the totals of tokens and USD; `costUsd` is None if any price is unknown."""
+        """Return the sums of tokens and costs. `costUsd` is None if the price of any call is unknown."""
         told = [call.get("usage") or {} for call in self.calls]
         costs = [call.get("costUsd") for call in self.calls]
         known = [cost for cost in costs if cost is not None]
@@ -158,12 +157,12 @@ class RerunResult:
 
 
 def recorded(turn: RecordedTurn) -> RerunResult:
-    """Return the recorded result of a turn."""
+    """Return the turn's recorded result in the form of a rerun."""
     told = [call.record.answer for call in turn.calls if call.record.answer is not None]
     said: list[Message] = []
     goes_on = False
     for one in told:
-        # An answer continued over several requests counts as one.
+        # The model continued this answer in a second request, so both parts are one answer.
         before = said.pop()["content"] if goes_on else []
         said.append({"role": "assistant", "content": [*before, *one["content"]]})
         goes_on = one.get("stopReason") in GOES_ON and not blocks.tool_calls(said[-1]["content"])
@@ -174,11 +173,8 @@ def recorded(turn: RecordedTurn) -> RerunResult:
 async def rerun(
     turn: RecordedTurn, model: Model, *, name: str | None, static: str | None, redact: Redact = str
 ) -> RerunResult:
-    """Send the requests of a turn again, starting with the first. `name` is another model; `static` replaces
-    the part of the system prompt that all chats share. Messages that joined the turn later are present
-    from the start.
-
-    Raises `errors.ModelError`.
+    """Run the turn again from its first request. `name` is another model. `static` replaces the part of the system prompt
+    that all chats share. People's messages that joined the turn later are in its first request. Raises `errors.ModelError`.
     """
     first = turn.calls[0].request
     if first is None:
@@ -215,7 +211,7 @@ async def rerun(
         more = {tool["name"]: tool for one in done for tool in one.found if tool["name"] not in have}
         request = replace(request, tools=(*request.tools, *more.values()))
         if loaded := [message for one in done for message in one.loaded]:
-            # Newer models reject thinking blocks that were moved to another position.
+            # Newer models reject thinking blocks whose position in the conversation has changed.
             before, own = [*before, *loaded], blocks.without_thinking(own)
     came.answer = _answer(said)
     return came
@@ -224,7 +220,7 @@ async def rerun(
 def _outcome(
     call: ToolCall, outcomes: dict[tuple[str, str], list[Outcome]], unknown: list[str], *, cut: bool
 ) -> Outcome:
-    """Return the recorded outcome of a call. If there is none, add the call to `unknown`."""
+    """Return the recorded outcome of a tool call. If there is none, add the tool's name to `unknown`."""
     if not cut and (found := outcomes.get(_key(call))):
         outcome = found.pop(0)
         return replace(outcome, result={**outcome.result, "tool_use_id": call.id})
@@ -245,7 +241,7 @@ def _changed(first: ModelRequest, name: str | None, static: str | None) -> Model
 
 
 def _answer(said: Sequence[Message]) -> str:
-    """Return the answer that the person received: the message that was sent, or else the last text."""
+    """Return the answer that the person received: the messages sent by tool, or the last text if there were none."""
     sent = [
         str(call.input.get("text", ""))
         for message in said

@@ -1,4 +1,4 @@
-"""Search in the archive. The search index is a separate file and is rebuilt if deleted."""
+"""Searches the archive. The search index is a separate file, which is rebuilt if somebody deletes it."""
 
 from __future__ import annotations
 
@@ -38,25 +38,31 @@ from bot.features.search.ranking import (
 )
 from bot.tools.context import ChatQuery, Hit, ListedChats, Recalled, RecallQuery
 
-WAIT_SECONDS = 20.0  # timeout in seconds for a search that waits until the index is up to date
-LIST_SECONDS = 0.2  # timeout in seconds for a list of conversations that waits until the index is up to date
-REACH = 1  # number of neighbouring lines returned before and after each hit
+WAIT_SECONDS = 20.0  # timeout in seconds for a search to wait until the index is up to date
+LIST_SECONDS = 0.2  # timeout in seconds for a list of conversations to wait until the index is up to date
+REACH = 1  # number of lines before and after each hit that are returned with it
 BUDGET, BUDGET_SHARE = 1_500, 160
-"""Max index entries examined for all words of a query: the first value, plus one for each `BUDGET_SHARE` lines of the chat."""
-CANDIDATES = 200  # max lines that a query returns per chat
-_AT_ONCE = 40  # max lines read at once
-_MOST_COMMON = 3  # max frequent words searched if the query has rare words too
-_SHARED, _SHARED_BY = 200, 200  # max lines (at least 200, or 1/200 of the chat) with a feedback term
-_OFFERED = 20  # max words of the best lines considered as feedback terms
-_SPEAKERS = 200  # max names with which a misspelt name is compared
-_ALIKE, _SHORTEST_NAME = 0.65, 4  # min similarity of two spellings of a name, and min letters of such a name
+"""Max index entries that are read for the words of a query: `BUDGET`, plus one per `BUDGET_SHARE` lines of the chat."""
+CANDIDATES = 200  # max lines that one query finds in a chat
+_AT_ONCE = 40  # max hits whose text is read at a time
+_MOST_COMMON = 3  # max frequent words that are searched if the query also has rare words
+_SHARED, _SHARED_BY = (
+    200,
+    200,
+)  # max lines that contain a feedback term: 200, or 1/200 of the chat if that is more
+_OFFERED = 20  # max words of the best lines that are considered as feedback terms
+_SPEAKERS = 200  # max names that are compared with a misspelt name
+_ALIKE, _SHORTEST_NAME = (
+    0.65,
+    4,
+)  # min similarity (0 to 1) of two spellings of a name; min letters of the name
 Scored = list[tuple[int, float]]
-"""Numbers of lines with their scores. A line's number implies its chat."""
+"""Numbers of lines with scores. A line's number also identifies its chat."""
 T = TypeVar("T")
 
 
 class QueryExecution:
-    """Runs one query against the index of one chat, then extends the query by terms of the best lines."""
+    """Runs one query in one chat. Searches the query's words first, then words that the best lines share (feedback terms)."""
 
     def __init__(
         self, db: sqlite3.Connection, chat: IndexedChat, weights: Weights, sessions: Sequence[tuple[int, int]]
@@ -65,14 +71,14 @@ class QueryExecution:
         self._chat = chat
         self._weights = weights
         self._sessions = sessions
-        """First and last session (inclusive) of each requested time."""
+        """First and last session (inclusive) of each period that the query names."""
         self._budget = BUDGET + chat.lines // BUDGET_SHARE
         self._rare: list[str] = []
         self.named: tuple[str, ...] = ()
-        """Tokens of the speakers that the query names."""
+        """Index tokens of the speakers whom the query names."""
 
     def ranked(self, terms: Sequence[Term]) -> Scored:
-        """Return the best lines. A query that names nothing except a time returns the newest lines of that time."""
+        """Return the best lines. If the query names a period and nothing else, return the newest lines of the period."""
         timely = self._rows_of_time()
         if not terms:
             return [(row >> ROW_BITS, 1.0 - place / (len(timely) + 1)) for place, row in enumerate(timely)]
@@ -89,7 +95,9 @@ class QueryExecution:
         return scores.best(CANDIDATES)
 
     def _with_speakers(self, terms: Sequence[Term]) -> list[Term]:
-        """Return the terms of the query. Names of speakers weigh less; names alone find the speakers' lines."""
+        """Return the query's terms, with lower weights for names of speakers. If all terms are names, add the speakers'
+        tokens.
+        """
         speakers = {term.token: self._speaker(term.token) for term in terms if len(term.token) > 1}
         named = {token: speaker for token, speaker in speakers.items() if speaker}
         self.named = tuple(dict.fromkeys(named.values()))
@@ -101,7 +109,9 @@ class QueryExecution:
         return found + [Term(speaker) for speaker in self.named if alone]
 
     def _speaker(self, token: str) -> str | None:
-        """Return the token of the speaker with this name, or of the most similar name if no line contains the word."""
+        """Return the token of the speaker with this name. If no line contains the name, accept a similar one. None: no
+        speaker.
+        """
         exact = speaker_token(token)
         counts = self._counts([exact, token])
         if counts[exact]:
@@ -117,7 +127,9 @@ class QueryExecution:
         return next(iter(difflib.get_close_matches(exact, spellings, 1, _ALIKE)), None)
 
     def _rows_of_speakers(self) -> list[int]:
-        """Return rows of the named speakers: all; if there are many, those with a rare word of the query or the newest."""
+        """Return the index rows of the named speakers. For a speaker with many rows, return those with a rare word of the
+        query, or the newest.
+        """
         found, rare = list[int](), self._any_rare()
         for token, count in self._counts(self.named).items():
             one = self._quoted(token)
@@ -128,15 +140,15 @@ class QueryExecution:
         return found
 
     def _feedback(self, best: Scored, known: Collection[str]) -> list[Term]:
-        """Return words that the best lines share and other lines lack."""
+        """Return words that the best lines share and that few other lines contain."""
         worth: dict[str, float] = defaultdict(float)
         for line, score in best:
             row = self._db.execute("SELECT raw ->> '$.text' FROM lines WHERE line = ?", (line,)).fetchone()
             for token in set(analysis.tokens(str(row[0]) if row else "")).difference(known):
-                # Single characters and pairs of characters are parts of words, so sharing them means nothing.
+                # A single character or a pair of characters is only part of a word, so a shared one says nothing.
                 worth[token] += 0.0 if analysis.is_paired(token) else score
         offered = sorted(worth, key=lambda token: (worth[token], token), reverse=True)[:_OFFERED]
-        # A word of one line says nothing about other lines. A frequent word is slow to search and does not distinguish lines.
+        # A word that is in one line finds no other line. A frequent word is slow to search, and finds unrelated lines.
         most, lines = max(_SHARED, self._chat.lines // _SHARED_BY), self._chat.lines
         gains = {
             token: worth[token] * ranking.rarity(count, lines)
@@ -150,7 +162,7 @@ class QueryExecution:
         ]
 
     def _rows_of_time(self) -> list[int]:
-        """Return the rows of the newest lines of the requested time, without length classes."""
+        """Return the rows of the newest lines in the requested periods. These rows have no length class."""
         newest = "SELECT line FROM lines WHERE line BETWEEN ? AND ? ORDER BY line DESC LIMIT ?"
         found = {
             line << ROW_BITS
@@ -162,7 +174,9 @@ class QueryExecution:
         return sorted(found, reverse=True)[:CANDIDATES]
 
     def _add(self, scores: LineScores, terms: Sequence[Term]) -> None:
-        """Score the lines of each term. A frequent word counts only in lines that contain a rare word of the query, if any."""
+        """Score the lines that contain each term. If the query has rare words, frequent words count only in lines with a
+        rare one.
+        """
         counts = self._counts(term.token for term in terms)
         common = list[Term]()
         for term in sorted(terms, key=lambda term: counts[term.token]):
@@ -187,7 +201,7 @@ class QueryExecution:
             scores.add(Postings(term.weight, counts[term.token], sorted(rows)))
 
     def _together(self, common: Sequence[str]) -> list[int]:
-        """Return rows that contain as many of these words as possible."""
+        """Return rows that contain all of these frequent words, or as many as possible."""
         found: list[int] = []
         for number in range(len(common), 1, -1):
             found = self._newest(" AND ".join(map(self._quoted, common[:number])), self._budget // 4)
@@ -203,14 +217,14 @@ class QueryExecution:
         return found
 
     def _matching(self, expression: str) -> list[int]:
-        """Return all rows that match. SQLite joins the rows into one value, which is twice as fast."""
+        """Return all rows that match. SQLite joins them into one string, which is twice as fast as fetching rows."""
         joined = "SELECT group_concat(rowid) FROM tokens WHERE tokens MATCH ?"
         return _numbers(self._db.execute(joined, (expression,)))
 
     def _newest(
         self, expression: str, most: int, first: int | None = None, last: int | None = None
     ) -> list[int]:
-        """Return the newest rows that match, limited to these sessions."""
+        """Return the `most` newest rows that match, in the sessions `first` to `last`."""
         low, high = self._chat.rows
         bits = PLACE_BITS + ROW_BITS
         low = low if first is None else first << bits
@@ -225,7 +239,7 @@ class QueryExecution:
         return f'"{self._chat.prefix}{token}"'
 
     def _any_rare(self) -> str:
-        """Return the expression that matches lines with a rare word of the query; "" if there is none."""
+        """Return an expression that matches lines with any rare word of the query; "" if the query has no rare word."""
         return f"({' OR '.join(map(self._quoted, self._rare))})" if self._rare else ""
 
 
@@ -234,20 +248,20 @@ def _numbers(found: sqlite3.Cursor) -> list[int]:
 
 
 def parse_query(query: str, now: int) -> tuple[TimeRanges, list[Term]]:
-    """Return the times that a query names, and the query's other terms."""
+    """Return the periods that a query names, and its other terms."""
     times = time_ranges(query, now)
     return times, analysis.terms(times.rest)
 
 
 class Finder:
-    """Searches the lines of the given chats only. All functions block and raise `sqlite3.Error`."""
+    """Searches the archive lines of the given chats. All methods block and raise `sqlite3.Error`."""
 
     def __init__(self, db: sqlite3.Connection, *, weights: Weights = ranking.DEFAULT) -> None:
         self._db = db
         self._weights = weights
 
     def recall(self, names: Iterable[str], query: RecallQuery) -> Recalled:
-        """Return a page of hits, best first. A query without rankable terms, such as `who are you`, is searched literally."""
+        """Return a page of hits, best first. A query without any term to rank, such as `who are you`, is searched literally."""
         parsed = {phrasing: parse_query(phrasing, query.now) for phrasing in query.queries}
         with index.transaction(self._db, "DEFERRED"):
             chats = [
@@ -256,7 +270,7 @@ class Finder:
                 if (chat := index.chat_named(self._db, name)) is not None
             ]
             if any(times.ranges or terms for times, terms in parsed.values()):
-                # Results of several phrasings are merged by reciprocal rank fusion.
+                # The ranks of several phrasings are merged by reciprocal rank fusion.
                 rankings = [
                     _sorted(
                         place
@@ -301,7 +315,7 @@ class Finder:
         return [*scores.items()]
 
     def _literally(self, chats: Sequence[IndexedChat], query: RecallQuery) -> Scored:
-        """Return the lines that contain the first phrasing literally, newest first."""
+        """Return the lines that literally contain the first phrasing, newest first."""
         asked = text.clean(next(iter(query.queries), "").strip()[:200]).casefold()
         found = list[int]()
         for chat in chats if asked else ():
@@ -326,7 +340,7 @@ class Finder:
         return [row for row in found if row[0] is not None]
 
     def _reranked(self, ranked: Scored, scorer: AnswerScorer) -> Scored:
-        """Return the lines with scores for their content. Lines that repeat the text of a better line come last."""
+        """Raise the scores of lines whose content fits the query. Put lines that repeat a better line's text last."""
         said = self._read(line for line, _ in ranked[: self._weights.looked])
         seen, found, repeated = set[str](), list[tuple[int, float]](), list[int]()
         for line, score in ranked:
@@ -341,7 +355,7 @@ class Finder:
         return found + [(line, found[-1][1]) for line in repeated]
 
     def _there(self, lines: Sequence[int], query: RecallQuery) -> set[int]:
-        """Return those lines that exist and have the requested role and time."""
+        """Return those of `lines` that exist and have the requested role and time."""
         found = self._db.execute(
             "SELECT line FROM json_each(?1) CROSS JOIN lines ON line = value "
             "WHERE role = ifnull(?2, role) AND ts < ifnull(?3, ts + 1) AND ts >= ifnull(?4, ts)",
@@ -383,7 +397,7 @@ def _is_wanted(line: ArchiveLine | None, query: RecallQuery) -> bool:
 
 
 class Search:
-    """Implements `tools.context.Recalls` with the index in the file `path`."""
+    """Implements `tools.context.Recalls` with the search index in the file `path`."""
 
     def __init__(
         self,
@@ -412,7 +426,7 @@ class Search:
     async def _asked(
         self, work: Callable[[sqlite3.Connection], T], wait: float | None = None
     ) -> tuple[T, bool]:
-        """Return the result of this work, and whether the index is up to date."""
+        """Return the result of `work` on the index, and True if the index was up to date."""
         complete = await self.caught_up(wait)
         try:
             return await self.index.run(work), complete
@@ -430,7 +444,7 @@ class Search:
         return await self.index.run(partial(index.chats_saying, chat=chat, words=words))
 
     async def rebuild(self) -> tuple[int, int]:
-        """Rebuild the index; return the numbers of indexed chats and lines. Raises `errors.StorageError`."""
+        """Rebuild the index. Return the numbers of indexed chats and lines. Raises `errors.StorageError`."""
         with suppress(ExportLost):
             await self.index.run(index.make_anew)
         self.exporter.rewrite()
@@ -439,7 +453,7 @@ class Search:
         return await self.index.run(index.counted)
 
     async def caught_up(self, wait: float | None = None) -> bool:
-        """Wait until everything appended is indexed, at most `wait` seconds. Returns False if something is missing."""
+        """Wait at most `wait` seconds until all appended events are indexed. Return False if events are still missing."""
         try:
             async with asyncio.timeout(wait or self._wait):
                 await self.exporter.flush()

@@ -1,7 +1,7 @@
-"""Splits text into the tokens under which it is indexed, and finds the times that a search query names ("last Tuesday", 上周二).
+"""Splits text into index tokens, and finds the periods that a query names ("last Tuesday", 上周二).
 
-Archive lines and search queries are split by the same code. A token contains only letters, digits, combining marks and the
-characters `._-+#@:/'`, so a token can be quoted in a full-text query.
+Archive lines and queries are split by the same code. Tokens contain only letters, digits, combining marks and the characters
+`._-+#@:/'`, so they can be quoted in a full-text query.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ _WORDS: dict[str, Any] = tomllib.loads(Path(__file__).with_name("words.toml").re
 
 
 def compiled(pattern: str, flags: int = re.IGNORECASE) -> re.Pattern[str]:
-    """Compile a pattern of words.toml, in which `<PART>` stands for an entry of the table [parts]."""
+    """Compile a pattern of words.toml, after replacing each `<PART>` by the entry of that name in the table [parts]."""
     return re.compile(re.sub("<([A-Z]+)>", lambda found: str(_WORDS["parts"][found[1]]), pattern), flags)
 
 
 FORM = {name: compiled(pattern) for name, pattern in _WORDS["form"].items()}
-"""Patterns that recognise the form of a question or of a line."""
-# Base form of each irregular word form, because a query may use another form than the archive line.
+"""Patterns that recognise the form of a question or of an archive line."""
+# Irregular word forms with their base form: the query and the archive line may use different forms.
 _IRREGULAR = {
     form: forms.split()[0] for forms in _WORDS["irregular"].split("|") for form in forms.split()[1:]
 }
-_STEMMERS = threading.local()  # stemmers by thread, because a stemmer has internal state
+_STEMMERS = threading.local()  # one stemmer per thread, because a stemmer has internal state
 
 
 def stem(word: str) -> str:
@@ -44,7 +44,7 @@ def stem(word: str) -> str:
     if len(word) < 3:
         return word
     if not hasattr(_STEMMERS, "porter"):
-        # Imported here because the package imports the stemmers of all languages.
+        # Imported here, because importing the package loads the stemmers of all languages.
         from snowballstemmer.porter_stemmer import PorterStemmer
 
         _STEMMERS.porter = PorterStemmer()
@@ -52,36 +52,36 @@ def stem(word: str) -> str:
 
 
 NOISE = frozenset(_WORDS["noise"].split())
-"""Stop words. Stop words are never indexed, because almost every second line contains one."""
+"""Stop words, which are not indexed. Almost every second line contains one of them."""
 
 ASKING = frozenset(_WORDS["asking"].split())
-"""Words typical of questions, not of answers; ignored in a query unless it contains nothing else."""
+"""Words that are typical of questions and rare in answers. A query's other words are searched without them."""
 
-# Longest phrases first, because the first match is removed.
+# A longer phrase must match before its own beginning does.
 ASKING_CJK = re.compile("|".join(map(re.escape, sorted(_WORDS["asking_cjk"].split(), key=len, reverse=True))))
-"""Question words in Chinese, Japanese and Korean. These languages do not separate words by spaces."""
+"""Chinese, Japanese and Korean question words. They are found by a pattern, because no spaces separate them."""
 
 ASKING_PHRASES = compiled(_WORDS["asking_phrases"])
 PARTICLES = frozenset(_WORDS["particles"].strip())
 VERSION = 4
-"""Version of the tokenisation, increased with every change. An index of another version is rebuilt."""
-LONGEST_TEXT = 200_000  # max characters of a line that are indexed
+"""Version of the tokenisation. After each change of this module, raise it, so that every index is rebuilt."""
+LONGEST_TEXT = 200_000  # max characters of an archive line that are indexed
 LONGEST_QUERY = 4_000
 MOST_TERMS = 64  # max terms of a search query
 LONGEST_TOKEN = 64
 _LONGEST_STEMMED = (
-    40  # max characters of a stemmed string; a longer one is no word and would slow the stemmer
+    40  # max characters of a stemmed string; a longer string is no word and would slow down the stemmer
 )
 _LONGEST_PARTED = 256
 _CACHED = 50_000
-_SINGLE = 0.75  # weight of single characters, when pairs of characters are searched too
-_MIXED, _LIGHT = 0.5, 0.3  # weights of pairs that contain one particle or two particles
-# In Japanese the script often changes at the end of a word. Weights of: a pair across such a change, a kanji with its ending
-# (飲む), two hiragana, two katakana within a word, and a single kanji among kana, which is a word or the stem of a word.
+_SINGLE = 0.75  # weight of a single character in a query that also has pairs of characters
+_MIXED, _LIGHT = 0.5, 0.3  # weights of a pair of characters with one particle, and with two particles
+# Weights of Japanese tokens: a pair across a change of script (often the end of a word), a kanji with its ending (飲む), two
+# hiragana, two katakana inside a word, and a single kanji among kana, which is a word or a stem.
 _ACROSS, _ENDING, _HIRAGANA, _KATAKANA_PAIR, _LONE = 0.2, 0.7, 0.25, 0.5, 0.9
-_CASES = "はがをにでのともへや"  # hiragana particles that follow a word and are hardly ever part of it
+_CASES = "はがをにでのともへや"  # hiragana particles, which follow words and are rarely part of one
 
-# Scripts without spaces, or with joined words: every character and every pair of characters is a token.
+# Scripts that join words without spaces. In these scripts, every character and every pair of characters is a token.
 PAIRED = (
     "\u0e00-\u0eff\u1000-\u109f\u1100-\u11ff\u1780-\u17ff\u3005-\u3007\u3041-\u309f\u30a0-\u30ff\u3105-\u312f"
     "\u3130-\u318f\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff"
@@ -94,7 +94,7 @@ _ASCII = re.compile(rf"{_NUMBER}|[A-Za-z0-9]+(?:{_LINKS}[A-Za-z0-9]+)*(?:\+\+|#)
 _LETTER = rf"(?:[^\W_{PAIRED}]|[{_MARKS}])"
 _ANY = re.compile(rf"{_NUMBER}|{_LETTER}+(?:{_LINKS}{_LETTER}+)*(?:\+\+|#)?|[{PAIRED}]+|[{_SIGNS}]")
 _PAIRED_RUN = re.compile(rf"[{PAIRED}]+")
-# Katakana words are the only Japanese words with visible boundaries.
+# Katakana words are the only Japanese words whose borders are visible.
 _KATAKANA = re.compile("[\u30a1-\u30fa\u30fc-\u30fe]{3,64}")
 _ALONE = re.compile("(?<!=)=(?!=)")
 _SIGN = re.compile(rf"[{_SIGNS}]")
@@ -108,24 +108,24 @@ _FOLDED = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """A token to search for, with the weight of its matches."""
+    """A token to search, with the weight of its matches."""
 
     token: str
     weight: float = 1.0
 
 
 def tokens(text: str) -> list[str]:
-    """Return the tokens of a text; a repeated token is returned repeatedly. Never raises, whatever the text."""
+    """Return all tokens of a text, including repeated ones. Never raises."""
     return list(chain.from_iterable(map(_of_word, _words(_cut(text, LONGEST_TEXT)))))
 
 
 def is_paired(token: str) -> bool:
-    """Return True for one or two characters of a script without spaces, which are rarely a word."""
+    """Return True for one or two characters of a script without spaces, which are rarely a complete word."""
     return len(token) <= 2 and _PAIRED_RUN.match(token) is not None
 
 
 def terms(query: str) -> list[Term]:
-    """Return the terms of a search query. Question words are left out unless the query contains nothing else."""
+    """Return the terms of a query. Leave out question words, unless the query has no other words."""
     text = _cut(query, LONGEST_QUERY)
     heaviest: dict[str, float] = {}
     for term in list(_terms(text, asking=False)) or list(_terms(text, asking=True)):
@@ -134,7 +134,7 @@ def terms(query: str) -> list[Term]:
 
 
 def _cut(text: str, longest: int) -> str:
-    """Return the beginning of a normalised text. Normalising may turn one character into eighteen."""
+    """Return the beginning of a text, normalised. Normalising may turn one character into eighteen."""
     return texts.normalized(texts.clean(text[:longest]))[:longest]
 
 
@@ -176,7 +176,7 @@ def _of_pair(pair: str) -> float:
 
 
 def _script(character: str) -> str:
-    """Return `h` for hiragana, `k` for katakana and `=` for all other scripts."""
+    """Return a letter for the script of a character: `h` hiragana, `k` katakana, `=` any other."""
     if "\u3041" <= character <= "\u309f":
         return "h"
     return "k" if "\u30a0" <= character <= "\u30ff" else "="
@@ -189,11 +189,11 @@ def _of_word(word: str) -> tuple[str, ...]:
 
 
 def _parts(word: str) -> tuple[str, ...]:
-    """Return the tokens of a word: the word, and its parts if it consists of several (`src/main.py`, `getUserName`)."""
+    """Return a word as a token. If the word is compound (`src/main.py`, `getUserName`), also return its parts."""
     if _SIGN.fullmatch(word):
         return (word,)
     word = word.replace(",", "")
-    if "'" in word:  # `Anna's` gives Anna; `don't` and `O'Brien` stay one word each
+    if "'" in word:  # `Anna's` becomes Anna, but `don't` and `O'Brien` stay whole
         head, _, tail = word.rpartition("'")
         word = head.replace("'", "") if tail.lower() == "s" else word.replace("'", "")
     parts = _APART.split(word.rstrip("+#"))
@@ -211,7 +211,7 @@ def _parts(word: str) -> tuple[str, ...]:
 
 
 _cached_parts = functools.lru_cache(_CACHED)(_parts)
-"""Cache of short words, because stemming a word takes some 100 µs."""
+"""`_parts` with a cache, because stemming one word takes about 100 µs."""
 
 
 def _is_camel(word: str) -> bool:
@@ -238,7 +238,7 @@ def _fold(word: str) -> str:
     return unicodedata.normalize("NFC", _FOLDED.sub("", unicodedata.normalize("NFKD", word)))
 
 
-LONGEST = 4_000  # max characters examined of a query
+LONGEST = 4_000  # max characters of a query that are examined
 MOST = 8
 _COUNTS = {
     word: number for number, words in enumerate(_WORDS["numbers"].split("|"), 1) for word in words.split()
@@ -246,19 +246,19 @@ _COUNTS = {
 _MONTHS = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
 _WEEKDAYS = ("mon 一月", "tue 二火", "wed 三水", "thu 四木", "fri 五金", "sat 六土", "sun 日天")
 
-Days = tuple[date, date]  # the first day of a range, and the day after the last one
+Days = tuple[date, date]  # first day of a period, and the day after its last day
 
 
 @dataclass(frozen=True, slots=True)
 class TimeRanges:
-    """The times named in a query (epoch ms, exclusive ends), and the rest of the query."""
+    """The periods that a query names, as pairs of start and end (epoch ms, end exclusive), and the rest of the query."""
 
     ranges: tuple[tuple[int, int], ...]
     rest: str
 
 
 def time_ranges(query: str, now: int, zone: tzinfo = UTC) -> TimeRanges:
-    """Return the times that a query names, if it was asked at `now` (epoch ms) in `zone`. Never raises."""
+    """Return the periods that a query names. The query was asked at `now` (epoch ms) in the time zone `zone`. Never raises."""
     rest = query[:LONGEST]
     try:
         today = datetime.fromtimestamp(now / 1000, zone).date()
@@ -268,7 +268,7 @@ def time_ranges(query: str, now: int, zone: tzinfo = UTC) -> TimeRanges:
     for rule in _RELATIVE:
         ranges += _read(rule, rest, today, zone)
         rest = rule[0].sub(" ", rest)
-    left = rest  # a date that archive lines may contain literally is searched for as a word too
+    left = rest  # archive lines may contain this date literally, so it is searched as a word too
     for rule in _ABSOLUTE:
         ranges += _read(rule, left, today, zone)
         left = rule[0].sub(" ", left)
@@ -285,7 +285,7 @@ def _read(rule: Rule, query: str, today: date, zone: tzinfo) -> list[tuple[int, 
             )
             found.append((int(first.timestamp() * 1000), int(behind.timestamp() * 1000)))
         except (ValueError, OverflowError):
-            continue  # this date does not exist
+            continue  # there is no such date
     return found
 
 
@@ -294,7 +294,7 @@ def _days(first: date, count: int = 1) -> Days:
 
 
 def _month(year: int, month: int) -> Days:
-    """Return a normalised month: month 0 is December of the year before."""
+    """Return the days of a month. `month` may be out of range: month 0 is December of the year before."""
     year, month = year + (month - 1) // 12, (month - 1) % 12 + 1
     return date(year, month, 1), date(year + month // 12, month % 12 + 1, 1)
 
@@ -309,7 +309,7 @@ def _number(words: str) -> int:
 
 
 def _units_ago(match: re.Match[str], today: date, _: int) -> Days:
-    """Return the range of days for "N units ago"; the longer ago, the wider the range."""
+    """Return the days that "N units ago" may mean; the longer ago, the more days."""
     count, unit = _number(match["n"]), match["unit"].lower()
     if unit in {"day", "天", "日"}:
         around = 0 if count < 7 else 1
@@ -328,7 +328,7 @@ def _past(match: re.Match[str], today: date, _: int) -> Days:
 
 
 def _weekday(match: re.Match[str], today: date, _: int) -> Days:
-    """Return the latest day before today that has the named weekday, or that day of the named week."""
+    """Return the last such weekday before today, or that weekday of the named week."""
     day, week = match["day"].lower(), match.groupdict().get("week")
     wanted = next(number for number, names in enumerate(_WEEKDAYS) if day in names)
     if not week:
@@ -338,7 +338,7 @@ def _weekday(match: re.Match[str], today: date, _: int) -> Days:
 
 
 def _month_named(match: re.Match[str], today: date, _: int) -> Days:
-    """Return the range of a named month, in the named year or else the latest such month that has begun."""
+    """Return the days of a named month, in the named year or else in the last year when that month had begun."""
     groups = match.groupdict()
     name, named_year = match["month"].lower(), groups.get("year")
     month = _MONTHS.index(name) + 1 if name in _MONTHS else _number(name)

@@ -1,7 +1,6 @@
-"""The search index: the archive lines and their tokens, exported from the log. The index file can be deleted
-at any time and is then rebuilt.
+"""The search index: archive lines and their tokens, derived from the log. If somebody deletes the file, it is rebuilt.
 
-Each token is prefixed with the number of its chat, so that no query reaches another chat.
+Each token in the index has its chat's number as a prefix, so that a query of one chat cannot find lines of another.
 """
 
 from __future__ import annotations
@@ -32,18 +31,18 @@ from bot.tools.context import ChatQuery, ListedChat, ListedChats
 FILE = "index.db"
 VERSION = f"5.{analysis.VERSION}"
 BUSY_SECONDS = 5.0
-SESSION_GAP = 3_600_000  # milliseconds of silence that end a session
+SESSION_GAP = 3_600_000  # milliseconds without a message after which a new session begins
 SLICE = 500
-"""Max lines written per transaction. Fewer lines wait for the next sync or search."""
+"""Max lines per transaction. If fewer lines wait, they are written at the next sync or search."""
 ROLES = ("user", "assistant")
 NAMED_BY = 20
-"""Max lines at the beginning and at the end of a chat that are read for its first words and names."""
+"""Max lines at each end of a chat that are read to find its first words and its speakers' names."""
 SEARCH_SECONDS = 0.25
-"""Max seconds of the search for words in the list of conversations. Conversations that were active last are searched first."""
-MOST_TOKENS = 12  # max tokens of a query for conversations; further tokens are ignored
+"""Timeout in seconds for a search in the list of conversations. It begins with the most recently active ones."""
+MOST_TOKENS = 12  # max tokens of a search for conversations; more are ignored
 _CHAT_BITS = 20
 _PLACES = (1 << PLACE_BITS) - 1
-_BEFORE, _EXCERPT = 40, 160  # max characters before the first word of an excerpt, and of the whole excerpt
+_BEFORE, _EXCERPT = 40, 160  # max characters of an excerpt before its first matching word, and in all
 _TABLES = """
 CREATE TABLE state (version TEXT NOT NULL, cursor INTEGER NOT NULL);
 CREATE TABLE chats (
@@ -79,14 +78,14 @@ def chat_named(db: sqlite3.Connection, name: str) -> IndexedChat | None:
 
 
 def speaker_token(token: str) -> str:
-    """Return the token that finds the lines of every person whose name contains `token`."""
+    """Return the token that finds the lines of all people with `token` in their names."""
     return f"@{token}"
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A line to index, or (`replaces`) a line that replaces the line of the same event. `gone` contains the requests
-    and turns whose text was removed. Lines older than `since` (epoch ms) are deleted.
+    """A change of the index. `line` is a new line; with `replaces`, it replaces the line of the event `seq`. `gone` are ids
+    of requests and turns whose lines are removed. Lines older than `since` (epoch ms) are removed too.
     """
 
     chat: str
@@ -98,7 +97,7 @@ class Entry:
 
 
 class SearchIndex(Export):
-    """The search index in the file `path`. All work runs on a separate thread."""
+    """Export of the log to the search index in the file `path`. All database work runs on one separate thread."""
 
     name = "search index"
 
@@ -109,7 +108,7 @@ class SearchIndex(Export):
         self._due: list[Entry] = []
         self._taken = 0
         self._cursor = 0
-        """The last known export cursor. A lower cursor on disk means that the index file was recreated."""
+        """Last known position in the log up to which lines are indexed. A lower number on disk means that the file is new."""
         self._db: sqlite3.Connection | None = None
         self._pool: ThreadPoolExecutor | None = None
         self._one_at_a_time = asyncio.Lock()
@@ -162,7 +161,9 @@ class SearchIndex(Export):
                 raise
 
     async def run(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Run this work on the index's thread. Raises `errors.StorageError`; `ExportLost` after a damaged file was deleted."""
+        """Run `work` on the index's thread. Raises `errors.StorageError`. If the file is damaged, deletes it and raises
+        `ExportLost`.
+        """
         self._pool = self._pool or ThreadPoolExecutor(1, thread_name_prefix="index")
         return await asyncio.get_running_loop().run_in_executor(self._pool, self._guarded, work)
 
@@ -177,7 +178,7 @@ class SearchIndex(Export):
             return work(self._db)
         except (sqlite3.Error, OSError) as error:
             self._close()
-            # Any other error comes from a lock or the disk.
+            # An `OperationalError`, such as a lock, or an error of the disk leaves the file intact.
             damaged = isinstance(error, sqlite3.DatabaseError)
             if not damaged or isinstance(error, sqlite3.OperationalError):
                 raise errors.StorageError(f"the search index cannot be used: {error}") from error
@@ -201,13 +202,13 @@ class SearchIndex(Export):
             db.execute("UPDATE state SET cursor = ?", (cursor,))
         self._cursor = cursor
         if any(one.gone or one.since for one in due):
-            # Without this, removed text would remain in the file.
+            # Only this step erases the removed text from the file.
             db.execute("INSERT INTO tokens(tokens) VALUES ('optimize')")
             db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
 
 class _Writer:
-    """Writes the lines of one chat within a transaction."""
+    """Writes lines of one chat, inside a transaction."""
 
     def __init__(self, db: sqlite3.Connection, name: str) -> None:
         self._db = db
@@ -220,10 +221,10 @@ class _Writer:
         self._chat = chat
 
     def take(self, entries: Iterator[Entry]) -> None:
-        """Write these lines in order, except the lines that are indexed already."""
+        """Apply these entries in order. Skip lines that are indexed already."""
         chat = self._chat
         for one in entries:
-            for name in one.gone:  # the lines of these requests, and the answers of these turns
+            for name in one.gone:  # lines with the ids of removed requests and turns
                 self._take_out(
                     *(old for old in self._standing("instr(raw, ?)", name) if old[1].request_id == name)
                 )
@@ -244,7 +245,7 @@ class _Writer:
         )
 
     def _named(self) -> tuple[str, str]:
-        """Return the first words that a person said in the chat, and the names of the people who wrote last."""
+        """Return the first words that a person wrote in the chat, and the names of the people who wrote last."""
         first, last = (end >> ROW_BITS for end in self._chat.rows)
         said = "SELECT raw ->> '{}' AS it FROM (SELECT role, raw FROM lines WHERE line BETWEEN ? AND ? ORDER BY line {} LIMIT ?) WHERE role = 'user' AND it <> ''"
         opening = self._db.execute(said.format("$.text", ""), (first, last, NAMED_BY)).fetchone()
@@ -253,7 +254,7 @@ class _Writer:
         return text.preview(str(opening[0]), LONGEST) if opening else "", ", ".join(list(names)[:NAMES_SHOWN])
 
     def _put(self, line: ArchiveLine, seq: int) -> None:
-        """Index a line. An edit replaces the message at its place, so that the message stays next to its neighbours."""
+        """Index a line. An edited line keeps the number of its message, and thus its neighbours."""
         if line.message_id is not None:
             key = self._chat.prefix + line.message_id
             standing = self._standing("message = ?", key)
@@ -275,7 +276,7 @@ class _Writer:
             self._insert(self._next_place(line), line, seq)
 
     def _standing(self, condition: str, value: str | int) -> list[tuple[int, ArchiveLine]]:
-        """Return the indexed lines of the chat that match an SQL condition, with their numbers."""
+        """Return the chat's indexed lines that fulfil an SQL condition, each with its number."""
         first, last = self._chat.rows
         found = self._db.execute(
             f"SELECT line, raw FROM lines WHERE line BETWEEN ? AND ? AND {condition} ORDER BY line",  # noqa: S608 - a constant
@@ -319,7 +320,7 @@ class _Writer:
             self._chat.tokens -= count
 
     def _entry(self, place: int, line: ArchiveLine) -> tuple[int, str, int]:
-        """Return what is stored for a line: the row of the line, the content, and the number of tokens."""
+        """Return the index entry of a line: its row number, its tokens as text, and the number of tokens."""
         found = analysis.tokens(line.text)
         speaker = (line.meta or {}).get("username")
         names = analysis.tokens(speaker) if isinstance(speaker, str) else []
@@ -333,12 +334,15 @@ class _Writer:
 
 
 def opened(path: Path) -> sqlite3.Connection:
-    """Return a database connection with all tables, for one thread at a time. Raises `sqlite3.Error` and OSError."""
+    """Open the index file and create missing tables. The connection serves one thread at a time. Raises `sqlite3.Error` and
+    OSError.
+    """
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     path.touch(mode=0o600)
     db = sqlite3.connect(path, BUSY_SECONDS, 0, None, check_same_thread=False)
     try:
-        # Rows lost in a power failure are exported again, since the cursor is in the same file.
+        # A power failure may lose the last rows and the cursor together, because both are in this file. They are then
+        # indexed again.
         db.executescript(
             "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; PRAGMA temp_store=MEMORY; PRAGMA cache_size=-16384; "
             "PRAGMA secure_delete=ON"
@@ -357,7 +361,7 @@ def _is_current(db: sqlite3.Connection) -> bool:
 
 
 def make_anew(db: sqlite3.Connection) -> None:
-    """Clear the index."""
+    """Delete everything in the index."""
     with transaction(db):
         kept = db.execute(
             "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%' "
@@ -372,7 +376,7 @@ def make_anew(db: sqlite3.Connection) -> None:
 
 
 def verdict(path: Path) -> str:
-    """Return the reason why an index file is unusable; "" if it is usable. Blocks and changes nothing."""
+    """Return a sentence that says why an index file is unusable; "" if it is usable. Blocks, and changes nothing."""
     try:
         with contextlib.closing(
             sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=BUSY_SECONDS)
@@ -386,14 +390,14 @@ def verdict(path: Path) -> str:
 
 
 def counted(db: sqlite3.Connection) -> tuple[int, int]:
-    """Return the number of indexed chats and the number of indexed lines."""
+    """Return the numbers of indexed chats and lines."""
     chats, found = db.execute("SELECT count(*), total(lines) FROM chats WHERE lines > 0").fetchone()
     return int(chats), int(found)
 
 
 @contextlib.contextmanager
 def transaction(db: sqlite3.Connection, mode: str = "IMMEDIATE") -> Iterator[None]:
-    """Run the block as a transaction. The mode DEFERRED gives consistent reads. Raises `sqlite3.Error`."""
+    """Run the block as a transaction. The mode DEFERRED is for consistent reads. Raises `sqlite3.Error`."""
     db.execute(f"BEGIN {mode}")
     try:
         yield
@@ -407,7 +411,7 @@ def transaction(db: sqlite3.Connection, mode: str = "IMMEDIATE") -> Iterator[Non
 
 
 def chats_of(db: sqlite3.Connection, channel: str) -> list[ChatKey]:
-    """Return a channel's chats that have indexed lines, most recently active first."""
+    """Return the chats of a channel that have indexed lines, the most recently active first."""
     found = db.execute(
         "SELECT name FROM chats WHERE lines > 0 AND name >= ? AND name < ? ORDER BY last_ts DESC",
         (f"{channel}:", f"{channel};"),
@@ -416,8 +420,8 @@ def chats_of(db: sqlite3.Connection, channel: str) -> list[ChatKey]:
 
 
 def chats_saying(db: sqlite3.Connection, chat: ChatKey, words: Sequence[str]) -> frozenset[ChatKey]:
-    """Return the chats among a chat and its threads with a line whose text contains all of these words."""
-    # SQLite folds the case of ASCII letters only, so other words are also searched in their usual spellings.
+    """Return those of a chat and its threads that have a line with all of these words."""
+    # SQLite ignores the case of ASCII letters only. Other words are searched in lower case, capitalised and in upper case.
     forms = [{word} if word.isascii() else {word, word.capitalize(), word.upper()} for word in words]
     tells = " AND ".join(f"({' OR '.join(['instr(said, ?) > 0'] * len(some))})" for some in forms)
     shift = SESSION_BITS + PLACE_BITS
@@ -427,7 +431,9 @@ def chats_saying(db: sqlite3.Connection, chat: ChatKey, words: Sequence[str]) ->
 
 
 def listed(db: sqlite3.Connection, query: ChatQuery, monotonic: Callable[[], float]) -> ListedChats:
-    """Return a page of conversations for operators, the last active first. Words are searched for `SEARCH_SECONDS`."""
+    """Return a page of conversations for operators, the most recently active first. Their lines are searched for the query's
+    words until `SEARCH_SECONDS` have passed.
+    """
     every = "SELECT id, name, people, first, lines, last_ts FROM chats WHERE lines > 0 ORDER BY last_ts DESC, id DESC"
     with transaction(db, "DEFERRED"):
         known = [
@@ -461,7 +467,7 @@ def listed(db: sqlite3.Connection, query: ChatQuery, monotonic: Callable[[], flo
 
 
 def _newest_with(db: sqlite3.Connection, number: int, tokens: Collection[str]) -> int:
-    """Return the number of a chat's newest line that contains all tokens; 0 if there is none."""
+    """Return the number of the chat's newest line with all of these tokens; 0 if there is none."""
     prefix = IndexedChat(number, "").prefix
     row = db.execute(
         "SELECT rowid FROM tokens WHERE tokens MATCH ? ORDER BY rowid DESC LIMIT 1",

@@ -1,7 +1,7 @@
-"""Ranks lines for a query, without side effects.
+"""Ranks archive lines for a query, without side effects.
 
-A line is identified by a number made of its session and its place in the session, so adjacent lines have
-adjacent numbers. A row is a line's number combined with the line's length class.
+A line's number consists of its chat, its session and its place in the session, so adjacent lines have adjacent numbers. A
+row in the index is the line's number followed by the line's length class.
 """
 
 from __future__ import annotations
@@ -19,40 +19,40 @@ from operator import rshift
 from bot.features.search.analysis import FORM
 
 SESSION_BITS, PLACE_BITS = 24, 8
-"""Bits of a line's number that encode the session, and the place in the session."""
-ROW_BITS = 4  # bits of a row that encode the length class
-CENTRES = 100  # number of best lines whose neighbouring lines are scored too
+"""Bits in a line's number for the session, and for the place in the session."""
+ROW_BITS = 4  # bits in a row for the length class
+CENTRES = 100  # number of best lines whose neighbours are scored too
 _CLASS = (1 << ROW_BITS) - 1
 _PLACE = (1 << PLACE_BITS) - 1
 LENGTHS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
-"""Number of tokens that each length class represents."""
+"""Max number of tokens of each length class."""
 
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """Tuning parameters of the ranking."""
+    """Parameters of the ranking."""
 
-    k1: float = 1.0  # weight of term frequency (BM25)
-    b: float = 0.45  # strength of the penalty for long lines (BM25)
-    neighbour: float = 0.38  # share of the score of an adjacent line that is added to a line's score
-    session: float = 0.4  # share of the score of its session that is added to a line's score
-    session_k: float = 1.5  # number of matching lines for which a session gets half of its max score
-    moment: float = 0.9  # bonus for a line of the requested time, as a share of the best score
-    named: float = 0.5  # bonus for a line written by the named person, as a share of the best score
+    k1: float = 1.0  # saturation of term frequency (BM25)
+    b: float = 0.45  # penalty for long lines, 0 to 1 (BM25)
+    neighbour: float = 0.38  # share of each adjacent line's score that is added to a line's score
+    session: float = 0.4  # share of its session's score that is added to a line's score
+    session_k: float = 1.5  # number of matching lines with which a session gets half of the max score
+    moment: float = 0.9  # bonus of a line in a requested period, as a share of the best score
+    named: float = 0.5  # bonus of a line by a named speaker, as a share of the best score
     mentioned: float = 0.5
-    """Weight of a speaker's name as a search word. The weight is low because people rarely write their own name."""
-    feedback_lines: int = 2  # number of best lines from which feedback terms are taken
+    """Weight of a speaker's name that is searched as a word. It is low because people rarely write their own names."""
+    feedback_lines: int = 2  # number of best lines that feedback terms are taken from
     feedback_terms: int = 3  # max number of feedback terms
-    feedback: float = 0.12  # weight of the best feedback term
+    feedback: float = 0.12  # weight of the first feedback term
     alike: int = 16
-    """Max lines with the same score before lines with a lower score; equal scores are often repetitions of one text."""
-    looked: int = 40  # number of best lines that are re-ranked by content
+    """Max lines of equal score that are ranked before lines of lower scores. Lines of equal score often repeat one text."""
+    looked: int = 40  # number of best lines that are scored by their content too
     speaker: float = 0.2
-    """Bonus for a line of the role that the query asks about, as a share of the best score."""
-    first_person: float = 0.1  # bonus for a line in the first person, as a share of the best score
+    """Bonus of a line with the role whose words are asked about, as a share of the best score."""
+    first_person: float = 0.1  # bonus of a line in the first person, as a share of the best score
     number: float = 0.2
-    """Bonus for a line with a number if the query asks for a number, as a share of the best score."""
-    fusion: float = 10.0  # constant of reciprocal rank fusion; a smaller value favours the top ranks
+    """Bonus of a line with a number if the query asks for one, as a share of the best score."""
+    fusion: float = 10.0  # constant of reciprocal rank fusion; a smaller value favours the first ranks
 
 
 DEFAULT = Weights()
@@ -60,7 +60,7 @@ DEFAULT = Weights()
 
 @dataclass(frozen=True, slots=True)
 class Postings:
-    """The lines that match a term. `count` is the number of all lines with the term; `rows` may be only a selection."""
+    """A term's index rows. `count` is the number of all rows with the term; `rows` may be a selection of them."""
 
     weight: float
     count: int
@@ -68,18 +68,20 @@ class Postings:
 
 
 def length_class(tokens: int) -> int:
-    """Return the length class (0 to 15) for a number of tokens."""
+    """Return the length class (0 to 15) of a line with this number of tokens."""
     return min(bisect_left(LENGTHS, tokens), len(LENGTHS) - 1)
 
 
 def rarity(count: int, total: int) -> float:
-    """Return the inverse document frequency of BM25; it is never negative."""
+    """Return the inverse document frequency of a term (BM25), which is never negative."""
     return math.log(1 + (max(total, count) - count + 0.5) / (count + 0.5))
 
 
 @dataclass(slots=True)
 class IndexedChat:
-    """The index entry of a chat: its newest event, the number of its next line, and totals."""
+    """State of a chat in the index: the newest indexed event (`seq`), the totals of lines and tokens, and the session and
+    place of the newest line.
+    """
 
     id: int
     name: str
@@ -92,7 +94,6 @@ class IndexedChat:
 
     @property
     def prefix(self) -> str:
-        """Return the prefix of the chat's tokens."""
         return f"{self.id:x}:"
 
     @property
@@ -101,23 +102,23 @@ class IndexedChat:
 
     @property
     def rows(self) -> tuple[int, int]:
-        """Return the first and the last possible row."""
+        """Return the lowest and the highest row that the chat can have."""
         bits = SESSION_BITS + PLACE_BITS + ROW_BITS
         return self.id << bits, (self.id + 1 << bits) - 1
 
 
 class LineScores:
-    """Scores of the lines of one chat. Terms are added one at a time, in any order."""
+    """Scores of one chat's lines. Terms are added one by one, in any order."""
 
     def __init__(self, chat: IndexedChat, sessions: Sequence[tuple[int, int]], weights: Weights) -> None:
-        """Create the scores of a chat. `sessions` are the first and last session (inclusive) of each requested time."""
+        """Begin without scores. `sessions` are the first and last session (inclusive) of each requested period."""
         self._chat = chat
         self._sessions = sessions
         self._weights = weights
         self._own: dict[int, float] = {}
         self._named: set[int] = set()
         self._matches: list[tuple[float, Counter[int]]] = []
-        """For each term: its value for a session, and its number of lines per session."""
+        """For each added term, its weight for sessions and its number of lines in each session."""
         average = max(1.0, chat.tokens / chat.lines) if chat.lines else 1.0
         self._norms = [weights.k1 * (1 - weights.b + weights.b * length / average) for length in LENGTHS]
 
@@ -134,16 +135,16 @@ class LineScores:
         self._matches.append((term.weight * rare * (weights.session_k + 1), counts))
 
     def consider(self, rows: Iterable[int]) -> None:
-        """Add lines of the requested time, even if they contain no word of the query."""
+        """Add these rows with the score 0, so that lines of a requested period are found without any matching word."""
         for row in rows:
             self._own.setdefault(row >> ROW_BITS, 0.0)
 
     def prefer(self, rows: Iterable[int]) -> None:
-        """Raise the scores of lines written by a person whom the query names."""
+        """Give these rows, which belong to a named speaker, the bonus `Weights.named`."""
         self._named.update(row >> ROW_BITS for row in rows)
 
     def best(self, most: int) -> list[tuple[int, float]]:
-        """Return the best lines by their own score plus shares of the scores of adjacent lines and of the session."""
+        """Return the best lines. A line's score includes shares of the scores of its neighbours and of its session."""
         lines = self._foremost(most)
         near = {
             beside
@@ -152,11 +153,11 @@ class LineScores:
             if beside >> PLACE_BITS == line >> PLACE_BITS
         }
         scores = self._scores(near.union(lines))
-        # Lines with equal scores are sorted newest first, so that the order is deterministic.
+        # Sort lines of equal score by number, newest first, so that the order is always the same.
         return sorted(scores.items(), key=lambda one: (one[1], one[0]), reverse=True)[:most]
 
     def _foremost(self, most: int) -> list[int]:
-        """Return the best lines, with few of equal scores, because lines of equal scores often repeat one text."""
+        """Return the lines with the best own scores. Of equal scores, put at most `Weights.alike` lines first."""
         own, alike = self._own, self._weights.alike
         if most <= alike:
             return heapq.nlargest(most, own, key=own.__getitem__)
@@ -186,7 +187,7 @@ class LineScores:
         return found
 
     def _scores_of_sessions(self, sessions: set[int]) -> dict[int, float]:
-        """Return the scores of sessions. Further matches of the same word add less and less."""
+        """Return the score of each session. Every further line with the same word adds less."""
         found = dict.fromkeys(sessions, 0.0)
         for worth, counts in self._matches:
             for session in sessions & counts.keys():
@@ -194,11 +195,11 @@ class LineScores:
         return found
 
 
-LONGEST = 4_000  # max characters examined of a line and of a query
+LONGEST = 4_000  # max characters of a line and of a query that are examined
 
 
 def speaker_meant(query: str) -> str | None:
-    """Return whose words a query asks about, `user` or `assistant`; None if the query does not say. Never raises."""
+    """Return whose words a query asks about: `user` or `assistant`. Return None if the query does not say. Never raises."""
     text = query[:LONGEST].replace("\u2019", "'")
     if FORM["you"].search(text):
         return "assistant"
@@ -210,21 +211,21 @@ _NUMBER = re.compile(r"\d|[一二两三四五六七八九十百千]")
 
 
 class AnswerScorer:
-    """Scores lines for one query by their form. Has no side effects and never raises."""
+    """Scores lines by their form, for one query. Never raises."""
 
     def __init__(self, query: str, said_by: str | None, weights: Weights) -> None:
-        """Create a scorer. `said_by` is the role whose words the query asks about; None if the query names a person."""
+        """`said_by` is the role whose words the query asks about; None if the query names a person."""
         self._others = FORM["somebody"].search(query[:LONGEST]) is not None
         self._number = FORM["asks_number"].search(query[:LONGEST]) is not None
         self._said_by = said_by
         self._weights = weights
 
     def score(self, text: str, role: str) -> float:
-        """Return the score of a line, as a share of the best line's score."""
+        """Return the bonus of a line, as a share of the best line's score."""
         text = text[:LONGEST].strip()
         weights = self._weights
         worth = weights.speaker if role == self._said_by else 0.0
-        # A long line is about many things, so it never counts as being about somebody else.
+        # A long line has several subjects, so it is never only about somebody else.
         of_others = len(text) < _LONG and FORM["somebody"].search(text) and not FORM["myself"].search(text)
         if FORM["first_person"].search(text) and (self._others or not of_others):
             worth += weights.first_person

@@ -1,7 +1,7 @@
-"""The board of what waits, and the promises that the bot made and that nothing carries.
+"""The board: the command `/waiting` lists what a chat waits for. It includes the bot's promises without a scheduled job.
 
-A promise is a sentence of an answer that says that the bot will do something later. In doubt there is none: quotes,
-code, drafts, questions and offers are no promises. The phrases of each language are in a file in this folder.
+A promise is a sentence of an answer in which the bot says that it will do something later. Quotes, code, drafts, questions
+and offers are no promises. In doubt, a sentence is no promise. Each language has a file of phrases in this folder.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ from bot.words import say, times
 
 LANGUAGES = ("english", "chinese")
 HEAD, TAIL = 500, 1_500
-"""Max characters that are read at the beginning and at the end of an answer. Reading them takes milliseconds."""
-LONGEST = 200  # max characters of a promise that are kept
-PROMISE = "promise"  # kind of the facts that store promises, by the turn that made them
-KEPT = 14 * 86_400.0  # seconds after which nobody waits for a promise any more
+"""Max characters that are searched at the beginning and at the end of an answer. The search takes milliseconds."""
+LONGEST = 200  # max characters of a stored promise
+PROMISE = "promise"  # `FactSet` kind under which the log stores promises by turn
+KEPT = 14 * 86_400.0  # max age in seconds of a promise on the board
 SHORT = 6  # number of letters of a promise's short name
-MOST_SHOWN = 8  # max open loops of a kind that the command lists
-GLIMPSE = 80  # max characters of a call that the command shows
+MOST_SHOWN = 8  # max entries of each kind that `/waiting` lists
+GLIMPSE = 80  # max characters of a call that `/waiting` shows
 _GAPS = re.compile(f"[□{phrases.COMMAND}]")
 
 
@@ -60,16 +60,16 @@ class _Language:
 
 @functools.cache
 def language(name: str) -> _Language:
-    """Load a language file."""
+    """Load the phrases of a language. Cached."""
     raw = phrases.load(Path(__file__).parent, name)
     sayings = tuple(map(compiled, raw["sayings"]))
     return _Language(re.compile(raw["cue"]), sayings, compiled(raw["before"]), compiled(raw["around"]))
 
 
 def promise_in(words: str, person: str = "") -> str:
-    """Return the first promise in an answer to the text of a `person`; "" if there is none."""
+    """Return the first promise in an answer; "" if there is none. `person` is the text that the answer replies to."""
     words = phrases.ends(words, HEAD, TAIL)
-    # Nearly every answer ends here, after one search.
+    # This one search excludes nearly every answer.
     if not any(language(name).cue.search(words.lower()) for name in LANGUAGES):
         return ""
     if phrases.composing(phrases.ends(person)):
@@ -88,9 +88,11 @@ class Board:
         self._run = runtime
 
     def turn_ends(self, turn: Turn, state: TurnEndState) -> Done:
-        """Keep the promise of an answer that no job carries, and drop promises that are too old or answered again."""
+        """Store the promise in an answer, unless the turn created a scheduled job. Delete promises that are too old, and the
+        promise of an answer that this turn replaces.
+        """
         first, now, chats = turn.first, self._run.clock.now(), self._run.chats
-        # Another answer to the same message replaces the former one.
+        # This turn answers the same message again, so it replaces the former answer.
         renewed = (str(first.chat_key), first.message_id if first.renews is not None else None)
         facts = [
             Fact(first.chat_key, FactSet(PROMISE, name, None))
@@ -101,7 +103,7 @@ class Board:
         running = chat.context.running if chat is not None else None
         if running is None or state != "answered" or first.due is not None or _makes_job(running):
             return Done(facts=facts)
-        # What the turn told the person: the messages that it sent, and its last text.
+        # The person has read the messages that the turn sent by tool, and its last text.
         sent = [str(one.input.get("text", "")) for one in _calls(running) if one.name == ChatSend.name]
         said = self._run.redact("\n".join([*sent, running.words]))
         if not (found := promise_in(said, "\n".join(one.text for one in turn.left))):
@@ -129,7 +131,7 @@ class Board:
         return found
 
     async def waiting(self, viewer: Viewer) -> list[OpenLoop]:
-        """Return the promises and the running tasks that a person sees on the board."""
+        """Return the promises and the running subagent tasks that this person sees on the board."""
         return [*self._promises(viewer).values(), *self._tasks(viewer)]
 
     def _tasks(self, viewer: Viewer) -> Iterator[OpenLoop]:
@@ -144,7 +146,9 @@ class Board:
                 yield OpenLoop("task", task[-SHORT:], key, what, since, person, name, state="running")
 
     async def command(self, inbound: Inbound) -> Done:
-        """Run `/waiting`: show what waits for the person, in a group what waits there. `/waiting done NAME` closes a promise."""
+        """Run `/waiting`: list what waits for the person, or in a group what waits there. `/waiting done NAME` deletes a
+        promise.
+        """
         private, operator = inbound.chat_type == "direct", inbound.person in self._run.operators
         verb, _, name = inbound.args.partition(" ")
         if verb.casefold() == "done":
@@ -205,7 +209,7 @@ def _build(runtime: Runtime) -> Hooks:
     board = Board(runtime)
 
     async def warm() -> None:
-        # Compiling takes a tenth of a second, and the end of a turn must not wait for it.
+        # Load the phrases at startup. Compiling them takes a tenth of a second, which would delay the end of a turn.
         for name in LANGUAGES:
             await asyncio.to_thread(language, name)
 
