@@ -13,22 +13,21 @@ Subject = Literal["call", "budget", "person", "question"]
 """What a question is about: a tool call, a spent budget, a person who asks for access, or a tool's question."""
 _Judged = Literal["tainted", "instructs", "elsewhere", "changed", "read", "default", "rule", "doubt"]
 Reason = Literal[_Judged, "refused", "budget_chat", "budget_person", ""]
-"""Reason why people are asked; the texts are `approval.reason_…` in `bot/words`. The reason "" is not shown."""
+"""Reason for asking people. Its text is `approval.reason_<reason>` in `bot/words`; the reason "" is not shown."""
 Scope = Literal["once", "chat", "today", "always"]
 """How long an approval lasts. `today` is valid in the same chat, until the end of the day."""
 _OfPerson = Literal["admit", "later"]
 _OfTurn = Literal["again", "renew", "what", "remind", "weekly"]
 Choice = Literal["once", "chat", "always", "deny", "each", "afresh", _OfPerson, _OfTurn]
-"""Choice that a button stands for. `each`: ask about each call of a step separately. `afresh`: ask again
-without foreign text. `admit` and `later`: decide about a person who asks for access. `again`: retry a
-failed turn. `renew`: generate the answer again for the edited message. `what`, `remind` and `weekly` are
-`EXAMPLES`.
+"""Choice that a button offers. `each`: ask about each call of a step separately. `afresh`: ask again without foreign
+text. `admit` and `later`: decide about a person who asks for access. `again`: retry a failed turn. `renew`: generate
+the answer again for the edited message. `what`, `remind` and `weekly` are `EXAMPLES`.
 """
 LASTING: tuple[Scope, ...] = ("chat", "today", "always")  # scopes of an approval that also covers later calls
 CHOICES: tuple[Choice, ...] = ("once", "chat", "always", "deny")
 """Choices that operators may make about a tool call."""
 EXAMPLES: tuple[Choice, ...] = ("what", "remind", "weekly")
-"""Examples below a greeting. A tap sends the text of the example as the person's message (`start.…` in `bot/words`)."""
+"""Examples below a greeting. A tap sends the example's text (`start.…` in `bot/words`) as the person's message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,39 +35,39 @@ class Approval:
     """A request for approval. If its `subject` is a person, no tool call waits for the verdict."""
 
     request_id: str
-    """Id of the turn. If a person asks for access, the id of the record."""
+    """Id of the turn that asks. If a person asks for access, the id of that request."""
     chat_key: ChatKey
     channel: str | None
     user_id: str | None  # id of the person who caused the call
     call_id: str = ""
     tool: str = ""
     fingerprint: str = ""
-    """Three hashes joined by colons: of tool, arguments and folder; of the contents of the programs and
-    scripts that the call runs; of all files that the call names. An approval of scope `once` needs an
-    equal fingerprint; a lasting approval ignores the last hash.
+    """Three hashes joined by colons. The first covers the tool, the arguments and the folder. The second covers the
+    programs and scripts that the call runs, the third all files that the call names. An approval of scope `once` needs
+    an equal fingerprint; a lasting approval ignores the third hash.
     """
     shown: str = ""
-    """Exact arguments of the call, without secrets; names of arguments are marks (`display.label`)."""
+    """Exact arguments of the call, without secrets. `display.in_words` translates the placeholders for their names."""
     why: Reason = ""
-    rule: str = ""  # permission rule because of which people are asked
-    granted: bool = False  # true if a rule allows the person to decide alone
-    lasting: bool = False  # true if a lasting approval is possible and would be used
+    rule: str = ""  # permission rule that made Shipmate ask
+    granted: bool = False  # true if a rule allows this person to approve the call alone
+    lasting: bool = False  # true if a lasting approval is possible and would cover later calls
     own: bool = False
-    """True if the question concerns only this person, so it is not copied to operators' chats."""
+    """True if the question concerns only this person. Such a question is not copied to operators' chats."""
     subject: Subject = "call"
     task: str = ""  # name of the task (subagent) that asks
     replaces: int | None = None
     """Number of lines in the file that the call overwrites; None if it overwrites no file."""
     gone: int | None = None
-    """Number of lines of the overwritten file that the new file lacks; None if unknown."""
-    new: int = 0  # number of new lines, if known
-    differs_from: int = 0  # number of the first line that differs, if known
+    """Number of lines that are in the overwritten file and not in the new file; None if unknown."""
+    new: int = 0  # number of lines that are only in the new file; 0 if unknown
+    differs_from: int = 0  # number of the first line that differs; 0 if unknown
     script: str = ""
     """Text of the script that the call runs, without secrets, if the person may read the script."""
     step: tuple[Mapping[str, Any], ...] = ()
-    """Differing fields of each call, if several calls of one step are asked about together."""
+    """Fields in which each call differs, if one question is about several calls of a step."""
     about: str = ""
-    """Foreign text that is the reason for asking: its author and beginning, or what brought the text."""
+    """Description of the foreign text that is the reason for asking: author and beginning, or its file or tool."""
 
     @property
     def person(self) -> UserRef | None:
@@ -90,8 +89,8 @@ class Approval:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Outcome of a question. `nobody`, and `unattended` in a job, mean that nobody was asked. `by` is the
-    person who decided, `name` the person's display name, and `request_id` the inbound with the decision.
+    """Outcome of a question. `nobody`, and `unattended` in a job, mean that nobody was asked. `by` is the person who
+    decided, `name` the person's display name, and `request_id` the id of the message with the decision.
     """
 
     ended: Ended
@@ -112,7 +111,7 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class QuestionButtons:
-    """Buttons below a question, for everybody who sees the message. A decided question has no buttons."""
+    """Buttons below a question, shown to everybody who sees the message. A decided question has no buttons."""
 
     question_id: str
     """Id of the question. Below the notice of a failed turn, the id of the turn."""
@@ -121,8 +120,8 @@ class QuestionButtons:
 
 @dataclass(frozen=True, slots=True)
 class ShownQuestion:
-    """A question as one viewer sees it: the outbox id, text and time (ms) of its message, and the viewer's
-    buttons. The text of a decided question ends with the outcome, and `buttons` has no question id.
+    """A question as one viewer sees it: the message's outbox id, text and time (ms), and the viewer's buttons. The text
+    of a decided question ends with the outcome, and its `buttons` have no question id.
     """
 
     id: str
@@ -135,15 +134,14 @@ class Approvals(Protocol):
     """Asks people for approval. Implemented in `bot.features.approvals`."""
 
     async def decide(self, asked: Approval, *others: Approval) -> Verdict:
-        """Ask people and wait for a verdict. After a restart, the same request continues to wait. `others`
-        are later calls of the same step, which are asked about together with `asked`. Raises
-        `errors.StorageError`.
+        """Ask people and wait for a verdict. A request that is repeated after a restart continues to wait. `others` are
+        later calls of the same step; the question covers them too. Raises `errors.StorageError`.
         """
         ...
 
 
 class Unattended:
-    """Denies every request, since there is nobody to ask."""
+    """Implements `Approvals` where there is nobody to ask: every request is denied."""
 
     async def decide(self, *_: Approval) -> Verdict:
         return Verdict("nobody")

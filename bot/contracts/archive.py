@@ -48,9 +48,9 @@ class ArchiveLine(Frozen):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchiveFilter:
-    """Selects archive lines and a page of them. `keyword` is literal text, compared without case. `before`
-    is exclusive and `after` inclusive, both in milliseconds. Lines for which `skip` returns True are no
-    matches. The page begins after `offset` matches.
+    """Selects archive lines, and a page of them. `keyword` is literal text, compared without case. `before` is
+    exclusive and `after` inclusive, both in milliseconds. Lines for which `skip` returns True are not selected. The
+    page begins after the first `offset` matches.
     """
 
     limit: int = 30
@@ -64,9 +64,9 @@ class ArchiveFilter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HistoryQuery(ArchiveFilter):
-    """Selects a window of matches, counted from the newest. Without `everything`, removed and superseded
-    lines are left out. Without `counted`, reading stops soon after the window, however long the chat is,
-    so `HistoryPage.total` may be too low.
+    """Selects a window of matches, counted from the newest. Removed and superseded lines are included only if
+    `everything` is True. Unless `counted` is True, reading stops soon after the window, however long the chat is.
+    `HistoryPage.total` may then be too low.
     """
 
     everything: bool = False

@@ -67,16 +67,16 @@ class Intake(Protocol):
     """The gateway's interface for channels. Methods that read or write the log raise `errors.StorageError`."""
 
     async def accept(self, inbound: Inbound) -> bool:
-        """Authorise, de-duplicate, store and queue one inbound. Once it returns, the channel may confirm the event to the
-        platform. Return False if the inbound was refused (a duplicate, a stranger, not for the bot). Raises
-        `errors.StorageError` if it could not be stored: the channel must not confirm the event, so that the platform
-        delivers it again.
+        """Authorise, de-duplicate, store and queue one inbound. Once this method returns, the channel may confirm the
+        event to the platform. Return False if the inbound was refused (a duplicate, a stranger, not for the bot).
+        Raises `errors.StorageError` if the inbound could not be stored. The channel must then not confirm the event, so
+        that the platform delivers it again.
         """
         ...
 
     async def hears_all(self, chat: ChatKey) -> bool:
-        """Return True if the bot listens to all messages of a chat. If not, a channel whose `context` returns earlier
-        messages may skip messages whose `Inbound.addressed` is `chat`.
+        """Return True if the bot listens to all messages of a chat. Otherwise a channel may skip messages whose
+        `Inbound.addressed` is `chat`, if its `context` can return these messages later.
         """
         ...
 
@@ -95,27 +95,27 @@ class Intake(Protocol):
     async def conversations(
         self, chat_key: ChatKey, *, query: str = "", after: ChatKey | None = None, limit: int
     ) -> list[Conversation]:
-        """Return conversations of a chat and its threads, the last spoken in first, beginning after the conversation
-        `after`. With a `query`, each of its words occurs in the title, or all occur in one message.
+        """Return conversations of a chat and its threads, most recently used first, beginning after the conversation
+        `after`. With a `query`, return only those whose title, or one of whose messages, contains all its words.
         """
         ...
 
     async def conversation(self, chat_key: ChatKey) -> Conversation | None:
-        """Return one conversation; None if nothing was said in it."""
+        """Return one conversation; None if it has no messages."""
         ...
 
     async def rename(self, chat_key: ChatKey, name: str, person: UserRef) -> None:
-        """Give a conversation a name. An empty name restores its first words as the title."""
+        """Give a conversation a name. An empty name restores the conversation's first words as the title."""
         ...
 
     async def home(self, opened: Inbound) -> tuple[HomeSection, ...]:
-        """Return the home tab of the sender of `opened`: what the bot does for the person, with the person's jobs and
-        settings. For a stranger, return only how to get access. The inbound `opened` is not accepted.
+        """Return the home tab for the sender of `opened`: the bot's abilities, and the person's jobs and settings. A
+        stranger sees only how to get access. `opened` is not handled as a message.
         """
         ...
 
     async def model(self, chat_key: ChatKey, person: UserRef) -> AnsweringModel:
-        """Return the model that answers in a chat, with the choices of this person."""
+        """Return the model that answers in a chat, and the models and efforts that this person may choose there."""
         ...
 
     async def questions(self, chat_key: ChatKey, person: UserRef, since: float) -> list[ShownQuestion]:
@@ -129,19 +129,19 @@ class Intake(Protocol):
         ...
 
     async def acts(self, chat_key: ChatKey) -> bool:
-        """Return True while a turn of this conversation runs that people have seen a part of, that has used a tool with
-        effects, or that answers something again.
+        """Return True if a turn of this conversation runs and cannot restart unnoticed. Such a turn has shown a part of
+        its answer, has used a tool with effects, or replaces an earlier answer.
         """
         ...
 
     async def board(self, person: UserRef) -> list[OpenLoop]:
-        """Return the board of what waits, as this person sees it in private."""
+        """Return the open loops (questions, jobs, tasks and so on) that this person may see in a private chat."""
         ...
 
 
 class Channel(Protocol):
-    """An adapter of one platform. CONTRIBUTING, section "Add a channel", and tests/contracts/channel.py
-    describe how to write one.
+    """An adapter of one platform. The section "Add a channel" of CONTRIBUTING and tests/contracts/channel.py describe
+    how to write one.
     """
 
     name: str
@@ -168,13 +168,14 @@ class Channel(Protocol):
         ...
 
     async def send(self, message: Outbound) -> Sent:
-        """Create one visible message. Raises an `errors.DeliveryFailed` whose class says whether the message
-        may have been created anyway.
+        """Create one visible message. Raises `errors.DeliveryFailed`. The subclass tells whether the message may exist
+        in spite of the error.
         """
         ...
 
     async def find(self, message: Outbound) -> Sent | None:
-        """Return a message whose `send` had an unknown outcome; None if the message is certainly not in the chat.
+        """Return a message for which `send` left it unknown whether it was delivered. Return None if the message is
+        certainly not in the chat.
 
         Raises `errors.DeliveryUncertain` if the platform cannot tell, `errors.DeliveryThrottled` if `find` must be
         called again later, or another `errors.DeliveryFailed`.
@@ -186,8 +187,8 @@ class Channel(Protocol):
         ...
 
     async def context(self, inbound: Inbound) -> tuple[Quoted, ...]:
-        """Return earlier messages for the model, oldest first: up to 50 from the thread of `inbound`, or up
-        to 30 from the chat in which `inbound` mentions the bot. Raises `errors.ChannelError`.
+        """Return earlier messages for the model, oldest first. They are up to 50 messages of the thread of `inbound`.
+        If `inbound` mentions the bot outside of threads, they are up to 30 of the chat. Raises `errors.ChannelError`.
         """
         ...
 
@@ -203,13 +204,13 @@ class HttpServer(Protocol):
 
     @property
     def streams(self) -> int:
-        """Return the max number of long-lived responses at the same time, over all servers."""
+        """Return the max number of long-lived responses that all servers together may have open."""
         ...
 
     async def start(self, app: Any, host: str, port: int, *, grace: float, nearby: bool = False) -> int:
-        """Serve an unused `aiohttp.web.Application` and return the port. If `port` is in use and `nearby` is
-        true, use the next free port. `stop` waits up to `grace` seconds for running responses. Raises
-        OSError if the server cannot listen.
+        """Serve a new `aiohttp.web.Application` and return the port. If `port` is in use and `nearby` is true, use the
+        next free port. `stop` will wait up to `grace` seconds for running responses. Raises OSError if the server
+        cannot listen.
         """
         ...
 
@@ -238,14 +239,14 @@ class Edits(Protocol):
     """Optional ability of a `Channel`: edit and delete its own messages."""
 
     async def edit(self, message: Outbound, message_id: str) -> None:
-        """Replace the message `message_id`, which `send` created, by `message`. Editing twice has the same
-        result. Raises `errors.EditRefused` if the message cannot be edited, otherwise what `send` raises.
+        """Replace the message `message_id`, which `send` created, by `message`. An edit may be repeated without harm.
+        Raises `errors.EditRefused` if the message cannot be edited, otherwise the same errors as `send`.
         """
         ...
 
     async def delete(self, message: Outbound, message_id: str) -> None:
-        """Delete the message `message_id`, which `send` created. `message` is its last content. Raises what
-        `edit` raises.
+        """Delete the message `message_id`, which `send` created. `message` is its last content. Raises the same errors
+        as `edit`.
         """
         ...
 
@@ -255,8 +256,8 @@ class Drafts(Protocol):
     """Optional ability of a `Channel`: show an ephemeral draft, which the final message replaces."""
 
     async def draft(self, message: Outbound) -> bool:
-        """Show or update the draft of this request. Return False if its chat has no drafts, or no longer has
-        them. Raises `errors.DeliveryFailed` if the call may be tried again.
+        """Show or update the draft of this request. Return False if its chat does not, or no longer, support drafts.
+        Raises `errors.DeliveryFailed` if the call may be tried again.
         """
         ...
 
@@ -268,11 +269,11 @@ class Sessions(Protocol):
     """
 
     async def entitle(self, target: Mapping[str, str], title: str) -> None:
-        """Set the title of the conversation of `target` in the person's list."""
+        """Set the title that the person's list shows for the conversation of `target`."""
         ...
 
     async def suspend(self, target: Mapping[str, str]) -> None:
-        """Show that a turn waits for a person, in place of the typing indicator, until the next `indicate`."""
+        """Replace the typing indicator by a sign that the turn waits for a person, until the next `indicate`."""
         ...
 
 
@@ -281,8 +282,8 @@ class Reacts(Protocol):
     """Optional ability of a `Channel`: add a reaction to a person's message."""
 
     async def react(self, target: Mapping[str, str], message_id: str) -> None:
-        """Mark a message as seen: the message is queued, or was added to the running turn. The call is
-        cosmetic, so it raises only `errors.DeliveryFailed`.
+        """React to a person's message to show that it is queued or was added to the running turn. The call is cosmetic,
+        so it raises only `errors.DeliveryFailed`.
         """
         ...
 
@@ -300,7 +301,7 @@ class Invites(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Introduction:
-    """Text that the bot posts when it was added to a chat: how to address the bot, and which messages it
+    """Text that the bot posts after it was added to a chat. The text says how to address the bot, and which messages it
     does not see. `hindrance` tells operators which permission the bot lacks in the chat.
     """
 
@@ -313,7 +314,7 @@ class Introduces(Protocol):
     """Optional ability of a `Channel`: introduce the bot in a group."""
 
     async def introduce(self, inbound: Inbound) -> Introduction:
-        """Return the introduction for the group of an `added` inbound. Raises nothing."""
+        """Return the introduction for a group. `inbound` is the event `added`. Raises nothing."""
         ...
 
 
@@ -322,9 +323,9 @@ class Files(Protocol):
     """Optional ability of a `Channel`: download attachments."""
 
     def fetch(self, attachment: Attachment, *, most: int) -> AsyncGenerator[bytes]:
-        """Yield the file in pieces of up to `FILE_PIECE` bytes, each read on demand. A caller may close the
-        generator early. Raises `errors.FileTooLarge` after the first `most` bytes of a larger file,
-        `errors.FileGone` or `errors.FileUnreachable`.
+        """Yield the file in pieces of up to `FILE_PIECE` bytes, each read on demand. A caller may close the generator
+        early. Raises `errors.FileTooLarge` once a file turns out to exceed `most` bytes, `errors.FileGone` or
+        `errors.FileUnreachable`.
         """
         ...
 
@@ -360,17 +361,17 @@ class Streaming(Section):
     enabled: bool = True
     """Show an answer while it is being written, and the progress of long work."""
     after_ms: int = Field(default=1_000, ge=0, le=60_000)
-    """Wait this many milliseconds after an answer's first words before the answer is shown while it changes.
-    An answer that is complete by then is sent at once, as a whole.
+    """Show an unfinished answer only if this many milliseconds have passed since its first words. An answer that is
+    complete earlier is sent as a whole.
     """
     drafts: bool = False
-    """In Telegram's private chats, show an answer that is being written as a draft with a stop button, in
-    place of a message that is edited. Drafts flicker in some clients. Other chats ignore this setting.
+    """In Telegram's private chats, show an unfinished answer as a draft with a stop button, not as a message that is
+    edited again and again. Drafts flicker in some clients. Other chats ignore this setting.
     """
 
 
 class Webhook(Section):
-    """Receive events over HTTP behind a proxy or load balancer, in place of a connection that Shipmate opens."""
+    """Receive events as HTTP requests, through a proxy or load balancer, and open no connection for events."""
 
     url: str
     """Address (`https://…`) to which the platform posts. The proxy must pass requests unchanged to `host`
@@ -405,8 +406,8 @@ class Pace:
 
 @dataclass(frozen=True, slots=True)
 class EditPace:
-    """Rate limit of live edits: one edit per chat every `every` seconds, and `total` over all chats. Edits
-    do not count towards the limit of sends.
+    """Rate limit of live edits: each chat allows one edit every `every` seconds, and `total` limits all chats together.
+    Edits do not count towards the limit of sends.
     """
 
     every: Mapping[ChatType, float]
@@ -449,7 +450,7 @@ class ChannelDeps:
 
 
 Verdict = Literal["ok", "warn", "later", "wrong"]
-"""Result of a check. `later`: the check may pass when it is repeated. `wrong`: the operator must fix the setting."""
+"""Result of a check. `later`: a repetition of the check may succeed. `wrong`: the operator must fix the setting."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -474,20 +475,20 @@ class Examination:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """Identifies a person on a platform by a secret code that the person sends to the bot. Both functions
+    """Functions that find out a person's id on the platform. The person sends a secret code to the bot. Both functions
     take the channel's settings and the code, and raise `errors.ChannelError`.
     """
 
     invite: Callable[[Any, str], Awaitable[str]]  # Function that returns instructions for sending the code
     look: Callable[[Any, str], Awaitable[str | None]]
-    """Function that returns the id of the person who has sent the code; None if nobody has sent it yet. It
-    must consume no events of the gateway.
+    """Function that returns the id of the person who has sent the code; None if nobody has sent it yet. It must leave
+    the events that the gateway will receive unread.
     """
 
 
 @dataclass(frozen=True, slots=True)
 class TokenForm:
-    """A pattern that a whole token must match, and an example to show to people."""
+    """Form of a token: a pattern that the whole token must match, and an example to show to people."""
 
     pattern: str
     example: str
@@ -495,8 +496,8 @@ class TokenForm:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """Constant properties of a channel. Each `channels/<name>/manifest.py` exports one as `MANIFEST`.
-    Importing it must be fast, so SDKs are imported in `build`.
+    """Constant properties of a channel. Each `channels/<name>/manifest.py` exports one as `MANIFEST`. Because the
+    import of a manifest must be fast, `build` imports the SDKs.
     """
 
     name: str
@@ -535,8 +536,8 @@ class Manifest:
     silence: float | None = None
     """Timeout in seconds after `Health.last_heard`; after it the connection counts as dead."""
     separate: bool = False
-    """True if a direct chat is a conversation of its own besides its threads: a stop or a command outside
-    threads then concerns only this conversation.
+    """True if a direct chat and each thread in it are separate conversations. A stop or a command outside threads then
+    affects only the direct chat itself.
     """
     direct: Callable[[str], dict[str, str]] | None = None
     """Function that returns the address parts of a person's direct chat from the person's id. Alerts to
@@ -544,8 +545,8 @@ class Manifest:
     """
     indicate_every: float = 4.5  # Interval in seconds at which the typing indicator must be renewed
     examine: Callable[[Any], Coroutine[Any, Any, Examination]] | None = None
-    """Function that checks the tokens of the settings, and the ids in `allow`, with the platform. `shipmate
-    doctor` and `init` call it. It must consume no events.
+    """Function that checks with the platform the settings' tokens and the ids in `allow`. `shipmate doctor` and `init`
+    call it. It must consume no events.
     """
     claim: Claim | None = None  # Functions that identify the first operator for `shipmate init`
     connect: Callable[[str, str | None], str] = lambda _name, _posts_to: ""
@@ -571,8 +572,8 @@ class KnowsZones(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class MembershipAnswer:
-    """Chats that the person is a member of. `unanswered` are chats for which the platform gave no answer, or
-    which exceed the limit of one call.
+    """Chats that the person is a member of. `unanswered` are chats that were not looked up, because the platform gave
+    no answer or one call has a limit.
     """
 
     chats: list[ChatKey]
@@ -585,14 +586,14 @@ class KnowsMembers(Protocol):
 
     async def chats_of(self, user_id: str, chat_keys: Sequence[ChatKey], *, direct: bool) -> MembershipAnswer:
         """Return those of `chat_keys` whose chat the person is a member of now. The person's direct chats with the bot
-        are included only if `direct`; direct chats of other people never are. Raises `errors.ChannelError`.
+        are included only if `direct` is True; direct chats of other people never are. Raises `errors.ChannelError`.
         """
         ...
 
 
 @runtime_checkable
 class KnowsChatMigrations(Protocol):
-    """Optional ability of a `Channel`: know the chats whose id has changed."""
+    """Optional ability of a `Channel`: know the earlier and later ids of a chat whose id the platform has changed."""
 
     def same_chat(self, chat_id: str) -> frozenset[str]:
         """Return all ids that this chat has had, including this id."""

@@ -47,8 +47,8 @@ _R = TypeVar("_R")
 
 
 async def off_loop(size: int, most: int, work: Callable[[], _R]) -> _R:
-    """Run `work` and return its result. If `size` exceeds `most`, run `work` on a thread, so that it does
-    not block the event loop.
+    """Run `work` and return its result. If `size` exceeds `most`, run `work` on a thread; otherwise it would block the
+    event loop for too long.
     """
     return work() if size <= most else await asyncio.to_thread(work)
 
@@ -88,8 +88,8 @@ class Disk(Protocol):
         ...
 
     def open(self, path: Path) -> OpenFile:
-        """Open a file for reading in pieces; an empty file if it does not exist. A later `replace` does not
-        change what is read.
+        """Open a file for reading in pieces. A missing file counts as empty. A later `replace` does not change the open
+        file's content.
         """
         ...
 

@@ -97,7 +97,7 @@ class ChatKey(_Text):
         )
 
     def shows(self, other: ChatKey) -> bool:
-        """Return True if people in this conversation also see `other`: it is the same conversation, or a
+        """Return True if people in this conversation also see `other`. `other` is then the same conversation, or a
         thread below a message of this chat. Topics are separate.
         """
         return other == self or (other.kind == THREAD and self.contains(other))
@@ -123,4 +123,4 @@ class UserRef(_Text):
 
 
 CONSOLE = UserRef("shipmate", "console")
-"""Whoever decides in the console. No channel has this name, so no message can come from the console."""
+"""Person who stands for any user of the console. No channel has this name, so no message has this sender."""

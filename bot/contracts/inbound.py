@@ -26,12 +26,12 @@ class Attachment(Frozen):
 
     @property
     def spoken(self) -> bool:
-        """Return True for kinds that are transcribed if transcription is configured."""
+        """Return True for a kind of attachment that is transcribed if transcription is configured."""
         return self.kind in {"voice", "audio"}
 
     @property
     def may_be_read(self) -> bool:
-        """Return True for kinds that may contain text, speech or a picture that can be read."""
+        """Return True for a kind of attachment that may contain readable text, speech or a picture."""
         return (self.spoken or self.kind in {"file", "photo"}) and self.ref is not None
 
 
@@ -53,9 +53,9 @@ class Quoted(Frozen):
     """A message that came with another message: an earlier message of the thread, the message replied to, or
     (`brought`) a message that is forwarded, shared, or sent instead of text.
 
-    `user_id` is the person who posted it here; `origin` is its author, if that is somebody else. `part` is the excerpt
-    that a reply selects. `kind` is the kind of content if it is not a person's text (a poll, a location, a bot's post).
-    `files` are the names of its files. `words_of` and `taint` override the default `provenance`.
+    `user_id` is the person who posted the quoted message here; `origin` is its author, if that is somebody else. `part`
+    is the excerpt that a reply selects. `kind` is the kind of content if it is not a person's text (a poll, a location,
+    a bot's post). `files` are the names of its files. `words_of` and `taint` override the default `provenance`.
     """
 
     user_id: str | None
@@ -74,8 +74,8 @@ class Quoted(Frozen):
 
     @property
     def provenance(self) -> Provenance:
-        """Return the provenance of the text. The poster's own text belongs to the poster; any other text
-        counts as foreign.
+        """Return the provenance of the text. Text that the poster wrote belongs to the poster; any other text counts as
+        foreign.
         """
         passed_on = self.origin or self.kind or self.files or self.from_self
         own = (self.user_id,) if self.user_id and not passed_on else None
@@ -83,8 +83,8 @@ class Quoted(Frozen):
 
     @property
     def in_place_of_words(self) -> bool:
-        """Return True if the person sent it instead of text: a contact, a poll, a location. Its text may
-        still come from anybody.
+        """Return True if the person sent this message instead of text: a contact, a poll, a location. Anybody may have
+        written the text in it.
         """
         own = self.origin is None and self.message_id is None
         return self.brought and own and self.kind is not None
@@ -124,7 +124,8 @@ class Due(Frozen):
 
 
 class Inbound(Frozen):
-    """One normalised event that a person caused: a message, an edit, a deletion or another kind.
+    """One event that a person caused, in the same form for all platforms: a message, an edit, a deletion or another
+    kind.
 
     `edit`: `text` is the new text of the message `message_id`. `delete`: the message `message_id` was deleted. `stop`:
     ends the turn of `chat_key`. `admission`: the intake makes it from a stranger's message, without the text. `added`:
@@ -147,8 +148,8 @@ class Inbound(Frozen):
     """
     kind: Literal["message", "edit", "delete", "stop", "admission", "added", "rating"] = "message"
     addressed: Literal["direct", "mention", "reply", "command", "thread", "chat"] = "direct"
-    """Reason why the message is for the bot. `thread`: it is in a thread, which counts only if the bot takes part in
-    the thread. `chat`: it is in a chat of the bot, which counts only if the bot listens to all messages there.
+    """Reason why the message is for the bot. `thread`: it is in a thread; it counts only if the bot takes part in the
+    thread. `chat`: it is in a chat of the bot; it counts only if the bot listens to all messages there.
     """
     to_others: bool = False
     """True if the message mentions somebody else first, or replies to somebody else."""
@@ -174,11 +175,11 @@ class Inbound(Frozen):
     of_album: bool = False
     """True for an item of an album. Each item is a separate message."""
     goes_on: bool = False
-    """True if the text is as long as the platform allows, so the next message probably continues it."""
+    """True if the text has the platform's max length. The next message then probably continues it."""
     due: Due | None = None
     """Due job of this person for which `text` was scheduled."""
     renews: str | None = None
-    """Id of the answer to replace. In an edit, "" asks for a new answer at once, whichever message it replaces."""
+    """Id of the answer to replace. In an edit, "" asks at once for a new answer to the edited message."""
     rating: Literal["good", "bad", "none"] | None = None
     """Rating that the person gives. `none` withdraws an earlier rating."""
     request_id: str = ""

@@ -13,7 +13,7 @@ from typing import Any
 from bot.contracts.base import Json
 
 TEXTS = frozenset({"messages", "payload", "input", "result", "stopDetails"})
-"""Names of details that contain text of people, the model and tools, unless the value is a number."""
+"""Names of details whose value is text of people, of the model or of tools, unless the value is a number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ NULLABLE = {
     for detail, told in kind.details.items()
     if "null" in told.types
 }
-"""Pairs of kind and detail for which null is written. Any other detail that is null is left out of the log line."""
+"""Pairs of log kind and detail for which null is written. The log line omits any other detail that is null."""
 
 
 def line_schema(schema: Json) -> Json:

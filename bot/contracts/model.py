@@ -41,17 +41,17 @@ class ModelRequest:
     tools: Sequence[Json] = ()
     purpose: str = "turn"
     summarize: str | None = None
-    """Instructions for the provider's own compaction; set it only if `ModelFacts.compacts`. The reply is
-    then a `compaction` block. Later requests must begin with this block, unchanged.
+    """Instructions for compaction by the provider; set them only if `ModelFacts.compacts`. The reply is then a
+    `compaction` block. Later requests must begin with this block, unchanged.
     """
     effort: str | None = None
     thinking: Json | None = None
     """Value of `thinking` in the request; None leaves it out. The same holds for `effort`."""
     provider_fallbacks: bool = (
-        False  # True if another model of the provider may answer when this model declines
+        False  # True if the provider may answer with another of its models when this model declines
     )
     wire: list[bytes] = field(default_factory=list, init=False, repr=False, compare=False)
-    """Cache of the encoded body (`bot.llm.messages_api`), so that the bytes that are sent, hashed and recorded are the same."""
+    """Cache of the encoded body (`bot.llm.messages_api`), so that exactly the same bytes are sent, hashed and recorded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ class ModelReply:
     unshown: frozenset[str] = frozenset()
     """Artifacts of the files that the provider refused, so the model did not see them."""
     blind: bool = False  # True if the model accepts no files at all
-    note: str = ""  # Sentence to show below the answer if another model than the requested one answered
+    note: str = ""  # Sentence for below the answer, if a model other than the requested one answered
 
 
 ModelStream = AsyncGenerator[TextDelta | ToolInputDelta | ModelReply, None]
@@ -106,7 +106,7 @@ ModelStream = AsyncGenerator[TextDelta | ToolInputDelta | ModelReply, None]
 
 @dataclass(frozen=True, slots=True)
 class ModelFacts:
-    """The provider's facts about a model. A fact that the provider does not tell is None."""
+    """Facts about a model, as the provider reports them. A fact that the provider does not report is None."""
 
     window: int | None = None  # Max tokens of a request
     max_output: int | None = None  # Max tokens of an answer
@@ -117,8 +117,8 @@ class ModelFacts:
 
 @dataclass(frozen=True, slots=True)
 class AnsweringModel:
-    """The model that answers in a chat, and what a person may choose instead: nothing, unless they are an
-    operator. `effort` is "" if none is sent.
+    """The model that answers in a chat, and the choices that a person has instead. Only operators have choices.
+    `effort` is "" if requests contain no effort.
     """
 
     name: str = ""
@@ -128,7 +128,7 @@ class AnsweringModel:
 
 
 class Learned(Protocol):
-    """Numbers that were measured for each model and stored (`bot.llm.windows`). Methods never block."""
+    """Stores numbers that were measured for each model (`bot.llm.windows`). Methods never block."""
 
     def get(self, model: str, name: str) -> float | None: ...
     def set(self, model: str, name: str, value: float | None) -> None:
@@ -137,7 +137,7 @@ class Learned(Protocol):
 
 
 class InMemoryLearned:
-    """Implements `Learned` in memory, without storing the numbers."""
+    """Implements `Learned` in memory only."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[str, str], float] = {}

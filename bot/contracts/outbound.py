@@ -11,8 +11,8 @@ from bot.contracts.identity import ChatKey
 from bot.words import DEFAULT
 
 OutboundKind = Literal["reply", "notice", "preview", "progress"]
-"""Kind of a message. A `preview` shows an unfinished answer; it is edited, and the final message replaces it
-at the end. A `progress` is edited, and becomes a summary at the end.
+"""Kind of a message. A `preview` shows an unfinished answer: it is edited, and the final message replaces it. A
+`progress` shows the steps of a turn: it is edited, and finally becomes a summary.
 """
 
 
@@ -47,17 +47,17 @@ class Outbound:
     title: str = ""
     cards: tuple[Card, ...] = ()
     """Steps of a `progress`, for channels that can display cards. `text` has the same content."""
-    sure: str = ""  # Beginning of a `preview` that will not change, for channels that can only append
+    sure: str = ""  # Beginning of a `preview` that will stay the same, for channels that can only append text
     goes_on: bool = False  # True for a `preview` or `progress` that will be edited again
     ends: bool = False  # True for the last part of an answer. A channel may ask for a rating below it.
     repeat_of: str | None = None
-    """Id of the outbox row that this message repeats, because the outcome of that row is unknown. A channel
+    """Id of the outbox row that this message repeats, because nobody knows whether that row was delivered. A channel
     without `find` sends the repeat only over a connection that has just responded.
     """
     buttons: QuestionButtons | None = None
     language: str = DEFAULT  # Language of the texts that the channel adds, such as button labels
     meant_at: float = 0.0
-    """Earliest time in epoch seconds at which the message can be in the chat; `Channel.find` uses it."""
+    """Earliest epoch second at which the message can be in the chat; `Channel.find` uses it."""
     claimed: frozenset[str] = frozenset()
     """Message ids of other outbox rows of this chat, which `Channel.find` must not return."""
     file: OutgoingFile | None = None

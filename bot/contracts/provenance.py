@@ -7,14 +7,14 @@ from enum import IntEnum
 from typing import Any
 
 ORIGIN = "origin"
-"""Key of a stored block and of each message for the model. Its value is the provenance of the text. The key
-is never sent to a model.
+"""Key of the provenance of a text. Stored blocks, and the messages for the model, have this key. It is never sent to a
+model.
 """
 
 
 class Taint(IntEnum):
-    """Untrusted-text level of a text; a higher level is less trusted. `WORKSPACE`: the project's files, and
-    output of commands that ran without network. `FOREIGN`: text that anybody may have written.
+    """Level of distrust of a text; a higher level is less trusted. `WORKSPACE`: the project's files, and output of
+    commands that ran without network. `FOREIGN`: text that anybody may have written.
     """
 
     NONE = 0
@@ -24,7 +24,7 @@ class Taint(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Provenance:
-    """The ids of the people who wrote parts of a text, and the untrusted-text level of everything else in the text."""
+    """The ids of people who wrote parts of a text, and the level of distrust (`taint`) of the rest of the text."""
 
     people: frozenset[str] = frozenset()
     taint: Taint = Taint.NONE

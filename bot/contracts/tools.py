@@ -14,13 +14,13 @@ from bot.contracts.base import Json
 from bot.contracts.provenance import ORIGIN, Provenance, unpacked
 
 Effect = Literal["read", "write", "run", "network", "message", "delegate"]
-"""Effect of a call. Permissions are decided by the effects. `delegate`: the call only makes further calls,
-for each of which permissions are decided separately.
+"""Effect of a tool call. Permissions depend on the effects. `delegate`: the call only makes further calls, and each of
+these calls needs its own permission.
 """
 READS: frozenset[Effect] = frozenset({"read"})
 MCP = "mcp__"
-"""Prefix of the names of MCP servers' tools: `mcp__<server>__<tool>`. No other tool has this prefix, so the name in a
-stored result tells whether it came from an MCP server, even if the server is no longer configured.
+"""Prefix of the names of MCP servers' tools: `mcp__<server>__<tool>`. No other tool has this prefix. A stored result
+therefore shows that it came from an MCP server, even if that server is no longer configured.
 """
 WRITES: frozenset[Effect] = frozenset({"write"})
 
@@ -33,9 +33,9 @@ class ToolInput(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class FoundTools:
-    """Result of a search for tools: the definitions of tools that the model may now call, and the
-    instructions of their MCP servers, by server. In the stored result each definition is a
-    `tool_reference` block with `tool_name` and `definition`.
+    """Result of a search for tools: the definitions of tools that the model may now call, and the instructions of their
+    MCP servers, keyed by server. In the stored result each definition is a `tool_reference` block with `tool_name` and
+    `definition`.
     """
 
     definitions: tuple[Json, ...]
@@ -44,19 +44,19 @@ class FoundTools:
 
 @dataclass(frozen=True, slots=True)
 class Pictured:
-    """A result of text and pictures (base64)."""
+    """A tool result that consists of text and pictures (base64)."""
 
     words: str
     pictures: Sequence[str] = ()
 
 
 OMISSION = "omission"
-"""Key of a stored result of which only a part is shown (`Omission`). The key is never sent to a model."""
+"""Key of the `Omission` in a stored result of which the model sees only a part. The key is never sent to a model."""
 
 
 @dataclass(frozen=True, slots=True)
 class Omission:
-    """The part of a result that is not shown: its number of line breaks and of characters, the artifact with
+    """The part of a result that the model does not see: its number of line breaks and of characters, the artifact with
     the whole result, and the start and end of the note that replaces the part in the text.
     """
 
@@ -71,7 +71,7 @@ _OMISSION = TypeAdapter(Omission)
 
 
 def omission(result: Json) -> Omission | None:
-    """Return the part of a result that is not shown; None if the whole result is shown."""
+    """Return the omission of a stored result; None if the model sees the whole result."""
     try:
         return _OMISSION.validate_python(result[OMISSION])
     except (KeyError, ValidationError):
@@ -93,9 +93,9 @@ class ToolCall:
 
 
 PICTURES = "pictures"
-"""Key of a stored result. Its value is the pictures of the result, which are sent in a message after the result."""
+"""Key of the pictures of a stored result. A message after the result sends them to the model."""
 INSTRUCTIONS = "instructions"
-"""Key of a stored result. Its value is `FoundTools.instructions`. The key is never sent to a model."""
+"""Key of `FoundTools.instructions` in a stored result. The key is never sent to a model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,11 +164,11 @@ class Tool(Protocol):
     def timeout_seconds(self) -> float: ...
     @property
     def ages(self) -> bool:
-        """Return True if results become outdated, as results of reads and searches do. Old results may then be masked."""
+        """Return True if results become outdated, such as those of reads. A note may then replace old results."""
         ...
 
     async def run(self, args: Any) -> str | FoundTools | Pictured:
-        """Run the tool with an instance of `input` and return the result for the model. Raises
-        `errors.ToolError` with a text from which the model can see what to change.
+        """Run the tool with an instance of `input` and return the result for the model. Raises `errors.ToolError`,
+        whose text tells the model what to change.
         """
         ...

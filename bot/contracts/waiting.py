@@ -1,4 +1,4 @@
-"""The board of what waits: open questions, people who ask for access, jobs, tasks and promises."""
+"""Open loops: questions, requests for access, jobs, tasks and promises that are not finished. The board lists them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ a tool, a promise that no job keeps, a task that has not reported, a job, and (f
 KINDS: tuple[LoopKind, ...] = get_args(LoopKind)
 LoopState = Literal["", "running", "paused", "failed"]
 Act = Literal["admit", "block", "once", "deny", "done", "pause", "resume", "cancel", "revoke"]
-"""What a person may do about an open loop. The buttons' words are `buttons.…` in `bot/words`."""
+"""Action that a person may choose for an open loop. The labels of the buttons are `buttons.…` in `bot/words`."""
 COMMANDS: Mapping[Act, tuple[str, str]] = {
     "admit": ("allow", "{}"),
     "block": ("block", "{}"),
@@ -27,12 +27,12 @@ COMMANDS: Mapping[Act, tuple[str, str]] = {
     "cancel": ("jobs", "cancel {}"),
     "revoke": ("approvals", "{}"),
 }
-"""The command that carries out each act, and its arguments, in which `{}` stands for the loop's id."""
+"""Command of each action, and the command's arguments. `{}` in the arguments is replaced by the open loop's id."""
 
 
 @dataclass(frozen=True, slots=True)
 class OpenLoop:
-    """One thing that waits. `what` is for the reader, in the reader's language. Times are epoch seconds."""
+    """One unfinished thing on the board. `what` describes it in the reader's language. Times are epoch seconds."""
 
     kind: LoopKind
     id: str  # name of the loop in commands
@@ -42,22 +42,22 @@ class OpenLoop:
     person: UserRef | None = None  # the person whose request it is
     name: str = ""  # display name of the person; "" if unknown
     why: str = ""
-    detail: str = ""  # complete arguments of a call, for people who may decide about it
+    detail: str = ""  # complete arguments of a call, shown only to people who may decide about it
     due: float | None = None
     state: LoopState = ""
     acts: tuple[Act, ...] = ()
-    by: str = ""  # for a lasting approval: who gave it
+    by: str = ""  # name of the person who gave a lasting approval
 
     def command(self, act: Act) -> str:
-        """Return the command of an act, without the prefix."""
+        """Return the command of an action, without the prefix."""
         name, args = COMMANDS[act]
         return f"{name} {args.format(self.id)}"
 
 
 @dataclass(frozen=True, slots=True)
 class Viewer:
-    """A person who looks at the board. An operator sees everything; others see what is theirs. With a `chat`, as in a
-    group, they see only what waits in that chat and its threads.
+    """A person who looks at the board. An operator sees all open loops; another person sees the person's own. If `chat`
+    is set, as in a group, everybody sees only the open loops of that chat and its threads.
     """
 
     person: UserRef
@@ -69,9 +69,9 @@ class Viewer:
         return self.person == CONSOLE
 
     def sees(self, person: UserRef | None, chat: ChatKey) -> bool:
-        """Return True if the viewer sees what waits in this chat for this person."""
+        """Return True if the viewer sees an open loop of this person in this chat."""
         return self.chat.contains(chat) if self.chat is not None else self.owns(person)
 
     def owns(self, person: UserRef | None) -> bool:
-        """Return True if the viewer may change what is this person's."""
+        """Return True if the viewer may change an open loop of this person."""
         return self.operator or person == self.person
