@@ -1,5 +1,5 @@
-"""Rules between settings, and the platform-specific forms of ids and tokens. A violation is a finding: one line
-with key, value found, value expected and remedy.
+"""Checks rules between settings, and the platforms' forms of ids and tokens. Each violation gives a finding: one line
+with the key, the value found, the value expected and the remedy.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ MOVED = {
     "start": 'write {"host": …, "port": …} into channels.web',
     "permissions.exec_shell": "write a rule such as run_shell(git status) into permissions.allow",
 }
-"""Advice for keys of ShipMyAgent, the predecessor, which ship.json does not have."""
+"""Remedies for keys that only ShipMyAgent, Shipmate's predecessor, had in ship.json."""
 _SUBJECT = re.compile(r"^\w+ should (?:be|have) ")
 """Beginning of a message of pydantic, such as “Input should be a valid string”."""
 
 
 def from_error(error: Mapping[str, Any], *, known: Collection[str], hidden: bool) -> str:
-    """Return the finding for an error of pydantic. `known` are the keys that the object with the error may have."""
+    """Return the finding for an error of pydantic. `known` are the keys allowed in the object that contains the error."""
     loc: Loc = tuple(error["loc"])
     key, kind = dotted(loc), error["type"]
     if kind == "extra_forbidden":
@@ -161,7 +161,7 @@ def _model(llm: Llm, filled: FilledDocument) -> Iterator[str]:
 
 
 def _servers(file: ShipFile, filled: FilledDocument) -> Iterator[str]:
-    """Yield a finding for each MCP server without exactly the setting of its type: `command` or `url`."""
+    """Yield a finding for each MCP server that does not have exactly one of `command` and `url`, as its type requires."""
     for name, server in file.mcp.servers.items():
         loc = ("mcp", "servers", name)
         ways = [key for key in ("command", "url") if getattr(server, key) or (*loc, key) in filled.missing]
@@ -180,7 +180,7 @@ def _credential(key: str, value: str) -> Iterator[str]:
 
 
 def _bind(key: str, host: str, token: str | None) -> Iterator[str]:
-    """Yield a finding if a server without a token listens on an address that other machines can reach."""
+    """Yield a finding if a server that other machines can reach has no token."""
     if not is_loopback(host) and not token:
         expected = "127.0.0.1, or a token with any other address"
         mend = f"set {key}.token to a long random text, or host to 127.0.0.1"

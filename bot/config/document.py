@@ -18,14 +18,14 @@ Loc = tuple[str | int, ...]
 
 HIDDEN = "[hidden]"
 MAX_BYTES = 10_000_000
-"""Max bytes that are read of a settings file."""
+"""Max bytes of a settings file that are read."""
 _PLACEHOLDER = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _SECRET_KEY = re.compile(r"(?:token|key|secret|password|passwd|databaseurl)$", re.IGNORECASE)
 _PLAIN_KEYS = frozenset(
     {"name", "provider", "model", "fastModel", "baseUrl", "host", "mode", "kind", "timezone", "isolation"}
     | {"allow", "operators", "paths", "$schema"}
 )
-"""Keys whose values are not secret, wherever the value comes from. A password inside an address is still secret."""
+"""Keys whose values are not secret, even if a variable contains them. A password inside an address is still secret."""
 _MISSING = object()
 
 
@@ -41,7 +41,7 @@ def dotted(loc: Sequence[str | int]) -> str:
 
 
 def shown(value: Any, *, hidden: bool = False) -> str:
-    """Return a value as a finding shows it: shortened, with its type, and never a secret."""
+    """Return a value for display in a finding: shortened, with its type, and never a secret."""
     if isinstance(value, Mapping):
         return "an object"
     if isinstance(value, list | tuple):
@@ -126,15 +126,15 @@ class FilledDocument:
         self._env = env
         self._hidden: set[Loc] = set()
         self.missing: dict[Loc, str] = {}
-        """Removed values, with the variable that is missing for each."""
+        """Name of the missing variable for each value that was removed because of it."""
         self.secrets: set[str] = set()
         self.malformed: list[Loc] = []
         self.literal: list[Loc] = []
-        """Secrets that are written in ship.json itself."""
+        """Paths of the secrets that are written in ship.json itself."""
         self.document: dict[str, Any] = self._fill(document, ())
 
     def is_hidden(self, loc: Loc) -> bool:
-        """Return True if a value came from a variable."""
+        """Return True if a value came from a variable and may therefore be secret."""
         return any(loc[: len(place)] == place for place in self._hidden)
 
     def _fill(self, value: Any, loc: Loc) -> Any:

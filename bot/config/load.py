@@ -42,7 +42,7 @@ _ON = frozenset({"1", "true", "yes", "on"})
 
 
 class Llm(ship_file.Llm):
-    """The section `llm` of ship.json, after the provider is chosen and the environment's switches are applied."""
+    """The section `llm` of ship.json. The provider has been chosen, and the environment's switches have been applied."""
 
     provider: Literal["anthropic", "demo"] = "demo"
     provider_reason: str = ""
@@ -54,7 +54,7 @@ class Llm(ship_file.Llm):
         if provider is None:
             provider = "anthropic" if llm.api_key else "demo"
             reason = "a key is set" if llm.api_key else "no key is set"
-        # `false` in one place overrides `true` in the other.
+        # If ship.json or the environment says `false`, texts are not logged.
         messages = llm.log_messages and env.get(SWITCHES[0], "1").lower() not in _OFF
         decided = {
             "provider": provider,
@@ -67,7 +67,7 @@ class Llm(ship_file.Llm):
 
 
 class Settings(ship_file.ShipFile):
-    """A valid configuration: the sections of ship.json, and what was derived from them."""
+    """A valid configuration: the sections of ship.json, and values derived from them."""
 
     model_config = ConfigDict(defer_build=True)
 
@@ -83,7 +83,7 @@ class Settings(ship_file.ShipFile):
     secrets: frozenset[str] = Field(repr=False)
     """Everything that must be redacted."""
     fingerprint: str
-    """Hash of ship.json, with the values from the environment and without secrets."""
+    """Hash of all settings in ship.json. Values from the environment are included, secrets are not."""
     warnings: tuple[str, ...]
 
     @property
@@ -115,9 +115,9 @@ def load(
 ) -> Settings:
     """Return the configuration of the folder `root`. Raises `errors.ConfigError` with all findings.
 
-    `also` is a function of a higher layer that yields further findings. With `defaults` ship.json may be missing, because the environment
-    suffices. A command of a killed run may have replaced files such as ship.json; these replacements are
-    first renamed.
+    `also` is a function of a higher layer that yields further findings. If `defaults` is True, ship.json may be
+    missing. If the last run was killed while a command ran, hidden files that this command created, such as ship.json,
+    are renamed first.
     """
     root = root.absolute()
     must_be_folder(root / HOME)
@@ -167,8 +167,8 @@ def load(
 
 
 def _with_credentials(document: dict[str, Any], manifests: Mapping[str, Manifest]) -> dict[str, Any]:
-    """Return the document with a section for every channel, and with the default placeholder for every
-    missing credential.
+    """Return the document with a section for every channel. Each missing credential gets the placeholder of its default
+    variable.
     """
     llm, channels = document.get("llm", {}), document.get("channels", {})
     if isinstance(llm, dict):
@@ -176,7 +176,7 @@ def _with_credentials(document: dict[str, Any], manifests: Mapping[str, Manifest
     if isinstance(channels, dict):
         channels = dict(channels)
         for name, manifest in manifests.items():
-            # Tokens for both modes, with and without webhook, are redacted: a token that is not needed is still a secret.
+            # Tokens for both modes, with and without webhook, are redacted: an unused token is still a secret.
             tokens = checks.token_keys(manifest) | checks.token_keys(manifest, webhook=True)
             usual = {key: f"${{{checks.variable(name, token)}}}" for token, key in tokens.items()}
             section = channels.get(name, {})
@@ -185,8 +185,8 @@ def _with_credentials(document: dict[str, Any], manifests: Mapping[str, Manifest
 
 
 def _validated(filled: FilledDocument, manifests: Mapping[str, Manifest], found: list[str]) -> Any:
-    """Return the file as a model. Sections (channels: single channels) with invalid values are reported and
-    replaced by their defaults, so that the other sections are checked too.
+    """Return the file as a model. A section with invalid values (for channels: a single channel) is reported and
+    replaced by its defaults, so that the other sections are checked too.
     """
     model: Any = ship_file.with_channels(tuple((name, item.settings) for name, item in manifests.items()))
     for _ in range(2):
@@ -283,8 +283,8 @@ def leaves(settings: Settings) -> dict[str, Any]:
 
 
 def shown_leaves(settings: Settings) -> dict[str, str]:
-    """Return all values as JSON by their full key in ship.json. Secrets are hidden, and so are the values of
-    keys that usually contain secrets.
+    """Return all values as JSON, by their full key in ship.json. Secrets are hidden. Values of keys that usually
+    contain secrets are hidden too.
     """
     return {key: _shown(key, value, settings.secrets) for key, value in leaves(settings).items()}
 

@@ -76,9 +76,7 @@ Share = Annotated[float, Field(gt=0)]
 
 
 class StrictModel(BaseModel):
-    """Base class of all models of ship.json. The docstring below a field becomes the field's description in
-    the schema.
-    """
+    """Base class of all models of ship.json. The schema describes each field with the docstring below that field."""
 
     model_config = ConfigDict(
         extra="forbid", alias_generator=to_camel, validate_by_name=True, frozen=True, strict=True
@@ -104,7 +102,7 @@ class ModelPrice(StrictModel):
 
 
 class ModelUse(StrictModel):
-    """Model, effort and thinking for one purpose. Default: the values used in the chat."""
+    """Model, effort and thinking for one purpose. Each default is the value that the chat uses."""
 
     model: Annotated[str, Field(min_length=1, max_length=200)] | None = None
     """Name of the model."""
@@ -115,8 +113,8 @@ class ModelUse(StrictModel):
 
 
 class Fallback(StrictModel):
-    """A model that is asked if all models before it fail. It can be another model of the same provider, or a
-    model at another address.
+    """A model that is asked if all earlier models fail. It is another model of the same provider, or a model at another
+    address.
     """
 
     provider: Literal["anthropic"] | None = None
@@ -129,8 +127,8 @@ class Fallback(StrictModel):
     """API key for that address. Default: the key of `llm`, which is never sent to another address."""
 
     def address(self, first: str | None) -> str | None:
-        """Return the address of this model's provider; `first` is the address of the first model. None means
-        the provider's default address.
+        """Return the address of this model's provider; None means the provider's default address. `first` is the
+        address of the first model.
         """
         return self.base_url or (None if self.provider else first)
 
@@ -169,22 +167,22 @@ class Llm(StrictModel):
     no retries.
     """
     fallback: tuple[Fallback, ...] = ()
-    """Models that are asked in turn if the first model is overloaded for five seconds, refuses or is
+    """Models that are asked in turn if the first model is overloaded for five seconds, refuses the request or is
     unreachable. The first model is asked again after five minutes.
     """
     provider_fallbacks: bool = False
-    """If this model refuses to answer, let the provider answer with another of its models."""
+    """If this model refuses to answer, the provider may answer with another of its models."""
     log_messages: bool = True
     """Log the text of people's messages and of the model's answers."""
 
 
 class Idle(StrictModel):
-    """Compaction of chats in which nobody writes."""
+    """Compaction of idle chats."""
 
     enabled: bool = True
-    """Compact an idle chat shortly before the provider's cache of the chat expires."""
+    """Compact a chat in which nobody writes, shortly before the provider's cache of this chat expires."""
     above_tokens: Annotated[int, Field(ge=0)] = 8_000
-    """Min tokens of the chat's last request. Smaller chats are not compacted when idle."""
+    """Min tokens of the chat's last request. A chat with fewer tokens is not compacted while idle."""
 
 
 class Compaction(StrictModel):
@@ -211,10 +209,10 @@ class Context(StrictModel):
     max_injected_messages: Annotated[int, Field(ge=0, le=10_000)] = 120
     """Max older messages that one turn may load into the model's context."""
     mask_threshold_tokens: Annotated[int, Field(ge=0)] = 8_000
-    """Tokens of context above which old tool results may be masked. They are masked if the provider's cache
-    has expired (five minutes after the last request) and masking hides at least 2,000 tokens, or if the
-    cache is rewritten anyway. Above three times this value, tool results are also masked while the cache
-    is valid, if masking hides half of the context.
+    """Min tokens of context before old tool results may be masked (replaced by a note). They are masked if the
+    provider's cache has expired (five minutes after the last request) and masking saves at least 2,000 tokens, or if
+    the cache is rewritten anyway. Above three times this value, results are also masked while the cache is valid, if
+    that saves half of the context.
     """
     keep_recent_observations: Annotated[int, Field(ge=3, le=1_000)] = 4
     """Number of the newest tool results that are never masked."""
@@ -222,7 +220,7 @@ class Context(StrictModel):
 
 
 class Prompt(StrictModel):
-    """Instructions for the model: a text, or the path of a `.md` or `.txt` file in the project."""
+    """Instructions for the model. Each value is a text, or the path of a `.md` or `.txt` file in the project."""
 
     custom: Annotated[str, Field(min_length=1, max_length=100_000)] | None = None
     """Instructions that replace the built-in rules."""
@@ -244,9 +242,9 @@ class History(StrictModel):
     archive_after_lines: Annotated[int, Field(ge=2, le=10_000_000)] = 1_000
     """Max lines in the newest file of a chat's archive. Above it, the older half of the lines moves to another file."""
     keep_days: dict[Annotated[str, AfterValidator(_chat)], Annotated[int, Field(ge=1, le=36_500)]] = {}
-    """Days after which the data of a chat is deleted: its archive and search index, the model's context and
-    actions, recorded requests, files of the web page. The keys are chatKeys (threads and topics
-    included), or `"*"` for all other chats. Chats without an entry are kept.
+    """Days after which a chat's data is deleted: its archive and search index, the model's context and actions,
+    recorded requests, files of the web page. The keys are chatKeys (threads and topics included), or `"*"` for all
+    other chats. Chats without an entry are kept.
     """
 
     def days(self, chat: ChatKey) -> int | None:
@@ -259,15 +257,15 @@ class Queue(StrictModel):
     """Handling of messages that arrive while a turn of the same chat runs."""
 
     mode: Literal["steer", "followup", "collect", "interrupt"] = "steer"
-    """`steer`: the message is added to the question and the model is asked again, at most twice a turn, as
-    long as no part of the answer was shown and no tool with effects has run. Later messages join the
-    running turn at its next step. `followup`: each message gets its own turn afterwards. `collect`: all
-    messages get one turn together afterwards. `interrupt`: the running turn ends and a new turn starts.
+    """`steer`: if no part of the answer was shown and no tool with effects has run, the model is asked again with the
+    new message, at most twice a turn. Otherwise the message joins the running turn at its next step. `followup`: each
+    message gets its own turn afterwards. `collect`: all messages get one turn together afterwards. `interrupt`: the
+    running turn ends and a new turn starts.
     """
     max_concurrent_turns: Annotated[int, Field(ge=1, le=100_000)] = 1_024
     """Max turns that run at the same time, over all chats."""
     debounce_ms: Annotated[int, Field(ge=0, le=60_000)] = 0
-    """Milliseconds for which a turn waits for further messages of the same person before it starts."""
+    """Milliseconds for which a turn waits, before it starts, for further messages of the same person."""
 
 
 class Delivery(StrictModel):
@@ -278,7 +276,7 @@ class Delivery(StrictModel):
     max_file_mb: int = Field(default=20, ge=1, le=50)
     """Max size in megabytes of a file that the bot sends. The platform's own limit applies too."""
     long_as_files: bool = True
-    """In Slack and Telegram, send code of more than 60 lines and wide tables as files with the answer."""
+    """In Slack and Telegram, send code of more than 60 lines, and wide tables, as files next to the answer."""
 
 
 class Permissions(StrictModel):
@@ -298,14 +296,14 @@ class ShellLimits(StrictModel):
     memory_mb: Annotated[int, Field(ge=16)] | None = 4_096
     """Max memory in MB of each process of the command."""
     processes: Annotated[int, Field(ge=4)] | None = 512
-    """Max processes at the same time, including processes of root."""
+    """Max processes that run at the same time. Processes of root count too."""
     file_mb: Annotated[int, Field(ge=1)] | None = 1_024
     """Max size in MB of each file that the command writes."""
     cpu_seconds: Annotated[int, Field(ge=1)] | None = 600
     """Max CPU seconds of each process of the command."""
     disk_mb: Annotated[int, Field(ge=1)] | None = 4_096
-    """Max MB that the command writes in total. The limit is never more than half of the free space on the
-    project's disk.
+    """Max MB that the command writes in total. If half of the free space on the project's disk is less, that is the
+    limit.
     """
     tmp_mb: Annotated[int, Field(ge=1)] | None = 512
     """Max size in MB of the command's `/tmp`, and of its shared memory. Both are in memory and are deleted
@@ -317,11 +315,11 @@ class WebSearch(StrictModel):
     """The search engine of `web_search`."""
 
     kind: Literal["auto", "off", "searxng", "brave"] = "auto"
-    """`auto`: the search of the model's provider, if it has one. `off`: no search. Any other value is the
-    name of a search engine.
+    """`auto`: the search of the model's provider, if it has one. `off`: no search. `searxng`, `brave`: this search
+    engine.
     """
     base_url: Address | None = None
-    """Address of SearXNG, which must have JSON enabled. For Brave: an address that replaces the default."""
+    """Address of SearXNG, whose JSON output must be enabled. For Brave: an address to use instead of the default."""
     api_key: str | None = None
     """API key for Brave."""
 
@@ -336,7 +334,7 @@ class Tools(StrictModel):
             json_schema_input_type=Literal["auto", "off"] | WebSearch,
         ),
     ] = WebSearch()
-    """Search engine: `auto`, `off`, or an engine of your own."""
+    """Search engine of `web_search`: `auto`, `off`, or an engine of your own."""
 
 
 class Shell(StrictModel):
@@ -377,7 +375,7 @@ class Subagents(StrictModel):
 
 
 class Skills(StrictModel):
-    """Folders with a `SKILL.md`. The model loads a skill when it needs the skill."""
+    """Folders with a `SKILL.md`. The model loads a skill when it needs that skill."""
 
     paths: tuple[str, ...] = ()
     """Folders that contain skills, in addition to `.claude/skills`."""
@@ -392,7 +390,7 @@ def _server_name(value: str) -> str:
 
 
 class McpServer(StrictModel):
-    """An MCP server: a program (`command`) or an address (`url`)."""
+    """An MCP server. It is either a program that Shipmate starts (`command`) or an address (`url`)."""
 
     type: Literal["stdio", "http"] | None = None
     """Type of the connection. Default: `stdio` with a `command`, `http` with a `url`."""
@@ -401,8 +399,8 @@ class McpServer(StrictModel):
     args: tuple[str, ...] = ()
     """Arguments of the program. `.`, `./…` and `../…` are relative to the project's folder."""
     env: dict[str, str] = {}
-    """Environment variables of the program, in addition to `PATH`, `HOME` and similar variables. The program
-    gets no other variables of Shipmate.
+    """Environment variables of the program, in addition to `PATH`, `HOME` and similar ones. The program gets no other
+    variables from Shipmate.
     """
     url: Address | None = None
     """Address of the server."""
@@ -422,8 +420,8 @@ class Mcp(StrictModel):
 
 
 class Budgets(StrictModel):
-    """Max cost per day (UTC). Operators are warned at 80 % of a budget. When a budget is spent, operators
-    are asked whether to continue. null: no limit.
+    """Max cost per day (UTC). Operators are warned at 80 % of a budget. When a budget is spent, Shipmate asks them
+    whether to continue. null: no limit.
     """
 
     per_chat_usd_per_day: Share | None = None
@@ -448,7 +446,7 @@ class Log(StrictModel):
     keep_days: Annotated[int, Field(ge=1, le=36_500)] = 30
     """Days after which a log file is deleted."""
     max_mb: Annotated[int, Field(ge=1, le=16_777_216)] = 1_000
-    """Max megabytes of the log on disk. Past days are compressed. Above this size the oldest files are deleted."""
+    """Max megabytes of the log on disk; above it the oldest files are deleted. Files of past days are compressed."""
 
 
 class OpenTelemetry(StrictModel):
@@ -459,8 +457,8 @@ class OpenTelemetry(StrictModel):
     'opentelemetry-exporter-otlp-proto-http>=1.45,<2'`.
     """
     endpoint: Address | None = None
-    """Address of the collector (OTLP over HTTP), to which `/v1/traces` is added. Default: the variable
-    `OTEL_EXPORTER_OTLP_ENDPOINT` of the process's environment, or `http://localhost:4318`.
+    """Address of the collector (OTLP over HTTP), without `/v1/traces`. Default: the environment variable
+    `OTEL_EXPORTER_OTLP_ENDPOINT`, or `http://localhost:4318`.
     """
 
 
@@ -474,7 +472,7 @@ class Schedule(StrictModel):
     """Jobs that people ask for, such as “every weekday at 8:30”."""
 
     timezone: Annotated[str, Field(min_length=1, max_length=100), AfterValidator(_zone)] = "UTC"
-    """Time zone (a name of the tz database) for people who have set no time zone and whose platform reports none."""
+    """Time zone (a name of the tz database) of people who have set none and whose platform reports none."""
     max_per_chat: Annotated[int, Field(ge=0, le=1_000)] = 20
     """Max jobs per chat, threads included."""
     min_minutes: Annotated[int, Field(ge=1, le=10_080)] = 5
@@ -493,7 +491,7 @@ class Dashboard(StrictModel):
     port: Port = 3001
     """Port to listen on; 0 chooses a free port."""
     token: str | None = None
-    """Token (`Authorization: Bearer …`) for the metrics and the details of failures."""
+    """Token for the metrics and for the details of failures. Requests send it as `Authorization: Bearer …`."""
 
 
 class Transcription(StrictModel):
@@ -513,17 +511,15 @@ class Files(StrictModel):
     """Files that people send. Text files, office files and PDFs are read."""
 
     max_bytes: Annotated[int, Field(ge=1, le=10_000_000)] = 1_000_000
-    """Max bytes of text in one file. A larger text file is not read; of a larger office file only the
-    beginning is read.
-    """
+    """Max bytes of text in one file. A larger text file is not read. Of a larger office file, only the beginning is read."""
     max_packed_bytes: Annotated[int, Field(ge=1, le=20_000_000)] = 5_000_000
     """Max bytes of an office file or PDF. A larger file is not read."""
     pictures: bool = True
-    """Show pictures to the model. false: for models without vision."""
+    """Show pictures to the model. false: for models that cannot see pictures."""
     pdf_pages: Annotated[int, Field(ge=0, le=100)] = 20
-    """Max pages of a PDF that is sent to the model as a PDF. Of a longer PDF the model gets only the text."""
+    """Max pages of a PDF that the model gets as a PDF. Of a longer PDF the model gets only the text."""
     per_message: Annotated[int, Field(ge=0, le=50)] = 5
-    """Max files that are read of one message."""
+    """Max files of one message that are read."""
     transcription: Transcription = Transcription()
 
 
@@ -531,7 +527,7 @@ class Memory(StrictModel):
     """Limits of the process's memory."""
 
     limit_mb: Annotated[int, Field(ge=128, le=16_777_216)] = 1_024
-    """Max megabytes of memory. Close to the limit, caches are emptied; above it, files are refused."""
+    """Max megabytes of memory. Close to the limit, caches are emptied. Above the limit, files are refused."""
 
 
 class Engine(StrictModel):
@@ -548,7 +544,7 @@ class Engine(StrictModel):
 
 
 class ShipFile(StrictModel):
-    """All settings of one Shipmate."""
+    """All settings of one Shipmate installation."""
 
     schema_: Annotated[str, Field(alias="$schema")] = "./.ship/schema/ship.schema.json"
     """Path of the JSON Schema that editors use."""
@@ -585,7 +581,7 @@ CHANNELS = (
 
 @functools.lru_cache(maxsize=8)  # building a model takes longer than validating a file with it
 def with_channels(sections: tuple[tuple[str, type[BaseModel]], ...]) -> type[ShipFile]:
-    """Return the model of a ship.json with these channels."""
+    """Return the model of ship.json for these channels."""
     fields: dict[str, Any] = {name: (settings, Field(alias=name)) for name, settings in sections}
     channels = create_model("Channels", __base__=StrictModel, **fields)
     return create_model(
