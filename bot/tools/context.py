@@ -1,5 +1,5 @@
-"""The turn of a running tool, and what tools need from the core and from features: reply, archive index,
-memberships, questions to people, and jobs.
+"""The turn in which a tool runs, and the interfaces through which tools use the core and the features: reply, archive
+index, memberships, questions to people, and jobs.
 """
 
 from __future__ import annotations
@@ -28,29 +28,29 @@ T = TypeVar("T")
 
 
 class Reply(Protocol):
-    """Sends messages to the chat that asked. The destination is fixed; the model cannot choose another chat."""
+    """Sends messages to the chat that caused the turn. The model cannot choose another chat."""
 
     @property
     def written(self) -> Sequence[str]:
-        """Return the outbox ids of all messages passed to `send`, in order, whether or not they were delivered."""
+        """Return the outbox ids of all messages passed to `send`, in order, including undelivered messages."""
 
     async def send(
         self, text: str, step_id: str | None = None, files: Sequence[OutgoingFile] = ()
     ) -> list[Sent]:
-        """Deliver one message, in several parts if it is long, followed by its files. A cancelled call delivers
-        the remaining parts in the background. `step_id` is the id of the tool call, if there is one.
-        Raises `errors.DeliveryFailed`; after `errors.FileRefused`, nothing was sent.
+        """Deliver one message, in several parts if it is long, followed by its files. If the call is cancelled, the
+        remaining parts are delivered in the background. `step_id` is the id of the tool call, if there is one. Raises
+        `errors.DeliveryFailed`. If that is `errors.FileRefused`, nothing was sent.
         """
 
     def preview(self, words: Callable[[], str]) -> None:
-        """Show the text so far, which `words` returns, until the next `send`. A second call replaces the first."""
+        """Show an unfinished text until the next `send`. `words` returns the text. A second call replaces the first."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecallQuery(ArchiveFilter):
-    """A search in the index, best match first. `queries` are phrasings of one question; a line's score
-    combines its ranks for all phrasings. Times in a query, such as "last Tuesday", are relative to `now`
-    (epoch milliseconds, UTC).
+    """A search in the index. `queries` are different wordings of one question. The best match comes first; the score of
+    a line combines its ranks for all wordings. Times in a query, such as "last Tuesday", are relative to `now` (epoch
+    milliseconds, UTC).
     """
 
     queries: tuple[str, ...]
@@ -59,7 +59,7 @@ class RecallQuery(ArchiveFilter):
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A matching line, and the lines around the match in the order of the chat."""
+    """A matching line, and the lines before and after it in the chat."""
 
     line: ArchiveLine
     score: float
@@ -68,7 +68,7 @@ class Hit:
 
 @dataclass(frozen=True, slots=True)
 class Recalled:
-    """The best `hits` of `total` matches. `complete` is False while the index is still being built."""
+    """The best matches (`hits`), and the number of all matches. `complete` is False while the index is being built."""
 
     hits: list[Hit]
     total: int
@@ -77,9 +77,9 @@ class Recalled:
 
 @dataclass(frozen=True, slots=True)
 class ChatQuery:
-    """Selects conversations for operators. `words` are searched in names of people, chatKeys and titles, and
-    with `said` in all that was said. If `among` is not None, only these chatKeys are listed. `names` are given
-    titles by chatKey. The page begins after `offset` conversations.
+    """Selects conversations for operators. `words` are searched in people's names, chatKeys and titles, and with `said`
+    also in all messages. If `among` is not None, only these chatKeys are listed. `names` are the titles that people
+    gave, by chatKey. The page begins after the first `offset` conversations.
     """
 
     words: str = ""
@@ -93,8 +93,9 @@ class ChatQuery:
 
 @dataclass(frozen=True, slots=True)
 class ListedChat:
-    """A conversation: the people who wrote last, its given title or first words, the number of its lines and the
-    time of the newest (epoch milliseconds). `found` is an excerpt of the newest line with the searched words.
+    """A conversation: the people who wrote last, its title (given by people, or its first words), the number of its
+    lines, and the time of the newest line (epoch milliseconds). `found` is an excerpt of the newest line with the
+    searched words.
     """
 
     chat_key: str
@@ -111,9 +112,9 @@ class ListedChat:
 
 @dataclass(frozen=True, slots=True)
 class ListedChats:
-    """A page of `total` conversations, the last active first, and the names of all channels. What was said was
-    searched in `searched` of the `selected` conversations. `complete` is False while the index is still being
-    built.
+    """A page of conversations, most recently active first, and the names of all channels. `total` counts the
+    conversations of all pages. Messages were searched in `searched` of the `selected` conversations. `complete` is
+    False while the index is still being built.
     """
 
     chats: list[ListedChat]
@@ -137,23 +138,23 @@ class Recalls(Protocol):
         """Return the chatKeys of a channel that have archive lines, most recently active first."""
 
     async def saying(self, chat: ChatKey, words: Sequence[str]) -> frozenset[ChatKey]:
-        """Return the conversations of a chat and its threads with a line that contains all these folded words."""
+        """Return those conversations of a chat and its threads in which one line contains all these folded words."""
 
 
 class Membership(Protocol):
-    """Membership of people in chats, looked up for each search, so that a person who has left searches no more."""
+    """Looks up the chats of a person, anew for each search: a person who has left a chat can no longer search it."""
 
     async def chats_of(
         self, channel: str, user_id: str, chat_keys: Sequence[ChatKey], *, direct: bool
     ) -> MembershipAnswer:
-        """Return those of `chat_keys` (in order of priority) whose chats the person is a member of now. The
-        person's own direct chats are included only if `direct`, those of others never. Never raises.
+        """Return those of `chat_keys` (in order of priority) whose chats the person is a member of now. The person's
+        own direct chats are included only if `direct` is True, those of other people never. Never raises.
         """
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A question to the person of a turn, shown in the chat of that turn."""
+    """A question for the person who caused a turn, shown in the chat of that turn."""
 
     request_id: str
     chat_key: ChatKey
@@ -162,8 +163,8 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The person's next message. `nobody` means that there is no person to ask, or that the person sent a
-    command instead. `expired` means that no answer came in time.
+    """The person's next message. `nobody` means that there is no person to ask, or that the person sent a command
+    instead. `expired` means that no answer came in time.
     """
 
     ended: Literal["answered", "expired", "nobody"]
@@ -171,17 +172,17 @@ class Answer:
 
 
 class Questions(Protocol):
-    """Asks the person of a turn a question while a tool waits (`bot.features.questions`)."""
+    """Asks the person who caused a turn, while a tool waits for the answer (`bot.features.questions`)."""
 
     async def ask(self, question: Question) -> Answer:
-        """Ask, and wait for the person's next message in that chat, which is handled as usual too."""
+        """Ask, and return the person's next message in that chat. This message is also handled like any other message."""
 
 
 @dataclass(frozen=True, slots=True)
 class JobRequest:
-    """A job to schedule. The message `inbound` determines the job's chat and rights. `when` is a time (ISO 8601),
-    a cron expression of five fields, or an interval such as `every 2h`. `timezone` is the zone that the person
-    named, or "". `origin` is the provenance of the model's context.
+    """A job to schedule. The message `inbound` determines the job's chat and rights. `when` is a time (ISO 8601), a
+    cron expression of five fields, or an interval such as `every 2h`. `timezone` is the zone that the person named, or
+    "". `origin` is the provenance of the text in the model's context.
     """
 
     inbound: Inbound
@@ -203,26 +204,26 @@ class Jobs(Protocol):
     """Scheduled jobs (`bot.features.jobs`). Results are text for the model. Methods raise `errors.StorageError`."""
 
     async def create(self, asked: JobRequest) -> str:
-        """Schedule a job. Raises `errors.ToolError`, whose message says what is expected."""
+        """Schedule a job. Raises `errors.ToolError`, whose message describes the expected arguments."""
 
     async def listed(self, inbound: Inbound) -> JobList:
-        """Return the jobs of the chat that a message belongs to."""
+        """Return the jobs of the chat in which a message was written."""
 
     async def cancel(self, inbound: Inbound, job: str) -> str:
-        """Cancel a job for the sender of a message. Raises `errors.ToolError` if the sender may not."""
+        """Cancel a job for the sender of a message. Raises `errors.ToolError` if the sender may not cancel it."""
 
 
 class Injection(Protocol):
-    """Inserts older messages before the current message. A tool has no other way to change the model's context."""
+    """Inserts older messages before the current message. Tools can change the model's context in no other way."""
 
     def room(self) -> int:
-        """Return how many more messages this run may inject."""
+        """Return the number of messages that this run may still insert."""
 
     def in_view(self, line: ArchiveLine) -> bool:
-        """Return True if the line is in the model's context already, or is the message being answered."""
+        """Return True if the model's context already contains the line, or if the line is the message being answered."""
 
     async def inject(self, lines: Sequence[ArchiveLine]) -> list[ArchiveLine]:
-        """Insert lines in time order before the current user message, for this run only; return those that fit."""
+        """Insert lines in time order before the current user message, for this run only. Return the lines that fit."""
 
 
 class NoOlderTurns:
@@ -253,9 +254,9 @@ async def _flushed() -> None:
 
 @dataclass(frozen=True, slots=True)
 class ToolExecutionContext:
-    """The turn as a tool sees it. `reply` is None if no chat asked. `private` means that only
-    `user_id` reads the chat. `people` are the ids of all people whose messages the turn answers. `view`
-    returns the messages in the model's context.
+    """The turn, as tools see it. `reply` is None if no chat caused the turn. `private` means that only `user_id` reads
+    the chat. `people` are the ids of all people whose messages the turn answers. `view` returns the messages in the
+    model's context.
     """
 
     chat_key: ChatKey
@@ -270,15 +271,15 @@ class ToolExecutionContext:
     flush: Callable[[], Awaitable[object]] = _flushed
     """Function that waits until the turn's progress is on disk."""
     touched: Callable[[Path], object] = lambda _: None
-    """Function called for each file and folder of the project that a tool has used."""
+    """Function called with each file or folder of the project that a tool has used."""
     tasks: Tasks | None = None
     """Runner of subagents; None inside a subagent, which cannot start further subagents."""
     approvals: Callable[[Approvals], Approvals] = lambda approvals: approvals
-    """Function that wraps the approvals which the turn uses."""
+    """Function that wraps the `Approvals` of this turn."""
     inbound: Inbound | None = None
     """The message that caused the turn."""
     undeclared: Callable[[], Sequence[Json]] = tuple
-    """Function that returns the definitions of tools that do not fit in the model's context window."""
+    """Function that returns the definitions of tools that requests leave out because the context window is small."""
 
 
 _current: ContextVar[ToolExecutionContext] = ContextVar("tool_execution_context")
@@ -287,7 +288,7 @@ CALL: ContextVar[str] = ContextVar("tool_call", default="")
 progress: ContextVar[Callable[[str | None], object]] = ContextVar("tool_progress", default=bool)
 """Function that reports the progress of the running call; None means that the call waits for a person."""
 STEP: ContextVar[list[ToolCall]] = ContextVar("tool_step")
-"""Tool calls of the running step; emptied by the first approval question about one of the calls."""
+"""Tool calls of the running step. The first approval question about one of them empties the list."""
 PROVENANCE: ContextVar[list[Provenance] | None] = ContextVar("tool_provenance", default=None)
 """Provenances that the running tool has reported."""
 
@@ -302,12 +303,12 @@ def scope(variable: ContextVar[T], value: T) -> Iterator[T]:
 
 
 def tool_scope(context: ToolExecutionContext) -> AbstractContextManager[ToolExecutionContext]:
-    """Make this turn the current turn for the block, and for every asyncio task that the block creates."""
+    """Make this turn the current turn inside the `with` block, and in every asyncio task that the block creates."""
     return scope(_current, context)
 
 
 def current() -> ToolExecutionContext:
-    """Return the turn in which the running tool was called. Raises `errors.ToolError` outside a turn."""
+    """Return the turn that the running tool belongs to. Raises `errors.ToolError` outside a turn."""
     try:
         return _current.get()
     except LookupError:
@@ -327,14 +328,14 @@ def view() -> Sequence[Message]:
 
 
 def undeclared() -> Sequence[Json]:
-    """Return the definitions of tools that do not fit in the turn's requests; () outside a turn."""
+    """Return the definitions of the tools that were left out of the turn's requests; () outside a turn."""
     turn = _current.get(None)
     return turn.undeclared() if turn is not None else ()
 
 
 def touch(path: Path) -> None:
-    """Record that a tool has used a file or folder of the project. Later requests may need the instruction
-    files in that folder.
+    """Record that a tool has used a file or folder of the project. Later requests may then include the instruction
+    files of that folder.
     """
     turn = _current.get(None)
     if turn is not None:
@@ -342,7 +343,7 @@ def touch(path: Path) -> None:
 
 
 def report_provenance(origin: Provenance) -> None:
-    """Report the provenance of the running tool's result. A tool that reports none gets `taint.usual`."""
+    """Report the provenance of the running tool's result. If a tool reports none, `taint.usual` is used."""
     told = PROVENANCE.get()
     if told is not None:
         told.append(origin)

@@ -1,5 +1,5 @@
-"""Runs the tool calls of one step. Calls are validated and have time limits; calls that only read or
-delegate run concurrently. Results keep the order of the calls.
+"""Runs the tool calls of one step. Each call is validated and has a time limit. Calls that only read or delegate run
+concurrently. Results keep the order of the calls.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from bot.tools.result_limits import ResultLimits
 
 
 class ToolWatch(Protocol):
-    """Is notified of every running tool call of a turn, except calls that send messages or start subagents."""
+    """Receives reports of every running tool call of a turn, except of calls that send messages or start subagents."""
 
     def began(self, request_id: str, call: ToolCall) -> None:
         """Record that a call has started. Never blocks and never raises."""
@@ -58,11 +58,11 @@ _MESSAGE: frozenset[Effect] = frozenset({"message"})
 
 
 class Recorder(Protocol):
-    """Records tool calls in the log, so that after a crash no call with effects runs twice."""
+    """Records tool calls in the log. After a crash, the records prevent that a call with effects runs twice."""
 
     async def started(self, call: ToolCall, *, wait: bool) -> None:
-        """Record that a call with effects starts. With `wait`, the record is on disk when this returns.
-        Raises `errors.StorageError`.
+        """Record that a call with effects starts. With `wait`, return only when the record is on disk. Raises
+        `errors.StorageError`.
         """
 
     def finished(self, call: ToolCall, result: ToolResult) -> None:
@@ -73,20 +73,20 @@ class Recorder(Protocol):
 
 
 class CallWrapper(Protocol):
-    """Wraps each call that has no recorded result: runs the call, or returns a result without running it."""
+    """Wraps each call that has no recorded result. It runs the call, or returns another result without running it."""
 
     async def __call__(self, call: ToolCall, run: Callable[[], Awaitable[ToolResult]]) -> ToolResult: ...
 
 
 async def unwrapped(call: ToolCall, run: Callable[[], Awaitable[ToolResult]]) -> ToolResult:
-    """Run the call; this is the `CallWrapper` that adds nothing."""
+    """Run the call without any addition; the default `CallWrapper`."""
     del call
     return await run()
 
 
 @dataclass(frozen=True, slots=True)
 class Dispatcher:
-    """Turns tool calls into tool results. Errors of tools become results; cancellation propagates."""
+    """Runs tool calls and returns tool results. An error of a tool becomes a result; a cancellation propagates."""
 
     registry: Registry
     _: KW_ONLY
@@ -134,8 +134,8 @@ class Dispatcher:
         return await limits.step(calls, [results[call.id] for call in calls])
 
     def narrowed(self, registry: Registry, around: Callable[[CallWrapper], CallWrapper]) -> Dispatcher:
-        """Return a dispatcher with fewer tools and a further wrapper around calls. Raises ValueError for a
-        tool that this dispatcher lacks.
+        """Return a dispatcher with only the tools of `registry` and a further wrapper around calls. Raises ValueError
+        if this dispatcher lacks one of these tools.
         """
         if any(self.registry.get(name) is not registry.get(name) for name in registry.names()):
             raise ValueError("a narrowed dispatcher has a tool of its own")
@@ -151,7 +151,7 @@ class Dispatcher:
             recorder.looked(call, result, began_at)
             return result
         try:
-            # Before a message is sent, it is queued in the same log, after this record.
+            # A message is queued in the same log, after this record, before it is sent.
             await recorder.started(call, wait=effects != _MESSAGE)
         except errors.StorageError as error:
             self._write(call, "was not run", level="error", failure=f"{type(error).__name__}: {error}")
@@ -167,7 +167,7 @@ class Dispatcher:
     async def _one(self, call: ToolCall, limits: ResultLimits, cut: Failure | None = None) -> ToolResult:
         began, tool = self.clock.monotonic(), self.registry.get(call.name)
         name = text.preview(call.name, 80)
-        # The text is redacted before it is cut, because half a secret would not be recognised.
+        # Redaction comes before the cut, because half a secret would not be recognised.
         arguments = self.redact(json.dumps(call.input, ensure_ascii=False))
         self.log.write("tool_call", name, tool=name, tool_use_id=call.id, **self._shown("input", arguments))
         with context.scope(context.PROVENANCE, list[Provenance]()) as told:
@@ -211,7 +211,7 @@ class Dispatcher:
         self.log.write("tool_result", f"{name} {ended}", tool=name, tool_use_id=call.id, **more)
 
     async def _clean(self, words: str) -> str:
-        """Redact and clean a text, in a thread if it is long."""
+        """Redact and clean a text. A long text is cleaned in a thread."""
         return await off_loop(len(words), redaction.LONG, lambda: text.clean(self.redact(words)))
 
     def _shown(self, what: str, content: str) -> dict[str, Any]:
@@ -245,7 +245,7 @@ class Dispatcher:
 
 
 def _said_before(view: Sequence[Message], call_id: str) -> str:
-    """Return the model's thinking just before a call in its last answer; "" if there is none."""
+    """Return the model's thinking in its last answer, just before this call; "" if there is none."""
     content = next((one["content"] for one in reversed(view) if one["role"] == "assistant"), ())
     said = ""
     for block in content:
@@ -261,8 +261,8 @@ _UNWATCHED: frozenset[Effect] = frozenset({"message", "delegate"})
 
 @dataclass(frozen=True, slots=True)
 class CallWatcher:
-    """Wraps another `CallWrapper` and reports calls while they run, but not while they wait for approval.
-    Calls inside a subagent are reported together with the subagent.
+    """Reports running calls to `watch`, as a wrapper around another `CallWrapper`. A call is not reported while it
+    waits for approval. Calls inside a subagent are reported together with the subagent.
     """
 
     inner: CallWrapper
@@ -277,7 +277,7 @@ class CallWatcher:
             if said := _said_before(turn.view(), call.id):
                 self.watch.noted(turn.request_id, call.id, said)
             result = await run()
-            # A cancelled call does not get here; it ends as stopped, together with its turn.
+            # A cancelled call does not reach this line. It counts as stopped, together with its turn.
             self.watch.ended(turn.request_id, call.id, failed=result.failed)
             return result
 

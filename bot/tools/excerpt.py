@@ -1,5 +1,5 @@
-"""Shortens large tool results to their beginning, their end and a pointer to the whole. Sizes are token
-estimates computed from the text alone, in units of 1/33 token (see `TOKEN`).
+"""Shortens large tool results to their beginning, their end, and a note that names the artifact with the whole result.
+Sizes are token estimates, computed from the text alone in units of 1/33 token (see `TOKEN`).
 """
 
 from __future__ import annotations
@@ -13,24 +13,24 @@ from bot.contracts.tools import Omission
 READER = "read_artifact"
 """Name of the tool that reads artifacts."""
 TOKEN = 33
-"""Units of a token estimate per token. One token is estimated as 3.3 ASCII characters or as one CJK
-character; other scripts lie between.
+"""Units per token of a token estimate. A token is estimated as 3.3 ASCII characters or as one CJK character. Other
+scripts lie between.
 """
 ROOM = 2_500 * TOKEN
 """Max token estimate of one tool result in the model's context (2,500 tokens)."""
 _ASCII, _OTHER, _WIDE = 10, 20, TOKEN
 _NARROW_BYTES, _WIDE_BYTES = bytes(range(0x80)), bytes(range(0xE3, 0xF5))
 _FIRST_WIDE = re.compile(rb"\xe2[\xba-\xbf]")
-"""Pattern of wide characters (from U+2E80) whose first UTF-8 byte also begins narrow characters."""
+"""Pattern of wide characters (from U+2E80) whose first UTF-8 byte also begins some narrow characters."""
 _HEAD = 0.6
-"""Share of the available size that is used for the beginning of a text."""
+"""Share of the available size for the beginning of a text."""
 
 
 def weight(words: str) -> int:
     """Return the token estimate of a text, in units of 1/33 token."""
     if words.isascii():
         return len(words) * _ASCII
-    # Counting first bytes in UTF-8 is several times faster than examining characters.
+    # Counting the first bytes of UTF-8 sequences is several times faster than examining characters.
     data = words.encode("utf-8", "surrogatepass")
     narrow = len(data) - len(data.translate(None, _NARROW_BYTES))
     wide = len(data) - len(data.translate(None, _WIDE_BYTES)) + len(_FIRST_WIDE.findall(data))
@@ -38,7 +38,7 @@ def weight(words: str) -> int:
 
 
 def fitting(words: str, room: int) -> int:
-    """Return how many leading characters of a text fit in a token estimate of `room`."""
+    """Return the number of leading characters of a text whose token estimate is at most `room`."""
     fit, end = 0, min(len(words), max(0, room) // _ASCII)
     while fit < end:
         middle = (fit + end + 1) // 2
@@ -52,8 +52,8 @@ def fitting(words: str, room: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Excerpt:
-    """Beginning and end of a text, and the numbers of omitted characters and line ends. `artifact` is None
-    if the whole text was not stored.
+    """Beginning and end of a text, and the number of omitted characters and line ends. `artifact` is None if the whole
+    text was not stored.
     """
 
     head: str
@@ -73,7 +73,7 @@ class Excerpt:
 
     @property
     def shown(self) -> tuple[str, Omission | None]:
-        """Return the shortened text, and a record of the omitted part if the whole text is stored."""
+        """Return the shortened text, and a record of the omission; None if the whole text is not stored."""
         content = str(self)
         if self.artifact is None:
             return content, None
@@ -87,7 +87,7 @@ class Excerpt:
         excess = weight(str(self)) - room
         if excess <= 0:
             return self
-        # The note may grow by the digits of its two numbers.
+        # The two numbers in the note may become longer.
         rest = weight(self.head) + weight(self.tail) - excess - 12 * _ASCII
         first = text.border(self.head, fitting(self.head, int(rest * _HEAD)))
         backwards = self.tail[-max(1, max(0, rest) // _ASCII) :][::-1]
@@ -112,7 +112,7 @@ def excerpt(words: str, room: int, artifact: str | None) -> Excerpt:
 
 
 def shown_by(content: str, left_out: Omission | None) -> Excerpt | None:
-    """Return the excerpt that a shortened text was made from; None if the text is not shortened."""
+    """Return the excerpt that a shortened text consists of; None if the text is not shortened."""
     if left_out is None:
         return None
     head, tail = content[: left_out.begin], content[left_out.end :]

@@ -1,7 +1,7 @@
 """Describes a failed tool call, for the model and for the operator.
 
-The model gets a message that it can act on. The message never contains a traceback, a secret, a path outside
-the project, or a way to weaken a protection. Text is redacted before it is cut.
+The description tells the model what it can do. It never contains a traceback, a secret, a path outside the project, or
+a way to weaken a protection. Text is redacted before it is cut.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from bot.sizes import describe, normalize_to_size
 from bot.tools import excerpt
 
 STREAM = 1_000 * excerpt.TOKEN
-"""Max token estimate of each output stream of a command (1,000 tokens). The end of a stream is always shown."""
+"""Max token estimate of each output stream of a command (1,000 tokens). A longer stream keeps its end."""
 MESSAGE = 300
 """Max characters of the description of an invalid field."""
 GOT = 100
@@ -30,8 +30,8 @@ PROBLEMS = 20
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A failure in two forms: one for the model, one for the operator. `whole` is the full text if `model`
-    was shortened.
+    """Two descriptions of a failure: one for the model, one for the operator. If `model` was shortened, `whole` is the
+    full text.
     """
 
     model: str
@@ -40,8 +40,8 @@ class Failure:
 
 
 def failure(error: Exception, tool: str, redact: Redact = str) -> Failure:
-    """Return a description of an error that a tool raised. The message of an unexpected error goes to the
-    operator only, because it may contain anything.
+    """Return a description of an error that a tool raised. Only the operator gets the message of an unexpected error,
+    because it may contain anything.
     """
     operator = redact(describe(error))
     if isinstance(error, errors.CommandFailed):

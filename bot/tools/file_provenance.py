@@ -1,10 +1,10 @@
-"""Provenance of project files that Shipmate has written. If a text was written while untrusted text was in
-the model's context, the file is later read as untrusted too.
+"""Provenance of project files that Shipmate has written. A text that was written while untrusted text was in the
+model's context counts as untrusted when the file is read later.
 
-A file is marked by its path. The mark is removed when the file is completely rewritten without untrusted text
-in the context, or when a person saves the file on the machine. It is unknown which files a command reads. If
-a command runs with untrusted text in the context, with network access, or with marked files within reach,
-every file that it changes is marked. All functions in this module block.
+A mark stores the provenance of the file at a path. The mark is removed when the file is completely rewritten without
+untrusted text in the context, or when a person saves the file on the machine. Shipmate does not know which files a
+command reads. Therefore a command marks every file that it changes if untrusted text is in the context, if it has
+network access, or if it can read marked files. All functions here block.
 """
 
 from __future__ import annotations
@@ -26,16 +26,14 @@ from bot.file_access import is_hidden
 from bot.system import SystemDisk
 
 MOST = 2_000
-"""Max number of files marked individually. Above it, the top-level folders of the files are marked, or the
-whole project.
-"""
+"""Max number of files marked individually. Above it, marks cover the files' top-level folders, or the whole project."""
 _SLACK = 50_000_000
 """Max nanoseconds by which the kernel's file timestamps may lag behind."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Mark:
-    """The provenance of a file's text, the channel of its people, and the time of saving (mtime in ns)."""
+    """The provenance of a file's text, the channel that the ids in it belong to, and the file's mtime (ns)."""
 
     origin: Provenance
     channel: str
@@ -43,8 +41,8 @@ class _Mark:
 
 
 class FileProvenance:
-    """The marked files of one project, stored in `file`; without a `file`, the marks are kept in memory
-    only. Text written by `operators` needs no mark.
+    """The marked files of one project, stored in `file`. Without a `file`, the marks are only in memory. Text written
+    by `operators` needs no mark.
     """
 
     def __init__(
@@ -63,22 +61,22 @@ class FileProvenance:
         self._folders: set[str] = set()
         """Marked folders; a mark covers everything in the folder. "" is the project itself."""
         self._running: dict[str, int] = {}
-        """Start time of each running command or write whose changes must be marked."""
+        """Start time of each running command or write. The files that it changes must be marked."""
         self._inodes: dict[int, _Mark] = {}
-        """Inodes of the files that were marked when the newest command started. A command may move a folder
-        with marked files, so they are recognised by inode.
+        """Marks by inode, of the files that were marked when the newest command started. A command may move a folder
+        with marked files. The inodes then identify these files.
         """
         self._load()
 
     def of(self, path: str, channel: str | None) -> Provenance:
-        """Return the provenance of a file, given its path relative to the project's folder."""
+        """Return the provenance of the text of a file. The path is relative to the project's folder."""
         with self._lock:
             if any(one in {"", path} or path.startswith(f"{one}/") for one in self._folders):
                 return ANYBODYS
             return _united([self._marks[path]] if self._holds(path) else [], channel)
 
     def under(self, path: str, channel: str | None) -> Provenance:
-        """Return the provenance of the file names at a path and below it."""
+        """Return the provenance of the names of the files at and below a path."""
         with self._lock:
             if self._folders:
                 return ANYBODYS
@@ -87,15 +85,15 @@ class FileProvenance:
             return _united(named, channel)
 
     def whole(self, channel: str | None) -> Provenance:
-        """Return the provenance of all files together."""
+        """Return the combined provenance of all files."""
         with self._lock:
             if self._folders or self._running:
                 return ANYBODYS
             return _united([mark for path, mark in self._marks.items() if self._holds(path)], channel)
 
     def foreign_names(self) -> frozenset[str] | None:
-        """Return the names at the top of the project that others may have chosen: marked files, and folders
-        that contain only marked files. None stands for all names.
+        """Return the names at the top of the project that strangers may have chosen: marked files, and folders that
+        contain only marked files. None means that strangers may have chosen any name.
         """
         with self._lock:
             if "" in self._folders or self._running:
@@ -106,8 +104,9 @@ class FileProvenance:
 
     @contextlib.contextmanager
     def writing(self, path: str, origin: Provenance, channel: str | None, *, whole: bool) -> Iterator[None]:
-        """Mark a file that the block writes, completely (`whole`) or in part, if the provenance requires a
-        mark. After a crash in the block, anybody counts as the author of the file. Raises OSError.
+        """Mark a file that is written inside the `with` block, if the provenance requires a mark. `whole` means that
+        the file is written completely. After a crash in the block, anybody counts as the author of the file. Raises
+        OSError.
         """
         with self._lock:
             if not whole and (old := self._marks.get(path)) is not None:
@@ -125,7 +124,7 @@ class FileProvenance:
                     self._save()
 
     def begin(self, name: str, origin: Provenance, channel: str | None) -> None:
-        """Record that a command starts which may write text of this provenance. Raises OSError."""
+        """Record that a command starts, and the provenance of the text that the command may write. Raises OSError."""
         with self._lock:
             others = {one for one in origin.people if UserRef(channel or "", one) not in self._operators}
             if origin.taint < Taint.FOREIGN and not others:
@@ -137,7 +136,7 @@ class FileProvenance:
             self._save()
 
     def end(self, name: str, origin: Provenance, channel: str | None) -> None:
-        """Record that the command has ended, and mark the files that it changed. Raises OSError."""
+        """Record that a command has ended, and mark the files that it changed. Raises OSError."""
         with self._lock:
             if name in self._running:
                 self._sweep(self._running[name], origin, channel)
@@ -175,8 +174,8 @@ class FileProvenance:
             self._folders.add("")
 
     def _files(self, path: str) -> Iterator[str]:
-        """Yield the file at a path, or all files below a folder. An empty folder is yielded too, because its
-        name can carry text.
+        """Yield the file at a path, or all files below a folder. Empty folders are yielded too, because their names can
+        carry text.
         """
         left = [path]
         while left:
@@ -208,7 +207,7 @@ class FileProvenance:
             self._folders = set(map(str, state.get("folders", ())))
             running = list(map(int, state.get("begun", ())))
         except (OSError, ValueError, TypeError, KeyError, AttributeError):
-            # It is unknown which files were written, so every file may contain anybody's text.
+            # The list of written files is lost, so every file may contain anybody's text.
             self._folders = {""}
             return
         if running:
@@ -231,8 +230,8 @@ class FileProvenance:
 
 
 def _united(marks: list[_Mark], channel: str | None) -> Provenance:
-    """Return the combined provenance of several marks. A mark with ids of another channel counts as
-    anybody's, because these ids mean nothing on this channel.
+    """Return the combined provenance of several marks. Ids of another channel mean nothing on this channel. A mark with
+    such ids counts as anybody's.
     """
     origin = NOBODYS
     for mark in marks:

@@ -1,4 +1,4 @@
-"""Checks the parts of ship.json that need the tools: permission rules, MCP servers, and the project's folder."""
+"""Checks the parts of ship.json that need the tools, such as permission rules, and the project's folder."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MCP_LIBRARY = "mcp"
 
 
 def warnings(root: Path, skills: Skills) -> Iterator[str]:
-    """Yield warnings about settings that work but may surprise."""
+    """Yield warnings about settings that are valid but may surprise the operator."""
     for index, path in enumerate(skills.paths):
         if not (root / path).is_dir():
             yield finding(

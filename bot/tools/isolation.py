@@ -1,6 +1,4 @@
-"""Runs commands in a bubblewrap sandbox. The sandbox contains the project's folder and the system's
-programs, and nothing else.
-"""
+"""Runs commands in a bubblewrap sandbox. The sandbox contains only the project's folder and the system's programs."""
 
 from __future__ import annotations
 
@@ -37,21 +35,21 @@ ENVIRONMENT: Mapping[str, str] = {
 }
 """All environment variables that a command gets."""
 ARGUMENTS = 8_000
-"""Max arguments used for masks; bubblewrap accepts 9,000 arguments in all."""
+"""Max arguments that hide or protect paths. Bubblewrap accepts 9,000 arguments in total."""
 FILES = 500_000
 """Max files that one command may create."""
 _SHARE = 2
-"""Divisor of the free bytes and inodes: a command may use at most 1/_SHARE of each."""
+"""Divisor of the free bytes and free inodes. A command may use at most this share of each."""
 _OURS = 4
-"""Max processes that the sandbox itself needs."""
+"""Number of processes that the sandbox needs for itself."""
 _NOTES = 10
-"""Max lines of each kind in the notes on a command."""
+"""Max lines of each kind of note about a command."""
 _TWINS = 100
-"""Max hard links of protected files that are made read-only individually. Above it, the top-level folders of
-the links are made read-only.
+"""Max hard links of protected files that are made read-only one by one. Above it, the links' top-level folders become
+read-only.
 """
 _LAST = 5_000
-"""Timeout in milliseconds for processes that a finished command left running."""
+"""Timeout in milliseconds for processes that a command leaves running when it ends."""
 _MB = 1024 * 1024
 _BLOCK = 512
 _KILLED_FIRST = 'echo 1000 2>/dev/null >/proc/self/oom_score_adj; exec "$@"'
@@ -62,7 +60,7 @@ _MASKED_PROC = """
     acpi asound kallsyms kcore key-users keys kmsg latency_stats mtrr sched_debug scsi slabinfo sysrq-trigger timer_list
     vmallocinfo
 """
-"""Parts of /proc that show information about the whole machine, or can change the machine."""
+"""Paths in /proc that show information about the whole machine or can change the machine."""
 _SYSTEM = "/usr /bin /sbin /lib /lib32 /lib64 /libx32"
 _ETC = """
     alternatives ca-certificates group ld.so.cache ld.so.conf ld.so.conf.d localtime mime.types nsswitch.conf passwd
@@ -95,7 +93,7 @@ def _limited(limits: ShellLimits, words: Sequence[str]) -> list[str]:
 
 
 def _watch(limits: ShellLimits, root: Path) -> LimitCheck:
-    """Return a check of what the kernel's limits do not cover: the number of root's processes, and disk space."""
+    """Return a check of two limits that the kernel does not enforce: the number of root's processes, and disk space."""
     before = os.statvfs(root)
     room = min((limits.disk_mb or 0) * _MB, before.f_bavail * before.f_frsize // _SHARE)
     places = min(FILES, before.f_favail // _SHARE)
@@ -126,8 +124,8 @@ def _threads(pid: int) -> int:
 
 @dataclass(slots=True)
 class Isolation:
-    """Runs commands in the project's folder. If `required` is False, commands run without a sandbox.
-    `network` gives commands the machine's network.
+    """Runs commands in the project's folder. If `required` is False, commands run without a sandbox. If `network` is
+    True, commands can use the machine's network.
     """
 
     root: Path
@@ -136,21 +134,20 @@ class Isolation:
     which: Callable[[str], str | None] = shutil.which
     limits: ShellLimits = field(default_factory=ShellLimits)
     code: ProtectedCode | None = None
-    """The protected code; determined by the first command if not given."""
+    """The protected code. If not given, the first command determines it."""
     vetting: Vetting | None = None
     _works: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    """Programs that passed a trial run, each with the optional parts of the sandbox that work on this machine."""
+    """Programs that passed a trial run, each with the optional features of the sandbox that work on this machine."""
     _running: int = 0
     _own: file_access.HiddenNames = field(default_factory=dict)
-    """Hidden names at the top of the project's folder when the first of the running commands started. No
-    command created these names.
+    """Hidden names that were at the top of the project's folder before any of the running commands started. No command
+    created these names.
     """
     _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
     leaving: set[asyncio.Task[None]] = field(default_factory=set)
 
     async def run(self, command: str, seconds: float) -> processes.CommandResult:
-        """Run a command line. A command line without characters that a shell interprets is run without a
-        shell.
+        """Run a command line. It is run without a shell if it contains no character that a shell interprets.
 
         Raises `errors.ToolError` if commands cannot run here, and OSError if the command cannot be started.
         """
@@ -180,11 +177,10 @@ class Isolation:
 
     @contextlib.asynccontextmanager
     async def _watched(self, root: Path, notes: list[str]) -> AsyncIterator[tuple[int, InstructionFileSet]]:
-        """Record hidden names and instruction files before a command, and reject hidden names and
-        instruction files that the command creates. Such names and files are rejected when the command
-        ends, when another command starts and, if the process was killed, at the next start. Yields a file
-        descriptor and the instruction files. Bubblewrap writes to the descriptor the pid of the sandbox's
-        first process; all other processes of the sandbox end with that process.
+        """Record hidden names and instruction files before a command, and reject those that the command creates. They
+        are rejected when the command ends, when another command starts and, if the process was killed, at the next
+        start. Yields a file descriptor and the instruction files. Bubblewrap writes to the descriptor the pid of the
+        sandbox's first process. All other processes of the sandbox end with that process.
         """
         async with self._turn:
             if not self._running:
@@ -202,7 +198,7 @@ class Isolation:
         finally:
             os.close(info)
             task = asyncio.create_task(self._left(root, notes, first, begun))
-            # The check completes even if the turn is stopped meanwhile.
+            # The check completes even if the turn is stopped in the meantime.
             self.leaving.add(task)
             task.add_done_callback(self.leaving.discard)
             await asyncio.shield(task)
@@ -239,9 +235,9 @@ class Isolation:
         return self.vetting
 
     async def sandbox(self, root: Path, handles: list[int], instructs: InstructionFileSet) -> list[str]:
-        """Return the words that start bubblewrap around a command. The command inherits `handles`; the
-        descriptors that bubblewrap's arguments need are added to `handles`. Raises `errors.ToolError` if
-        no sandbox is possible.
+        """Return the words of a command line that starts bubblewrap; the command is appended. The command inherits the
+        descriptors in `handles`. Descriptors for bubblewrap's arguments are added to `handles`. Raises
+        `errors.ToolError` if no sandbox is possible.
         """
         program = await self._program()
         if program is None:
@@ -260,9 +256,9 @@ class Isolation:
         ]
 
     def _covered(self, root: Path, instructs: InstructionFileSet) -> list[str]:
-        """Return the arguments of bubblewrap that hide what commands cannot see and make read-only what they
-        cannot change: code that Shipmate runs, and instruction files, because only file tools ask for approval.
-        This call blocks the thread.
+        """Return bubblewrap's arguments that hide some paths and make others read-only. Shipmate's code and instruction
+        files become read-only, because only file tools ask for approval before they change them. This call blocks the
+        thread.
         """
         masks, others = find(root, self._own)
         sealed = [str(path) for path in self._ours().sealed if path.exists()]
@@ -276,8 +272,8 @@ class Isolation:
             tops = (path[len(str(root)) + 1 :].split("/", 1)[0] for path in twins)
             twins = [f"{root}/{top}" for top in dict.fromkeys(tops)]
         sealed += twins
-        # Each folder above such a path becomes a mount point. Otherwise a command could move the folder, with its
-        # content, to a place that the masks of another command do not cover.
+        # Each folder above such a path becomes a mount point. Otherwise a command could move the folder to a path that
+        # the next command's arguments do not hide.
         above, fixed = set[str](), frozenset(sealed)
         for path in (*masks, *sealed):
             folder = path.rpartition("/")[0]
@@ -295,17 +291,15 @@ class Isolation:
             raise errors.ToolError(MISSING)
 
     async def _program(self) -> str | None:
-        """Return the path of bubblewrap if a trial run succeeds. Until a trial has succeeded once, each call
-        repeats the trial.
-        """
+        """Return the path of bubblewrap if a trial run succeeds. Each call repeats the trial until one succeeds."""
         program = self.which("bwrap")
         if program is None or program in self._works:
             return program
         if await asyncio.to_thread(self._ours().changeable, Path(program)):
             return None  # PATH leads into the project's folder, where a command may have put it
         root = self.root.resolve()
-        # In containers and hardened services, parts of /proc are masked already, so a new /proc cannot be mounted. Older versions
-        # of bubblewrap cannot disable user namespaces; the filter of system calls forbids them too.
+        # In containers and hardened services, parts of /proc are already hidden, so a new /proc cannot be mounted.
+        # Older versions of bubblewrap cannot disable user namespaces; the filter of system calls forbids them too.
         for parts in (("proc", "alone"), ("proc",), ("alone",), ()):
             trial = [program, *arguments(root, self.limits, network=self.network, parts=parts), "--", "true"]
             try:
@@ -372,8 +366,8 @@ def _close(handles: list[int]) -> None:
 
 
 def _wait_for(first: int) -> None:
-    """Wait until the first process of a sandbox has ended. All other processes of the sandbox have ended
-    then too. This call blocks the thread.
+    """Wait until the first process of a sandbox has ended, which ends all other processes of the sandbox too. This call
+    blocks the thread.
     """
     with os.fdopen(first, "rb") as file, contextlib.suppress(ValueError, KeyError, OSError):
         process = os.pidfd_open(json.loads(file.read())["child-pid"])
@@ -392,9 +386,9 @@ def _within(path: str, places: Collection[str]) -> bool:
 
 
 def find(root: Path, own: Collection[str]) -> tuple[dict[str, bool], dict[str, tuple[int, int]]]:
-    """Return the paths that commands may not see, each with True for a folder: all hidden names below the
-    project's top folder, and those hidden names at the top that are in `own`. Return also the other files with
-    several hard links, each with its device and inode. This call blocks the thread.
+    """Return the paths that commands may not see, each with True for a folder. They are all hidden names below the top
+    folder, and the hidden names in `own` at the top. Return also the other files that have several hard links, each
+    with its device and inode. This call blocks the thread.
     """
     masks: dict[str, bool] = {}
     others: dict[str, tuple[int, int]] = {}
@@ -406,7 +400,7 @@ def find(root: Path, own: Collection[str]) -> tuple[dict[str, bool], dict[str, t
             hidden = is_hidden(entry.name)
             if entry.is_symlink():
                 real = Path(os.path.realpath(entry.path)) if hidden else root
-                # The target may be in the project, under a name that is not hidden.
+                # The link's target may be a file of the project whose name is not hidden.
                 if real != root and real.exists() and not file_access.hidden(root, real):
                     masks[str(real)] = real.is_dir()
                 continue
@@ -435,7 +429,7 @@ def _shared(entry: os.DirEntry[str]) -> tuple[int, int] | None:
 
 
 def _entries(folder: str) -> list[os.DirEntry[str]]:
-    """Return the entries of a folder; none if it cannot be listed, because commands cannot list it either."""
+    """Return the entries of a folder; [] if the folder cannot be listed. Commands cannot list such a folder either."""
     try:
         with os.scandir(folder) as entries:
             return list(entries)

@@ -1,4 +1,4 @@
-"""Judges each tool call by the rules before it runs, and asks a person for approval if the rules require it."""
+"""Applies the permission rules to each tool call before it runs. If the rules require an approval, a person is asked."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ from bot.tools.skills import SkillAllowlist
 from bot.vetting import Vetting
 
 LARGEST = 10_000_000
-"""Max bytes read of a file that a call names or replaces."""
+"""Max bytes that are read of a file that a call names or replaces."""
 COMPARED = 1 << 20
-"""Max bytes of a file that is compared with its replacement."""
+"""Max bytes of a file that is compared with the text that replaces it."""
 LONGEST_SCRIPT = 20_000
-"""Max bytes stored of a script that a command runs. The stored text later shows what has changed in the script."""
+"""Max bytes of a script that are stored for a command. A later question shows how the script has changed since then."""
 _ENDS = {
     "denied": "{by} said no. Do not try it in another way; ask the person what they want instead.",
     "steered": "The person wrote something meanwhile, so nobody was waited for. Read it first. Where you see nothing new it was a "
@@ -71,14 +71,14 @@ class Policy:
     approvals: Approvals = field(default_factory=Unattended)
     narrowing: SkillAllowlist | None = None
     vetting: Vetting | None = None
-    """Decides which instruction files are valid, in addition to those known by name."""
+    """Decides which instruction files are followed, in addition to files that are known by name."""
 
     async def __call__(self, call: ToolCall, run: Callable[[], Awaitable[ToolResult]]) -> ToolResult:
-        """Run a call, or return a result that says why the call was not run."""
+        """Run a call, or return a result that tells the model why the call was not run."""
         tool = self.registry.get(call.name)
         asked = _asked(tool, call)
         if asked is None:
-            # The tool is unknown or its input invalid. Nothing runs, and the model gets the error.
+            # The tool is unknown or its input is invalid. `run` executes nothing and returns the error for the model.
             return await run()
         turn = context.current()
         decision = await self._decision(asked, turn)
@@ -93,8 +93,8 @@ class Policy:
         return ToolResult(call.id, refusal, failed=True, origin=NOBODYS)
 
     async def _decision(self, asked: Call, turn: ToolExecutionContext) -> Decision:
-        """Return the decision on a call. A file that an instruction file includes or links to needs the same
-        permission as the instruction file: an operator's approval, or a rule marked `@trusted:`.
+        """Return the decision on a call. A file that an instruction file includes or links to needs the same permission
+        as an instruction file: an operator's approval, or a rule marked `@trusted:`.
         """
         decision = None
         if self.narrowing is not None:
@@ -117,18 +117,14 @@ class Policy:
         return PolicyContext(datetime.fromtimestamp(self.clock.now(), self.zone), **more)
 
     def _judge(self, asked: Call, turn: ToolExecutionContext) -> Decision:
-        """Return the rules' decision. Sending a file also requires the right to read the file; the strictest
-        decision counts.
-        """
+        """Return the rules' decision. Sending a file also requires the right to read it. The stricter decision counts."""
         sent = asked.arguments.get("attachments", ()) if asked.tool == "chat_send" else ()
         reads = [Call("read_file", {"path": path}, READS) for path in sent if isinstance(path, str)]
         decisions = [self._judge_one(one, turn) for one in (asked, *reads)]
         return min(decisions, key=lambda one: STRICT[one.outcome])
 
     def _judge_one(self, asked: Call, turn: ToolExecutionContext) -> Decision:
-        """Return the rules' decision on one call. Text by people who may not make this call themselves
-        counts as foreign text.
-        """
+        """Return the rules' decision on one call. Text by people who may not make this call themselves counts as foreign."""
         origin = taint.seen(turn.view())
         now = self._now(taint=origin.taint, private=turn.private)
         subjects = self._subjects(turn)
@@ -146,7 +142,7 @@ class Policy:
         return Subject(turn.channel, person, role, turn.chat_key)
 
     def _subjects(self, turn: ToolExecutionContext) -> list[Subject]:
-        """Return the people who caused the turn. If no chat caused it, return one subject without rights."""
+        """Return the people who caused the turn. If no chat caused it, return one subject that has no rights."""
         people = dict.fromkeys((*turn.people, *([turn.user_id] if turn.user_id is not None else [])))
         nobody = Subject(None, None, "nobody", turn.chat_key)
         return [self._subject(turn, person) for person in people] or [nobody]
@@ -157,7 +153,7 @@ class Policy:
         approval = await asyncio.to_thread(self._approval, asked, call, turn, decision)
         others = await self._later(call, turn)
         while True:
-            # The decision may take long. If there is a crash meanwhile, the turn that asked must be on disk.
+            # The decision may take long. After a crash in the meantime, the turn that asked must be on disk.
             await turn.flush()
             try:
                 verdict = await turn.approvals(self.approvals).decide(approval, *others)
@@ -182,8 +178,8 @@ class Policy:
         return f"{_because(decision)} {_ENDS[verdict.ended].format(by=verdict.by or 'Somebody')}"
 
     async def _later(self, call: ToolCall, turn: ToolExecutionContext) -> list[Approval]:
-        """Return the approval questions for the calls of the step after this one. Later questions of the same step
-        get an empty list.
+        """Return the approval questions for those calls of the step that come after this call. If the step has already
+        asked, return [].
         """
         found, step = [], context.STEP.get([])
         calls = step[step.index(call) + 1 :] if call in step else []
@@ -197,8 +193,8 @@ class Policy:
     def _approval(
         self, asked: Call, call: ToolCall, turn: ToolExecutionContext, decision: Decision
     ) -> Approval:
-        """Return the approval question, which is valid only for the current content of the files that the
-        call names or replaces. This call blocks the thread.
+        """Return the approval question. An approval is valid only for the present content of the files that the call
+        names or replaces. This call blocks the thread.
         """
         runs, others = self._files(asked)
         hashes = [digest(some) for some in (runs, [*runs, *others])]
@@ -225,8 +221,8 @@ class Policy:
         )
 
     def _files(self, asked: Call) -> tuple[list[Path], list[Path]]:
-        """Return the files for which an approval is valid: the programs and scripts that run, and other
-        files. An edit names the text that it replaces, so it needs no file.
+        """Return the files whose content an approval depends on: the programs and scripts that run, and other files. An
+        edit names the text that it replaces, so no file is needed for it.
         """
         if asked.tool == "run_shell":
             return named_files(str(asked.arguments["command"]), Path(self._root))
@@ -234,8 +230,8 @@ class Policy:
         return [], [path] if asked.tool == "write_file" and path.is_file() else []
 
     def _script(self, paths: Collection[Path], turn: ToolExecutionContext) -> str:
-        """Return the text of the script that a command runs, if the text is short and the people of the turn
-        may read it; otherwise "".
+        """Return the text of the script that a command runs. Return "" if the text is long or the people of the turn
+        may not read it.
         """
         reads = [Call("read_file", {"path": str(path)}, READS) for path in paths]
         if any(self.rules.judge(one, self._subjects(turn), self._now()).outcome != "allow" for one in reads):
@@ -247,7 +243,7 @@ class Policy:
         return visible(self.redact(raw.decode(errors="replace"))) if len(raw) < LONGEST_SCRIPT else ""
 
     def _place(self, asked: Call) -> str:
-        """Return the path that the call acts on, with links resolved; without a path, return the project's folder."""
+        """Return the path that the call acts on, with links resolved; the project's folder if the call has no path."""
         kind, name = ARGUMENTS.get(asked.tool, ("", ""))
         path = asked.arguments.get(name)
         parts = self.paths.root
@@ -256,8 +252,8 @@ class Policy:
         return "/" + "/".join(parts)
 
     def shown(self, asked: Call, call: ToolCall) -> str:
-        """Return a call rendered for people: every argument, without secrets and invisible characters. If
-        there is only one argument of one line, its name is omitted.
+        """Return a call as text for people: every argument, without secrets and invisible characters. The name of the
+        argument is omitted if there is only one argument and it has one line.
         """
         values = {
             name: visible(self.redact(one if isinstance(one, str) else json.dumps(one, ensure_ascii=False)))
@@ -282,8 +278,8 @@ class Policy:
         )
 
     def _replaced(self, asked: Call) -> dict[str, Any]:
-        """Return line counts about the file that a call replaces, as fields of `Approval`. A large file is
-        not compared. The file's text is not returned, because the approver may lack the right to read it.
+        """Compare the file that a call replaces with the new text, and return the line counts for `Approval`. A large
+        file is not compared. The file's text is not returned, because the approver may lack the right to read it.
         """
         try:
             raw = file_access.read(Path(self._place(asked)), LARGEST)
@@ -341,15 +337,15 @@ def _refusal(decision: Decision) -> str:
 
 
 def fingerprint(tool: str, arguments: Mapping[str, Any], directory: str, *definition: Any) -> str:
-    """Return the hash for which an approval is valid: of tool, arguments, folder and, for an MCP tool, its
+    """Return the hash for which an approval is valid. It covers the tool, the arguments, the folder and an MCP tool's
     definition.
     """
     whole = json.dumps([tool, arguments, directory, *definition], sort_keys=True, default=str)
     return hashlib.sha256(whole.encode()).hexdigest()
 
 
-# Files that a command line names or runs. Shell syntax is approximated: file names built from wildcards or
-# variables are not found.
+# Finds the files that a command line names or runs. Shell syntax is approximated: file names that are built from
+# wildcards or variables are not found.
 
 _MAKEFILES = ("GNUmakefile", "makefile", "Makefile")
 _ENDS_COMMAND = frozenset(";|&()\n`")
@@ -357,15 +353,15 @@ _RUNS = re.compile(
     r"(?:python|pypy|ruby|perl|node|php|lua|Rscript|deno|bun)[\d.]*|(?:ba|da|z|k)?sh|source|\.|exec|-exec|xargs"
 )
 _BETWEEN = re.compile(r"env|nice|nohup|poetry|run|time|timeout|uv|[\d.]+[smh]?|\w+=.*|-.*")
-"""Words that may precede the name of a program or a script in a command line."""
+"""Pattern of words that may come before the name of a program or script in a command line."""
 
 
 def named_files(command: str, root: Path) -> tuple[list[Path], list[Path]]:
-    """Return the programs and scripts that a command in this folder runs, and the other files that the
-    command names. This call blocks the thread.
+    """Return the programs and scripts that a command runs, and the other files that it names. The command runs in the
+    folder `root`. This call blocks the thread.
     """
     words = list(_words(command))
-    # The command may change to a folder first. `Path` would raise for words that are no valid file names.
+    # The command may first change to one of these folders. `Path` would raise for words that are no valid file names.
     folders = dict.fromkeys([root, *(root / word for word in words if os.path.isdir(root / word))])  # noqa: PTH112
     runs, others, begins, before = dict[Path, None](), dict[Path, None](), True, ""
     for word in words:
@@ -396,8 +392,8 @@ def _words(command: str) -> Iterator[str]:
 
 
 def digest(paths: Sequence[Path]) -> str:
-    """Return a hash of the paths and the contents of these files; unreadable files are skipped. Returns ""
-    if there are no files. This call blocks the thread.
+    """Return a hash of the paths and the contents of these files. Unreadable files are skipped. Return "" if there are
+    no files. This call blocks the thread.
     """
     whole = hashlib.sha256()
     for path in paths:

@@ -1,4 +1,4 @@
-"""Runs one command. The command's output and time are limited, and the command's process group is killed at the end."""
+"""Runs one command. The command's output and time are limited. At the end, the command's process group is killed."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from pathlib import Path
 from typing import Any
 
 KEPT = 512 * 1024
-"""Max bytes kept of the beginning of each output stream, and the same number of its end."""
+"""Max bytes that are kept of the beginning of each output stream. The same number is kept of its end."""
 LAST_WORDS = 2.0
-"""Timeout in seconds for output that arrives after the command has ended."""
+"""Timeout in seconds for reading output after the command has ended."""
 REAP = 10.0
 """Timeout in seconds for a killed process to exit."""
 LOOK = 0.05
 """Interval in seconds between usage checks."""
 LimitCheck = Callable[[int], str | None]
-"""Function that returns which limit the command with this pid exceeds, as text; None if it exceeds none.
+"""Function that checks the command with this pid. Returns the exceeded limit as text; None if no limit is exceeded.
 This call blocks the thread.
 """
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]{0,40}[ -/]{0,4}[@-~]|\][^\x07\x1b]{0,200}(?:\x07|\x1b\\)|[@-Z\\-_])")
@@ -29,8 +29,8 @@ _ESCAPES = re.compile(r"\x1b(?:\[[0-?]{0,40}[ -/]{0,4}[@-~]|\][^\x07\x1b]{0,200}
 
 @dataclass(frozen=True, slots=True)
 class CommandResult:
-    """The result of a command. `status` is negative if a signal ended the command. `late` means that the
-    command was stopped at the time limit. `over` names another limit at which it was stopped.
+    """The result of a command. `status` is negative if a signal ended the command. `late` means that the command was
+    stopped at its time limit. `over` names another limit because of which it was stopped.
     """
 
     status: int
@@ -65,8 +65,8 @@ class _Output:
 
 
 class _Outputs(asyncio.SubprocessProtocol):
-    """Collects the outputs. `exited` is set when the process ends, even if a child process still keeps the pipes
-    open; `silent` is set when the pipes are closed.
+    """Collects the outputs. `exited` is set when the process ends, even if a child process still has the pipes open.
+    `silent` is set when the pipes are closed.
     """
 
     def __init__(self) -> None:
@@ -94,15 +94,15 @@ async def run(
     watch: LimitCheck | None = None,
     handles: Sequence[int] = (),
 ) -> CommandResult:
-    """Run a command without input, in a process group of its own. The group is killed when the command ends,
-    at the time limit, when `watch` reports an exceeded limit, or when the caller is cancelled. The
-    command inherits only the descriptors in `handles`. Raises OSError if the command cannot be started.
+    """Run a command without input, in its own process group. The group is killed when the command ends, at the time
+    limit, when `watch` reports an exceeded limit, or when the caller is cancelled. The command inherits only the
+    descriptors in `handles`. Raises OSError if the command cannot be started.
     """
     loop = asyncio.get_running_loop()
     how = {"cwd": folder, "env": dict(environment), "pass_fds": tuple(handles), "start_new_session": True}
     exec_ = loop.subprocess_exec(_Outputs, *words, stdin=asyncio.subprocess.DEVNULL, **how)  # type: ignore[arg-type]
     starting = loop.create_task(exec_)
-    # A cancelled caller waits until the process has been reaped, so that no zombie process remains.
+    # A cancelled caller waits until the process has exited. Otherwise a zombie process would remain.
     cancelled = await _in_spite_of_stops(starting)
     transport, outputs = starting.result()
     late, over, group = False, None, transport.get_pid()
@@ -114,7 +114,7 @@ async def run(
             except TimeoutError:
                 late = True
             _kill(group)
-            # A process that left the group may hold the pipes open; we do not wait for it.
+            # A process that left the group may keep the pipes open. It is not waited for.
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(
                     LAST_WORDS
@@ -133,8 +133,8 @@ async def run(
 
 
 async def _in_spite_of_stops(task: asyncio.Task[Any]) -> asyncio.CancelledError | None:
-    """Wait for the end of a task even if the caller is cancelled meanwhile. Returns the cancellation, if
-    there was one.
+    """Wait for the end of a task, even if the caller is cancelled in the meantime. Return the caller's cancellation, or
+    None.
     """
     cancelled: asyncio.CancelledError | None = None
     while not task.done():
@@ -146,7 +146,7 @@ async def _in_spite_of_stops(task: asyncio.Task[Any]) -> asyncio.CancelledError 
 
 
 async def until_over(exited: asyncio.Event, watch: LimitCheck | None, pid: int) -> str | None:
-    """Wait until a command ends (returns None) or exceeds a limit (returns the limit)."""
+    """Wait until a command ends or exceeds a limit. Return the exceeded limit as text; None if the command has ended."""
     while watch is not None and not exited.is_set():
         if (over := await asyncio.to_thread(watch, pid)) is not None and not exited.is_set():
             return over

@@ -1,7 +1,7 @@
-"""The project's folder as tools see it: only files and folders inside it whose names are not hidden.
+"""The project's folder, as tools see it. Tools see only files and folders inside it whose names are not hidden.
 
-A path is resolved once and then opened part by part without following links. A link that somebody creates in
-between is therefore rejected.
+A path is resolved once. Then each part of the path is opened in turn without following links. If somebody creates a
+link in between, the path is rejected.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from bot.file_access import is_hidden
 from bot.tools.permissions.protected_code import CLOSED, OURS, ProtectedCode, protected_code
 
 IGNORE_FILE = ".shipmateignore"
-"""Name of the file with further ignore patterns for listing and searching, one pattern per line."""
+"""Name of the file with further ignore patterns, one per line. Listings and searches leave out what they match."""
 IGNORE_BYTES = 64 * 1024
 IGNORED = ("*.bak", ".git/", ".ship/")
 """Ignore patterns that always apply."""
@@ -38,7 +38,7 @@ _CALM = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 @dataclass(frozen=True, slots=True)
 class ProjectPath:
-    """A resolved path, as parts relative to the project's folder; () is the folder itself."""
+    """A resolved path. `parts` are relative to the project's folder; () is the folder itself."""
 
     parts: tuple[str, ...]
 
@@ -48,7 +48,7 @@ class ProjectPath:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """An entry found by a walk: the path relative to the project's folder, and the size in bytes."""
+    """An entry that a walk found: its path relative to the project's folder, and its size in bytes."""
 
     path: str
     kind: Kind
@@ -57,18 +57,18 @@ class Entry:
 
 @dataclass(slots=True)
 class FolderEntries:
-    """The entries found by a walk. `cut` is True if there are more entries than the limit."""
+    """The entries that a walk found. `cut` is True if there are more entries than the limit."""
 
     entries: list[Entry]
     cut: bool = False
 
 
 def path_matcher(lines: Iterable[str]) -> Callable[[str], bool]:
-    """Return a function that tests whether a relative path matches one of these patterns (in the syntax of
-    `.gitignore`). The path of a folder ends with `/`. An invalid line is skipped, as Git does.
+    """Return a function that tests a relative path. The function returns True if one of these patterns (in the syntax
+    of `.gitignore`) matches. The path of a folder must end with `/`. An invalid pattern is skipped, as Git does.
 
-    RE2 matches in linear time, so no pattern of a project can be slow. Raises `errors.ToolError` if the
-    patterns exceed RE2's memory limit.
+    RE2 matches in linear time, so no pattern of a project can be slow. Raises `errors.ToolError` if the patterns exceed
+    RE2's memory limit.
     """
     import re2  # importing this and pathspec takes 0.3 s
     from pathspec import GitIgnoreSpec
@@ -94,17 +94,17 @@ class Project:
     def __init__(self, root: Path, code: ProtectedCode | None = None) -> None:
         self.root = root.resolve()
         self.code = code or protected_code(root)
-        """Shipmate's own code, which tools never write."""
+        """Shipmate's own code. Tools never write to it."""
 
     def place(self, named: str) -> ProjectPath:
         """Return the resolved path. Raises `errors.ToolError` if the path leads outside the project, and
-        `FileNotFoundError` if it is hidden.
+        `FileNotFoundError` if the path is hidden.
         """
         if not named or "\0" in named or len(named) > LONGEST or text.clean(named) != named:
             raise errors.ToolError(
                 "This is no path. Give one such as src/main.py, from the project's folder on."
             )
-        # `realpath` only reads links; the target need not exist.
+        # `realpath` only reads links, so the target may be missing.
         real = Path(os.path.realpath(self.root / named))
         if not real.is_relative_to(self.root):
             raise errors.ToolError(
@@ -131,7 +131,7 @@ class Project:
             os.close(handle)
 
     def is_folder(self, place: ProjectPath) -> bool:
-        """Raises OSError if there is nothing at this path."""
+        """Return True for a folder. Raises OSError if nothing exists at this path."""
         try:
             with self.folder(place):
                 return True
@@ -140,8 +140,8 @@ class Project:
 
     @contextlib.contextmanager
     def parent(self, place: ProjectPath) -> Iterator[tuple[int, str]]:
-        """Return an open descriptor of the folder that contains a file, and the name of the file. OSErrors
-        raised in the block name the path.
+        """Return an open descriptor of the folder that contains a file, and the file's name. If an OSError is raised in
+        the `with` block, it names the path.
         """
         if not place.parts:
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(place))
@@ -149,8 +149,8 @@ class Project:
             yield folder, place.parts[-1]
 
     def open(self, place: ProjectPath) -> int:
-        """Open a regular file for reading; the caller must close it. Raises OSError, and `errors.ToolError`
-        for anything but a regular file.
+        """Open a regular file for reading; the caller must close it. Raises OSError, and `errors.ToolError` if the path
+        is not a regular file.
         """
         with self.parent(place) as (folder, name):
             # Opening a device may have effects, so the kind of file is checked before opening, and again afterwards.
@@ -164,14 +164,14 @@ class Project:
             return handle
 
     def write(self, place: ProjectPath, data: bytes, *, known: Stamp | None = None) -> bool:
-        """Write a file atomically. Missing folders are created, and the mode of a replaced file is kept.
-        Returns True if the file existed before.
+        """Write a file atomically. Missing folders are created. A replaced file keeps its mode. Return True if the file
+        existed before.
 
         Raises OSError, and `errors.ToolError` if the file's state differs from `known`.
         """
         real = self.root.joinpath(*place.parts)
         if self.code.refuses(real):
-            # The changed code would run in the gateway after the next start, outside the sandbox.
+            # Otherwise the gateway would run the changed code after its next start, outside the sandbox.
             raise errors.ToolError(
                 f"{CLOSED}." if self.code.closed else f"{place} cannot be written: {OURS}."
             )
@@ -216,9 +216,9 @@ class Project:
         return path_matcher([*IGNORED, *words.splitlines()])
 
     def walk(self, place: ProjectPath, *, depth: int, most: int = VISITS) -> FolderEntries:
-        """Return the entries of a folder up to `depth` levels deep, sorted by name, each folder before its
-        content. Hidden and ignored entries are left out, and links are not followed. Raises OSError for
-        the folder itself.
+        """Return the entries of a folder, up to `depth` levels deep. They are sorted by name; each folder precedes its
+        content. Hidden and ignored entries are left out, and links are not followed. Raises OSError if the folder
+        itself is unreadable.
         """
         walk = FolderEntries([])
         ignored = self._ignoring()
@@ -256,7 +256,7 @@ class Project:
 
 
 def stamp(found: os.stat_result) -> Stamp:
-    """Return a value that identifies one state of a file."""
+    """Return a value that changes whenever the file changes."""
     return found.st_ino, found.st_mtime_ns, found.st_size
 
 

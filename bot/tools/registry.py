@@ -1,4 +1,4 @@
-"""The registry of tools, and the tool definitions that model requests declare."""
+"""The registry of tools, and the definitions of tools that requests to the model declare."""
 
 from __future__ import annotations
 
@@ -15,9 +15,8 @@ from bot.contracts.tools import Tool
 
 @dataclass(frozen=True, slots=True)
 class ToolOffer:
-    """A tool that can be found in the catalog: the definition for the model, and the title and description
-    that its source gave. `server` is the MCP server of the tool; `instructions` are that server's notes
-    on its tools.
+    """A tool in the catalog: the definition for the model, and the title and description that the tool's source gave.
+    `server` is the tool's MCP server. `instructions` are that server's notes on its tools.
     """
 
     definition: Json
@@ -33,12 +32,12 @@ class ToolOffer:
 
 
 class ToolCatalog:
-    """The tools that can be found in addition to those that every model request declares; none in this base
-    class. The tools may change at any time.
+    """The tools that `tool_search` can find in addition to those that every request declares. This base class has none.
+    The tools may change at any time.
     """
 
     def get(self, name: str) -> Tool | None:
-        """Return the tool whose definition has this name."""
+        """Return the tool with this name; None if the catalog has none."""
         del name
         return None
 
@@ -47,22 +46,22 @@ class ToolCatalog:
         return ()
 
     def sources(self) -> Mapping[str, str]:
-        """Return the sources of tools, each with its state, as text for the model."""
+        """Return the sources of tools and the state of each, as text for the model."""
         return {}
 
 
 NOTHING = ToolCatalog()
 _NULL = {"type": "null"}
 _NOISE = frozenset({"title", "minLength", "maxLength", "pattern", "format"})
-"""Schema keywords that are not sent to the model, to save tokens. Arguments are validated against them nevertheless."""
+"""Schema keywords that are not sent to the model, to save tokens. Arguments are still validated against them."""
 SEARCH = "tool_search"
 ALWAYS = frozenset({"chat_send", "chat_load_history", SEARCH})
-"""Tools that every model request declares, even if the context window is small."""
+"""Tools that every request declares, however small the context window is."""
 
 
 class Registry:
-    """The tools of one agent. Some are declared in each request, sorted by name so that the cached prefix of
-    the request stays the same. All others are found through the catalog (`more`).
+    """The tools of one agent. Each request declares some of them, sorted by name so that the cached prefix of requests
+    stays the same. All other tools are in the catalog (`more`).
     """
 
     def __init__(self, tools: Iterable[Tool], more: ToolCatalog = NOTHING) -> None:
@@ -72,9 +71,9 @@ class Registry:
 
     @functools.cached_property
     def forms(self) -> tuple[tuple[Json, ...], ...]:
-        """Return alternative lists of definitions, largest first: the complete definitions, the definitions
-        without descriptions of arguments, and only the tools in `ALWAYS`. With the last list, the model
-        finds all other tools with `tool_search`.
+        """Return three lists of definitions, largest first: complete definitions, definitions without descriptions of
+        arguments, and only the tools in `ALWAYS`. With the last list, the model finds all other tools with
+        `tool_search`.
         """
         brief = tuple(
             {**one, "input_schema": _without(one["input_schema"], "description")} for one in self.definitions
@@ -87,7 +86,7 @@ class Registry:
         return self.definitions, brief, tuple(few)
 
     def behind(self, declared: Sequence[Json]) -> tuple[Json, ...]:
-        """Return the definitions of the tools that a request does not declare."""
+        """Return the definitions of this registry's tools that a request does not declare."""
         names = {one["name"] for one in declared}
         return tuple(one for one in self.definitions if one["name"] not in names)
 
@@ -117,8 +116,8 @@ def input_schema(model: type[BaseModel]) -> Json:
 
 
 def _flat(value: Any) -> Any:
-    """Return a shortened schema: without the keywords in `_NOISE`, without null for optional arguments, and
-    with several plain types as one list. Fields that have the name of a keyword are kept.
+    """Return a shortened schema: without the keywords in `_NOISE`, without null for optional arguments, and with
+    several plain types as one list. A field that is named like a keyword is kept.
     """
     if isinstance(value, list):
         return [_flat(item) for item in value]
@@ -138,7 +137,7 @@ def _flat(value: Any) -> Any:
 
 
 def _without(value: Any, word: str) -> Any:
-    """Return a schema without this keyword. Fields that have the name of the keyword are kept."""
+    """Return a schema without this keyword. A field that is named like the keyword is kept."""
     if isinstance(value, dict):
         return {
             key: _without(item, word)

@@ -1,7 +1,7 @@
-"""Limits the size of each tool result in the model's context, and of all results of a step together.
+"""Limits the size of each tool result in the model's context, and the total size of the results of a step.
 
-A shortened result is stored whole as an artifact. The log stores the shortened text, so that every later
-request contains the same bytes.
+If a result is shortened, the whole result is stored as an artifact. The log stores the shortened text, so that every
+later request contains the same bytes.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from bot.tools.registry import Registry
 
 # Token estimates are in units of `excerpt.weight`.
 LASTING_ROOM = 4 * excerpt.ROOM
-"""Max token estimate of a result that is never masked later: instructions, which are useful only as a whole."""
+"""Max token estimate of instructions. They are useful only as a whole, so their results are never masked later."""
 STEP_ROOM = 4 * excerpt.ROOM
 """Max token estimate of all results of one step together."""
 MOST_PICTURES, TOGETHER = 5, 10_000_000
-"""Max pictures in one result, and max bytes of these pictures together, as in a person's message."""
+"""Max pictures in one result, and max bytes of these pictures together. A person's message has the same limits."""
 SHORT = 50 * excerpt.TOKEN
-"""Max token estimate of a result that is never shortened; ten times as large for an error."""
+"""Max token estimate of a result that is never shortened. For an error, the limit is ten times as large."""
 NO_ROOM = (
     f"Not shown: the results of one step together are too large. Call {excerpt.READER} again in the next step, with "
     "fewer calls at once."
@@ -48,27 +48,27 @@ class ResultLimits:
         self._artifacts = artifacts
         self._log = log
         self.kept: dict[str, str] = {}
-        """Ids of the artifacts with whole results, by call id."""
+        """Id of the artifact with the whole result, by call id."""
 
     async def one(
         self, call: ToolCall, content: str, origin: Provenance = ANYBODYS
     ) -> tuple[str, Omission | None]:
-        """Shorten one result if it is too large; return the text and a record of the omission."""
+        """Shorten one result if it is too large. Return the text, and a record of the omission or None."""
         room = excerpt.ROOM if self._ages(call) else LASTING_ROOM
-        # A page of an artifact is small, and the rest is on the next page.
+        # `read_artifact` pages its own results. The rest of such a result is on the next page.
         if call.name == excerpt.READER or excerpt.weight(content) <= room:
             return content, None
         kept = self.kept.get(call.id) or await self._keep(call, content, origin)
         return excerpt.excerpt(content, room, kept).shown
 
     async def pointer(self, call: ToolCall, whole: str, origin: Provenance = ANYBODYS) -> str:
-        """Store the whole output; return a line that names the artifact, or "" if the output could not be stored."""
+        """Store the whole output. Return a line that names the artifact; "" if the output could not be stored."""
         kept = await self._keep(call, whole, origin)
         return f"\n[whole output: artifact {kept}, read it with {excerpt.READER}]" if kept is not None else ""
 
     async def pictures(self, call: ToolCall, found: Sequence[str], redact: Redact) -> tuple[list[Json], str]:
-        """Store those pictures (base64) of a result that can be shown. Returns the stored pictures, and
-        lines about the others.
+        """Store those pictures (base64) of a result that can be shown. Return the stored pictures, and lines of text
+        about the others.
         """
         kept, room, notes = list[ShownFile](), TOGETHER, ""
         for number, data in enumerate(found, 1):
@@ -81,9 +81,9 @@ class ResultLimits:
         return [asdict(one) for one in kept], notes
 
     async def step(self, calls: Sequence[ToolCall], results: Sequence[ToolResult]) -> list[ToolResult]:
-        """Shorten the results of a step if they are too large together. The largest results are shortened
-        first; results that are never masked are shortened last. Short results and errors are left as they are,
-        and tool definitions, which are useful only as a whole.
+        """Shorten the results of a step if they are too large together. The largest results are shortened first,
+        results that are never masked last. Short results, errors and tool definitions stay unchanged. A definition is
+        useful only as a whole.
         """
         shown = list(results)
         loads = [
@@ -150,7 +150,7 @@ class ResultLimits:
 
 
 def _shown(data: str, room: int, redact: Redact) -> ShownFile | None:
-    """Return a decoded picture (base64); None if the data is no picture, is too large, or contains a secret."""
+    """Return a decoded picture; None if the data (base64) is no picture, is too large, or contains a secret."""
     try:
         raw = base64.b64decode(data, validate=True)
     except ValueError:

@@ -1,6 +1,6 @@
-"""Builds the kernel filter (classic BPF) for system calls that no command may make.
+"""Builds the kernel filter (classic BPF) that refuses dangerous system calls of commands.
 
-The filter exists for x86_64 and aarch64; on other machines there is none.
+The filter exists for x86_64 and aarch64. On other machines there is none.
 """
 
 from __future__ import annotations
@@ -17,39 +17,39 @@ _ALLOW, _ERRNO = 0x7FFF0000, 0x00050000
 _NUMBER, _ARCH, _ARGUMENTS = 0, 4, 16
 _SET_ID = 0o6000
 _MAKES = 0x40 | 0x400000
-"""Flags O_CREAT and O_TMPFILE."""
+"""Flags of `open` that create a file: O_CREAT and O_TMPFILE."""
 _SPACES = 0x7E020000
-"""Flags for new namespaces. The flag for the time namespace is missing, because `clone` does not support it."""
+"""Flags of `clone` for new namespaces, except the time namespace, which `clone` does not support."""
 _NEW_TIME = 0x80
 _TIOCSTI, _TIOCLINUX = 0x5412, 0x541C
 _FAMILIES = (1, 2, 10, 16)
-"""Allowed socket families: Unix, IPv4, IPv6 and netlink. Other families reach things that no namespace
-isolates, such as the host of a virtual machine.
+"""Allowed socket families: Unix, IPv4, IPv6 and netlink. No namespace isolates what other families reach, such as the
+host of a virtual machine.
 """
 
 CALLS: Mapping[str, Mapping[str, Sequence[int]]] = tomllib.loads(
     Path(__file__).with_name("syscalls.toml").read_text(encoding="ascii")
 )
-"""Tables of system calls with their numbers on x86_64 and on aarch64; -1 if the architecture lacks the call."""
+"""System calls with their numbers on x86_64 and on aarch64, by table. -1: the architecture lacks the call."""
 MACHINES = {"x86_64": (0xC000003E, 0), "aarch64": (0xC00000B7, 1)}
 """Audit constant of each architecture, and its column in `CALLS`."""
 _MODES = {"chmod": 1, "fchmod": 1, "fchmodat": 2, "fchmodat2": 2, "mknod": 1, "mknodat": 2, "creat": 1}
-"""System calls that set the mode of a file, with the index of the mode argument."""
+"""System calls that set the mode of a file, each with the index of its mode argument."""
 _OPENS = {"open": (1, 2), "openat": (2, 3)}
-"""System calls that set the mode only if they create a file, with the indices of the flags and of the mode."""
+"""System calls that set the mode only if they create a file, each with the indices of its flags and mode arguments."""
 
 _Step = tuple[int, int, int, int]
 
 
 def program(machine: str = platform.machine()) -> bytes | None:
-    """Return the filter as bytes for the kernel; None for other architectures."""
+    """Return the filter in the kernel's binary format; None for other architectures."""
     if machine not in MACHINES:
         return None
     return b"".join(struct.pack("=HBBI", *step) for step in _steps(*MACHINES[machine]))
 
 
 def _steps(mark: int, column: int) -> Iterable[_Step]:
-    # System calls of another architecture have other numbers, so all of them are refused.
+    # Other architectures have other system call numbers, so calls in their conventions are all refused.
     yield from (
         (_LOAD, 0, 0, _ARCH),
         (_EQUAL, 1, 0, mark),
@@ -60,7 +60,7 @@ def _steps(mark: int, column: int) -> Iterable[_Step]:
         yield from ((_AT_LEAST, 0, 1, 0x40000000), _refuse(errno.ENOSYS))
     bodies = {call: [_refuse(errno.EPERM)] for call in CALLS["forbidden"]}
     bodies |= {call: [_refuse(errno.ENOSYS)] for call in CALLS["unknown"]}
-    # Preallocation fills a disk faster than the usage check notices. Libraries fall back to writing.
+    # `fallocate` fills a disk faster than the usage check notices. Libraries write zeros instead when it is refused.
     bodies["fallocate"] = [_refuse(errno.EOPNOTSUPP)]
     bodies |= {"clone": _any(0, _SPACES), "unshare": _any(0, _SPACES | _NEW_TIME)}
     bodies |= {call: _any(at, _SET_ID) for call, at in _MODES.items()}
@@ -73,7 +73,7 @@ def _steps(mark: int, column: int) -> Iterable[_Step]:
     bodies["socket"] = [(_LOAD, 0, 0, _argument(0)), *known, _refuse(errno.EAFNOSUPPORT)]
     for numbers in CALLS.values():
         for call, columns in numbers.items():
-            # A call is allowed unless its body refuses it.
+            # A call without refusing steps is allowed.
             if (number := columns[column]) >= 0:
                 body = bodies[call]
                 yield from ((_EQUAL, 0, len(body) + 1, number), *body, (_RETURN, 0, 0, _ALLOW))

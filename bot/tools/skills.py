@@ -27,7 +27,7 @@ from bot.vetting import NotVetted, Vetting
 
 @dataclass(frozen=True, slots=True)
 class Skill:
-    """A skill. `allowed_tools` can only restrict a turn, never grant rights. `body` are the instructions."""
+    """A skill. `allowed_tools` can restrict a turn but cannot grant rights. `body` contains the instructions."""
 
     name: str
     description: str
@@ -38,7 +38,7 @@ class Skill:
 _NAME = regex.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 _FRONT_MATTER = regex.compile(r"\A\uFEFF?---[ \t]*\r?\n(.*?)\r?\n---[ \t]*(?:\r?\n|\Z)(.*)\Z", regex.DOTALL)
 _ENTRY = regex.compile(r"[^\s,()]+(?:\([^()]*\))?")
-"""Pattern of an entry of `allowed-tools`: a name, with an optional argument pattern in parentheses."""
+"""Pattern of one entry in `allowed-tools`: a name, and optionally an argument pattern in parentheses."""
 NAME_LIMIT = 64
 DESCRIPTION_LIMIT = 1_024
 BODY_LIMIT = 100_000  # characters
@@ -47,19 +47,19 @@ _Stamp = tuple[int, int, int, int]
 
 
 class SkillFolder:
-    """Finds skills in folders that contain a `SKILL.md`.
+    """Finds skills: folders that contain a `SKILL.md`.
 
-    A folder in `.claude/skills` counts only if it is inside the project after resolving symlinks and is not
-    hidden. A configured path may be anywhere. If two skills have the same name, the first one counts.
+    A folder in `.claude/skills` counts only if it is inside the project after resolving symlinks and is not hidden. A
+    configured path may be anywhere. If two skills have the same name, the first one counts.
     """
 
     def __init__(self, root: Path, paths: Sequence[str], log: Log, vetting: Vetting) -> None:
         self._places = [(root / ".claude" / "skills", root), *((root / path, None) for path in paths)]
         self._log = log
         self._vetting = vetting
-        # Parsed skills by file, each with the file's stamp. Every chat needs the skills, and the files rarely change.
+        # Parsed skills by file, each with the file's stamp. Every chat needs them, and the files rarely change.
         self._known: dict[Path, tuple[_Stamp, Skill | None]] = {}
-        # After a start, many chats may ask at the same time. One of them reads the files, the others wait.
+        # After a start, many chats may need the skills at the same time. One of them reads the files; the others wait.
         self._scanning = asyncio.Lock()
 
     async def overview(self) -> list[Skill]:
@@ -75,7 +75,7 @@ class SkillFolder:
 
     async def _all(self) -> dict[str, Skill]:
         async with self._scanning:
-            # Most projects have no skill folder and need no thread here.
+            # Most projects have no skill folder, so they need no thread here.
             files = await asyncio.to_thread(self._files, self._vetting.changes) if self._has_places() else {}
             known = self._known
             self._known = {
@@ -96,8 +96,8 @@ class SkillFolder:
         return any(os.path.lexists(place) for place, _ in self._places)
 
     def _files(self, changes: int) -> dict[Path, _Stamp]:
-        """Return every `SKILL.md` one level below the places, in order, with a stamp of its state. The stamp
-        depends on `changes`, the number of finished commands, too.
+        """Return every `SKILL.md` one level below the skill folders, in order, with a stamp of its state. The stamp
+        also contains `changes`, the number of times that commands may have changed files.
         """
         files: dict[Path, _Stamp] = {}
         for place, inside in self._places:
@@ -146,7 +146,7 @@ def _parse(source: str, folder: str) -> Skill:
 ALWAYS = frozenset(
     {"chat_load_history", "chat_send", "read_artifact", "skills_list", "skills_load", "tool_search"}
 )
-"""Tools that no skill can restrict: those for answering and for reading history, artifacts and skills."""
+"""Tools that no skill can restrict. They answer people, or read history, artifacts and skills."""
 NAMES = {
     "bash": "run_shell",
     "edit": "edit_file",
@@ -160,14 +160,14 @@ NAMES = {
     "websearch": "web_search",
     "write": "write_file",
 }
-"""Tool names in skills written for other AI agents, each with the name of our tool."""
+"""Our tool names, keyed by the tool names in skills that were written for other AI agents."""
 _LOAD = "skills_load"
 
 
 class SkillAllowlist:
-    """Restricts a turn to the `allowed-tools` of the skills that it has loaded. A call of a listed tool must
-    also be permitted by the rules. The restriction applies from the moment a skill is loaded until the person
-    writes again. The restriction is computed from the messages, so it survives a restart.
+    """Restricts a turn to the `allowed-tools` of the skills that it has loaded. The permission rules must allow such a
+    call too. The restriction begins when a skill is loaded and ends when the person writes again. It is computed from
+    the messages, so it survives a restart.
     """
 
     def __init__(self, skills: SkillFolder, paths: Paths) -> None:
@@ -178,8 +178,8 @@ class SkillAllowlist:
     async def refuses(
         self, call: Call, subjects: Sequence[Subject], now: PolicyContext, messages: Sequence[Message]
     ) -> Decision | None:
-        """Return the refusal of a call that no loaded skill lists; None if a skill lists the call. The lists
-        of several skills are combined.
+        """Return a refusal if no loaded skill lists the call; None if a skill lists it. The lists of several skills are
+        combined.
         """
         names = loaded(messages) if call.tool not in ALWAYS else ()
         if not names:
@@ -206,7 +206,7 @@ class SkillAllowlist:
 
 
 def loaded(messages: Sequence[Message]) -> list[str]:
-    """Return the skills loaded since a person last wrote, in order."""
+    """Return the names of the skills that were loaded since a person last wrote, in order."""
     calls: dict[str, str] = {}
     done: list[str] = []
     for message in messages:

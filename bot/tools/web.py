@@ -1,8 +1,7 @@
 """The HTTP client of the tools. Apart from MCP servers, no other code in `bot.tools` opens connections.
 
-The host of each request is resolved once, all its addresses must be public, and the connection uses one of
-these addresses. DNS rebinding therefore has no effect. Proxies from the environment are not used, and cookies
-are not kept.
+The host of each request is resolved once. All its addresses must be public, and the connection uses one of them. DNS
+rebinding therefore has no effect. Proxies from the environment are not used. Cookies are not stored.
 """
 
 from __future__ import annotations
@@ -30,9 +29,9 @@ _CLOSED_NETWORKS = """
     240.0.0.0/4 168.63.129.16/32
     ::/8 64:ff9b:1::/48 100::/64 2001::/23 2001:db8::/32 2002::/16 3fff::/20 5f00::/16 fc00::/7 fe80::/10 fec0::/10 ff00::/8
 """
-"""Networks that may not be reached: private, loopback, link-local, reserved and multicast networks, networks that
-embed IPv4 addresses (mapped, 6to4, Teredo), and a public address of Azure's internal services (168.63.129.16).
-The networks are listed here because `ipaddress` differs between versions of Python.
+"""Networks that may not be reached: private, loopback, link-local, reserved and multicast networks, networks that embed
+IPv4 addresses (mapped, 6to4, Teredo), and a public address of Azure's internal services (168.63.129.16). They are
+listed here because `ipaddress` differs between versions of Python.
 """
 _CLOSED = tuple(map(ipaddress.ip_network, _CLOSED_NETWORKS.split()))
 _TRANSLATED = ipaddress.IPv6Network("64:ff9b::/96")
@@ -41,7 +40,7 @@ _ISATAP = frozenset({0x00005EFE, 0x02005EFE})
 
 
 def public(words: str) -> bool:
-    """Return True for a public IP address, given as a resolver returns it."""
+    """Return True for a public IP address. `words` is the address as a resolver returns it."""
     try:
         address = ipaddress.ip_address(words)
     except ValueError:
@@ -60,7 +59,7 @@ SECONDS = 20.0
 """Timeout in seconds of a whole fetch, including name resolution, redirects and the response."""
 HOPS = 5
 BYTES = 2_000_000
-"""Max bytes of a response, both compressed and decompressed; the rest is left out."""
+"""Max bytes of a response, both before and after decompression. The rest of a larger response is dropped."""
 HEAD_BYTES = 16_384
 """Max bytes of a header line."""
 _AGENT = "Shipmate (a chat agent, fetching one page for a person)"
@@ -78,8 +77,8 @@ Headers = Iterable[tuple[str, str]]
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A response: final address, HTTP status, MIME type and text. `elsewhere` is the target of a redirect to
-    another host; such a redirect is not followed.
+    """A response: final address, HTTP status, MIME type and text. `elsewhere` is the target of a redirect to another
+    host. Such a redirect is not followed.
     """
 
     address: str
@@ -97,8 +96,8 @@ async def system_resolve(host: str, port: int) -> list[str]:
 
 
 class Web:
-    """Fetches web pages. `public` decides which IP addresses are allowed. `public` is replaced only for
-    addresses that operators set, and in tests.
+    """Fetches web pages. The function `public` decides which IP addresses are allowed. Another function is used only in
+    tests, and for addresses that operators set.
     """
 
     def __init__(
@@ -119,7 +118,7 @@ class Web:
             told = "The server's certificate is not valid; the page was not fetched."
             raise errors.ToolError(told) from None
         except (aiohttp.ClientError, OSError, ValueError) as error:
-            # Details would let the model explore the local network.
+            # Details of the error would let the model explore the local network.
             kind = (
                 "certificate" if isinstance(error, aiohttp.ClientConnectorCertificateError) else "connection"
             )
@@ -141,7 +140,7 @@ class Web:
 
     async def _hop(self, address: str, here: Url) -> tuple[Page, str | None]:
         pinned = _Pinned(await self._checked(here))
-        # The URL is built from the parts that were checked, so that no parser can find another host in it.
+        # The URL is built from the checked parts. Otherwise another parser might find another host in it.
         host = f"[{here.host}]" if ":" in here.host else here.host
         target = f"{here.scheme}://{host}:{here.port}{here.path}"
         connector = aiohttp.TCPConnector(resolver=pinned, use_dns_cache=False, force_close=True, limit=1)
@@ -184,7 +183,7 @@ class Web:
 
 
 class _Pinned(AbstractResolver):
-    """A resolver that resolves every name to the addresses that were checked."""
+    """Resolves every host name to the addresses that were checked."""
 
     def __init__(self, found: Sequence[str]) -> None:
         self._found = found
@@ -217,7 +216,7 @@ def _read(address: str) -> Url:
 
 
 def _site(here: Url) -> tuple[str, int | None]:
-    """Return the host without `www.`, and the port. Redirects must stay on this host and port."""
+    """Return the host without `www.`, and the port. A redirect is followed only if both stay the same."""
     return here.host.removeprefix("www."), None if here.port == PORTS[here.scheme] else here.port
 
 
@@ -239,8 +238,8 @@ async def _body(answer: aiohttp.ClientResponse) -> tuple[bytes, bool]:
 
 
 def _decoded(raw: bytes, named: str | None) -> str:
-    """Return the body as text. The encoding is taken from the byte order mark, else from the header, else
-    from the page's own declaration, else UTF-8 is assumed.
+    """Return the body as text. The encoding comes from the byte order mark, else from the header, else from the page's
+    own declaration; the default is UTF-8.
     """
     found = _CHARSET.search(raw[:4_096])
     names = (file_types.bom_encoding(raw), named, found[1].decode("ascii") if found is not None else None)
