@@ -30,9 +30,7 @@ from bot.vetting import Vetting
 
 
 class Search(NamedTuple):
-    """The search engine of `web_search`. `auto` is the model provider's own search, used through a request
-    to `model`.
-    """
+    """The search engine of `web_search`. `auto` is the search of the model's provider; a request to `model` runs it."""
 
     engine: WebSearch
     model: str
@@ -41,7 +39,7 @@ class Search(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ToolPorts:
-    """Everything that tools depend on; each tool takes the parts that it needs."""
+    """Interfaces and values that tools depend on. Each tool uses only some of them."""
 
     history: Callable[[ChatKey, HistoryQuery], Awaitable[HistoryPage]]
     """Function that returns a page of a chat's archive."""
@@ -63,8 +61,8 @@ class ToolPorts:
 
 
 class BuiltinTool(ABC):
-    """Base class of the built-in tools, with the defaults of a tool that reads. `eager`: the input is streamed
-    while the model writes it.
+    """Base class of the built-in tools. Its defaults suit a tool that reads. `eager`: the input is streamed while the
+    model writes it.
     """
 
     name: str

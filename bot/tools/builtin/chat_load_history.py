@@ -1,5 +1,5 @@
-"""`chat_load_history`: inserts older messages before the current message. The messages come from this chat
-or from the asking person's other chats.
+"""`chat_load_history`: inserts older messages before the current message. They come from the same chat, or from other
+chats of the person who asks.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from bot.tools.builtin import BuiltinTool
 from bot.tools.context import RecallQuery, ToolExecutionContext
 
 BYTES = 75_000
-"""Max bytes loaded by one ranked search, about as much as a turn accepts. Low-ranked messages are dropped
-here, before the turn would drop the oldest messages.
+"""Max bytes that one ranked search loads, about as much as a turn accepts. Low-ranked messages are left out here.
+Otherwise the turn would leave out the oldest messages.
 """
 FARTHEST = 5_000
-"""Max offset in a search of several chats. All messages before the offset are kept in memory."""
+"""Max offset in a search of several chats. Such a search keeps all messages before the offset in memory."""
 MOST_CHATS = 200
-"""Max number of a person's other chats in one search; the most recently active chats are searched."""
+"""Max number of a person's other chats that one search covers. They are the most recently active chats."""
 MOST_ARTIFACTS = 5
-"""Max artifacts listed for one turn; the newest artifacts are listed."""
+"""Max number of artifacts listed for one turn. They are the newest artifacts."""
 Phrasing = Annotated[str, Field(max_length=4_000)]
 
 
@@ -43,7 +43,7 @@ class LoadHistoryInput(ToolInput):
         max_length=200,
         description="Literal text the messages contain, any case.",
     )
-    # This argument is accepted but not declared, because models repeat earlier calls that contain it.
+    # Models repeat earlier calls that contain this argument. Therefore it is accepted, but not declared.
     query: SkipJsonSchema[str | None] = Field(default=None, max_length=4_000)
     queries: list[Phrasing] = Field(
         default=[],
@@ -63,14 +63,14 @@ class LoadHistoryInput(ToolInput):
 
     @property
     def phrasings(self) -> tuple[str, ...]:
-        """Return each phrasing once. An empty result means that the newest messages are requested."""
+        """Return the different wordings of the question. () means that the newest messages are requested."""
         return tuple(dict.fromkeys(filter(None, [self.query, *self.queries])))
 
 
 @dataclass(frozen=True, slots=True)
 class _FoundLines:
-    """The lines found. `lines` are in time order and `hits` are the matches among them. `total` is the
-    number of matches; it is a lower bound if not all matches were `counted`.
+    """The result of a search. `hits` are the matching lines; `lines` are the matches and their neighbours in time
+    order. `total` is the number of matches. It is only a lower bound unless all matches were `counted`.
     """
 
     lines: list[ArchiveLine]
@@ -90,7 +90,7 @@ class ChatLoadHistory(BuiltinTool):
         "know exactly."
     )
     input = LoadHistoryInput
-    # WRITES prevents two calls from running concurrently, because the inserted messages depend on the order of calls.
+    # The inserted messages depend on the order of calls. WRITES prevents two calls from running concurrently.
     effects = READS | WRITES
     timeout_seconds = 60.0
     ages = False
@@ -124,9 +124,7 @@ class ChatLoadHistory(BuiltinTool):
         return told + read + _left_out(others)
 
     async def _sibling_chats(self, turn: ToolExecutionContext) -> MembershipAnswer:
-        """Return the other conversations of a direct chat: the chat itself and its threads. Topics are
-        separate.
-        """
+        """Return the other conversations of a direct chat: the chat itself and its threads. Topics are not included."""
         chat = turn.chat_key.chat
         if not turn.private or turn.chat_key.kind != THREAD:
             return MembershipAnswer([])
@@ -135,7 +133,7 @@ class ChatLoadHistory(BuiltinTool):
         return MembershipAnswer(list(found))
 
     async def _others(self, turn: ToolExecutionContext) -> MembershipAnswer:
-        """Return the other chats of the asking person. Direct chats are included only if the current chat is direct."""
+        """Return the other chats of the person who asks. Direct chats are included only if the current chat is direct."""
         recall, membership = self.ports.recall, self.ports.membership
         if recall is None or membership is None or turn.channel is None or turn.user_id is None:
             raise errors.ToolError('Only this chat can be searched here. Use scope "chat".')
@@ -150,7 +148,7 @@ class ChatLoadHistory(BuiltinTool):
         room: int,
         filters: Json,
     ) -> _FoundLines:
-        """Return the best hits that fit, with neighbouring lines."""
+        """Return the best matches that fit, with neighbouring lines."""
         if self.ports.recall is None:
             raise errors.ToolError("There is no ranked search here. Use `keyword`.")
         now = int(self.ports.clock.now() * 1000)
@@ -177,7 +175,7 @@ class ChatLoadHistory(BuiltinTool):
             raise errors.ToolError(
                 f'With scope "mine" an offset goes to {FARTHEST:,}. Use `before` for what is older. Nothing was loaded.'
             )
-        # One line more than fits shows whether there are more; counting would read all lines.
+        # Load one line more than fits, to learn whether there are more. Counting the lines would read all of them.
         skipped = args.offset if len(chats) > 1 else 0  # the newest lines of several chats are merged first
         limit, offset = room + 1 + skipped, args.offset - skipped
         window = HistoryQuery(limit=limit, offset=offset, counted=False, **filters)
@@ -190,8 +188,8 @@ class ChatLoadHistory(BuiltinTool):
         return _FoundLines(lines, lines, total, counted=counted)
 
     async def _made(self, lines: Sequence[ArchiveLine], chat_key: ChatKey) -> dict[int, list[Json]]:
-        """Return the artifacts of the turns that these lines belong to, keyed by the index of each turn's
-        last line. Only artifacts of this chat are included, because no others are readable.
+        """Return the artifacts of the turns that these lines belong to, keyed by the index of each turn's last line.
+        Artifacts of other chats are left out, because they cannot be read here.
         """
         places = {line.request_id: place for place, line in enumerate(lines) if line.chat_key == chat_key}
         places.pop("", None)
@@ -247,14 +245,14 @@ def _receipt(
     args: LoadHistoryInput, lines: list[ArchiveLine], found: _FoundLines, turn: ToolExecutionContext
 ) -> str:
     said = f"Loaded {len(lines)} older messages, {_when(lines[0].ts)} to {_when(lines[-1].ts)}"
-    # Possibly only the newest messages fit in the turn.
+    # The turn may have room for only the newest messages.
     loaded = set(map(_identity, lines))
     matches = sum(_identity(hit) in loaded for hit in found.hits)
     said += f" ({matches} matches and what was said around them)" if args.phrasings else ""
     said += "; they now stand before the current message."
     left = found.total - args.offset - (matches if args.phrasings else len(lines))
     if left > 0:
-        # Messages just loaded are in the context now and are skipped, so the same offset continues the search.
+        # The context now contains the loaded messages, so the same offset skips them and continues the search.
         further = "less good" if args.phrasings else "older"
         more = f"{left} more match" if found.counted else "More match"
         said += f" {more}: call again with offset {args.offset} for the next {further} ones."

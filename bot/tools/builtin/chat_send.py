@@ -26,7 +26,7 @@ UNFOUNDED = (
 
 
 BYTES = 50_000_000
-"""Max bytes of all files of one message together."""
+"""Max bytes of all files of one message in total."""
 MOST_FILES = 10
 PARTLY = "Only the first {error.sent} of {error.parts} parts were delivered; people see them. Send only what is missing."
 UNCERTAIN = "The platform did not confirm the message; it may have arrived. Do not send it again."
@@ -41,7 +41,9 @@ _NAMED: Json = {
     "type": ["string", "object"],
     "properties": {"name": {"type": "string"}, "content": {"type": "string"}},
 }
-"""JSON schema of a path or a `NewFile`. The schema is written inline, because models read references less reliably."""
+"""JSON schema of a path or a `NewFile`. The schema is written in full, because models understand references less
+reliably.
+"""
 
 
 class ChatSendInput(ToolInput):
@@ -58,7 +60,7 @@ class ChatSendInput(ToolInput):
 
 
 class ChatSend(BuiltinTool):
-    """Sends messages to the chat that asked and to no other. The result says whether the message was delivered."""
+    """Sends messages to the chat that caused the turn. The result tells the model whether the message was delivered."""
 
     name = "chat_send"
     description = (
@@ -67,7 +69,7 @@ class ChatSend(BuiltinTool):
     )
     input = ChatSendInput
     effects = frozenset({"message"})
-    timeout_seconds = 300.0  # seconds; a platform with rate limits may ask us to wait
+    timeout_seconds = 300.0  # a platform with rate limits may demand a wait
     ages = False
     eager = True
 
@@ -107,8 +109,8 @@ class ChatSend(BuiltinTool):
         return files
 
     def _read(self, path: str, most: int) -> tuple[str, str, bytes]:
-        """Return name, path and bytes of a project file. At most `most` + 1 bytes are read, which shows
-        whether the file is too large.
+        """Return name, path and bytes of a project file. Up to `most` + 1 bytes are read, to learn whether the file is
+        too large.
         """
         place = self.ports.project.place(path)
         with os.fdopen(self.ports.project.open(place), "rb") as file:
@@ -147,7 +149,7 @@ def promises_more(arguments: Json) -> bool:
 
 
 def without_files(arguments: Json) -> Json:
-    """Return the arguments of a delivered call without its files."""
+    """Return the arguments of a delivered call, without the contents of its files."""
     return {name: value for name, value in arguments.items() if name != "attachments"}
 
 

@@ -1,5 +1,5 @@
-"""`list_dir`, `read_file`, `search_files`, `write_file` and `edit_file`: the text files of the project. Hidden
-and ignored files are left out.
+"""The tools for the project's text files: `list_dir`, `read_file`, `search_files`, `write_file` and `edit_file`. They
+do not see hidden and ignored files.
 """
 
 from __future__ import annotations
@@ -22,30 +22,30 @@ from bot.tools.permissions import taint
 from bot.tools.project import Entry, ProjectPath, path_matcher, stamp
 
 ENTRIES = 500
-"""Max entries listed."""
+"""Max entries in one listing."""
 LINES = 2_000
-"""Max lines of one page."""
+"""Max lines on one page of a file."""
 LARGEST = 16 * 1024 * 1024
-"""Max bytes read of a file; the rest of a larger file is out of reach."""
+"""Max bytes of a file that can be read. The rest of a larger file cannot be read."""
 EDITED = 4 * 1024 * 1024
 """Max bytes of a file that is searched or edited."""
 SECONDS = 15.0
 """Timeout in seconds of a search."""
 LINE = 10_000
-"""Max characters searched per line."""
+"""Max characters of a line that are searched."""
 MATCHES, SHOWN = 200, 200
-"""Max matching lines, and max characters shown of each."""
+"""Max matching lines in a result, and max characters shown of each."""
 LEVELS = 50
 WRITTEN = 1_000_000
-"""Max characters of a written file."""
+"""Max characters of the text in a `write_file` call."""
 ROOM = excerpt.ROOM - 6_000
-"""Max token estimate of the rows of a result (in units of `excerpt.weight`). The rest of `excerpt.ROOM` is
-reserved for the line above the rows.
+"""Max token estimate of the rows of a result, in units of `excerpt.weight`. The rest of `excerpt.ROOM` is for the line
+above the rows.
 """
 _MARKS = {"folder": "/", "link": " (a link)", "other": " (no file)"}
 
 Find = Callable[[str], int]
-"""Function that returns the position of a match in a line, or -1."""
+"""Function that returns the position of a match in a line; -1 if nothing matches."""
 
 
 class FileTool(BuiltinTool):
@@ -54,13 +54,13 @@ class FileTool(BuiltinTool):
 
     @abstractmethod
     def work(self, args: Any) -> str:
-        """Do the work of the tool. This call blocks the thread."""
+        """Run the tool and return the result. This call blocks the thread."""
 
     def touch(self, place: ProjectPath) -> None:
         context.touch(self.ports.project.root.joinpath(*place.parts))
 
     def report(self, *paths: str) -> None:
-        """Report the provenance of the text of these files."""
+        """Report that the tool's result contains text of these files."""
         for path in paths:
             context.report_provenance(WORKSPACES | self.ports.origins.of(path, context.channel()))
 
@@ -128,7 +128,7 @@ class ReadFileInput(ToolInput):
 
 
 class ReadFile(FileTool):
-    """Reads one page of a file. The result gives the offset of the next page."""
+    """Reads one page of a file. The result names the offset of the next page."""
 
     name = "read_file"
     description = "Read lines of a text file of the project."
@@ -184,7 +184,7 @@ class SearchFilesInput(ToolInput):
 
 
 class SearchFiles(FileTool):
-    """Searches text files for lines, within limits of time and size; without a pattern, finds files by name."""
+    """Searches text files for matching lines, with limits of time and size. Without a pattern, finds files by name."""
 
     name = "search_files"
     description = "Search lines in the project's files; without a pattern, find files by glob."
@@ -223,7 +223,7 @@ class SearchFiles(FileTool):
         return "\n".join([f"[{'; '.join(notes)}]", *shown])
 
     def _matches(self, path: str, find: Find) -> Iterator[str] | None:
-        """Return the matching lines of one file; None if the file cannot be searched."""
+        """Return the matching lines of one file; None if the file is missing, unreadable or not text."""
         try:
             raw, _ = self.raw(ProjectPath(tuple(path.split("/"))), EDITED + 1)
         except (OSError, errors.ToolError):
@@ -242,7 +242,7 @@ def _selected(entries: list[Entry], glob: str | None, depth: int) -> Iterator[st
     wanted = path_matcher([glob.removeprefix("!").lstrip("#")]) if glob is not None else None
     for entry in entries:
         parts = entry.path.split("/")[depth:]
-        # A glob without `/` is compared with the file's own name, not with the names of its folders.
+        # A glob without `/` is compared with the file's name, not with the names of its folders.
         name = "/".join(parts) if "/" in (glob or "") else parts[-1]
         if entry.kind == "file" and (wanted is None or wanted(name)):
             yield entry.path
@@ -299,7 +299,7 @@ class EditFileInput(ToolInput):
 
 
 class EditFile(FileTool):
-    """Replaces a text that occurs exactly once in a file. The file keeps its encoding, line ends and mode."""
+    """Replaces a text that occurs exactly once in a file. The file's encoding, line ends and mode stay the same."""
 
     name = "edit_file"
     description = "Replace a passage of a text file of the project."
@@ -326,8 +326,8 @@ class EditFile(FileTool):
 
 
 def replaced(words: str, old: str, new: str) -> tuple[str, int]:
-    """Return the text with one passage replaced, and the line number of the passage. The text keeps its line
-    ends. Raises `errors.ToolError`.
+    """Return the text with one passage replaced, and the line number of that passage. The line ends stay the same.
+    Raises `errors.ToolError`.
     """
     windows = "\r\n" in words and words.count("\n") == words.count("\r\n")
     if windows:

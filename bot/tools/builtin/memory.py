@@ -1,6 +1,6 @@
-"""`memory`: text files in which the model keeps notes about the chat and, in direct chats, about the person.
+"""`memory`: text files in which the model keeps notes, about the chat and (in direct chats) about the person.
 
-A person's files are available in direct chats only, so that nothing said in private reaches a group.
+A person's files are available only in direct chats. Otherwise something said in private could reach a group.
 """
 
 from __future__ import annotations
@@ -25,11 +25,9 @@ from bot.tools.permissions import taint
 _LONGEST = 20_000
 """Max characters of a message that are compared with a note."""
 _SHARE = 3
-"""Divisor that defines related texts: at least 1/_SHARE of the words of the shorter text must occur in the
-other text.
-"""
+"""Divisor that defines when two texts are related: at least 1/_SHARE of the shorter text's words occur in the other text."""
 _SHORTEST = 3
-"""Min letters of a word that is compared. Words that contain a digit may be shorter."""
+"""Min letters of a word that is compared. Words with a digit may be shorter."""
 _COMMON_WORDS = """
     about and are but can for from had has have her his how its like not note our out please remember save that
     the their them then there they this was were what when where which who why will with would you your
@@ -38,8 +36,8 @@ _COMMON = frozenset(_COMMON_WORDS.split())
 
 
 class NoteSources:
-    """Finds the messages in the model's context that a note may be based on. `own` is the request id of the
-    turn that writes the note.
+    """Finds the messages in the model's context that a note may be based on. `own` is the request id of the turn that
+    writes the note.
     """
 
     def __init__(self, view: Iterable[Message], own: str) -> None:
@@ -58,8 +56,8 @@ class NoteSources:
 
 
 def _read(message: Message) -> tuple[Json, str]:
-    """Return the gateway's metadata of a person's message and the message text; nothing for messages that no
-    person wrote.
+    """Return the gateway's metadata of a person's message, and the message text. For a message that no person wrote,
+    both are empty.
     """
     facts = tags.facts(message)
     if not isinstance(facts.get("requestId"), str) or isinstance(message["content"], str):
@@ -69,7 +67,7 @@ def _read(message: Message) -> tuple[Json, str]:
 
 
 def _words(text: str) -> set[str]:
-    """Return the significant words of a text. In scripts without spaces, return pairs of characters."""
+    """Return the significant words of a text. If the script has no spaces, return pairs of characters."""
     return {
         word
         for word in set(words_of(text[:_LONGEST])) - _COMMON
@@ -102,8 +100,8 @@ class MemoryInput(ToolInput):
 
 
 class MemoryTool(BuiltinTool):
-    """Views and changes memory files. The chat and the asking person determine which files exist; no path
-    reaches other files.
+    """Shows and changes memory files. The chat and the person who asks determine which files exist. No path leads to
+    other files.
     """
 
     name = "memory"
@@ -149,7 +147,7 @@ class MemoryTool(BuiltinTool):
         sizes = await self.ports.memory.sizes(owner)
         found = [f"{root}/{path}  {size} B" for path, size in sizes.items() if path.startswith(folder)]
         for path in sizes:
-            # People chose the file names, so the names have a provenance too.
+            # People chose the file names, so the list of names has a provenance too.
             if (
                 path.startswith(folder)
                 and path != SESSION
@@ -195,7 +193,9 @@ def _roots(turn: ToolExecutionContext) -> list[str]:
 
 
 def _person(turn: ToolExecutionContext) -> MemoryOwner | None:
-    """Return the person whose files a turn may use: in a direct chat the person who caused the turn, otherwise None."""
+    """Return the person whose files a turn may use. In a direct chat this is the person who caused the turn; elsewhere
+    None.
+    """
     if not turn.private or turn.user_id is None:
         return None
     return MemoryOwner("person", f"{turn.channel}:{turn.user_id}")
@@ -250,8 +250,8 @@ def _shown(path: str, file: MemoryFile, asked: tuple[int, int] | None) -> str:
 
 
 def origin_of(file: MemoryFile) -> Provenance:
-    """Return the provenance of a file: the people whose turns wrote its lines, and the highest untrusted-
-    text level of these turns. Returns `ANYBODYS` if a source is unknown.
+    """Return the provenance of a file: the people whose turns wrote its lines, and the highest untrusted-text level of
+    these turns. Return `ANYBODYS` if the source of a line is unknown.
     """
     people = {by.user_id for written in file.written for by in written}
     known = len(file.written) == file.text.count("\n") + 1 and all(file.written)

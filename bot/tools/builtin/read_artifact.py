@@ -1,4 +1,4 @@
-"""`read_artifact`: reads a large tool result or a file, page by page or by search."""
+"""`read_artifact`: reads a large tool result or a file by pages, or searches in it."""
 
 from __future__ import annotations
 
@@ -13,9 +13,7 @@ from bot.tools.builtin import BuiltinTool
 PAGE = 8_000
 """Max characters of one page."""
 ROOM = excerpt.ROOM - 3_000
-"""Max token estimate of a page (in units of `excerpt.weight`). The rest of `excerpt.ROOM` is reserved for
-the line above the page.
-"""
+"""Max token estimate of a page, in units of `excerpt.weight`. The rest of `excerpt.ROOM` is for the line above the page."""
 
 
 class ReadArtifactInput(ToolInput):
@@ -28,7 +26,7 @@ class ReadArtifactInput(ToolInput):
 
 
 class ReadArtifact(BuiltinTool):
-    """Reads artifacts of the asking chat. The results are paged, so they are never stored as artifacts."""
+    """Reads artifacts of the current chat. The results are pages, so they are never stored as artifacts."""
 
     name = excerpt.READER
     description = "Read or search a tool result or file that was put away as an artifact."

@@ -26,7 +26,7 @@ class RunShellInput(ToolInput):
 
 
 class RunShell(BuiltinTool):
-    """Runs a command until it ends or times out. The result contains the exit status and the output."""
+    """Runs a command until it ends or reaches its time limit. The result contains the exit status and the output."""
 
     name = "run_shell"
     input = RunShellInput
@@ -43,7 +43,7 @@ class RunShell(BuiltinTool):
     async def run(self, args: RunShellInput) -> str:
         seconds, origins = args.timeoutMs / 1000, self.ports.origins
         channel, name = context.channel(), secrets.token_hex(6)
-        # A command may print whatever it can read, and write whatever is in the model's context too.
+        # A command may print any file that it can read, and any text of the model's context.
         printed = taint.usual(self.name, self.effects) | await asyncio.to_thread(origins.whole, channel)
         context.report_provenance(printed)
         written = printed | taint.seen(context.view())

@@ -1,5 +1,5 @@
-"""`schedule_create`, `schedule_list` and `schedule_cancel`: jobs of the asking chat. A job has the rights of
-the person who asked for it; operators can cancel any job of the chat.
+"""`schedule_create`, `schedule_list` and `schedule_cancel`: jobs of the current chat. A job has the rights of the
+person who asked for it. Operators can cancel any job of the chat.
 """
 
 from __future__ import annotations

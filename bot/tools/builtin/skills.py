@@ -1,4 +1,4 @@
-"""`skills_list` and `skills_load`: the instructions that operators put into the project."""
+"""`skills_list` and `skills_load`: instructions that operators have put into the project."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""`tool_search`: finds tools that model requests do not declare from the start, and ranks them by words in any
-script. Matches in names count before matches in descriptions.
+"""`tool_search`: finds tools that requests do not declare from the start. The tools are ranked by the words, in any
+script, that match the query. A match in a name counts more than a match in a description.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from bot.tools.builtin import BuiltinTool, ToolPorts
 from bot.tools.registry import ToolOffer
 
 AT_ONCE = 5
-"""Max tools in one search result."""
+"""Max tools that one search returns."""
 SHOWN = 40
 """Max tool names listed if nothing matches."""
 NAME, WORDS, FIELD = 3.0, 1.0, 0.5
-"""Weights of a word that matches a tool's name, its description, or the name of an argument."""
+"""Weight of a matching word: in the tool's name, in its description, and in the name of an argument."""
 ALIKE = 0.75
-"""Factor, applied to each of two words that share only their beginning, such as `issue` and `issues`."""
+"""Factor for words that only begin alike, such as `issue` and `issues`. It is applied once for each of the two words."""
 BEGINS = 5
-"""Characters of a shared beginning."""
+"""Number of characters with which two words must begin alike."""
 LONGEST_QUERY = 60
-"""Max words of a search query."""
+"""Max words of a query that are used."""
 
-# Text is compared in pairs of characters if its script has no spaces, or if the endings of its words change.
+# If a script has no spaces, or words change their endings, text is compared in pairs of characters.
 _RUNS = regex.compile(
     r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Hangul}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]+|[\p{L}\p{M}\p{N}]+"
 )
@@ -45,7 +45,7 @@ class ToolSearchInput(ToolInput):
 
 
 class ToolSearch(BuiltinTool):
-    """Returns the definitions of the best matching tools. After that the model can call these tools."""
+    """Returns the definitions of the best matching tools. The model can then call these tools."""
 
     name = "tool_search"
     input = ToolSearchInput
@@ -54,20 +54,20 @@ class ToolSearch(BuiltinTool):
     def __init__(self, ports: ToolPorts) -> None:
         super().__init__(ports)
         servers = ", ".join(sorted(ports.catalog.sources()))
-        # The names come from ship.json, so the description is constant while the process runs.
+        # The servers' names come from ship.json, so the description stays the same while the process runs.
         self.description = "Find more tools to call" + (
             f", of the MCP servers: {servers}." if servers else "."
         )
 
     async def run(self, args: ToolSearchInput) -> str | FoundTools:
         catalog = self.ports.catalog
-        # Built-in tools that do not fit in a small context window can be found too.
+        # Built-in tools that are left out because the context window is small can be found too.
         own = [ToolOffer(one, one["name"], one["description"]) for one in context.undeclared()]
         offers = catalog.offers()
         if offers:
             # MCP servers wrote the names and descriptions.
             context.report_provenance(ANYBODYS)
-        # Servers decide how many tools there are and how long the texts are, so the search runs off the event loop.
+        # Servers determine the number of tools and the length of their texts, so the search runs off the event loop.
         best = await asyncio.to_thread(rank_offers, args.query, itertools.chain(own, offers), AT_ONCE)
         if best:
             said = {offer.server: offer.instructions for offer in best if offer.instructions}
@@ -81,8 +81,8 @@ class ToolSearch(BuiltinTool):
 
 
 def words_of(text: str) -> list[str]:
-    """Return the words of a text in any script, for comparison. `createIssue` has two words; 天気予報 has three
-    pairs of characters.
+    """Return the words of a text in any script, in a form for comparison. `createIssue` gives two words; 天気予報 gives
+    three pairs of characters.
     """
     found: list[str] = []
     for run in _RUNS.findall(_HUMP.sub(" ", unicodedata.normalize("NFKC", text))):
@@ -95,8 +95,8 @@ def words_of(text: str) -> list[str]:
 
 
 def rank_offers(query: str, offers: Iterable[ToolOffer], limit: int) -> list[ToolOffer]:
-    """Return the tools that match a query, best first. A tool whose exact name is in the query comes before
-    all other tools.
+    """Return the tools that match a query, best first. If the query contains the exact name of a tool, that tool
+    precedes all others.
     """
     known = list(offers)
     places: dict[str, dict[int, float]] = {}
@@ -104,7 +104,7 @@ def rank_offers(query: str, offers: Iterable[ToolOffer], limit: int) -> list[Too
         fields = ((offer.title, NAME), (offer.words, WORDS), *((one, FIELD) for one in offer.fields))
         for text, weight in fields:
             for word, share in _forms(words_of(text)):
-                # Repeating a word in a description does not raise the rank of a tool.
+                # A word that a description repeats counts once.
                 found = places.setdefault(word, {})
                 found[at] = max(found.get(at, 0.0), weight * share)
     scores = [0.0] * len(known)
@@ -123,7 +123,7 @@ def rank_offers(query: str, offers: Iterable[ToolOffer], limit: int) -> list[Too
 
 
 def _forms(words: Iterable[str]) -> Iterator[tuple[str, float]]:
-    """Yield each word, and the beginning of a longer word with a smaller share."""
+    """Yield each word with the share 1, and the beginning of a longer word with a smaller share."""
     for word in words:
         yield word, 1.0
         if len(word) >= BEGINS:

@@ -1,6 +1,6 @@
-"""Tools of MCP servers as tools that the model can call. The model provider rejects a whole request because of
-one invalid definition, so a tool that cannot be declared safely is omitted. The SDK rejects a whole list of
-tools or a whole result because of one invalid part, so such parts are repaired or omitted first.
+"""Tools of MCP servers, in the form that the model can call. One invalid definition makes the model provider reject a
+whole request, so a tool that cannot be declared safely is omitted. One invalid part makes the SDK reject a whole list
+of tools or a whole result, so such parts are repaired or omitted first.
 """
 
 from __future__ import annotations
@@ -28,32 +28,32 @@ WORDS = 1_000
 INSTRUCTIONS = 2_000
 """Max characters of a server's instructions."""
 INNER_WORDS = 400
-"""Max characters of a description inside a schema."""
+"""Max characters of each description inside a schema."""
 SCHEMA = 24_000
-"""Max characters of a schema written as JSON."""
+"""Max characters of a schema in JSON."""
 PROBLEMS = 20
 LAST_RESORT = 2 * 3_600.0
-"""Extra seconds in the time limit that dispatch enforces. The connection enforces the tool's own limit,
-which is suspended while a person is being asked.
+"""Seconds that are added to the time limit that `tools.dispatch` enforces. The connection enforces the tool's own
+limit, but not while a person is being asked.
 """
 LONGEST = 4_000_000
-"""Max characters of a result. A result that does not fit in the model's context becomes an artifact."""
+"""Max characters of a result. A result that is too large for the model's context becomes an artifact."""
 MOST_PARTS = 1_000
-"""Max parts of a result."""
+"""Max parts (texts, pictures and others) of a result."""
 LEFT_OUT = "shipmate/leftOut"
-"""Key in `_meta` of a list of tools. The value contains the tools that cannot be declared, with reasons."""
+"""Key in `_meta` of a list of tools. Its value names the tools that cannot be declared, with the reasons."""
 
 _NAME = re.compile(r"[A-Za-z0-9_-]+")
 DEPTH = 24
 _PROPERTY = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _BRANCHES = ("allOf", "anyOf", "oneOf")
-"""Keywords that the model provider rejects at the top of a schema. Servers validate arguments themselves."""
+"""Keywords that the provider rejects at the top level of a schema. Servers validate the arguments themselves."""
 _CHECKED = "type enum const required properties items minimum maximum minLength maxLength minItems maxItems"
-"""Keywords that are cheap to check. Patterns (which may take forever), alternatives and references are left to
-the server.
+"""Keywords that are checked here because checking them is fast. Servers check the others: patterns (which may take
+forever), alternatives and references.
 """
 _JOINERS = frozenset("\u200c\u200d")
-"""Invisible characters that are kept, because Persian and emoji need them."""
+"""Invisible characters that are kept in text, because Persian and emoji need them."""
 
 
 class UndeclarableTool(ValueError):
@@ -61,8 +61,8 @@ class UndeclarableTool(ValueError):
 
 
 def name_of(server: str, tool: str) -> str:
-    """Return the declared name of a tool, `mcp__<server>__<tool>`. A name that the model provider would
-    reject is changed and gets a hash as suffix, so that names stay unique.
+    """Return the declared name of a tool, `mcp__<server>__<tool>`. If the provider would reject the name, it is changed
+    and gets a hash as suffix, so that names stay unique.
     """
     whole = f"{MCP}{server}__{tool}"
     if _NAME.fullmatch(tool) and len(whole) <= LONGEST_NAME:
@@ -73,7 +73,7 @@ def name_of(server: str, tool: str) -> str:
 
 
 def line(words: str, limit: int) -> str:
-    """Return a server's text reduced to one line of visible characters."""
+    """Return a server's text as one line of visible characters, cut to `limit` characters."""
     seen = (
         sign if sign in _JOINERS or unicodedata.category(sign) not in HIDING else " "
         for sign in words[: limit * 4]
@@ -82,7 +82,7 @@ def line(words: str, limit: int) -> str:
 
 
 def lines(words: str, limit: int) -> str:
-    """Return a server's text reduced to lines of visible characters; a cut is marked by `…`."""
+    """Return a server's text as lines of visible characters, cut to `limit` characters. `…` marks a cut."""
     looked = words[: limit * 4]
     seen = "\n".join(filter(None, (line(one, limit) for one in looked.splitlines())))
     return seen if len(seen) <= limit and looked == words else f"{text.head(seen, limit - 1)}…"
@@ -110,8 +110,8 @@ def offer(server: str, tool: str, words: str, schema: Any, instructions: str = "
 
 
 def _merged(schema: Any, whole: Json | None = None) -> Json:
-    """Return an object schema with its branches merged. The result has the fields of all branches, and
-    requires only what each branch requires.
+    """Return an object schema in which the branches are merged. It has the fields of all branches, and requires only
+    what each branch requires.
     """
     if not _is_object(schema):
         raise UndeclarableTool("inputSchema.type: its arguments are no object")
@@ -152,7 +152,7 @@ def _schema(schema: Any) -> Json:
         if len(json.dumps(shown, ensure_ascii=False)) > SCHEMA:
             continue
         try:
-            # No pattern is compiled and nothing is fetched.
+            # This check compiles no pattern and fetches nothing.
             jsonschema.Draft202012Validator.check_schema(shown)
         except jsonschema.SchemaError as error:
             place = error.json_path.replace("$", "inputSchema", 1)
@@ -162,7 +162,7 @@ def _schema(schema: Any) -> Json:
 
 
 def _tidied(value: Any, words: int, depth: int = 0) -> Any:
-    """Return a schema with its descriptions cut to `words` characters; 0 removes descriptions."""
+    """Return a schema whose descriptions are cut to `words` characters; 0 removes them."""
     if depth > DEPTH:
         raise UndeclarableTool("its schema is nested too deeply")
     if isinstance(value, list):
@@ -181,7 +181,7 @@ def _tidied(value: Any, words: int, depth: int = 0) -> Any:
 
 
 def arguments(schema: Json) -> type[pydantic.BaseModel]:
-    """Return a Pydantic model that accepts arguments matching a schema and leaves them unchanged."""
+    """Return a Pydantic model that accepts the arguments that match a schema and leaves them unchanged."""
 
     class Arguments(pydantic.RootModel[Json]):
         @pydantic.model_validator(mode="after")
@@ -198,7 +198,7 @@ def arguments(schema: Json) -> type[pydantic.BaseModel]:
 
 
 def problems(schema: Json, value: Any) -> Iterator[Any]:
-    """Yield the errors that `jsonschema` finds for the keywords in `_CHECKED`, and for unknown fields."""
+    """Yield the errors that `jsonschema` finds with the keywords in `_CHECKED`, and an error for each unknown field."""
     yield from _validator()(schema).iter_errors(value)
 
 
@@ -220,8 +220,8 @@ def _validator() -> Any:
 
 
 class ServerTool:
-    """A tool of an MCP server. The tool's effects are unknown, so all effects are assumed. `defined` is a hash
-    of the server and the definition, for which approvals are valid.
+    """A tool of an MCP server. Its effects are unknown, so it counts as having all effects. `defined` is a hash of the
+    server and the definition. An approval is valid only for this hash.
     """
 
     effects: ClassVar[frozenset[Effect]] = frozenset({"read", "write", "run", "network", "message"})
@@ -252,7 +252,7 @@ class ServerTool:
 
 
 def mended(result: Json) -> Json:
-    """Return a server's result with invalid tools and parts repaired or omitted."""
+    """Return a server's result in which invalid tools and parts are repaired or omitted."""
     if isinstance(result.get("tools"), list):
         tools, left_out = [], []
         for one in result["tools"]:
@@ -282,7 +282,7 @@ def _declared(tool: Any) -> Json:
 
 
 def words_of(result: Json) -> str:
-    """Return a `CallToolResult` as text, with notes in place of content that is not text."""
+    """Return a `CallToolResult` as text. Notes replace content that is not text."""
     parts = [words for part in result.get("content") or () if (words := _part(part))]
     structured = result.get("structuredContent")
     if structured is not None and not parts:

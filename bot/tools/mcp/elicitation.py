@@ -1,4 +1,4 @@
-"""Elicitation: asks the person of the turn for information that an MCP server requests during a tool call."""
+"""Elicitation: an MCP server requests information during a tool call, and the person of the turn is asked for it."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ NO = frozenset(
 
 
 class Unanswered(errors.ShipmateError):
-    """Raised if a form got no answer but was not declined; the message gives the reason."""
+    """Raised if nobody answered a form, although nobody declined it. The message gives the reason."""
 
 
 @dataclass(eq=False)
 class _Call:
-    """A running tool call. The call's time `limit` is suspended while a person is being asked."""
+    """A running tool call. Its time `limit` does not run while a person is being asked."""
 
     tool: str
     turn: ToolExecutionContext
@@ -57,8 +57,8 @@ class _Call:
 
 
 class Elicitations:
-    """The questions of one MCP server. While several calls run, it is unknown which turn a question belongs
-    to, so the question is not asked.
+    """The questions of one MCP server. While several calls run, nobody can know which turn a question belongs to. It is
+    then not asked.
     """
 
     def __init__(self, server: str, questions: Questions, log: Log) -> None:
@@ -69,7 +69,7 @@ class Elicitations:
 
     @contextlib.contextmanager
     def during(self, tool: str, limit: asyncio.Timeout, seconds: float) -> Iterator[list[str]]:
-        """Register a running tool call for the block. Questions that are open at the end of the block are
+        """Register a tool call that runs inside the `with` block. Questions that are open at the end of the block are
         closed. Yields notes for the model.
         """
         call = _Call(tool, current(), limit, seconds, language(), progress.get())
@@ -82,7 +82,7 @@ class Elicitations:
                 task.cancel()
 
     async def elicit(self, context: object, params: Any) -> ElicitResult:
-        """Handle the SDK's callback for an elicitation request."""
+        """Answer an elicitation request; the SDK calls this function."""
         del context
         from mcp_types import ElicitResult
 
@@ -110,7 +110,7 @@ class Elicitations:
             raise Unanswered(f"its field {odd[0]} cannot be asked for in a chat")
         content: Json = {}
         message = f"{params.message} {getattr(params, 'url', '')}".strip()
-        # A form without fields asks for a confirmation.
+        # A form without fields asks only for a confirmation.
         for number, (name, one) in enumerate((fields or {"": {"type": "boolean"}}).items(), 1):
             place = f"{number}/{len(fields)} " if len(fields) > 1 else ""
             how = OPTIONAL if fields and name not in needed else "question.how"
@@ -121,7 +121,7 @@ class Elicitations:
         return content
 
     async def _field(self, call: _Call, message: str, name: str, one: Json, how: str) -> Any:
-        """Return the person's answer to one field; None if the person skips the field. Raises `Unanswered`."""
+        """Return the person's answer to one field; None if the person skips it. Raises `Unanswered`."""
         for number in range(TRIES):
             with speaking(call.language):
                 again = [say("question.again")] if number else []
@@ -171,7 +171,7 @@ class Elicitations:
 
 
 def _literal(words: str, limit: int = 80) -> str:
-    """Return a server's text without formatting and with links made visible."""
+    """Return a server's text without formatting, and with links made visible."""
     return text.literal(visible(definitions.line(words, limit)))
 
 
@@ -182,7 +182,7 @@ def _default(one: Json) -> str:
 
 
 def kind(one: Json) -> str:
-    """Return a description of the kind of answer expected, for the person."""
+    """Return a description, for the person, of the answer that a field expects."""
     if choices := _choices(one):
         shown = ", ".join(f"{number}. {_literal(label)}" for number, (label, _) in enumerate(choices[:20], 1))
         return say("question.some_of" if "items" in one else "question.one_of", choices=shown)
@@ -191,7 +191,7 @@ def kind(one: Json) -> str:
 
 
 def read(one: Json, words: str) -> Any:
-    """Return a person's text parsed as the value of a field; None if the text is no valid value."""
+    """Return the value that a person's text gives a field; None if the text is not valid for this field."""
     if "items" in one:
         values = [read(one["items"], part.strip()) for part in re.split("[,，、]", words)]
         return values if None not in values else None

@@ -1,5 +1,5 @@
-"""The configured MCP servers and their connections. A server is started, its tools are listed and called, and it
-is restarted after failures. The gateway's start does not wait for servers.
+"""The configured MCP servers and their connections. Each server is started and restarted after failures; its tools are
+listed and called. The gateway's start does not wait for servers.
 """
 
 from __future__ import annotations
@@ -36,11 +36,13 @@ START_SECONDS = 30.0
 """Timeout in seconds for connecting to a server and listing its tools."""
 LONGEST_PAUSE = 300.0
 SOUND_SECONDS = 60.0
-"""Min duration in seconds of a successful connection. After that time, the pause before a restart is reset."""
+"""Min duration in seconds of a stable connection. After a stable connection, the pauses before restarts begin short
+again.
+"""
 MOST_TOOLS = 500
 MOST_PAGES = 50
 MOST_HUNG = 3
-"""Max consecutive calls without an answer; then the connection is closed."""
+"""Max consecutive calls that get no answer. Then the connection is closed."""
 LOOK_SECONDS = 10.0
 LAST_WORDS = 2_000
 """Max characters of a server's stderr kept for operators."""
@@ -48,13 +50,13 @@ State = Literal["starting", "ready", "down"]
 
 
 class ServerLost(errors.ShipmateError):
-    """Raised when the connection has ended; the message gives the reason."""
+    """Raised when the connection to a server has ended. The message gives the reason."""
 
 
 @dataclass(eq=False)
 class Server:
-    """One MCP server, connected while `run` runs. While the connection is down, the server's tools stay
-    known but calls fail.
+    """One MCP server. It is connected while `run` runs. If the connection is down, the server's tools stay known, but
+    calls fail.
     """
 
     name: str
@@ -67,11 +69,11 @@ class Server:
     redact: Redact
     state: State = "starting"
     trouble: str = ""
-    """Reason for operators why the server is down."""
+    """Reason why the server is down, for operators; "" while it works."""
     tools: Mapping[str, ServerTool] = field(default_factory=dict)
     left_out: Sequence[str] = ()
     settled: asyncio.Event = field(default_factory=asyncio.Event)
-    """Event that is set after the first attempt to start, whether or not it succeeded."""
+    """Event that is set when the first attempt to start has succeeded or failed."""
     _client: Client | None = None
     _closed: asyncio.Event = field(default_factory=asyncio.Event)
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
@@ -94,11 +96,11 @@ class Server:
         return 0.0 if self._since is None else self.clock.monotonic() - self._since
 
     async def run(self) -> None:
-        """Keep the server connected until cancelled. The pauses between attempts grow exponentially."""
+        """Keep the server connected until this call is cancelled. The pauses between attempts grow exponentially."""
         failures = 0
         while True:
             began = self.clock.monotonic()
-            # The task may be cancelled by the SDK; only a cancellation from outside ends this loop.
+            # The SDK may cancel the task. Only a cancellation of `run` itself ends this loop.
             task = asyncio.create_task(self._connection())
             try:
                 await asyncio.wait([task])
@@ -151,7 +153,8 @@ class Server:
             cache=None,
         )
         async with contextlib.AsyncExitStack() as stack:
-            # Old and new servers refuse each other's handshake. Unless this attempt succeeds, the next one uses the other handshake.
+            # Old and new servers refuse each other's handshake. If this attempt fails, the next attempt uses the other
+            # handshake.
             used = self._handshake
             self._handshake = "auto" if used == "legacy" else "legacy"
             async with asyncio.timeout(START_SECONDS):
@@ -174,7 +177,7 @@ class Server:
             finally:
                 self._client = None
                 follow.cancel()
-                # Errors are ignored, because a server need not announce changes.
+                # Errors are ignored: a server need not announce changes.
                 await asyncio.gather(follow, return_exceptions=True)
 
     @contextlib.asynccontextmanager
@@ -185,8 +188,8 @@ class Server:
                 yield await stack.enter_async_context(transports.address(chosen.url, chosen.headers))
                 return
             try:
-                # npx, uvx and Python run code from the working folder or from folders above it, and chats may write to the
-                # project. Therefore the server gets an empty working folder.
+                # npx, uvx and Python run code from the working folder and the folders above it. Because chats may write
+                # to the project, the server gets an empty working folder instead.
                 temporary = tempfile.TemporaryDirectory(prefix="shipmate-mcp-", ignore_cleanup_errors=True)
                 folder = Path(stack.enter_context(temporary))
                 words = [chosen.command or "", *chosen.args]
@@ -200,8 +203,8 @@ class Server:
             yield streams
 
     def _command(self, words: list[str], folder: Path) -> tuple[list[str], dict[str, str]]:
-        """Return the server's command line and environment. Raises `ServerLost` if a tool or a command could
-        change the code that the server runs. This call blocks the thread.
+        """Return the server's command line and environment. Raises `ServerLost` if a tool or a command could change the
+        code that the server runs. This call blocks the thread.
         """
         ours = protected_code(self.root)
         env = transports.fixed_environment(ours, folder) | self.settings.env
@@ -237,7 +240,7 @@ class Server:
             self._changed.set()
 
     async def _follow(self, client: Client) -> None:
-        """Subscribe to changes of the server's tools. Older servers announce changes without a subscription."""
+        """Subscribe to changes of the server's tools. Older servers announce changes without subscription."""
         from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
         if client.protocol_version in MODERN_PROTOCOL_VERSIONS:
@@ -250,7 +253,7 @@ class Server:
 
         tools: dict[str, ServerTool] = {}
         left_out: list[str] = []
-        # The notes are redacted before they are cut, because half a secret would not be recognised.
+        # Redaction comes before the cut, because half a secret would not be recognised.
         notes = await asyncio.to_thread(self.redact, client.instructions or "")
         said = definitions.lines(notes, definitions.INSTRUCTIONS)
         cursor: str | None = None
@@ -259,7 +262,7 @@ class Server:
             page = await client.session.list_tools(params=params)
             left_out += (page.meta or {}).get(LEFT_OUT, ())
             for tool in page.tools:
-                # A definition may be long, so this runs off the event loop.
+                # Definitions may be long, so they are processed off the event loop.
                 await asyncio.to_thread(self._take, tools, left_out, tool, said)
             cursor = page.next_cursor
             if not cursor:
@@ -293,7 +296,7 @@ class Server:
     # ------------------------------------------------------------ calls
 
     async def call(self, tool: str, arguments: Json) -> Pictured:
-        """Call a tool. Raises `errors.ToolError`. If the call is cancelled, the server is notified."""
+        """Call a tool. If this call is cancelled, the server is notified. Raises `errors.ToolError`."""
         client = self._client
         if client is None:
             raise errors.ToolError(
@@ -324,7 +327,8 @@ class Server:
         try:
             async with limit:
                 with self.asking.during(tool, limit, seconds) as unanswered:
-                    # `call_tool` is not used, because it would apply the patterns of the server's own schema to the answer.
+                    # `call_tool` of the SDK would apply the patterns of the server's schema to the answer, so it is not
+                    # used.
                     answer = await client.session.send_request(
                         request, CallToolResult, progress_callback=told
                     )
@@ -352,12 +356,13 @@ class Server:
     async def _failed(self, client: Client, code: int, message: str) -> errors.ToolError:
         from mcp_types import CONNECTION_CLOSED
 
-        # This is the SDK's error for an ended stream. The server could send the same code, so the code alone proves nothing.
+        # The SDK raises this error for an ended stream. The code alone proves nothing, because a server can send it
+        # too.
         cut = code == CONNECTION_CLOSED and message.startswith("SSE stream ")
         if self._closed.is_set() or cut:
             return self._gone()
         if self.settings.url is not None:
-            # Over HTTP, the error of one call does not show whether the connection works, so the tools are listed.
+            # Over HTTP, a failed call does not show whether the connection works. Listing the tools shows it.
             look = asyncio.create_task(self._list(client))
             await asyncio.wait([look], timeout=LOOK_SECONDS)
             if not look.done() or look.cancelled() or look.exception() is not None:
@@ -375,12 +380,12 @@ class Server:
 
 
 class McpServers(ToolCatalog):
-    """The `tools.registry.ToolCatalog` of the MCP servers in ship.json. Servers ask the person of the turn
-    through `questions`.
+    """The `tools.registry.ToolCatalog` of the MCP servers in ship.json. `questions` asks the person of the turn what a
+    server wants to know.
     """
 
     def __init__(self, settings: Mcp, **environment: Any) -> None:
-        """Create the servers that are on. `environment` are the keyword arguments of `Server`."""
+        """Create the enabled servers. `environment` are keyword arguments of `Server`."""
         self.servers = {
             name: Server(name, one, **environment)
             for name, one in sorted(settings.servers.items())
@@ -395,7 +400,7 @@ class McpServers(ToolCatalog):
         ]
 
     async def close(self) -> None:
-        """Stop all servers. Calling `close` twice, or before `start`, does no harm."""
+        """Stop all servers. It may be called twice, and before `start`."""
         for task in self._running:
             task.cancel()
         await asyncio.gather(*self._running, return_exceptions=True)
@@ -413,11 +418,11 @@ class McpServers(ToolCatalog):
         return {name: states.get(one.state, f"{len(one.tools)} tools") for name, one in self.servers.items()}
 
     def troubles(self) -> Mapping[str, str]:
-        """Return the failure of each server for operators; "" for a server without a failure."""
+        """Return each server's failure, for operators; "" for a server that works."""
         return {name: server.trouble for name, server in self.servers.items()}
 
     def lasting(self, seconds: float) -> Mapping[str, str]:
-        """Return the failures that have lasted at least `seconds`; "" for all other servers."""
+        """Return each failure that has lasted at least `seconds`; "" for all other servers."""
         return {
             name: server.trouble if server.away > seconds else "" for name, server in self.servers.items()
         }

@@ -1,9 +1,9 @@
-"""Transports to MCP servers: the SDK's stdio and streamable HTTP, with repaired results (`definitions.mended`),
-a clean environment, and no code that a chat could change.
+"""Transports to MCP servers: the SDK's stdio and streamable HTTP. Results are repaired (`definitions.mended`), the
+environment is clean, and no code runs that a chat could change.
 
-A stdio server runs with the gateway's rights, outside the sandbox. The server's command and environment may not
-name files of the project, or paths at which files could be created. As an argument after the server's name, a
-project folder is allowed, because there the folder is data for the server.
+A stdio server runs with the gateway's rights, outside the sandbox. Its command and environment may not name files of
+the project, or paths where a command could create files. After the server's name, a project folder is allowed as an
+argument, because it is only data for the server.
 """
 
 from __future__ import annotations
@@ -46,15 +46,15 @@ _INHERITED = (
     "TZ",
     "USER",
 )
-"""Environment variables that a server inherits from the gateway. None of these variables contains a secret."""
+"""Environment variables that a server inherits from the gateway. They contain no secrets."""
 _BETWEEN = re.compile(r"[\s=:,;|&<>()'\"]+")
-"""Pattern of separators between paths within one word, as in `--path=/a:/b` or in a script."""
+"""Pattern of separators between several paths in one word, as in `--path=/a:/b` or in a script."""
 _VERBS = frozenset({"dlx", "exec", "run", "start", "tool", "x"})
-"""Subcommands of package launchers that run a program."""
+"""Subcommands with which package launchers run a program."""
 _SWITCHES = frozenset({"-c", "-e", "-i", "-m", "-q", "-y", "--", "--quiet", "--rm", "--yes"})
-"""Options that the server's name may follow directly. Every other option takes a value."""
+"""Options that may stand directly before the server's name. Any other option takes a value."""
 _ROOTS = frozenset({"-C", "-f", "--directory", "--prefix", "--project", "--cwd", "--file", "--makefile"})
-"""Options of package launchers that name the folder or file from which code is run."""
+"""Options of package launchers that name a folder or file whose code is run."""
 
 Tell = Callable[[str], object]
 _TELL: ContextVar[Tell] = ContextVar("mcp_tell")
@@ -85,9 +85,8 @@ def _bounded() -> Any:
 async def process(
     words: Sequence[str], *, folder: Path, env: Mapping[str, str], said: Tell, ended: Tell
 ) -> AsyncIterator[TransportStreams]:
-    """Run a server process during the block. `said` receives the process's stderr; `ended` is called when its
-    stdout ends. After the block, the process group is killed unless the process ends by itself. Raises OSError
-    if the process cannot be started.
+    """Run a server process inside the `with` block. `said` gets its stderr. `ended` is called when its stdout ends.
+    After the block, the whole process group is killed. Raises OSError if the process cannot be started.
     """
     from mcp.client import stdio
 
@@ -99,7 +98,7 @@ async def process(
         ended(limit)
 
     _TELL.set(broke)
-    # Some servers print logs to stdout. The SDK skips such a line, and logs it with a traceback.
+    # Some servers print logs to stdout. The SDK skips such lines, but logs each with a traceback.
     logging.getLogger("mcp.client.stdio").setLevel(logging.CRITICAL)
     read, write = os.pipe()
     stderr = asyncio.StreamReader()
@@ -115,7 +114,7 @@ async def process(
     server = stdio.StdioServerParameters(
         command=words[0],
         args=list(words[1:]),
-        # The SDK adds variables of its own choice; an empty value overrides them.
+        # The SDK adds variables of its own choice. Empty values override these variables.
         env=dict.fromkeys(stdio.get_default_environment(), "") | dict(env),
         cwd=folder,
         encoding_error_handler="replace",
@@ -135,7 +134,7 @@ async def process(
 
 @contextlib.asynccontextmanager
 async def _relayed(streams: TransportStreams, ended: Callable[[], object]) -> AsyncIterator[TransportStreams]:
-    """Repair the results that a server sends. `ended` is called when the server's stream ends."""
+    """Repair the results that a server sends. `ended` is called when the server closes its stream."""
     import anyio
     from mcp_types import JSONRPCResponse
 
@@ -162,8 +161,8 @@ async def _relayed(streams: TransportStreams, ended: Callable[[], object]) -> As
 
 
 def _reread(error: pydantic.ValidationError) -> Any:
-    """Return a message that contains half a character (an escaped surrogate), which the SDK refuses. Other lines
-    are no messages; their error is returned.
+    """Return the message in a line that the SDK refuses because of half a character (an escaped surrogate). Any other
+    line is no message. For such a line, return the error.
     """
     from mcp.shared.message import SessionMessage
     from mcp_types import jsonrpc_message_adapter
@@ -176,8 +175,8 @@ def _reread(error: pydantic.ValidationError) -> Any:
 
 @contextlib.asynccontextmanager
 async def address(url: str, headers: Mapping[str, str]) -> AsyncIterator[TransportStreams]:
-    """Connect to a server over HTTP during the block. Redirects are not followed, proxies from the environment
-    are not used, and too large responses are rejected.
+    """Connect to a server over HTTP inside the `with` block. Redirects are not followed. Proxies from the environment
+    are not used. Too large responses are rejected.
     """
     import httpx2
     from mcp.client.streamable_http import streamable_http_client
@@ -221,16 +220,16 @@ async def address(url: str, headers: Mapping[str, str]) -> AsyncIterator[Transpo
 
 
 def placed(root: Path, word: str) -> str:
-    """Return an argument that begins with `.` or `..` as an absolute path, resolved against the project's
-    folder. Other arguments are returned unchanged.
+    """Return an argument that begins with `.` or `..` as an absolute path, resolved against the project's folder.
+    Return other arguments unchanged.
     """
     dots = word.partition("/")[0] in {".", ".."}
     return os.path.normpath(root / word) if dots else word
 
 
 def fixed_environment(ours: ProtectedCode, folder: Path) -> dict[str, str]:
-    """Return the inherited variables except those that name a path which a chat can change. HOME is set to
-    `folder` then, because programs run code from HOME.
+    """Return the inherited variables that name no path which a chat can change. If HOME names such a path, it is set to
+    `folder`, because programs run code from HOME.
     """
     env = {name: os.environ[name] for name in _INHERITED if name in os.environ}
     kept = {name: value for name, value in env.items() if name == "PATH" or not any(_changeable(value, ours))}
@@ -240,9 +239,8 @@ def fixed_environment(ours: ProtectedCode, folder: Path) -> dict[str, str]:
 def changeable_code(
     args: Sequence[str], values: Iterable[str], ours: ProtectedCode, env: Mapping[str, str]
 ) -> str | None:
-    """Return the first argument or variable from which the server would run code that a chat can change;
-    None if there is none. `env` is the server's environment, which is used to expand variable names. This
-    call blocks the thread.
+    """Return the first argument or variable that makes the server run code that a chat can change; None if there is
+    none. `env` is the server's environment; it is used to expand variable names. This call blocks the thread.
     """
     named, before = False, ""
     for word in args:

@@ -1,4 +1,4 @@
-"""Default permissions for calls that no rule matches, and protections that no rule can override."""
+"""Default permissions of calls that no rule matches, and protections that no rule can override."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ SCHEDULING = frozenset({"schedule_cancel", "schedule_create", "schedule_list"})
 _OPEN = "chat_load_history chat_send memory skills_list skills_load task tool_search web_search"
 _OTHERS = "edit_file list_dir read_artifact read_file run_shell search_files web_fetch write_file"
 OPEN = SCHEDULING.union(_OPEN.split())
-"""Tools that have effects but need no approval, because the effects are confined to the tool's own folder or chat."""
+"""Tools that have effects but need no approval. Their effects are limited to the tool's own folder or chat."""
 CORE = tuple(sorted(OPEN.union(_OTHERS.split())))
 """All tools that a rule may name, in addition to `mcp__<server>__<tool>`."""
 HISTORY = "chat_load_history"
 UNTAINTED = frozenset({HISTORY, "chat_send", "task"})
-"""Tools that untrusted text does not affect: those that answer the asking chat, change only the model's
-context, or have their calls judged individually.
+"""Tools that need no approval because of untrusted text. They answer the current chat, change only the model's context,
+or make calls that are judged individually.
 """
 OWN = frozenset({"memory", "schedule_cancel", "schedule_create", "web_search"})
-"""Tools that concern only the asking person. If untrusted text is in the model's context, this person
-confirms the call.
+"""Tools that concern only the person who asks. If untrusted text is in the model's context, this person confirms the
+call.
 """
 ASKED_BECAUSE: Mapping[Reason, str] = {
     "tainted": "text from the web, a server, a file or people without rights is in view",
@@ -39,7 +39,7 @@ ASKED_BECAUSE: Mapping[Reason, str] = {
     "rule": "a rule of this installation wants it approved",
     "doubt": "a rule that forbids something cannot judge it",
 }
-"""Reasons for asking, as shown in the log and to the model."""
+"""Texts of the reasons for asking, for the log and for the model."""
 _HARMFUL: frozenset[Effect] = frozenset({"run", "write", "network"})
 _CHANGES: frozenset[Effect] = frozenset({"run", "write"})
 _OF_THE_PROJECT = frozenset({"path", "tree", "command"})
@@ -54,15 +54,15 @@ _FOLLOWED = """
 
 
 def decided(call: Call, now: PolicyContext) -> Decision:
-    """Return the default decision: reads and the tools in `OPEN` are allowed; every other call needs an approval."""
+    """Return the default decision: reads and the tools in `OPEN` are allowed, and every other call needs an approval."""
     reads = call.effects == READS and not call.tool.startswith(MCP)
     if not reads and call.tool not in OPEN:
         return asks("default", "default")
-    # A web search query reveals little of the project's files, and only to the search engine.
+    # A web search reveals little of the project's files, and only to the search engine.
     if taints(call, now, Taint.FOREIGN if call.tool == "web_search" else Taint.WORKSPACE):
         own = call.tool in OWN
         why: Reason = "tainted" if now.taint == Taint.FOREIGN else "read"
-        # People may decide themselves about bringing in messages of their own chats.
+        # People may decide alone whether messages of their own chats are loaded.
         return asks("taint", why, granted=own or call.tool == HISTORY, own=own)
     return Decision("allow", "default", "it needs no approval")
 
@@ -75,11 +75,11 @@ def asks(
 
 
 def taints(call: Call, now: PolicyContext, least: Taint = Taint.FOREIGN) -> bool:
-    """Return True if untrusted text in the model's context revokes the permission of this call. Only text of
-    at least the untrusted-text level `least` counts. Rules written by operators stay valid if the text
-    comes from the project's files; defaults do not.
+    """Return True if untrusted text in the model's context makes this call need an approval. Only text of at least the
+    untrusted-text level `least` counts. For text from the project's files, this changes only defaults, not the rules
+    that operators wrote.
     """
-    # The author of untrusted text may read the chat into which messages of other chats are brought.
+    # The author of the untrusted text may read this chat, into which messages of other chats would be loaded.
     carries = call.tool == HISTORY and call.arguments.get("scope") == "mine" and not now.private
     if now.taint < least or (call.tool in UNTAINTED and not carries):
         return False
@@ -89,9 +89,9 @@ def taints(call: Call, now: PolicyContext, least: Taint = Taint.FOREIGN) -> bool
 
 
 def instructs(call: Call, asked: JudgedCall) -> Reason:
-    """Return the reason why writing a file needs approval even if an allow rule matches, unless the rule is
-    marked `@trusted:`. The reason is that the text of the file will be read as instructions. "" for any
-    other file.
+    """Return the reason why writing a file needs approval even if an allow rule matches: the model, or another agent,
+    will read the file's text as instructions. A rule marked `@trusted:` needs no approval. Return "" for any other
+    file.
     """
     path = asked.words("path") if call.tool in {"write_file", "edit_file"} else None
     forms = [form for form in (asked.forms(path) if path is not None else ()) if form]
@@ -102,8 +102,8 @@ def instructs(call: Call, asked: JudgedCall) -> Reason:
 
 
 def protected(call: Call, asked: JudgedCall, code: ProtectedCode | None) -> str | None:
-    """Return the reason why tools may not use a path, whatever the rules say; None if they may. Paths
-    outside the project, secrets and settings, and changes to Shipmate's own code are refused.
+    """Return the reason why tools may not use a path, whatever the rules say; None if they may use it. Paths outside
+    the project, secrets, settings, and changes to Shipmate's own code are refused.
     """
     kind, name = ARGUMENTS.get(call.tool, ("", ""))
     changes = kind in _OF_THE_PROJECT and not call.effects.isdisjoint(_CHANGES)

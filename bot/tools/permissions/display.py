@@ -1,6 +1,4 @@
-"""Renders a tool call for the person who approves it. Hidden characters are made visible, and every omission
-is marked.
-"""
+"""Shows a tool call to the person who approves it. Hidden characters become visible, and every omission is marked."""
 
 from __future__ import annotations
 
@@ -16,10 +14,10 @@ _SEEN = frozenset({"\n"})
 HIDING = frozenset({"Cc", "Cf", "Co", "Cs", "Cn", "Zl", "Zp"})
 """Unicode categories of characters that are invisible or that change how other characters are shown."""
 _BLANK = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u2800\u3164\uffa0")
-"""Invisible letters and marks of other Unicode categories. Variation selectors are handled separately."""
+"""Invisible letters and marks of other Unicode categories. Variation selectors are handled elsewhere."""
 TAIL = 400
 _MARK = "\ue000"
-"""Private-use character that marks internal placeholders; `visible` never lets it through."""
+"""Private-use character that marks placeholders in a text. `visible` escapes it in all other text."""
 _LABEL = re.compile(f"{_MARK}([A-Za-z_]{{1,40}}){_MARK}")
 _LABELS = frozenset(names("fields"))
 _WHEN = re.compile(f"(?<={_MARK}when{_MARK}: ).+")
@@ -42,8 +40,8 @@ def named(name: str) -> str:
 
 
 def shortened(words: str, limit: int) -> str:
-    """Return visible text shortened to about `limit` characters. A placeholder for `in_words` marks how much
-    was omitted.
+    """Return visible text shortened to about `limit` characters. A placeholder says how much was omitted; `in_words`
+    translates it.
     """
     if len(words) <= limit:
         return words
@@ -54,7 +52,7 @@ def shortened(words: str, limit: int) -> str:
 
 
 def label(name: str) -> str:
-    """Return a placeholder for the name of a core tool's argument, which `in_words` translates."""
+    """Return a placeholder for the name of a built-in tool's argument. `in_words` translates it."""
     return f"{_MARK}{name}{_MARK}" if name in _LABELS else name
 
 
@@ -65,8 +63,8 @@ def changed_lines(old: str, new: str, around: int = 10**6) -> str:
 
 
 def in_words(shown: str, times: Callable[[str], str] = str) -> str:
-    """Return the text with the placeholders of `shortened` and `label` replaced by words in the current
-    language; `times` renders due times.
+    """Return the text in which words of the current language replace the placeholders of `shortened` and `label`.
+    `times` formats due times.
     """
     told = _WHEN.sub(lambda mark: times(mark[0]), shown)
     labelled = _LABEL.sub(lambda mark: say(f"fields.{mark[1]}") if mark[1] in _LABELS else mark[1], told)

@@ -23,7 +23,7 @@ from bot.tools.permissions.matching import glob
 
 LONGEST = 1_000
 TRUSTED = "trusted"
-"""Tag of an allow rule that also applies while untrusted text is in the model's context."""
+"""Tag of an allow rule that stays valid while untrusted text is in the model's context."""
 _RULE = re.compile(r"((?:@\w{1,40}:)*)([A-Za-z0-9_*-]{1,128})(?:\((.*)\))?", re.DOTALL)
 _DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 _ARG = re.compile(r"arg(?:\.(\w{1,64}))?\s*~=\s*(\S.*)", re.DOTALL)
@@ -32,7 +32,7 @@ _TIME = re.compile(
     r"((?:[01]\d|2[0-3]):[0-5]\d)\s*-\s*((?:[01]\d|2[0-3]):[0-5]\d)"
 )
 AND = re.compile(r"\s+and\s+(?=(?:user|channel|role|time)\b|arg[.~\s])")
-"""Pattern of the `and` between two conditions."""
+"""Pattern of the word `and` between two conditions."""
 _WHO = re.compile(r"[a-z][a-z0-9_-]*:[^\s@,:]+")
 _PLACE = re.compile(r"[a-z][a-z0-9_-]*(?::\S+)?")
 
@@ -43,7 +43,7 @@ Source = Literal["rule", "default", "taint", "protected", "skill"]
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """A person in a chat. If no chat caused the turn, `user_id` and `channel` are None and the role is `nobody`."""
+    """A person in a chat. If no chat caused the turn, `user_id` and `channel` are None, and the role is `nobody`."""
 
     channel: str | None
     user_id: str | None
@@ -53,7 +53,7 @@ class Subject:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A tool call with its validated arguments and the tool's effects."""
+    """A tool call: its validated arguments, and the effects of its tool."""
 
     tool: str
     arguments: Mapping[str, Any]
@@ -62,8 +62,8 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class PolicyContext:
-    """The state that rules may depend on. `taint` is the untrusted-text level of the model's context.
-    `private` means that nobody else reads the chat.
+    """The state that decisions depend on. `taint` is the untrusted-text level of the model's context. `private` means
+    that only one person reads the chat.
     """
 
     time: datetime
@@ -73,10 +73,10 @@ class PolicyContext:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The decision on a call. `rule` is the text of the deciding rule; "" if no rule decided. `granted`
-    means that a rule allows the call to the asking person, who may therefore approve it alone. `lasting`
-    means that an earlier lasting approval counts. `own` means that the call concerns only this person.
-    `why` is the reason for asking. `trusted` means that the rule is marked `@trusted:`.
+    """The decision on a call. `rule` is the text of the deciding rule; "" if no rule decided. `granted` means that a
+    rule allows the call to the person who asks, who may therefore approve it alone. `lasting` means that an earlier
+    lasting approval counts. `own` means that the call concerns only this person. `why` is the reason for asking.
+    `trusted` means that the rule is marked `@trusted:`.
     """
 
     outcome: Outcome
@@ -103,7 +103,7 @@ class ParsedRule:
 
 
 class RuleMalformed(ValueError):
-    """Raised for an invalid rule. `expected` describes the valid form; `mend` says how to correct the rule."""
+    """Raised for an invalid rule. `expected` describes a valid rule; `mend` says how to correct this rule."""
 
     def __init__(self, expected: str, mend: str) -> None:
         super().__init__(f"expected {expected}; {mend}")
@@ -138,7 +138,7 @@ def parse(rule: str) -> ParsedRule:
 
 
 def compile_condition(words: str) -> Condition:
-    """Return one compiled condition. Raises `RuleMalformed`."""
+    """Compile one condition. Raises `RuleMalformed`."""
     head, _, rest = words.partition(" ")
     if head == "user":
         names = _listed(rest, _WHO, "ids such as slack:U012 or telegram:123; names count for nothing")
@@ -175,7 +175,7 @@ def _listed(words: str, form: re.Pattern[str], expected: str) -> frozenset[str]:
 
 
 def _chat(place: str) -> ChatKey | None:
-    """Return the chat of a chatKey, or of its short form such as `slack:C012`; None for other text."""
+    """Return the chat that a chatKey, or its short form such as `slack:C012`, names; None for other text."""
     for key in (place, place.replace(":", ":chat:", 1)):
         with contextlib.suppress(errors.IdentityInvalid):
             return ChatKey.parse(key)
@@ -195,14 +195,16 @@ def _time(words: str) -> Condition:
         at, day = now.time.time(), now.time.weekday()
         if begin < end:
             return day in days and begin <= at < end
-        # If a range passes midnight, the hours after midnight belong to the day before.
+        # If a range includes midnight, the hours after midnight count as part of the previous day.
         return (day in days and at >= begin) or ((day - 1) % 7 in days and at < end)
 
     return holds
 
 
 def _scalars(value: Any) -> Iterator[str]:
-    """Yield all scalar values in arguments as text, at any depth. Numbers and booleans are written as in JSON."""
+    """Yield all single values in arguments as text, at any depth. Numbers and booleans have the form that they have in
+    JSON.
+    """
     left = [value]
     while left:
         one = left.pop()

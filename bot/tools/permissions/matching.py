@@ -1,4 +1,4 @@
-"""Matches wildcards, paths and URLs. Nothing is read except symlinks, and matching takes linear time."""
+"""Matches wildcards, paths and URLs in linear time. Only symlinks are read."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ _STEPS = re.compile(r"(?i)%(?:2e|2f|5c|25)|/\.{1,2}(?:/|$)")
 
 
 def glob(pattern: str) -> Match:
-    """Return a function that matches whole texts: `*` matches any run of characters, `?` one character."""
+    """Return a function that matches a whole text with the pattern. `*` stands for any characters, `?` for one character."""
     if "*" not in pattern and "?" not in pattern:
         return pattern.__eq__
     first, *rest = [re.escape(piece).replace(r"\?", ".") for piece in pattern.split("*")]
-    # If a piece matches at all, its leftmost match is sufficient, so atomic groups need no backtracking.
+    # The leftmost match of each piece is sufficient, so atomic groups are used and nothing is tried twice.
     whole = first + "".join(f"(?>.*?{piece})" for piece in rest[:-1]) + (".*" + rest[-1] if rest else "")
     matches = re.compile(whole, re.DOTALL).fullmatch
     return lambda words: matches(words) is not None
 
 
 def path_glob(parts: Sequence[str]) -> Callable[[Sequence[str]], bool]:
-    """Return a function that matches the parts of a path. A pattern part `**` matches any number of path parts."""
+    """Return a function that matches the parts of a path with pattern parts. `**` stands for any number of parts."""
     pattern = [None if part == ANY_DEPTH else glob(part) for part in parts]
 
     def matches(path: Sequence[str]) -> bool:
-        # For the pattern parts so far: the possible numbers of matched path parts.
+        # Numbers of path parts that the pattern parts up to here can match.
         taken = {0}
         for part in pattern:
             if part is None:
@@ -55,8 +55,8 @@ def path_glob(parts: Sequence[str]) -> Callable[[Sequence[str]], bool]:
 
 @dataclass(frozen=True, slots=True)
 class ResolvedPath:
-    """A resolved path. `real` are the parts of the path with all links resolved, or None if the path cannot
-    be resolved. `forms` are all spellings of the path: as written, and with each link replaced in turn.
+    """A resolved path. `real` are its parts with all links resolved; None if it cannot be resolved. `forms` are all
+    spellings of the path: as written, and with each link replaced in turn.
     """
 
     real: Parts | None
@@ -64,7 +64,7 @@ class ResolvedPath:
 
 
 class Paths:
-    """Resolves paths relative to a root folder. Only symbolic links are read, through `readlink`."""
+    """Resolves paths relative to a root folder. `readlink` reads symbolic links; nothing else is read."""
 
     def __init__(self, root: str, readlink: ReadLink) -> None:
         self._readlink = readlink
@@ -75,7 +75,7 @@ class Paths:
         self.root = real
 
     def place(self, path: str) -> ResolvedPath:
-        """Return the resolved path; a relative path is resolved against the root."""
+        """Return the resolved path. A relative path is resolved against the root."""
         if not path or "\0" in path or len(path) > LONGEST_PATH:
             return ResolvedPath(None, ())
         left = _split(path)
@@ -111,9 +111,8 @@ def _lexical(done: list[str], left: list[str]) -> Parts:
 
 @dataclass(frozen=True, slots=True)
 class Url:
-    """A URL that all URL parsers read in the same way. `plain` means that there is no user name and no path
-    segment such as `..`. `literal` means that the path has only one spelling, so that a deny rule for it
-    cannot be evaded.
+    """A URL that all URL parsers read in the same way. `plain` means that it has no user name and no path segment such
+    as `..`. `literal` means that its path has only one spelling. Then no other spelling can evade a deny rule.
     """
 
     scheme: str
@@ -143,7 +142,7 @@ def read_url(address: str) -> Url | None:
 
 
 def url_glob(pattern: str) -> tuple[Callable[[Url], bool], Match]:
-    """Compile a URL pattern such as `*.example.org` or `https://example.org:8443/docs/*`. The first function
+    """Compile a URL pattern such as `*.example.org` or `https://example.org:8443/docs/*` to two functions. The first
     matches scheme, host and port, the second the path. Raises `ValueError` for an invalid pattern.
     """
     scheme, mark, rest = pattern.partition("://")

@@ -1,8 +1,8 @@
-"""Matches patterns of rules against calls. The answer is a match, no match, or undecidable.
+"""Compares patterns of rules with calls. The answer is a match, no match, or undecidable.
 
-An allow rule is strict: its pattern is compared exactly with the resolved path. A deny or ask rule is wide:
-its pattern is compared with every spelling of the path, in any case and Unicode form. If a wide rule cannot
-be decided, the answer is `unclear`.
+An allow rule is strict: its pattern is compared exactly with the resolved path. A deny or ask rule is wide: its pattern
+is compared with every spelling of the path, in any case and Unicode form. If a wide rule cannot be decided, the answer
+is `unclear`.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ ARGUMENTS: Mapping[str, tuple[Kind, str]] = {
     "run_shell": ("command", "command"),
     "web_fetch": ("url", "url"),
 }
-"""The argument that a tool's pattern is compared with: kind of value, and argument name. The kind `tree` is
-a path with everything below it.
+"""Argument of each tool that patterns are compared with: kind of value, and argument name. The kind `tree` is a path
+and everything below it.
 """
 LONGEST = 10_000
 _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_@%+=:,./-")
@@ -46,7 +46,7 @@ _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ01234567
 
 @dataclass(slots=True)
 class JudgedCall:
-    """A tool call that is being judged. The call's paths are resolved once for all rules."""
+    """A tool call that is being judged. Its paths are resolved once for all rules."""
 
     paths: Paths
     arguments: Mapping[str, Any]
@@ -62,7 +62,7 @@ class JudgedCall:
         return self._places[path]
 
     def forms(self, path: str) -> list[Parts]:
-        """Return all spellings of a path, case-folded, for wide rules."""
+        """Return all spellings of a path for wide rules, in a form without case differences."""
         return [_folded(form) for form in self.place(path).forms]
 
 
@@ -140,9 +140,9 @@ def _url(name: str, pattern: str, *, wide: bool) -> Pattern:
 
 @dataclass(frozen=True, slots=True)
 class _Steps:
-    """A path pattern: the parts before the first wildcard, and the remaining parts. `below` means that the
-    pattern covers everything in the folder. `anywhere` means that the pattern is a bare file name, which
-    a wide rule matches at any depth.
+    """A path pattern: the parts before the first wildcard, and the remaining parts. `below` means that the pattern
+    covers everything in the folder. `anywhere` means that the pattern is only a file name. A wide rule finds such a
+    name in any folder.
     """
 
     fixed: Parts
@@ -164,7 +164,7 @@ def _steps(pattern: str, paths: Paths) -> _Steps:
 
 
 def _strict_path(name: str, steps: _Steps, paths: Paths) -> Pattern:
-    # The folder that the rule names is resolved now, so that a link created there later allows nothing.
+    # The folder in the rule is resolved now. A link that somebody creates there later therefore allows nothing.
     fixed = paths.place("/" + "/".join(steps.fixed)).real
     if fixed is None:
         return lambda _: "no"
@@ -190,7 +190,7 @@ def _wide_path(name: str, steps: _Steps, paths: Paths, *, tree: bool) -> Pattern
         path = asked.words(name)
         if path is None and not tree:
             return "no"
-        # A search without a path covers the whole project.
+        # A search without a path searches the whole project.
         path = path or "."
         if asked.place(path).real is None:
             return "yes"
@@ -208,7 +208,7 @@ def _wide_path(name: str, steps: _Steps, paths: Paths, *, tree: bool) -> Pattern
 
 
 def _within(base: Parts, loose: Parts) -> Callable[[Parts], bool]:
-    """Return a function that tests whether a path or one of its parent folders matches."""
+    """Return a function that tests a path: True if it, or one of its parent folders, matches."""
     depth = len(base)
     if not loose:
         return lambda form: form[:depth] == base
@@ -222,9 +222,8 @@ def _folded(parts: Parts) -> Parts:
 
 
 def literal_words(command: str) -> tuple[str, ...] | None:
-    """Return the words of a command that contains no character with a special meaning to a shell; None for
-    other commands. Only such a command can be judged by its text. Such a command must then be run from
-    the returned words, without a shell.
+    """Return the words of a command without characters that a shell interprets; None for any other command. Only such a
+    command can be judged by its text. It must then be run from these words, without a shell.
     """
     words = tuple(word for word in command.split(" ") if word)
     if len(command) > LONGEST or not words or "=" in words[0]:

@@ -1,4 +1,4 @@
-"""Finds the code that the gateway runs in the project's folder: Shipmate itself, the interpreter's import and program
+"""Finds the code in the project's folder that the gateway runs: Shipmate itself, the interpreter's import and program
 folders and, in a source tree, everything that `make` uses. No chat may change this code.
 """
 
@@ -24,8 +24,8 @@ OURS = "it is part of what Shipmate runs on"
 
 @dataclass(frozen=True, slots=True)
 class RunningCode:
-    """The code of a running process. `runs` are files and folders that are imported or started. `source` is
-    the source tree, or None for an installed wheel. `base` is the interpreter's own prefix.
+    """The code of a running process. `runs` are the files and folders that it imports or starts. `source` is its source
+    tree; None for an installed wheel. `base` is the interpreter's own prefix.
     """
 
     runs: tuple[Path, ...]
@@ -57,8 +57,8 @@ class RunningCode:
 
 @dataclass(frozen=True, slots=True)
 class ProtectedCode:
-    """The protected part of the project's folder. If `closed`, the whole folder counts as code. Otherwise
-    `sealed` are the paths in the folder that may not be written.
+    """The protected part of the project's folder. If `closed` is True, the whole folder is protected. Otherwise only
+    the paths in `sealed` may not be written.
     """
 
     root: Path
@@ -68,22 +68,22 @@ class ProtectedCode:
     """All code of the process, including code outside the folder."""
 
     def linked(self) -> frozenset[tuple[int, int]]:
-        """Return device and inode of the code's files that have several hard links. Installers such as uv
-        share files between environments in this way. The result is cached. This call blocks the thread.
+        """Return device and inode of the code's files that have several hard links. Installers such as uv share files
+        between environments by hard links. The result is cached. This call blocks the thread.
         """
         return _linked(self.runs)
 
     def seals(self, path: Path) -> bool:
-        """Return True if a path is part of the code. Names are compared regardless of case and Unicode form."""
+        """Return True if a path is part of the protected code. Case and Unicode form of names are ignored."""
         return any(_named_below(one, path) for one in self.sealed)
 
     def refuses(self, path: Path) -> bool:
-        """Return True if a path is part of the code, by name or by inode. This call blocks the thread."""
+        """Return True if a path is part of the protected code, by its name or by its inode. This call blocks the thread."""
         return self.closed or any(_below(one, path) for one in self.sealed)
 
     def changeable(self, path: Path) -> bool:
-        """Return True if tools or commands can change the file at a path, or the target of a link at this
-        path. This call blocks the thread.
+        """Return True if tools or commands can change the file at a path, or the file that a link there points to. This
+        call blocks the thread.
         """
         if self.closed:
             return False
@@ -91,9 +91,7 @@ class ProtectedCode:
         return any(_below(self.root, one) and not self.refuses(one) for one in places)
 
     def fixed(self, places: str) -> str:
-        """Return a PATH without the folders in which a tool or a command could create a program. This call
-        blocks the thread.
-        """
+        """Return a PATH without folders in which a tool or a command could create a program. This call blocks the thread."""
         folders = (one for one in places.split(os.pathsep) if os.path.isabs(one))  # noqa: PTH117 - "" is a folder too
         return os.pathsep.join(one for one in folders if not self.changeable(Path(one)))
 
@@ -108,7 +106,7 @@ def protected_code(root: Path, code: RunningCode | None = None) -> ProtectedCode
         return ProtectedCode(real, closed=True)
     parts = [one for one in (*code.runs, *([code.base] if code.base else [])) if _below(real, one.resolve())]
     sealed = _outermost(dict.fromkeys(one.resolve() for one in parts if one.exists()))
-    # A command could create a path that is missing, or replace a path that is reached through a link in the folder.
+    # A command could create a missing path, or replace a path that a link in the folder leads to.
     loose = [one for one in _absent(code.runs, real) if not any(_named_below(kept, one) for kept in sealed)]
     return ProtectedCode(real, closed=bool(loose), sealed=sealed, runs=code.runs)
 
@@ -143,7 +141,7 @@ def _outermost(paths: dict[Path, None]) -> tuple[Path, ...]:
 
 
 def _below(upper: Path, lower: Path) -> bool:
-    """Return True if the second path equals the first or is below it, by name or by inode. Both paths are resolved."""
+    """Return True if `lower` equals `upper` or is below it, by name or by inode. Both paths are resolved."""
     if _named_below(upper, lower):
         return True
     wanted = _identity(upper)

@@ -1,5 +1,5 @@
-"""The permission rules of an installation, compiled and indexed by tool. Deny rules come before ask rules,
-ask rules before allow rules; the defaults apply if no rule matches.
+"""The permission rules of an installation, compiled and indexed by tool. Deny rules precede ask rules, and ask rules
+precede allow rules. If no rule matches, the defaults apply.
 """
 
 from __future__ import annotations
@@ -47,9 +47,7 @@ class _Rule:
 
 
 class Rules:
-    """Judges calls by the rules. Reads nothing except symlinks, through `paths`. Raises `RuleMalformed` for
-    an invalid rule.
-    """
+    """Judges calls by the rules. It reads only symlinks, through `paths`. Raises `RuleMalformed` for an invalid rule."""
 
     def __init__(
         self,
@@ -70,8 +68,8 @@ class Rules:
         self._tools: dict[str, dict[Outcome, list[_Rule]]] = {}
 
     def judge(self, call: Call, subjects: Sequence[Subject], now: PolicyContext) -> Decision:
-        """Return the decision on a call that these people caused together: the strictest of the decisions
-        for each person.
+        """Return the decision on a call. If several people caused the call, each is judged and the strictest decision
+        counts.
         """
         asked = JudgedCall(self._paths, call.arguments)
         decisions = [self._judge(call, asked, subject, now) for subject in subjects]
@@ -86,7 +84,7 @@ class Rules:
         )
 
     def permits(self, call: Call, subject: Subject, now: PolicyContext) -> bool:
-        """Return True if an allow rule matches; other rules and the defaults are ignored."""
+        """Return True if an allow rule matches. All other rules and the defaults are ignored."""
         asked = JudgedCall(self._paths, call.arguments)
         return any(rule.answer(call, asked, subject, now) == "yes" for rule in self._of(call.tool)["allow"])
 
@@ -105,7 +103,7 @@ class Rules:
         if doubt is not None:
             return defaults.asks("rule", "doubt", f"deny {doubt.text}")
         if given and (why := defaults.instructs(call, asked)) and not any(rule.trusted for rule in given):
-            # The person cannot approve this alone: the file instructs the turns of everybody, including operators.
+            # The person cannot approve this alone. The file instructs everybody's turns, including those of operators.
             return defaults.asks("default", why, f"allow {given[0].text}")
         for rule in tool["ask"]:
             if rule.answer(call, asked, subject, now) != "no":
@@ -116,17 +114,18 @@ class Rules:
         if name not in self._tools:
             tool = self._tools[name] = {"deny": [], "ask": [], "allow": []}
             for outcome, parsed in self._rules:
-                # Names are compared case-folded, because servers choose and change the case of names.
+                # Names are compared without case differences, because servers choose and change the case of their
+                # names.
                 if glob(folded(parsed.tool))(folded(name)):
-                    # A pattern after a wildcard may be invalid for this tool, though valid for another.
+                    # After a wildcard name, a pattern may be invalid for this tool and valid for another one.
                     with contextlib.suppress(RuleMalformed):
                         tool[outcome].append(_compile(name, parsed, outcome, self._paths))
         return self._tools[name]
 
 
 def _given(call: Call, given: Sequence[_Rule], now: PolicyContext) -> Decision:
-    """Return the decision of the matching allow rules. While foreign text is in the model's context, a rule
-    that is not marked `@trusted:` leads to a question instead.
+    """Return the decision of the allow rules that match. If foreign text is in the model's context and no matching rule
+    is marked `@trusted:`, the decision is to ask.
     """
     rule = next((one for one in given if one.trusted), given[0])
     if not rule.trusted and defaults.taints(call, now):

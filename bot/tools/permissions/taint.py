@@ -1,6 +1,6 @@
-"""Provenance and trust of the text in the model's context. Each message states its provenance (`ORIGIN`), and a
-block states its own if it differs. Text without a stated provenance counts as anybody's. The provenance of the
-context is the union over all its messages, so the result is the same after a restart.
+"""Provenance of the text in the model's context. Each message states its provenance (`ORIGIN`). A block states its own
+provenance if it differs. Text without a stated provenance counts as anybody's. The provenance of the context is the
+union over all its messages, so a restart does not change it.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from bot.contracts.tools import MCP, Effect
 from bot.identity_cache import MessageFact
 
 _OWN = frozenset({"text", "thinking", "redacted_thinking", "tool_use", "compaction"})
-"""Kinds of blocks that the model itself writes. Other blocks in an answer are results of the provider's tools."""
+"""Types of blocks that the model itself writes. Other blocks in an answer are results of the provider's tools."""
 MOST_PEOPLE = 200
-"""Max people whose text an answer may repeat. With more people, the answer counts as anybody's."""
+"""Max people whose text an answer may repeat. If there are more, the answer counts as anybody's."""
 _LEFT_OUT: Json = {"type": "text", "text": "[words of others, left out]"}
 GONE: Json = _LEFT_OUT | {ORIGIN: NOBODYS.packed()}
 _RUN, _STEP, _LEAST = 24, 8, 8
-"""Lengths in bytes, counted in letters and digits, for finding repeated foreign text. A repeated passage is
-found if it has 31 bytes or more; a repeated whole line is found if it has 8 bytes or more.
+"""Lengths for finding repeated foreign text, in bytes of letters and digits. A repeated passage is found if it has 31
+bytes or more. A repeated whole line is found if it has 8 bytes or more.
 """
 _SOURCES: Mapping[str, Taint] = {
     "chat_load_history": Taint.FOREIGN,
@@ -39,13 +39,13 @@ _SOURCES: Mapping[str, Taint] = {
     "web_fetch": Taint.FOREIGN,
     "web_search": Taint.FOREIGN,
 }
-"""Untrusted-text level of the results of tools that report no provenance. Results of MCP tools are foreign."""
+"""Untrusted-text levels of results for which a tool reports no provenance. Results of MCP tools are foreign."""
 
 
 def usual(tool: str, effects: frozenset[Effect]) -> Provenance:
-    """Return the provenance of a result whose tool reported none."""
+    """Return the provenance of a result if its tool reported none."""
     level = Taint.FOREIGN if tool.startswith(MCP) else _SOURCES.get(tool, Taint.NONE)
-    # Text from a network was not written by anybody of this project.
+    # Nobody in this project wrote text from a network.
     return ANYBODYS if level and "network" in effects else Provenance(taint=level)
 
 
@@ -81,8 +81,8 @@ def _blocks(message: Message) -> Sequence[Json]:
 
 
 def stamped(answer: Message, seen_by_model: Iterable[Message]) -> Message:
-    """Return a message of the model with the provenance of all text that the model saw. Foreign text counts only if
-    the message repeats some of it.
+    """Return a message of the model with its provenance, computed from all text that the model saw. Foreign text counts
+    only if the message repeats some of it.
     """
     kept = list(seen_by_model)
     origin = seen(kept)
@@ -92,8 +92,8 @@ def stamped(answer: Message, seen_by_model: Iterable[Message]) -> Message:
 
 
 def _parted(message: Message) -> tuple[Message, Sequence[Any]]:
-    """Return the message with foreign parts replaced by a mark, and the foreign text. Summaries are kept,
-    because no other message contains their text.
+    """Return the message with a note in place of its foreign parts, and the foreign text. Summaries are kept, because
+    no other message contains their text.
     """
     blocks = _blocks(message)
     if not blocks or _ORIGIN(message).taint < Taint.FOREIGN:
@@ -111,7 +111,7 @@ def _parted(message: Message) -> tuple[Message, Sequence[Any]]:
             gone.append(block["content"])
             left.append({**block, "content": [_LEFT_OUT], ORIGIN: NOBODYS.packed()})
         elif tag is not None and tag.name == tags.CONTEXT and not tag.note:
-            # The gateway wrote ids and times. File names were chosen by the authors of the files.
+            # The gateway wrote ids and times. The authors of files chose the file names.
             facts = {**tags.facts(message)}
             gone += [names] if (names := facts.pop("attachments", None)) else []
             left.append(replace(tag, words=tags.dumped(facts)).block | {ORIGIN: NOBODYS.packed()})
@@ -125,20 +125,18 @@ _PARTED = MessageFact[Message, tuple[Message, Sequence[Any]]](_parted)
 
 
 def faded(messages: Iterable[Message]) -> list[Message]:
-    """Return the messages with foreign text removed. A message without foreign text is returned as the same object."""
+    """Return the messages without foreign text. A message that has none is returned as the same object."""
     return [left for left, _ in _PARTED.each(messages)]
 
 
 _LINES = MessageFact[Message, list[bytes]](
     lambda message: [_letters(line) for said in _strings(_PARTED(message)[1]) for line in said.splitlines()]
 )
-"""Lines of the foreign text in a message, reduced to letters and digits."""
+"""Lines of the foreign text in a message, reduced to their letters and digits."""
 
 
 def _repeats(answer: Message, messages: Sequence[Message]) -> bool:
-    """Return True if an answer repeats a line of foreign text, or a passage of it. Spacing and punctuation
-    between letters are ignored.
-    """
+    """Return True if an answer repeats a line or a passage of foreign text. Spacing and punctuation are ignored."""
     said = b" ".join(map(_letters, _spoken(answer)))
     runs = {said[at : at + _RUN] for at in range(len(said))}
     return any(
@@ -149,14 +147,14 @@ def _repeats(answer: Message, messages: Sequence[Message]) -> bool:
 
 
 def says(messages: Iterable[Message], words: str) -> bool:
-    """Return True if the model itself has written these words in one of these messages."""
+    """Return True if the model itself wrote these words in one of these messages."""
     wanted, own = _letters(words), (one for one in messages if one["role"] == "assistant")
     return bool(wanted) and any(wanted in _letters(said) for one in own for said in _spoken(one))
 
 
 def about(messages: Sequence[Message], people: Collection[str]) -> str:
-    """Return a description of the newest foreign text, or else of the newest text by other people than these: who
-    wrote the message, or which tool result or file it is.
+    """Return a description of the newest foreign text; if there is none, of the newest text by anybody but `people`. It
+    names the author of the message, the tool result or the file.
     """
     theirs = [one for one in reversed(messages) if one["role"] != "assistant"]
     words = (one for one in theirs if seen([one]).people - set(people))
@@ -173,12 +171,12 @@ def about(messages: Sequence[Message], people: Collection[str]) -> str:
 
 
 def _letters(words: str) -> bytes:
-    """Return the letters and digits of a text, without case, Unicode form and spacing."""
+    """Return the letters and digits of a text in a form without differences of case, Unicode form and spacing."""
     return re.sub(r"[\W_]+", "", unicodedata.normalize("NFKC", words).casefold()).encode(errors="replace")
 
 
 def _spoken(message: Message) -> Iterator[str]:
-    """Yield the text that the model wrote in a message: answers, thinking, and tool arguments."""
+    """Yield the text in a message that the model wrote: answers, thinking and tool arguments."""
     for block in message["content"]:
         yield from _strings(block.get("text") or block.get("thinking") or block.get("input"))
 
