@@ -1,4 +1,4 @@
-"""Access control: one function decides who may talk to the bot, for every kind of event, and which texts are stored."""
+"""Access control: one class decides for every kind of event who may use the bot. Texts of strangers are not stored."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ from bot.tools.permissions.display import named
 from bot.words import Sentence, say, sentence
 
 ALIASES = {"clear": "new", "usage": "stats"}
-"""Command names by alias: an alias runs the command that it maps to."""
+"""Command names by alias. An alias runs the command that it maps to."""
 MOST_CALLED = 1_000
-"""Max people and chats whose display names are cached for messages to operators."""
+"""Max people and chats whose display names are kept for messages to operators."""
 SECONDS = 15.0
 """Timeout in seconds for a platform to answer which groups a person belongs to."""
 
 
 @dataclass(eq=False)
 class Memberships:
-    """Implements `tools.context.Membership` by asking the running channels; resolves links to messages too."""
+    """Implements `tools.context.Membership` by asking the running channels. Also builds links to messages."""
 
     channels: Mapping[str, Channel]
     log: Log
@@ -75,12 +75,12 @@ class Memberships:
         return knows.same_chat(chat_id) if isinstance(knows, KnowsChatMigrations) else frozenset({chat_id})
 
     def permalink(self, line: ArchiveLine) -> str | None:
-        """Return the link to a message, or None if its channel cannot build links."""
+        """Return a link to the message of this archive line, or None if its channel cannot build links."""
         knows: object = self.channels.get(line.channel)
         return knows.permalink(line) if isinstance(knows, KnowsLinks) else None
 
     def place(self, inbound: Inbound) -> str:
-        """Describe for operators in which chat a message was written, with a link if the channel can build one."""
+        """Describe for operators the chat of a message, with a link to the message if its channel can build one."""
         return say("place.direct") if inbound.chat_type == "direct" else str(self._group(inbound))
 
     def _group(self, inbound: Inbound) -> Sentence:
@@ -101,7 +101,7 @@ class Memberships:
             del self._called[oldest]
 
     def called(self, words: Sentence) -> Sentence:
-        """Return the sentence with ids replaced by cached display names."""
+        """Return the sentence with ids replaced by display names, where a name is known."""
         known, values = self._called.get, words.values.items()
         return Sentence(words.key, {key: known(str(getattr(one, "chat", one)), one) for key, one in values})
 
@@ -109,7 +109,7 @@ class Memberships:
 EVERYONE = "*"
 KINDS: tuple[ChatType, ...] = ("direct", "group")
 _ANYBODY = "\0nobody"
-"""User id that appears on no list; stands for any stranger."""
+"""User id that is on no list. It stands for any stranger."""
 
 
 _M = TypeVar("_M", bound=BaseModel)
@@ -126,12 +126,12 @@ STRANGER = Verdict(allowed=False, reason="stranger")
 
 @dataclass(eq=False)
 class Access:
-    """Decides who may use the bot, by stable ids and never by names. Precedence: block list, allow list,
-    ship.json; the default is to deny.
+    """Decides who may use the bot, by stable ids and never by names. The block list overrules the allow list, and both
+    overrule ship.json. Everyone else is denied.
 
-    A person's own id admits that person everywhere. A group's id admits the group's members in that group,
-    but not in direct messages. Operators are admitted, and everyone on a channel that is only reachable from this
-    machine. Bots are never admitted.
+    A person's id admits the person in every chat. A group's id admits the group's members, but only in that group.
+    Operators are admitted. A channel that only this machine can reach (`local`) admits everyone. Bots are never
+    admitted.
     """
 
     manifests: Mapping[str, Manifest]
@@ -141,7 +141,7 @@ class Access:
     memberships: Memberships
 
     def judge(self, inbound: Inbound) -> Verdict:
-        """Return whether an incoming message, command or signal is allowed, with the reason."""
+        """Return whether the sender of an incoming message, command or signal is admitted, with the reason."""
         if inbound.from_bot:
             return Verdict(allowed=False, reason="bot")
         verdict = self.standing(inbound.person, inbound.chat_id, inbound.chat_type)
@@ -150,7 +150,7 @@ class Access:
         return verdict
 
     def prove(self, channel: str) -> None:
-        """Raise `errors.ConfigError` if a person on no list would be admitted although no list contains "*"."""
+        """Raise `errors.ConfigError` if the rules would admit a stranger although no list contains "*"."""
         listed = self.lists.allowed(channel) | self.allow.get(channel, frozenset())
         people = [UserRef(channel, nobody) for nobody in ("", _ANYBODY)]
         admitted = any(self.standing(one, "\0nowhere", kind).allowed for one in people for kind in KINDS)
@@ -161,8 +161,8 @@ class Access:
             )
 
     def standing(self, person: UserRef, chat_id: str, chat_type: ChatType) -> Verdict:
-        """Return whether a person may use the bot in a chat, with the reason. `person.user_id` is "" if the
-        platform does not say who it is.
+        """Return whether a person may use the bot in a chat, with the reason. `person.user_id` is "" if the platform
+        does not tell who the person is.
         """
         channel, user_id = person.channel, person.user_id
         manifest = self.manifests.get(channel)
@@ -170,7 +170,7 @@ class Access:
             return STRANGER
         ids = {user_id} if user_id else set()
         if chat_type == "group":
-            # All ids of a chat count, so admissions and blocks survive a new platform id.
+            # A platform may give a chat a new id. The old ids still count for admissions and blocks.
             ids |= self.memberships.same_chat(channel, chat_id)
         listed = self.lists.allowed(channel) | self.allow.get(channel, frozenset())
         # The first rule that matches decides.
@@ -191,7 +191,7 @@ class Access:
         return (self.lists.allowed(channel), self.lists.blocked(channel), frozenset(self.operators))
 
     def is_operator(self, person: UserRef) -> bool:
-        """Return True for an operator. Returns False for an unknown person (""), even if a list contains ""."""
+        """Return True for an operator. Return False for an unknown person (""), even if the operators contain ""."""
         return bool(person.user_id) and person in self.operators
 
 
@@ -211,7 +211,7 @@ class InboundCleaner:
         return model.model_copy(update=clean | update)
 
     def cleaned(self, inbound: Inbound) -> Inbound:
-        """Return the incoming message with secrets redacted. `admitted` selects the quotes that stay."""
+        """Return the incoming message with secrets redacted. Quoted messages are left to `admitted`."""
         command = inbound.command
         if command is not None:
             name = ALIASES.get(command.name) or self.words(command.name)
@@ -238,8 +238,8 @@ class InboundCleaner:
         )
 
     def admitted(self, inbound: Inbound, quoted: Iterable[Quoted]) -> tuple[Quoted, ...]:
-        """Return the quoted messages whose authors are admitted in this chat, so that no text of a stranger
-        reaches the bot.
+        """Return the quoted messages by authors who are admitted in this chat, with secrets redacted. The others are
+        dropped, so that no stranger's text reaches the model.
         """
         return tuple(
             self._clean_quote(message)
@@ -252,18 +252,18 @@ class InboundCleaner:
 
 
 EVERY = 24 * 3600.0
-"""Min seconds between two admission requests of the same person."""
+"""Min seconds between two admission requests for the same person."""
 
 
 def request_of(inbound: Inbound, request_id: str, now: float) -> Inbound:
-    """Build an admission request from a stranger's message, without the message's text. The request's key
-    allows one request per person per day. In groups the reply is ephemeral.
+    """Return a request to admit the stranger who wrote this message, without the message's text. Its key limits
+    requests to one per person and day. In a group, only the stranger sees the bot's reply.
     """
     alone = (
         {ONLY_TO: inbound.user_id, ABOUT: inbound.message_id or ""} if inbound.chat_type == "group" else {}
     )
     return Inbound(
-        # The chat's address without the thread: the bot does not join a thread in which only strangers write.
+        # Without the thread, because the bot does not join a thread in which only strangers write.
         chat_key=inbound.chat_key.chat,
         keys=(f"admission:{inbound.channel}:{inbound.user_id}:{int(now // EVERY)}",),
         target={**inbound.target, **alone},
@@ -274,11 +274,11 @@ def request_of(inbound: Inbound, request_id: str, now: float) -> Inbound:
 
 
 _OF_STRANGERS = "channel chat_id chat_type user_id ts addressed message_id user_name chat_name language zone"
-"""Fields of a stranger's message that an admission request keeps."""
+"""Fields that an admission request copies from the stranger's message."""
 
 
 def id_form(manifest: Manifest) -> str:
-    """Describe what an id on this channel looks like and where to find it."""
+    """Describe what a user id looks like on this channel and where to find it."""
     if manifest.where_id is not None:
         return str(manifest.where_id)
     return say("commands.id_told", prefix=manifest.command_prefix)

@@ -1,4 +1,4 @@
-"""Models, limits and services of the agent, which every turn uses."""
+"""Models, limits and services that every turn of the agent uses."""
 
 from __future__ import annotations
 
@@ -29,12 +29,14 @@ from bot.vetting import Vetting
 from bot.words import sentence
 
 MARGIN = 13_000
-"""Tokens kept free at the end of the context window, since sizes are estimates."""
+"""Tokens of the context window that stay free, because prompt sizes are only estimates."""
 
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """Token limits of a model's requests: window and output (None: unknown), answer, and `softTokens`."""
+    """Token limits for a model's requests. `window` and `most_output` are None if unknown. `max_tokens` limits the
+    answer, `most_output` is the model's own limit for that, and `soft` is the setting `softTokens`.
+    """
 
     window: int | None
     max_tokens: int
@@ -43,13 +45,13 @@ class Budget:
 
     @property
     def hard(self) -> int | None:
-        """Return the prompt tokens above which a request may not fit; None if the window is unknown."""
+        """Return the max prompt tokens that fit the window for certain; None if the window is unknown."""
         if self.window is None:
             return None
         return max(self.window - self.max_tokens - self._margin, self.window // 4)
 
     def fork(self, most: int) -> int:
-        """Return the output limit of a fork; a prompt below `hard` leaves the margin free for it."""
+        """Return the output limit, at most `most`, of a fork (a side question that reuses the chat's prompt)."""
         room = most if self.window is None else max(self.max_tokens, self._margin)
         return min(most, room, self.most_output or most)
 
@@ -59,32 +61,32 @@ class Budget:
 
     @property
     def limit(self) -> int:
-        """Return the smaller of the soft and the hard limit."""
+        """Return the smaller of the soft and the hard limit, in tokens."""
         return self.soft if self.hard is None else min(self.soft, self.hard)
 
     def share(self, part: float, most: int) -> int:
-        """Return the share `part` of the context window, at most `most` tokens."""
+        """Return the share `part` (0 to 1) of the context window in tokens, at most `most`."""
         return most if self.window is None else min(most, int(self.window * part))
 
 
 ROOM = {"low": 4_096, "medium": 8_192, "high": 16_384}
-"""Max tokens of an answer that thinking may use at each effort."""
+"""Max tokens of an answer that thinking may use, by effort."""
 NOTES = 1_024
-"""Max tokens of an answer for text between tool calls if the model does not think."""
+"""Max tokens of an answer for text between tool calls. Used if the model does not think."""
 MODEL, EFFORT = "model", "effort"
-"""Kinds of the facts that store the model and the effort that an operator chose for a chat."""
+"""Kinds of the stored facts that record which model and effort an operator chose for a chat."""
 _FORMS: dict[Thinking | None, tuple[str, ...]] = {
     None: (),
     "adaptive": ("adaptive",),
     "between_tools": ("between_tools", "adaptive"),
     "off": ("disabled", "between_tools", "adaptive"),
 }
-"""API values of each thinking setting; the first value that the model accepts is sent."""
+"""API values for each thinking setting. The first value that the model accepts is sent."""
 
 
 @dataclass(frozen=True, slots=True)
 class SentManner:
-    """Effort and thinking as sent (None: not sent), and the tokens of the answer that thinking may use."""
+    """Effort and thinking as sent to the model (None: not sent). `room` is the number of tokens for thinking."""
 
     effort: str | None = None
     thinking: Json | None = None
@@ -93,14 +95,14 @@ class SentManner:
 
 @dataclass(frozen=True, slots=True)
 class Manner:
-    """Effort, thinking and model of an answer. None means the model's own default, or the chat's model."""
+    """Effort, thinking and model for an answer. None means the model's default, or the chat's model."""
 
     effort: Effort | None = None
     thinking: Thinking | None = None
     model: str | None = None
 
     def sent(self, takes: Callable[[str], bool]) -> SentManner:
-        """Return the settings to send to a model that accepts what `takes` says."""
+        """Return the settings to send. `takes` returns True for the name of a setting that the model accepts."""
         effort = self.effort if takes(f"effort.{self.effort}") else None
         form = next((one for one in _FORMS[self.thinking] if takes(f"thinking.{one}")), None)
         if form == "adaptive":
@@ -110,29 +112,28 @@ class Manner:
 
 
 def effort_of(name: str | None) -> Effort | None:
-    """Return the effort with this name; None if no effort has that name."""
     return next((one for one in EFFORTS if one == name), None)
 
 
 @dataclass(slots=True)
 class ModelDeps:
-    """The provider model, and the model names that a chat may use."""
+    """The provider's model, with the model names and settings that apply to a chat."""
 
     model: Model
     default_model: str
     windows: ContextWindows
     fast_model: str = ""
-    """Name of the model that summarises results; "" for the model that answers."""
+    """Name of the model that combines task results; "" for the model that answers."""
     estimator: Estimator = field(default_factory=Estimator)
     prices: PriceTable = field(default_factory=PriceTable)
     manner: Manner = field(default_factory=Manner)
     purposes: Mapping[str, Manner] = field(default_factory=dict)
-    """Model, effort and thinking by purpose, for purposes that differ from `manner`."""
+    """Settings by purpose of the request, for purposes that differ from `manner`."""
     chosen: str | None = None
     chosen_effort: Effort | None = None
-    """Model and effort that an operator chose for the chat; None for those of ship.json."""
+    """Effort that an operator chose for the chat, like the model in `chosen`; None for that of ship.json."""
     purpose: str = "turn"
-    """Purpose of the running turn; `overheard` if nobody addressed the bot."""
+    """Purpose of the running turn: `turn`, or `overheard` if nobody addressed the bot."""
 
     @property
     def name(self) -> str:
@@ -140,7 +141,7 @@ class ModelDeps:
 
     @property
     def known(self) -> tuple[str, ...]:
-        """Return the models that ship.json names, and those of the same family that have a price."""
+        """Return the models that ship.json names, then the models of the same family whose price is known."""
         named = [self.default_model, self.fast_model, *(one.model for one in self.purposes.values())]
         family = f"{self.default_model.partition('-')[0]}-"
         priced = [name for name in self.prices.names if name in self.prices.own or name.startswith(family)]
@@ -156,12 +157,12 @@ class ModelDeps:
         return Manner(effort, own.thinking or self.manner.thinking, own.model)
 
     def sent(self, purpose: str | None = None) -> SentManner:
-        """Return effort and thinking as sent for a purpose; None means the running turn's purpose."""
+        """Return the effort and thinking to send for a purpose; None means the running turn's purpose."""
         manner = self.of(purpose or self.purpose)
         return manner.sent(partial(self.windows.takes, manner.model or self.name))
 
     def fitted(self, request: ModelRequest, purpose: str | None = None) -> ModelRequest:
-        """Return the request for its purpose's model, without content that this model cannot read."""
+        """Return the request addressed to its purpose's model, without content that this model cannot read."""
         sent, model = self.sent(purpose), self.of(purpose or self.purpose).model or self.name
         if model != request.model:
             most = self.windows.max_output(model) or request.max_tokens
@@ -171,7 +172,7 @@ class ModelDeps:
         return replace(request, effort=sent.effort, thinking=sent.thinking)
 
     def learn(self, request: ModelRequest, reply: ModelReply) -> None:
-        """Learn the model's token ratio and a request size that fits, unless a fallback model answered."""
+        """Learn from an answer the model's token ratio and a prompt size that fits. Skip a fallback model's answer."""
         if not reply.note:
             used = reply.usage
             self.estimator.observe(request, used)
@@ -179,7 +180,7 @@ class ModelDeps:
             self.windows.fitted(request.model, prompt)
 
     def declared(self, forms: Sequence[tuple[Json, ...]]) -> tuple[Json, ...]:
-        """Return the largest version of the tool definitions that fits into half of the context window."""
+        """Return the first version of the tool definitions that fits half of the context window, else the last."""
         window = self.windows.window(self.name)
         if window is None:
             return forms[0]
@@ -215,14 +216,14 @@ class AgentDeps:
     tasks: Subagents = field(default_factory=Subagents)
     redact: Redact = str
     settled: Redact = str
-    """Function that returns the part of an unfinished text that cannot be the beginning of a secret."""
+    """Function that cuts off the end of an unfinished text if that end may begin a secret."""
     rules: Mapping[str, str] = field(default_factory=dict)
-    """Output rules by channel."""
+    """Rules for the form of answers, by channel."""
     task_events: Callable[[TaskEvent], object] = lambda _: None
     approvals: Approvals = field(default_factory=Unattended)
 
     async def freeze(self, chat_key: ChatKey, channel: str | None) -> Frozen:
-        """Build the prompt of a chat, within the prompt's share of the context window."""
+        """Build a chat's system prompt. Its size is limited to a share of the context window."""
         models = self.models
         tools = models.estimator.tokens(models.name, models.declared(self.registry.forms))
         room = models.budget(self.limits.compaction.soft_tokens).share(SHARE, MOST_BUDGET) - tools

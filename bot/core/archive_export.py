@@ -1,5 +1,5 @@
-"""Exports the event log to the archive. Each line carries its event number, so that a second export of the
-same event is recognised.
+"""Exports messages from the event log to the archive. Each archive line carries its event's number, so that an event is
+not written twice.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from bot.storage import file_names, jsonl
 
 BOT_USER = "bot"
 MOST_GONE = 1_000
-"""Max remembered deletions whose message has not arrived yet; platforms deliver the message within seconds."""
+"""Max remembered deletions whose message has not arrived yet. Platforms deliver it within seconds."""
 
 # ------------------------------------------------------------ from events to lines
 
@@ -34,7 +34,7 @@ def dumped(line: ArchiveLine, seq: int) -> bytes:
 
 
 def of_message(event: Event) -> ArchiveLine | None:
-    """Return the archive line of a person's message or edit; None for commands, signals and other events."""
+    """Return the archive line for a message or edit by a person; None for a command, signal or any other event."""
     if not isinstance(event.data, events.Received | events.Edited):
         return None
     inbound = event.data.inbound
@@ -90,7 +90,7 @@ def _removal(event: Event, by: Inbound, of: Sequence[str], turns: Sequence[str],
 
 @dataclass(slots=True)
 class _Outgoing:
-    """A bot message that is not delivered yet. `n` is the number of the message's `queued` event."""
+    """A bot message that is not delivered yet. `n` is the global number of the event that queued it."""
 
     n: int
     parts: dict[str, events.Queued] = field(default_factory=dict)
@@ -98,22 +98,22 @@ class _Outgoing:
 
 
 class LineFold:
-    """Folds events in commit order into archive lines. The same events always give the same lines."""
+    """Turns events, taken in commit order, into archive lines. The same events always give the same lines."""
 
     def __init__(self, log: EventLog) -> None:
         self._log = log
         self._outgoing: dict[str, _Outgoing] = {}
-        """Undelivered bot messages by the id of their first outbox row."""
+        """Undelivered bot messages, by id of the first outbox row of each."""
         self._gone: dict[tuple[ChatKey, str | None], None] = {}
 
     @property
     def rests_on(self) -> int | None:
-        """Return the number of the oldest event that a later archive line may need."""
+        """Return the number of the oldest event that a future archive line may need; None if there is none."""
         return min((one.n for one in self._outgoing.values()), default=None)
 
     async def take(self, n: int, event: Event) -> tuple[int, ArchiveLine] | None:
-        """Return the archive line that this event completes, with the number of the oldest event that the
-        line was built from. Raises `errors.StorageError`.
+        """Return the archive line that this event completes, or None. The line comes with the number of the oldest
+        event from which it was built. Raises `errors.StorageError`.
         """
         line: ArchiveLine | None = None
         match event.data:
@@ -135,8 +135,8 @@ class LineFold:
         return None if line is None else (n, line)
 
     def _ended(self, n: int, event: Event, end: events.RowEnded) -> tuple[int, ArchiveLine | None]:
-        """Return the archive line of a bot message if `end` closes the message's last open part and any part
-        was delivered.
+        """Return the archive line of a bot message once the last part of the message has ended, if at least one part
+        was delivered; else None.
         """
         found = next(((name, one) for name, one in self._outgoing.items() if end.row in one.parts), None)
         if found is None:
@@ -184,7 +184,7 @@ class LineFold:
 
 @dataclass(frozen=True, slots=True)
 class _Line:
-    """An archive line to write. `n` is the number of the oldest event that the line was built from."""
+    """An archive line to write. `n` is the number of the oldest event from which it was built."""
 
     n: int
     chat: ChatKey
@@ -201,7 +201,7 @@ class ArchiveExport(Export):
         self._fold = LineFold(log)
         self._due: list[_Line] = []
         self._positions: dict[ChatKey, int] = {}
-        """Numbers of the newest exported events."""
+        """Number of the newest exported event of each chat."""
         self._dirty: set[str] = set()
 
     @property
@@ -226,14 +226,14 @@ class ArchiveExport(Export):
             chat = self._due[0].chat
             if chat not in self._positions:
                 self._positions[chat] = await self._position(chat)
-            # After a refused write the exporter folds the same events again.
+            # After a failed write the exporter passes the same events again.
             mine = {one.seq: one.raw for one in self._due if one.chat == chat}
             new = {seq: raw for seq, raw in mine.items() if seq > self._positions[chat]}
             try:
                 with errors.as_storage_error("the archive cannot be written"):
                     await asyncio.to_thread(self._append, file_names.encode(chat), list(new.values()))
             except errors.StorageError:
-                del self._positions[chat]  # some lines may have been written
+                del self._positions[chat]  # unknown, since some lines may be on disk
                 raise
             self._positions[chat] = max([self._positions[chat], *new])
             self._due = [one for one in self._due if one.chat != chat]
@@ -263,7 +263,7 @@ class ArchiveExport(Export):
 
 
 def _is_of(event: Event, request: str) -> bool:
-    """Return True for an event that completes an archive line of this request."""
+    """Return True if the event completes an archive line with this request id."""
     match event.data:
         case events.Received(inbound) | events.Edited(inbound) | events.Deleted(inbound):
             return request in {event.id, event.turn, inbound.request_id}

@@ -1,8 +1,8 @@
-"""The archive: one JSONL file per chat for people and operators, exported from the event log.
+"""The archive: one JSONL file per chat for people and operators, written from the event log.
 
-Files are append-only. An edit is a line with `meta.edited` and the message id and role of the original. A removal
-is a `system` line with `meta.deleted` and the id of the removed message. Both are applied while reading, in any order
-of lines.
+Files are append-only. An edit is a new line with `meta.edited` and the message id and role of the original line. A
+removal is a `system` line with `meta.deleted` and the removed message's id. The reader applies edits and removals,
+whatever the order of the lines.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from bot.contracts.identity import ChatKey
 from bot.storage import file_names, jsonl
 
 SEQ = "seq"
-"""Key of the event number in the `meta` object of an archive line."""
+"""Key of the event number in an archive line's `meta` object."""
 NEWEST = 100
-"""Max lines searched backwards for a line whose event is in the log."""
+"""Max lines read from the end of a chat's archive to find one whose event is in the log."""
 NAME_LINES = 20
-"""Max lines per chat that are searched for names."""
+"""Max newest lines per chat in which names of people are searched."""
 NAMES_SHOWN = 3
-"""Max names of people shown per chat."""
+"""Max names of people that are shown for a chat."""
 MAIN = ".jsonl"
 _ARCHIVE = re.compile(r"(?P<name>[^.]*)\.archive-(?P<number>[1-9][0-9]{0,8})\.jsonl")
-_REVISED_FILES = 10_000  # max rotated files whose edits and removals are cached
+_REVISED_FILES = 10_000  # max rotated files for which edits and removals are cached
 _MARKS = (b'"edited":', b'"deleted":')
 _FIRST, _LAST = -62_135_596_800_000, 253_402_300_799_999  # epoch ms of the years 1 to 9999
 
@@ -42,7 +42,7 @@ _FIRST, _LAST = -62_135_596_800_000, 253_402_300_799_999  # epoch ms of the year
 
 
 def read_line(raw: bytes) -> ArchiveLine | None:
-    """Parse one archive line; None if it is malformed or its time is beyond the calendar's range."""
+    """Return the parsed archive line; None if it is malformed or its time is outside the years 1 to 9999."""
     try:
         line = ArchiveLine.model_validate_json(raw)
     except ValidationError:
@@ -63,7 +63,7 @@ def is_edit(line: ArchiveLine) -> bool:
 
 
 def moment_of(line: ArchiveLine) -> tuple[int, str]:
-    """Return the sort key of an edit: its time, then its order of arrival."""
+    """Return the sort key that orders the edits of a message: time, then request id, which grows with arrival."""
     return line.ts, line.request_id
 
 
@@ -100,7 +100,7 @@ class Revisions:
 
 
 def _revisions_in(data: bytes) -> Revisions:
-    """Return the edits and removals of one file. Lines without marks are not parsed."""
+    """Return the edits and removals in the bytes of one file. Other lines are not parsed."""
     if not any(mark in data for mark in _MARKS):
         return Revisions()
     return Revisions.of(read_line(raw) for raw in data.split(b"\n") if any(mark in raw for mark in _MARKS))
@@ -110,15 +110,15 @@ def _revisions_in(data: bytes) -> Revisions:
 
 
 class ArchiveFiles:
-    """Files of all chats in one folder. A chat has the main file `<name>.jsonl`; above the line limit its older
-    half moves to `<name>.archive-<N>.jsonl`.
+    """Archive files of all chats in one folder. A chat's lines go to `<name>.jsonl`. If that file exceeds the line
+    limit, its older half moves to `<name>.archive-<N>.jsonl` (a rotation).
     """
 
     def __init__(self, folder: Path, disk: Disk) -> None:
         self.folder = folder
         self.disk = disk
         self._numbers: dict[str, list[int]] | None = None
-        """Numbers of rotated files by name. The folder is listed once; later files are found by their number."""
+        """Numbers of rotated files by chat name. The folder is listed once; newer numbers are probed."""
         self._guard = threading.Lock()
 
     def main(self, name: str) -> Path:
@@ -149,7 +149,7 @@ class ArchiveFiles:
 
     def rotate(self, name: str) -> None:
         main, numbers = self.main(name), self.numbers(name)
-        # `recover` compares the two files, so the main file must be on disk before the copy.
+        # `recover` compares both files, so the main file must be on disk before its older half is copied.
         self.disk.sync(main)
         lines = self.disk.read(main).split(b"\n")
         cut = (len(lines) - 1) // 2
@@ -158,8 +158,8 @@ class ArchiveFiles:
         self.disk.replace(main, newer)
 
     def recover(self, name: str) -> None:
-        """Undo an interrupted rotation: delete the copy whose lines are all still in the main file. Needs no
-        free disk space.
+        """Undo an interrupted rotation: delete the rotated copy if the main file still begins with all of its lines.
+        Needs no free disk space.
         """
         numbers = self.numbers(name)
         newest = self.archive(name, numbers[-1]) if numbers else None
@@ -168,7 +168,7 @@ class ArchiveFiles:
             self._numbers = None
 
     def chat_key(self, name: str) -> str | None:
-        """Return the chatKey for a file name as text. If the name is a hash, it is read from a line."""
+        """Return the chatKey for a file name; None if it is unknown. For a hashed name, read it from a line."""
         if (plain := file_names.decode(name)) is not None:
             return plain
         for path in self.of(name):
@@ -188,8 +188,8 @@ def _archives(listed: list[str]) -> dict[str, list[int]]:
 
 @dataclass(frozen=True, slots=True)
 class ChatInfo:
-    """A chat in the archive. `last_ts` is the time of its newest readable line. `chat_key` is the chatKey as
-    text, or the file name if no line contains the chatKey.
+    """A chat in the archive. `last_ts` is the time of its newest readable line in epoch ms. `chat_key` is the file name
+    if no line contains the chatKey.
     """
 
     chat_key: str
@@ -198,8 +198,8 @@ class ChatInfo:
 
 
 class ChatStore:
-    """Reads and writes the archive in a folder that several processes may share. Lines are ordered by
-    position, not by `ts`. `flush` returns once everything said before the call is in the files.
+    """Reads and writes the archive in a folder that several processes may share. Lines are ordered by position, not by
+    `ts`. `flush` returns once everything said before the call is in the files.
     """
 
     def __init__(
@@ -217,19 +217,18 @@ class ChatStore:
         self._flush = flush
         self._limit = max(1, archive_after_lines)
         self._tails: dict[str, tuple[int, int]] = {}
-        """Size and number of lines of each main file that this process has written."""
-        # The size tells whether a rotated file was rewritten by retention or an erasure.
+        """Size in bytes and number of lines of each main file that this process has written."""
+        # The size is part of the key, because retention or an erasure may rewrite a rotated file.
         self._revisions_of = lru_cache(_REVISED_FILES)(lambda path, _size: _revisions_in(disk.read(path)))
 
     async def flush(self) -> None:
-        """Append the pending lines. Returns after one attempt, whether or not the attempt succeeded."""
+        """Try once to write the pending lines. Return even if the attempt failed."""
         if self._flush is not None:
             await self._flush()
 
     async def search(self, chat_key: ChatKey, query: HistoryQuery) -> HistoryPage:
-        """Return the page of lines that `query` asks for and the exact number of matches. With
-        `counted=False`, older files are not read once the page is full. `query.skip` is called on another
-        thread.
+        """Return the page of lines that `query` asks for, with the exact number of matches. With `counted=False`, stop
+        once the page is full, without counting the rest. `query.skip` is called on another thread.
         """
         await self.flush()
         with errors.as_storage_error("the archive cannot be read"):
@@ -245,8 +244,8 @@ class ChatStore:
         return page
 
     async def removals(self, chat_key: ChatKey) -> list[ArchiveLine]:
-        """Return the archive lines that record removals. `meta.of` lists the removed requestIds, `meta.ofRole`
-        says whether a person or the bot wrote the message. Raises `errors.StorageError`.
+        """Return the archive lines that record removals. In each, `meta.of` lists the removed request ids and
+        `meta.ofRole` says whether a person or the bot wrote the message. Raises `errors.StorageError`.
         """
         await self.flush()
         with errors.as_storage_error("the archive cannot be read"):
@@ -262,7 +261,7 @@ class ChatStore:
     # ------------------------------------------------------------ reading, on any thread
 
     def _opened(self, name: str) -> tuple[bytes, list[Path]]:
-        """Return the content of a chat's main file, and the rotated files at the same moment, newest first."""
+        """Return the bytes of a chat's main file and the paths of its rotated files, newest first, in one moment."""
         with jsonl.locked(self.files.folder, shared=True):
             *archives, main = self.files.of(name)
             return self._disk.read(main), archives[::-1]
@@ -277,12 +276,12 @@ class ChatStore:
         main, archives = self._opened(name)
         revised = None if query.everything else self._revised(main, archives)
         keyword = (query.keyword or "").casefold()
-        # JSON escapes other keywords, so these are searched in parsed lines only.
+        # JSON escapes some characters. A keyword with such a character is searched only in parsed lines.
         literal = keyword if keyword.isprintable() and not {'"', "\\"} & {*keyword} else ""
         lines, total, unreadable, last = list[ArchiveLine](), 0, 0, query.offset + query.limit
         for data in chain([main], map(self._disk.read, archives)):
             if data is not main and data and main.startswith(data):
-                continue  # a rotation was interrupted after the copy
+                continue  # an interrupted rotation left this copy
             for raw in reversed(data.split(b"\n")):
                 if not query.counted and total >= last:
                     return HistoryPage(lines[::-1], total, unreadable, counted=False)
@@ -309,8 +308,8 @@ class ChatStore:
     # ------------------------------------------------------------ writing, under the folder's lock
 
     def newest(self, name: str) -> list[tuple[str, int]]:
-        """Return the request ids and event numbers of a chat's newest exported lines, newest first, after
-        repairing what a killed process left behind.
+        """Repair what a killed process left behind. Then return the request ids and event numbers of a chat's newest
+        exported lines, newest first, at most `NEWEST`.
         """
         jsonl.tidy(self._disk, self.files.folder)
         self._tail(name)
@@ -324,7 +323,7 @@ class ChatStore:
         return found
 
     def append_lines(self, name: str, raws: Sequence[bytes]) -> None:
-        """Append whole lines, which are durable after `sync`, and rotate the file above the limit."""
+        """Append whole lines, and rotate the file above the line limit. `sync` makes the lines durable."""
         main = self.files.main(name)
         while raws:
             size, count = self._tail(name)
@@ -349,8 +348,8 @@ class ChatStore:
         self._disk.sync(self.files.folder)
 
     def _tail(self, name: str) -> tuple[int, int]:
-        """Return the size of a main file and the number of its lines. Cuts off what follows the last readable
-        line, unless the file has the size that this process left.
+        """Return the size of a main file and its number of lines. If another process changed the file, first cut off an
+        unreadable end.
         """
         main = self.files.main(name)
         known = self._tails.get(name)
@@ -372,7 +371,7 @@ class ChatStore:
 
 
 def _lacks(raw: bytes, literal: str) -> bool:
-    """Return True if a raw line cannot contain the text, so that it need not be parsed."""
+    """Return True if a raw line certainly lacks the text `literal`. Such a line need not be parsed."""
     return b"\\u" not in raw and literal not in raw.decode(errors="replace").casefold()
 
 
@@ -390,7 +389,7 @@ def _matches(query: HistoryQuery, keyword: str, line: ArchiveLine) -> bool:
 
 
 async def people_of(archive: ChatStore, chat_keys: Iterable[str]) -> dict[str, str]:
-    """Return the names of the people who wrote last in each chat. Raises `errors.StorageError`."""
+    """Return the names of each chat's newest speakers, at most `NAMES_SHOWN`. Raises `errors.StorageError`."""
     names = {}
     for chat_key in chat_keys:
         said = [name for _, name in await _speakers(archive, chat_key)]
@@ -400,8 +399,8 @@ async def people_of(archive: ChatStore, chat_keys: Iterable[str]) -> dict[str, s
 
 
 async def names_of(archive: ChatStore, chats: Mapping[str, str]) -> dict[str, str]:
-    """Return the newest display names of people (`channel:id`). `chats` gives for each person the chat whose
-    newest lines are searched. Raises `errors.StorageError`.
+    """Return the newest display name of each person (`channel:id`). `chats` maps a person to the chat whose newest
+    lines are searched. Raises `errors.StorageError`.
     """
     names = dict[str, str]()
     for person, chat_key in chats.items():

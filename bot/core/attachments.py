@@ -1,8 +1,8 @@
-"""Reads attached files. Text becomes an artifact and the model sees its beginning; the model is shown
-pictures directly.
+"""Reads the files attached to messages. A file's text is stored as an artifact, of which the model sees the beginning.
+Pictures and short PDFs are shown to the model as they are.
 
-An artifact's id is derived from its message, so a fetch that a crash interrupted is repeated under the same
-id. Files that could not be read are listed below the next answer.
+An artifact's id is derived from its message. So a read that a crash interrupted is repeated under the same id. Files
+that could not be read are listed below the next answer.
 """
 
 from __future__ import annotations
@@ -31,25 +31,25 @@ from bot.storage.artifacts import ArtifactStore
 STEP = "attachment"
 """Value of `tool` in the metadata of artifacts that hold attached files."""
 HEAD = 2_000
-"""Max characters of a file shown to the model."""
+"""Max characters at the beginning of a file's text that the model is shown."""
 SILENCE = "nothing is said in it"
 SECRETIVE = "it holds one of my own secrets"
 TOGETHER = 10_000_000
-"""Max total bytes of the pictures and PDFs of one message."""
+"""Max total bytes of all pictures and PDFs of one message that the model is shown."""
 _AT_ONCE = 262_144
 _OVERLAP = 4_096
-"""Bytes by which consecutive chunks of a picture overlap, so that a secret on their border is found."""
+"""Bytes by which two chunks of a picture overlap, so that a secret across their border is found."""
 READ_SECONDS = 45.0
-"""Timeout in seconds for reading all files of a message."""
+"""Timeout in seconds for reading all files of one message."""
 AT_ONCE = 16
 UNDER_WAY = 64_000_000
-"""Max total bytes of files that are being read in all chats; each file takes several times its size in memory."""
+"""Max total bytes of files that all chats read at once. Each file needs several times its size in memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class SentFile:
-    """A file of a message. `name` is the artifact id of the file's text, and `picture` that of the bytes that
-    are shown to the model. `room` is the number of bytes left for the message's pictures.
+    """A file of a message. `name` is the artifact id for its text, `picture` the artifact id for the bytes shown to the
+    model. `room` is the number of bytes that the message's pictures may still take.
     """
 
     inbound: Inbound
@@ -60,7 +60,7 @@ class SentFile:
 
 
 class RssMonitor(Protocol):
-    """Reports whether too little memory is free to read files (`bot.rss_monitor.RssMonitor`)."""
+    """Tells whether memory is too short for reading files (`bot.rss_monitor.RssMonitor`)."""
 
     @property
     def full(self) -> bool: ...
@@ -93,7 +93,7 @@ class FileReader:
         self._room = asyncio.Semaphore(max(1, min(AT_ONCE, UNDER_WAY // self._largest)))
 
     async def read(self, inbound: Inbound) -> tuple[SeenFile, ...]:
-        """Return the outcome of each file of a message, in order."""
+        """Return the result of reading each file of a message, in the message's order."""
         files, limits = inbound.attachments, self._limits
         if files and self._rss_monitor.full:
             self._log.write("memory", "memory is short: files were refused", level="warn", files=len(files))
@@ -143,10 +143,10 @@ class FileReader:
         return seen
 
     async def _fetch(self, file: SentFile) -> tuple[FileType, bytes]:
-        """Return a file's type and bytes. The first bytes reveal the type, so a file without text is not read further."""
+        """Return a file's type and bytes. Raises `errors.NoReadableText` early if its first bytes are no text."""
         data, size = bytearray(), file.attachment.size or 0
         kind: FileType = "recording" if file.attachment.spoken else "text"
-        # The declared type guarantees that the channel can fetch files.
+        # `read` calls this only if the manifest says that the channel can fetch files.
         channel = cast("Files", self._channels[file.inbound.channel])
         async with contextlib.aclosing(channel.fetch(file.attachment, most=self._largest)) as pieces:
             async for piece in pieces:
@@ -164,7 +164,7 @@ class FileReader:
         return kind, bytes(data)
 
     async def _keep(self, found: tuple[FileType, bytes], file: SentFile) -> SeenFile:
-        """Store a text with secrets redacted, or a picture or PDF that contains no secret."""
+        """Store the file's text with secrets redacted, or a picture or PDF that contains no secret."""
         kind, data = found
         if kind == "picture":
             return SeenFile(shown=await self._keep_picture(data, file))
@@ -200,8 +200,8 @@ class FileReader:
         return SeenFile(file.name, page.characters, page.lines, page.text)
 
     async def _keep_pdf(self, data: bytes, file: SentFile) -> SeenFile:
-        """Store the text of a PDF. A short PDF is shown to the model as well. Raises `errors.NoReadableText`
-        if neither is possible.
+        """Store the text of a PDF, and show the model a short PDF without secrets. Raises `errors.NoReadableText` if
+        neither is possible.
         """
         found = await parser_process.read_pdf(data, self._limits.max_bytes)
         words = await asyncio.to_thread(self._cleaned, found.text)
@@ -224,7 +224,7 @@ class FileReader:
         return seen
 
     async def _keep_picture(self, data: bytes, file: SentFile) -> ShownFile:
-        """Store a picture in a form that the model can be shown. Raises `errors.NoReadableText`."""
+        """Store a picture at a size that the model can be shown. Raises `errors.NoReadableText`."""
         if not self._limits.pictures:
             raise errors.NoReadableText
         data = await parser_process.fitting(data, file.room)
@@ -243,7 +243,7 @@ class FileReader:
         return ShownFile(file.picture, kind, len(data), tokens)
 
     def _clean(self, data: bytes) -> bool:
-        """Return True if the bytes contain none of our secrets; a picture's metadata could contain one."""
+        """Return True if the bytes contain none of the bot's secrets. A picture's metadata could contain one."""
         pieces = (
             data[at : at + _AT_ONCE + _OVERLAP].decode("latin-1") for at in range(0, len(data), _AT_ONCE)
         )
@@ -276,8 +276,8 @@ class FileReader:
 
 
 def artifact_id(request_id: str, at: int, attachment: Attachment, kind: str = "") -> str:
-    """Return the artifact id of a file: a ULID with the message's time that is always the same for the same
-    message, position and kind.
+    """Return the artifact id for a file: a ULID with the message's time. The same message, position and kind always
+    give the same id.
     """
     named = f"{request_id} {at} {attachment.ref}{kind and ' '}{kind}"
     digest = hashlib.sha256(named.encode()).digest()

@@ -1,4 +1,4 @@
-"""Helpers for content blocks of the Messages API: queries, and the changes allowed in the view sent to the model."""
+"""Helpers for content blocks of the Messages API: queries, and copies with blocks changed or left out."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from bot.contracts.tools import ToolCall
 
 THINKING = frozenset({"thinking", "redacted_thinking"})
 SERVER_CALLS = frozenset({"server_tool_use", "mcp_tool_use"})
-"""Block types of calls to the provider's own tools; the results of such calls are in the same message."""
+"""Block types of calls to tools that the provider runs. Call and result are in the same message."""
 
 
 def unmarked(block: Json) -> Json:
@@ -24,7 +24,7 @@ def tool_calls(content: Iterable[Json]) -> list[ToolCall]:
 
 
 def redacted(blocks: Iterable[Json], redact: Redact) -> list[Json]:
-    """Return the blocks with secrets redacted, without thinking whose signature would no longer match."""
+    """Return the blocks with secrets redacted, without changed thinking blocks, whose signature would not match."""
     clean = []
     for block in blocks:
         changed = text.deep(block, redact)
@@ -34,7 +34,7 @@ def redacted(blocks: Iterable[Json], redact: Redact) -> list[Json]:
 
 
 def sayable(content: Iterable[Json], *, paused: bool = False) -> list[Json]:
-    """Return the blocks of an answer that the API accepts in a request; a `paused` answer keeps its calls."""
+    """Return the blocks of an answer that the API accepts in a request. A `paused` answer keeps its open calls."""
     kept = [block for block in content if block.get("type") != "text" or block["text"].strip()]
     if not paused:
         kept = without_open_calls(kept)
@@ -46,7 +46,7 @@ def sayable(content: Iterable[Json], *, paused: bool = False) -> list[Json]:
 
 
 def without_open_calls(content: Sequence[Json]) -> list[Json]:
-    """Return the blocks without server tool calls that have no result, and without the thinking after them."""
+    """Return the blocks without server tool calls that lack a result, and without any thinking after these."""
     answered = {block.get("tool_use_id") for block in content}
     kept, gone = list[Json](), False
     for block in content:
@@ -62,7 +62,7 @@ def plain_text(content: Iterable[Json]) -> str:
 
 
 def without_thinking(messages: Iterable[Message]) -> list[Message]:
-    """Return the messages without thinking, which newer models reject once an earlier message has changed."""
+    """Return the messages without thinking. Newer models reject it once an earlier message has changed."""
     kept = []
     for message in messages:
         content = [block for block in message["content"] if block.get("type") not in THINKING]
@@ -84,13 +84,13 @@ def attached(shown: ShownFile) -> Json:
 
 
 def maskable(message: Message) -> set[str]:
-    """Return the ids of the content that can be masked in a message: tool results and the artifacts of files."""
+    """Return the ids of what can be replaced by a placeholder: calls of tool results, and artifacts of files."""
     ids = (block.get("tool_use_id") or block.get("artifact") for block in message["content"])
     return {str(one) for one in ids if one}
 
 
 def masked(message: Message, words: Mapping[str, str]) -> Message:
-    """Return the message with tool results and files replaced by the texts in `words`, by `maskable` id."""
+    """Return the message with tool results and files replaced by placeholder texts. `words` maps ids to these texts."""
     if words.keys().isdisjoint(maskable(message)):
         return message
     content: list[Json] = []

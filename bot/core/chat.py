@@ -1,8 +1,8 @@
-"""State of one chat, folded from the chat's events; the state says which effects are due next.
+"""The state of one chat, computed from the chat's events; the state says which effects are due next.
 
-Pure: no I/O, no clock, no tasks. `Chat.apply` folds an event in the same way live and after a restart.
-`Chat.due` returns the effects to run now; their results are appended as events. An event that starts work carries
-the `boot` id of its process. Work of another boot was interrupted and is due again. There is no other recovery code.
+This module does no I/O, reads no clock and starts no tasks. `Chat.apply` computes the same state live and after a
+restart. `Chat.due` returns the effects to run now; the results of effects are appended as events. An event that starts
+work carries the `boot` id of its process. Work of an earlier process was interrupted and is due again.
 """
 
 from __future__ import annotations
@@ -28,41 +28,41 @@ from bot.core.removal import Gone
 from bot.telemetry.usage import two_digits
 
 MOST_ATTEMPTS = 5
-"""Max starts of a turn without recorded progress, so that a turn that crashes the process is not started forever."""
+"""Max starts of a turn without progress. The limit ends a turn that crashes the process at each start."""
 MOST_RESTARTS = 2
-"""Max model calls that a turn abandons in order to ask again with a further message included."""
+"""Max model calls that a turn cancels in order to ask again with a newer message of the person."""
 ALBUM_SECONDS = 1.0
 """Timeout in seconds after the newest item of an album; the album then counts as complete."""
 PASTE_SECONDS = 2.5
 """Timeout in seconds for the next part of a long text that the person's app split into several messages."""
 LONGEST_BURST = 5
-"""Max length of a burst in multiples of its quiet period; then the turn starts even if the person is still writing."""
+"""Max duration of a burst, as a multiple of its quiet period. Then the turn starts even if the person still writes."""
 MOST_EARLY = 10
-"""Max messages whose edit or deletion is kept before the message arrives, which takes seconds."""
+"""Max messages for which an edit or deletion is kept that arrived before the message itself."""
 MOST_FILES = 50
-"""Max message ids of sent files that are kept, to recognise these messages when the outcome of a later file is unknown."""
+"""Max kept platform ids of sent file messages. They identify a file message whose delivery is unknown."""
 MOST_MISSED = 5
-"""Max undelivered answers, newest first, that the next answer reports."""
+"""Max undelivered answers that the next answer reports. The newest are kept."""
 MOST_EDITS = 20
-"""Max edits of earlier messages, newest first, that the next turn shows the model."""
+"""Max edits of answered messages that the next turn shows the model. The newest are kept."""
 KNOWN = 500
-"""Max answered messages, newest first, whose edits and deletions are still recognised."""
+"""Max remembered messages, the newest. Edits and deletions of older messages are not recognised."""
 OWN_TIME = range(5, 86_400)
-"""Seconds that a message may be older than its arrival for the time on the message to count. Clocks of two
-machines differ by seconds; a much older time is wrong.
+"""Range of seconds by which a message's own time may precede its arrival. Outside this range the arrival time is used,
+because clocks differ by seconds and a much older time is wrong.
 """
 
 # ------------------------------------------------------------ relations between two messages
 
 
 def plain(inbound: Inbound) -> bool:
-    """Return True for a person's message to the model, which is no command, signal or due job."""
+    """Return True if this is a person's message to the model: no command, no signal and no due job."""
     return inbound.kind == "message" and inbound.command is None and inbound.due is None
 
 
 def is_follow_up(other: Inbound, running: Inbound) -> bool:
-    """Return True if a message adds to the running turn: it is from the same person. Due jobs and regenerated
-    answers are turns of their own.
+    """Return True if a message or edit adds to the running turn, which only messages of the same person do. Due jobs
+    and regenerated answers always have turns of their own.
     """
     if other.due or running.due or other.renews or running.renews:
         return False
@@ -74,8 +74,8 @@ def _can_coalesce(other: Inbound, first: Inbound) -> bool:
 
 
 def _can_join(other: Inbound, running: Inbound) -> bool:
-    """Return True if a waiting message or edit may join a running turn. A message with unreadable files may
-    not, since these files are reported below an answer of their own.
+    """Return True if a waiting message or edit may join a running turn. A message with unreadable files may not join:
+    its own answer must report these files.
     """
     files = other.attachments
     if files and (other.kind != "message" or not all(one.may_be_read for one in files)):
@@ -84,13 +84,13 @@ def _can_join(other: Inbound, running: Inbound) -> bool:
 
 
 def same_message(one: Inbound, other: Inbound) -> bool:
-    """Return True if both events refer to one message by the same author."""
+    """Return True if both events concern the same message of the same author."""
     same = one.message_id is not None and one.message_id == other.message_id
     return same and one.chat_key == other.chat_key and one.person == other.person
 
 
 def _reaches(stop: Inbound, other: Inbound) -> bool:
-    """Return True if a stop affects a message: they are in the same chat, or are answered at the same target."""
+    """Return True if a stop applies to a message: both are in the same chat, or their answers go to the same target."""
     if other.chat_key == stop.chat_key:
         return True
     here, there = ({**one.target, "reply_to": ""} for one in (stop, other))
@@ -102,7 +102,7 @@ def revised(message: Inbound, edit: Inbound) -> Inbound:
         "text": edit.text,
         "command": edit.command,
         "attachments": edit.attachments,
-        # Platforms repeat quoted content with an edit, except for the quoted message that is replied to.
+        # An edit repeats quoted content, but not the message that the person replied to.
         "quoted": edit.quoted or tuple(one for one in message.quoted if not one.brought),
         "links": edit.links,
         "mentioned": edit.mentioned,
@@ -115,8 +115,8 @@ def revised(message: Inbound, edit: Inbound) -> Inbound:
 
 @dataclass(frozen=True, slots=True)
 class QueueMode:
-    """Handling of messages that arrive during a turn. `steers`: they join the turn. `interrupts`: they stop the
-    turn. `collects`: all waiting messages of one person become one turn.
+    """Handling of messages that arrive during a turn. With `steers`, they join the turn. With `interrupts`, they stop
+    it. With `collects`, all waiting messages of one person become one turn.
     """
 
     steers: bool = False
@@ -144,7 +144,7 @@ class Phase(Enum):
     STOPPING = auto()
     """The turn was stopped; it ends once its running work is cancelled."""
     ENDING = auto()
-    """The turn's final message is queued; the turn can no longer be stopped."""
+    """The turn's final message is in the outbox; the turn can no longer be stopped."""
     ENDED = auto()
 
 
@@ -152,8 +152,8 @@ STOPPABLE = frozenset({Phase.STARTING, Phase.RUNNING, Phase.SUSPENDED})
 
 
 class Wait:
-    """Stopwatch from a person's message to the first words of the answer. `since` is in epoch seconds. The
-    time is divided by activity: `queue`, `approval`, `model`, `tools`, `delivery`, or "" for anything else.
+    """Stopwatch that measures how long a person waits for the first words of the answer. `since` is the start in epoch
+    seconds. The time is divided by activity: `queue`, `approval`, `model`, `tools`, `delivery`, or "" for other.
     """
 
     __slots__ = ("_at", "_doing", "_spent", "since")
@@ -177,41 +177,42 @@ class Wait:
 
 @dataclass(slots=True, eq=False)
 class Turn:
-    """A turn, from the messages that it answers to its end. `id` is the request id of its first message."""
+    """One run of the agent that answers the messages `members`. `id` is the request id of the first message."""
 
     id: str
     members: list[Inbound]
     boot: str = ""
     since: int = 0
-    """Number of the oldest event that the turn depends on."""
+    """Number of the oldest event that is needed to rebuild the turn."""
     phase: Phase = Phase.STARTING
     attempts: int = 0
-    """Starts of the turn since its last progress, without starts after a clean shutdown or a person's decision."""
+    """Starts of the turn since its last progress. A start after a clean shutdown or a person's decision does not count.
+    """
     call: str | None = None
-    """Model call in flight; answers to other calls are ignored."""
+    """Id of the model call in flight. The turn ignores the answer to any other call."""
     tools: dict[str, str] = field(default_factory=dict)
-    """Boot ids (one per process start) of the running tool calls, by call id."""
+    """Running tool calls by call id, each with the boot id of the process that runs it."""
     tasks: dict[str, str] = field(default_factory=dict)
-    """Subagent tasks that have not reported yet, by call id."""
+    """Ids of subagent tasks that have not reported yet, by id of the tool call that started them."""
     acted: bool = False
-    """True once people have seen a part of the answer, or a tool with effects has started."""
+    """True once people have seen part of the answer, or once a tool with side effects has started."""
     restarts: int = 0
     withdrawn: set[str] = field(default_factory=set)
     edits: set[str] = field(default_factory=set)
-    """Ids of edits of earlier messages that the model was shown in this turn."""
+    """Ids of edits of already answered messages that this turn has shown the model."""
     rows: dict[str, events.RowEnded | None] = field(default_factory=dict)
-    """Outbox rows of the turn with the event that closed each row; None while a row is open."""
+    """Outbox rows (messages to send) of the turn, each with the event that closed it. None while a row is open."""
     seen: dict[str, tuple[SeenFile, ...]] = field(default_factory=dict)
-    """Outcomes of reading the attached files of the turn's messages, by request id."""
+    """Results of reading attached files, by request id of the message."""
     unread: list[tuple[Sequence[Attachment], Sequence[SeenFile]]] = field(default_factory=list)
-    """Files that could not be read and that the turn's next answer must report."""
+    """Attached files that could not be read. The turn's next answer reports them."""
     unshown: set[str] = field(default_factory=set)
-    """Artifact ids of files that the model could not be shown."""
+    """Artifact ids of files that the provider refused to show the model."""
     end: str | None = None
     model: str = ""
-    """Model that was called last."""
+    """Name of the model that the turn called last."""
     wait: Wait | None = None
-    """Stopwatch of the person who waits; None if nobody waits, or once the person has seen words of the answer."""
+    """Stopwatch of the waiting person. None if nobody waits, or once the person has seen words of the answer."""
 
     @property
     def first(self) -> Inbound:
@@ -223,7 +224,7 @@ class Turn:
 
     @property
     def answered(self) -> bool:
-        """Return True once the turn's final message is queued and has not failed."""
+        """Return True while the turn's final message is in the outbox and its delivery has not failed."""
         return self.phase is Phase.ENDING
 
     def time(self, at: float) -> None:
@@ -240,8 +241,8 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Stopped:
-    """Outcome of a stop. `commands` are the commands that the stop dropped, `anything` says whether the stop
-    ended any work, `goes_on` is the message of another person whose turn the requester may not stop.
+    """Outcome of a stop. `commands` names the waiting commands that it dropped. `anything` is True if it ended any
+    work. `goes_on` is the first message of a turn that the requester may not stop, because another person began it.
     """
 
     commands: tuple[str, ...] = ()
@@ -251,8 +252,8 @@ class Stopped:
 
 @dataclass(slots=True)
 class Waiting:
-    """A message that waits for a turn. `seq` is the number of its event, `at` the event's time, `burst` the
-    number of its burst.
+    """A message that waits for a turn. `seq` and `at` are the number and time of the message's event; `burst` is the
+    number of its `Burst`.
     """
 
     inbound: Inbound
@@ -263,8 +264,8 @@ class Waiting:
 
 @dataclass(slots=True)
 class Burst:
-    """Messages that one person writes in quick succession. `parts`: it is an album or a split text of which
-    further parts may be missing. `goes_on`: the next part of a split text is expected.
+    """Messages that one person writes in quick succession. `parts` is True while an album or a split text may lack
+    items. `goes_on` is True while the next part of a split text is expected.
     """
 
     number: int
@@ -279,7 +280,7 @@ class Burst:
 
 @dataclass(frozen=True, slots=True)
 class StartTurn:
-    """Effect: start a turn with these messages, or continue an interrupted turn."""
+    """Effect: start a turn that answers these messages, or continue the interrupted turn."""
 
     members: tuple[Inbound, ...]
     attempts: int
@@ -287,7 +288,7 @@ class StartTurn:
 
 @dataclass(frozen=True, slots=True)
 class AskAnew:
-    """Effect: cancel this model call of the turn and ask again with what the person has added."""
+    """Effect: cancel this model call, and call the model again with the person's new messages or edits."""
 
     turn: str
     call: str
@@ -302,35 +303,35 @@ class StopTurn:
 
 @dataclass(frozen=True, slots=True)
 class Handle:
-    """Effect: run a command or signal that needs no turn."""
+    """Effect: run a command or signal (such as a reaction) that needs no turn."""
 
     inbound: Inbound
 
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """Effect: send this outbox row."""
+    """Effect: send the message of this outbox row."""
 
     row: OutboxRow
 
 
 @dataclass(frozen=True, slots=True)
 class Find:
-    """Effect: ask the platform whether this outbox row was delivered."""
+    """Effect: ask the platform whether the message of this outbox row was delivered."""
 
     row: OutboxRow
 
 
 @dataclass(frozen=True, slots=True)
 class EndLive:
-    """Effect: finalise a live message that nothing will change or replace any more."""
+    """Effect: make the last edit of a live message (one that is edited while a turn runs), or delete it."""
 
     row: OutboxRow
 
 
 @dataclass(frozen=True, slots=True)
 class Revise:
-    """Effect: edit a sent message that shows a question, so that the message shows the outcome."""
+    """Effect: edit a sent message that asks a question, so that it shows the outcome."""
 
     row: OutboxRow
     question: Question
@@ -338,7 +339,7 @@ class Revise:
 
 @dataclass(frozen=True, slots=True)
 class Expire:
-    """Effect: end this question to a person, because the time for an answer is over."""
+    """Effect: close this question, because the time to answer it is over."""
 
     question: Question
 
@@ -364,19 +365,19 @@ class Chat:
         self.context = AgentContextStore(max_messages)
         self.turn: Turn | None = None
         self.task: events.Ordered | None = None
-        """First event of a subagent task; None if this chat belongs to no task. The parent's turn runs the
-        task, so no effect is due here.
+        """The event that ordered this chat's subagent task; None if the chat belongs to no task. `due` returns no
+        effects for a task's chat, because the turn that ordered the task runs it.
         """
         self.outbox: dict[str, OutboxRow] = {}
-        """Outbox rows that are not delivered yet or may still change, in queue order."""
+        """Outgoing messages that are not delivered yet or that may still be edited, in queue order."""
         self.beside: dict[str, Inbound] = {}
-        """Incoming commands and signals that need no turn and are not handled yet, by request id."""
+        """Commands and signals that need no turn and are not handled yet, by request id."""
         self.stopped: dict[str, Stopped] = {}
-        """Outcomes of stops that were not acknowledged yet, by request id."""
+        """Outcomes of stops that the person was not told yet, by request id of the stop."""
         self.questions: dict[str, Question] = {}
-        """Questions without a verdict, or with a message in the chat that does not show the verdict yet."""
+        """Questions that have no verdict yet, or whose message in the chat does not show the verdict yet."""
         self.files_sent: list[str] = []
-        """Platform ids of the newest file messages, which do not show by themselves to which row they belong."""
+        """Platform ids of the newest sent file messages. Nothing in such a message names its outbox row."""
         self.missed: list[OutboxRow] = []
         """Undelivered answers that the next answer reports."""
         self._mode = mode
@@ -384,23 +385,23 @@ class Chat:
         self._people: dict[UserRef, list[Waiting]] = {}
         self._bursts: dict[UserRef, Burst] = {}
         self._known: OrderedDict[str, Inbound] = OrderedDict()
-        """Latest version of each known message, by request id."""
+        """Latest version of each remembered message, by request id."""
         self._changes: dict[str, list[tuple[int, Inbound]]] = {}
-        """Edits and deletions that arrived before their message, with their event numbers, by message id."""
+        """Edits and deletions that arrived before their message, each with its event number, by message id."""
         self._edits: dict[str, tuple[int, Inbound]] = {}
-        """Edits of answered messages that the model has not seen, with their event numbers, by request id."""
+        """Edits of answered messages that the model has not seen, each with its event number, by request id."""
         self._unseen: dict[str, Wait] = {}
         """Stopwatches of turns that ended before the person saw words of the answer, by turn id."""
         self._spans: list[tuple[int, int]] = []
-        """First and last event numbers of turns that ended since the first event that was folded."""
+        """First and last event numbers of each ended turn that does not lie entirely before `position`."""
         self._opened: dict[str, int] = {}
-        """Event number at which each piece of unfinished work began, by request id or row id."""
+        """Number of the event that began each piece of unfinished work, by request id or row id."""
 
     # ------------------------------------------------------------ public state
 
     @property
     def open_since(self) -> int | None:
-        """Return the number of the oldest event that unfinished work depends on; None if no work is unfinished."""
+        """Return the number of the oldest event that unfinished work needs; None if no work is unfinished."""
         return min(self._opened.values(), default=None)
 
     @property
@@ -410,14 +411,12 @@ class Chat:
 
     @property
     def said(self) -> Sequence[Inbound]:
-        """Return messages in their latest version, oldest first: the messages in the model's context and
-        some older messages.
-        """
+        """Return the remembered messages in their latest version, oldest first."""
         return tuple(self._known.values())
 
     @property
     def position(self) -> Position:
-        """Return the position in the log from which the state of this chat can be rebuilt."""
+        """Return the position in the event log from which this chat's state can be rebuilt."""
         rests_on = [
             self.context.base,
             *(seq for changes in self._changes.values() for seq, _ in changes),
@@ -426,7 +425,7 @@ class Chat:
         base, opened = min((one for one in rests_on if one is not None), default=self.seq), self.open_since
         first = found = base if opened is None else min(base, opened)
         for since, end in reversed(self._spans):
-            # A turn's events can only be folded from the turn's beginning.
+            # A turn can only be rebuilt from its first event.
             first = since if since < first <= end else first
         return Position(base if first == found else first, opened)
 
@@ -436,8 +435,8 @@ class Chat:
 
     @property
     def untold(self) -> list[Inbound]:
-        """Return the messages of the running turn that the model has not seen yet. Returns [] while a tool
-        call has no result, since no message may come between a tool call and its result.
+        """Return the messages of the running turn that the model has not seen yet. Return [] while a tool call has no
+        result, because the API allows no message between a tool call and its result.
         """
         running = self.context.running
         if self.turn is None or (running is not None and running.open_calls):
@@ -465,18 +464,18 @@ class Chat:
         return self._next(turn, _can_join) if self._mode.steers else []
 
     def waited(self, row: OutboxRow, now: float) -> events.Waited | None:
-        """Return the event to append if this row, which the person sees now, shows the first words of its
-        turn's answer.
+        """Return the event that records the person's waiting time, if this row shows the first words of the answer;
+        else None. The person sees the row `now`.
         """
         turn = self.turn if self.turn is not None and self.turn.id == row.turn else None
         wait = self._unseen.get(row.turn or "") if turn is None else turn.wait
         answers = (row.form in {"reply", "preview"} or row.ends) and row.question is None
         return wait.over(now) if wait is not None and answers else None
 
-    # ------------------------------------------------------------ the fold, which never raises, in any order of events
+    # ------------------------------------------------------------ applying events; never raises, in any order of events
 
     def apply(self, event: Event) -> None:
-        """Fold an event into the state. An event that the state does not allow changes nothing."""
+        """Update the state with an event. An event that the state does not allow changes nothing."""
         self.seq = max(self.seq, event.seq)
         data, turn = event.data, self.turn
         stale = isinstance(data, events.Answered) and (turn is None or turn.call != data.call)
@@ -551,7 +550,7 @@ class Chat:
             if change.kind == "delete":
                 return
             inbound = revised(inbound, change)
-        # A message that is asked again contains its edits.
+        # A message that is asked again already contains its edits.
         self._keep_edits(lambda _name, _seq, edit: not same_message(edit, inbound))
         self._remember(inbound)
         self._opened[inbound.request_id] = min([event.seq, *(seq for seq, _ in changes)])
@@ -568,7 +567,7 @@ class Chat:
         if turn is None:
             return
         if turn.phase is Phase.SUSPENDED and who == turn.first.person:
-            # The person wrote a message instead of deciding. It answers a tool's question and withdraws any other question.
+            # The person wrote instead of deciding. The message answers a tool's question and ends any other question.
             asked = self.asks(who)
             self._decide_all(turn, Verdict("steered", request_id=inbound.request_id), event.at)
             if asked:
@@ -600,10 +599,10 @@ class Chat:
             and turn.phase is not Phase.ENDING
             and any(same_message(one, edit) for one in turn.members)
         ):
-            # The edit is handled like a further message, by the running turn or by a new turn.
+            # The edit waits like a new message: it joins the running turn or starts one.
             self._wait(edit, event)
             return
-        # The message was answered already. The next turn shows the edit to the model, and features may react.
+        # The message was already answered. The next turn shows the model the edit, and features may react to it.
         self._edits.pop(known.request_id, None)
         if plain(known) and edit.text.strip():
             self._edits[known.request_id] = event.seq, edit
@@ -631,7 +630,7 @@ class Chat:
 
     def _stop(self, event: Event, data: events.Stop) -> None:
         stop, turn = data.inbound, self.turn
-        # A turn that is about to start has no owner yet, so an operator's stop prevents anybody's turn.
+        # While no turn runs, an operator's stop drops the waiting messages of every person.
         anybodys = data.everyones and turn is None
 
         def reached(other: Inbound) -> bool:
@@ -722,14 +721,14 @@ class Chat:
             turn.wait.goes_on("delivery", event.at)
             self._unseen[turn.id] = turn.wait
         self._decide_all(turn, Verdict("stopped"), event.at)
-        if data.end != "withdrawn":  # messages that the model was sent stay in its context
+        if data.end != "withdrawn":  # the context keeps the edits that the model was shown
             self._keep_edits(lambda _name, _seq, edit: edit.request_id not in turn.edits)
         for one in turn.members:
             self._opened.pop(one.request_id, None)
         first = self.position.first
         self._spans = [*(one for one in self._spans if one[1] >= first), (turn.since, event.seq)]
         if (who := turn.first.person) in self._people:
-            # The person's next messages queue behind all waiting messages, including messages that arrived during this turn.
+            # Other people's waiting messages come before the person's next turn.
             self._people[who] = self._people.pop(who)
 
     # ------------------------------------------------------------ questions
@@ -754,7 +753,7 @@ class Chat:
         if turn is not None and turn.id == question.turn and turn.phase is Phase.SUSPENDED:
             turn.phase = Phase.RUNNING
             for row in list(question.copies.values()):
-                self._outdate(turn.id, row)  # later messages must appear below the question
+                self._outdate(turn.id, row)  # later messages must appear below it
         self._forget(question)
 
     def _decide_all(self, turn: Turn, verdict: Verdict, at: float) -> None:
@@ -762,7 +761,7 @@ class Chat:
             self._decide(question, verdict, at)
 
     def _forget(self, question: Question) -> None:
-        """Drop a decided question, unless an interrupted turn may still need the verdict on its tool call."""
+        """Drop a decided question, but not while its turn runs: an interrupted turn needs the verdict again."""
         waited_for = self.turn is not None and self.turn.id == question.turn
         shown = not question.copies and None not in question.rows.values()
         if question.verdict is not None and shown and not waited_for:
@@ -802,7 +801,7 @@ class Chat:
         if turn is not None and data.row in turn.rows:
             turn.rows[data.row] = data
             if data.state == "sent":
-                turn.unread = []  # the delivered message ends with these reports
+                turn.unread = []  # the delivered message has reported them
         if row is not None and row.file is not None and data.message_id:
             self.files_sent = [*self.files_sent, data.message_id][-MOST_FILES:]
         if row is None or data.state != "failed":
@@ -811,11 +810,11 @@ class Chat:
         if row.form == "reply" and late:
             self.missed = [*self.missed, row][-MOST_MISSED:]
         if turn is not None and row.turn == turn.id and row.ends and turn.answered:
-            # The final message did not reach the chat, so the turn may send it in another way.
+            # The final message did not reach the chat. The turn goes on and may send another.
             turn.phase = Phase.RUNNING
 
     def _end_row(self, name: str, *, arrived: bool, message_id: str | None = None) -> OutboxRow | None:
-        """Remove a row from the outbox. A delivered row that shows a question is kept as a copy of the question."""
+        """Remove a row from the outbox. If the row shows a question and was delivered, keep it with the question."""
         row = self.outbox.pop(name, None)
         self._opened.pop(name, None)
         if row is None:
@@ -838,8 +837,8 @@ class Chat:
     # ------------------------------------------------------------ due effects
 
     def due(self, now: float, boot: str, committed: int) -> list[Effect]:
-        """Return the effects that are due. `committed` is the number of the newest event on disk; later
-        events start no effect yet. Effects already in flight may be returned again.
+        """Return the effects that are due now. `committed` is the number of the newest event on disk; later events do
+        not start turns or commands yet. An effect that is already running may be returned again.
         """
         if self.task is not None:
             return []
@@ -883,14 +882,14 @@ class Chat:
             yield WakeAt(min(wakes))
 
     def _due_rows(self, now: float, boot: str) -> Iterator[Effect]:
-        """Return the oldest open outbox row of each target, because the rows of a target are sent in order,
-        one at a time. A deferred row blocks the later rows of its target.
+        """Yield an effect for the oldest open outbox row of each target (chat or thread). The rows of one target are
+        sent in order, one at a time, so a deferred row blocks the later ones.
         """
         seen = set[tuple[tuple[str, str], ...]]()
         answering = {row.turn for row in self.outbox.values() if row.form == "reply"}
         for row in self.outbox.values():
             if row.live and row.message_id is not None:
-                # The turn edits a visible live message until another message replaces it or the turn ends.
+                # A live message is edited until another message replaces it or the turn ends.
                 over = self.turn is None or self.turn.id != row.turn
                 if row.outdated or (over and row.turn not in answering):
                     yield EndLive(row)
@@ -908,8 +907,8 @@ class Chat:
                 yield Send(row)
 
     def _asks_anew(self, turn: Turn) -> bool:
-        """Return True if the model must be asked again: a message was edited, or a further message arrived
-        before anybody saw an answer.
+        """Return True if the model must be called again: a message was edited, or a new message arrived before the turn
+        had any visible effect.
         """
         more = self.joinable()
         if turn.phase is not Phase.RUNNING or not more:
@@ -938,9 +937,7 @@ class Chat:
         return sorted(found, key=lambda one: names.index(one.request_id))
 
     def _take(self, wanted: Callable[[Inbound], bool], *, over: bool = True) -> list[Inbound]:
-        """Remove the matching messages from the queue and return them. With `over`, the messages count as
-        finished work.
-        """
+        """Remove the matching messages from the queue and return them. With `over`, also mark them as finished work."""
         taken: list[Inbound] = []
         for who, queue in list(self._people.items()):
             gone = [one.inbound for one in queue if wanted(one.inbound)]
@@ -954,8 +951,8 @@ class Chat:
         return taken
 
     def _next(self, turn: Turn, wanted: Callable[[Inbound, Inbound], bool]) -> list[Inbound]:
-        """Return the next waiting messages of the turn's person. The list ends before a message that does
-        not match, belongs to an incomplete album, or arrived after a message of another person.
+        """Return the next waiting messages of the turn's person. The list ends before a message that is not `wanted`,
+        belongs to an incomplete album or split text, or arrived after another person's message.
         """
         who = turn.first.person
         burst = self._bursts.get(who)
@@ -979,8 +976,8 @@ class Chat:
         return [first, *itertools.takewhile(fits, queue[1:])]
 
     def _burst(self, inbound: Inbound, seq: int, at: float) -> int:
-        """Return the number of the burst that a message belongs to. A message without a quiet period ends
-        the open burst. Such a message joins the open burst only if it is the next part of a split text.
+        """Return the number of the burst to which a message belongs. A message without a quiet period ends the open
+        burst. It belongs to that burst only if it is the last part of a split text.
         """
         who, quiet = inbound.person, 0.0
         if plain(inbound):
@@ -1001,12 +998,12 @@ class Chat:
 
 
 def chat_of_task(asked_in: ChatKey, task: str) -> ChatKey:
-    """Return the chat key of a subagent task; `asked_in` is the chat that started the task."""
+    """Return the chat key of a subagent task. `asked_in` is the chat of the turn that started it."""
     return ChatKey(asked_in.channel, asked_in.chat_id, task, "task")
 
 
 def _of_question(name: str) -> str:
-    """Return the key of a question in `_opened`; an admission request and its question share one id."""
+    """Return the key of a question in `_opened`. The prefix is needed, since a request may have the same id."""
     return f"question {name}"
 
 

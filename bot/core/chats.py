@@ -1,4 +1,4 @@
-"""Chats in memory. Each chat is loaded once, and all events of a chat are appended here."""
+"""Chats in memory. Each chat is loaded once, and every new event is appended through `Chats`."""
 
 from __future__ import annotations
 
@@ -17,29 +17,31 @@ from bot.core.event_log import Entry, EventLog
 from bot.core.events import Event, EventData, encode, fact_of
 
 MOST_IDLE = 500
-"""Max idle chats kept in memory; loading a chat takes about 10 ms."""
+"""Max idle chats in memory. Loading one again takes about 10 ms."""
 BATCH = 500
-"""Events that are folded before other tasks may run."""
+"""Number of events processed before other tasks may run."""
 NO_CHAT = ChatKey("shipmate", "gateway")
-"""Key of the gateway's own log, which holds the events that belong to no chat."""
+"""Key of the gateway's own log, for events that belong to no chat."""
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class Fact:
+    """An event to append to the log of `chat`."""
+
     chat: ChatKey
     data: EventData
     turn: str | None = None
     person: str | None = None
     id: str = ""
-    """Id of the event; "" if a new id shall be generated."""
+    """Id of the new event; "" to generate one."""
     blanks: Sequence[Event] = ()
-    """Earlier events whose text this event removes, given in their form without text."""
+    """Earlier events whose text is erased from the log in the same transaction, given here without the text."""
 
 
 class Facts:
-    """Values stored outside of chats' states, such as a person's language, by kind and key."""
+    """Lasting values outside the chats' states, such as a person's language, by kind and key."""
 
     def __init__(self) -> None:
         self.known: dict[tuple[str, str], Json] = {}
@@ -60,7 +62,7 @@ class Facts:
 
 
 class Chats:
-    """Loads chats and appends events. Each event is folded into its chat at once and handed to the log."""
+    """Loads chats and appends events. An appended event changes its chat's state at once and is then logged."""
 
     def __init__(self, log: EventLog, make: Callable[[ChatKey], Chat], *, clock: Clock, ids: Ids) -> None:
         self._log = log
@@ -69,7 +71,7 @@ class Chats:
         self._ids = ids
         self._chats: OrderedDict[ChatKey, Chat] = OrderedDict()
         self._alive = WeakValueDictionary[ChatKey, Chat]()
-        """Chats in use by any task, evicted ones included, so that no chat exists twice in memory."""
+        """All chats that any code still refers to, even evicted ones. So no chat exists twice in memory."""
         self._loading: dict[ChatKey, asyncio.Task[Chat]] = {}
         self._watchers: list[Callable[[Chat], object]] = []
         self._waiting: dict[ChatKey, list[asyncio.Future[None]]] = {}
@@ -91,7 +93,7 @@ class Chats:
         return self._alive.get(key)
 
     async def get(self, key: ChatKey) -> Chat:
-        """Return a chat, loading it from the log if needed. Raises `errors.StorageError`."""
+        """Return a chat. Load it from the log if it is not in memory. Raises `errors.StorageError`."""
         chat = self._alive.get(key)
         if chat is not None:
             self._chats[key] = chat
@@ -116,9 +118,8 @@ class Chats:
         return chat
 
     async def whole(self, key: ChatKey, seen: Callable[[Event, Chat], None]) -> Chat:
-        """Fold all events of a chat from its beginning, and keep the turns that have left the model's
-        context. `seen` is called with each event and the chat's state after the event. Raises
-        `errors.StorageError`.
+        """Rebuild a separate copy of a chat from all its events, including turns that left the model's context. After
+        each event, call `seen` with the event and the chat. Raises `errors.StorageError`.
         """
         chat = self._make(key)
         chat.context.left = {}
@@ -130,9 +131,7 @@ class Chats:
         return chat
 
     def append(self, *facts: Fact) -> None:
-        """Append events of any chats in one transaction, in order. The chats must be in memory. An append is
-        never refused.
-        """
+        """Append events of any loaded chats in one transaction, in order. No append is ever refused."""
         entries = list[Entry]()
         now = self._clock.now()
         touched = dict[ChatKey, Chat]()
@@ -153,9 +152,7 @@ class Chats:
                 watcher(chat)
 
     async def until(self, key: ChatKey, done: Callable[[], T | None]) -> T:
-        """Wait until `done` returns a value other than None, and return that value. `done` is called now and
-        after each append to this chat.
-        """
+        """Return the first result of `done` that is not None. Call `done` now and after each append to this chat."""
         while (found := done()) is None:
             changed = asyncio.get_running_loop().create_future()
             self._waiting.setdefault(key, []).append(changed)

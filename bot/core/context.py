@@ -1,5 +1,5 @@
-"""`AgentContextStore`: the messages of one chat that the model is sent, folded from the chat's events into whole
-turns. Placeholder texts replace masked tool results, and the head message replaces dropped messages.
+"""`AgentContextStore`: the messages of one chat that the model is sent. They are computed from the chat's events and
+kept in whole turns. Placeholder texts replace masked tool results, and the head message replaces dropped messages.
 """
 
 from __future__ import annotations
@@ -17,15 +17,17 @@ from bot.core.events import Event
 from bot.core.removal import Gone, message_without, redacted
 
 LENGTH = frozenset({"max_tokens", "model_context_window_exceeded"})
-"""Stop reasons of an answer that reached a length limit."""
+"""Stop reasons of an answer that hit a length limit."""
 MOST_WRONG = 3
-"""Max failed turns that the next request reports to the model."""
+"""Max failed turns of which the next request tells the model."""
 INTERRUPTED = "Interrupted: the turn was stopped while this ran. It may or may not have taken effect."
 
 
 @dataclass(frozen=True, slots=True)
 class ContextEntry:
-    """One API message, its event's number, the requests whose text it contains, and its calls that were `cut` off."""
+    """One API message. `seq` is its event's number, `sources` are the requests whose text it contains, and `cut` are
+    its tool calls that did not arrive completely.
+    """
 
     seq: int
     message: Message
@@ -35,7 +37,7 @@ class ContextEntry:
 
 @dataclass(frozen=True, slots=True)
 class KeptTurn:
-    """A turn that has ended. It began at `began` (epoch seconds) and depends on events from number `since` on."""
+    """An ended turn. It began at `began` (epoch seconds). Rebuilding it needs the events from number `since` on."""
 
     id: str
     entries: tuple[ContextEntry, ...]
@@ -44,44 +46,46 @@ class KeptTurn:
 
     @property
     def sources(self) -> frozenset[str]:
-        """Return the ids of the requests (messages from people) that the turn answered."""
+        """Return the ids of the requests (messages of people) that the turn answered."""
         return frozenset({self.id}.union(*(one.sources for one in self.entries)))
 
 
 @dataclass(slots=True)
 class RunningTurn:
-    """The running turn, with counters of answers that were cut off, cut off in thinking, empty, or paused."""
+    """The running turn. It counts answers that were cut off (`cuts`), cut off while thinking (`thoughts`), empty
+    (`silences`) or paused by the provider (`pauses`).
+    """
 
     id: str
     began: float
     since: int
     entries: tuple[ContextEntry, ...] = ()
     results: dict[str, Json] = field(default_factory=dict)
-    """Tool results of the last answer, collected while some results are missing."""
+    """Tool results for the last answer so far, by call id. They are added together when all have arrived."""
     older: tuple[tuple[int, Message], ...] = ()
-    """Injected older messages with their times (epoch ms), in order."""
+    """Older messages that a tool loaded for this turn, oldest first, each with its time in epoch ms."""
     injected: int = 0
     lines: set[str] = field(default_factory=set)
-    """Ids of the archive lines that were injected."""
+    """Keys of the archive lines that were loaded as older messages."""
     last: events.Answered | None = None
-    """Newest answer of the model, if no message follows it."""
+    """The model's newest answer; None if a user message or tool results came after it."""
     cuts: int = 0
     thoughts: int = 0
     silences: int = 0
     pauses: int = 0
     noted: tuple[str, ...] = ()
-    """Notes for the person that arrived together with answers of the model."""
+    """Notes for the person that came with the model's answers, such as that a fallback model answered."""
     untold_notes: tuple[str, ...] = ()
-    """Notes that no message to the person contains yet."""
+    """Those notes that no message to the person contains yet."""
 
     @property
     def speaks(self) -> bool:
-        """Return True if the turn's last message is the model's."""
+        """Return True if the turn's last message is an answer of the model."""
         return bool(self.entries) and self.entries[-1].message["role"] == "assistant"
 
     @property
     def words(self) -> str:
-        """Return the turn's final text. An answer that was paused and continued counts as one answer."""
+        """Return the text of the turn's last answer. An answer that was paused and continued counts as one."""
         said = itertools.takewhile(lambda one: one.message["role"] == "assistant", reversed(self.entries))
         words = "".join(reversed([blocks.plain_text(one.message["content"]) for one in said])).strip()
         return words if text.visible(words) else ""
@@ -94,32 +98,32 @@ class RunningTurn:
 
 
 class AgentContextStore:
-    """Model context of one chat: the ended turns and the running turn."""
+    """The messages that the model of one chat is sent: those of ended turns and of the running turn."""
 
     def __init__(self, max_messages: int) -> None:
         self.max_messages = max_messages
         self.turns: list[KeptTurn] = []
         self.head: Message | None = None
-        """Head message, which replaces all messages dropped from the model's context."""
+        """Message at the beginning that replaces all messages dropped from the context, such as a summary."""
         self.masked: dict[str, str] = {}
-        """Texts that replace tool results, by call id, and files, by artifact id."""
+        """Placeholder texts for tool results, by call id, and for files, by artifact id."""
         self.running: RunningTurn | None = None
         self.frame: events.Framed | None = None
         self.memory: events.Remembered | None = None
         self._stated: dict[str, int] = {}
-        """Event numbers of the frame, the session memory and the head message, by event kind."""
+        """Event numbers of the newest frame, session memory and head message, by event kind."""
         self.asked_at: float | None = None
-        """Time of the last request to the model (epoch seconds)."""
+        """Time of the last request to the model in epoch seconds."""
         self.cached = False
-        """True if the last request was served from the provider's cache."""
+        """True if the provider read part of the last request from its cache."""
         self.wrong: tuple[str, ...] = ()
-        """Failures of turns since the last success, described for the model."""
+        """Reasons why recent turns failed, told to the model until a turn succeeds."""
         self.stood_in = ""
-        """Name of the fallback model that gave the last answer; "" if none did."""
+        """Name of the fallback model that gave the last answer; "" if the chat's own model did."""
         self.left: dict[str, KeptTurn] | None = None
-        """Turns dropped from the context, by id, for resumed conversations; None once the log is read."""
+        """Turns that left the context, by id, from which a conversation is resumed; None once the log is read."""
         self.recalled: Mapping[str, KeptTurn] = {}
-        """Turns of a conversation that is about to be resumed, by id."""
+        """Turns of the conversation that is about to be resumed, by id."""
         self._view: tuple[Message, ...] | None = ()
 
     def __len__(self) -> int:
@@ -128,7 +132,7 @@ class AgentContextStore:
     # ------------------------------------------------------------ views of the messages
 
     def view(self) -> tuple[Message, ...]:
-        """Return the messages of ended turns as they are sent to the model."""
+        """Return the head message and the messages of ended turns, in the form that the model is sent."""
         if self._view is None:
             head = () if self.head is None else (self.head,)
             kept = (entry.message for turn in self.turns for entry in turn.entries)
@@ -136,12 +140,12 @@ class AgentContextStore:
         return self._view
 
     def current(self) -> list[Message]:
-        """Return the messages of the running turn, as they are sent to the model."""
+        """Return the messages of the running turn, in the form that the model is sent."""
         entries = self.running.entries if self.running is not None else ()
         return [blocks.masked(entry.message, self.masked) for entry in entries]
 
     def older(self) -> list[Message]:
-        """Return the older messages that the running turn loaded."""
+        """Return the older messages that tools loaded for the running turn."""
         return [message for _, message in self.running.older] if self.running is not None else []
 
     def shown(self) -> list[Message]:
@@ -156,12 +160,12 @@ class AgentContextStore:
 
     @property
     def base(self) -> int | None:
-        """Return the number of the oldest event that the context depends on; None if the context is empty."""
+        """Return the number of the oldest event that rebuilding the context needs; None if it is empty."""
         return min([*(turn.since for turn in self.turns[:1]), *self._stated.values()], default=None)
 
     @property
     def out_of_reach(self) -> list[events.EventData]:
-        """Return the events that must be appended again, since they are older than the oldest turn."""
+        """Return the frame and memory events to append again, since they are older than the oldest turn."""
         lasting = [one for one in (self.frame, self.memory) if one is not None]
         return [one for one in lasting if self.turns and self._stated[one.kind] < self.turns[0].since]
 
@@ -174,7 +178,7 @@ class AgentContextStore:
         self.running = RunningTurn(turn, at, since)
 
     def apply(self, event: Event) -> None:  # noqa: C901, PLR0912 - one `match` of all kinds
-        """Fold an event into the context. An event of a turn that is not running changes nothing."""
+        """Update the context with an event. An event of a turn that is not running changes nothing."""
         running = self.running
         match data := event.data:
             case events.Cut() | events.SessionMoved():
@@ -196,7 +200,7 @@ class AgentContextStore:
             case events.Framed():
                 known, self.frame, self._stated[data.kind] = self.frame, data, event.seq
                 if known is not None and (known.model, known.prefix) != (data.model, data.prefix):
-                    self._show(self.turns)  # thinking is only valid after exactly the same request prefix
+                    self._show(self.turns)  # thinking is valid only after the same prompt, tools and model
             case events.Remembered():
                 self.memory, self._stated[data.kind] = data, event.seq
             case _ if running is None or running.id != event.turn:
@@ -235,7 +239,7 @@ class AgentContextStore:
             self.wrong = ()
         if data.end == "withdrawn" or not running.entries:
             return
-        # The injected older messages have left the context. Thinking blocks after them are no longer valid.
+        # The loaded older messages leave with the turn, so thinking blocks after them are no longer valid.
         entries = without_thinking(running.entries) if running.injected else running.entries
         if running.speaks:  # server tool calls that were open in a pause will never get a result
             *before, last = entries
@@ -249,7 +253,7 @@ class AgentContextStore:
             self._view += tuple(blocks.masked(entry.message, self.masked) for entry in entries)
 
     def _leave(self) -> None:
-        """Save the turns, each with all of its messages, for a conversation that is resumed later."""
+        """Save the current turns in `left`, each in its longest version."""
         if self.left is not None:
             for turn in self.turns:
                 if turn.id not in self.left or len(turn.entries) >= len(self.left[turn.id].entries):
@@ -260,7 +264,7 @@ class AgentContextStore:
         self._stated.pop(events.Remembered.kind, None)
 
     def _expire(self, before: int) -> None:
-        """Drop everything before this event number. While a turn is kept, frame and memory are appended again."""
+        """Drop everything before this event number. Frame and memory stay while a turn is kept."""
         kept = list(itertools.dropwhile(lambda turn: turn.since < before, self.turns))
         old = {kind for kind, seq in self._stated.items() if seq < before}
         if not kept and events.Remembered.kind in old:
@@ -295,7 +299,7 @@ class AgentContextStore:
         self._show(kept)
 
     def _show(self, kept: Sequence[KeptTurn]) -> None:
-        """Keep only these turns and the running turn, without thinking."""
+        """Keep only these turns and the running turn, without their thinking."""
         self.turns = [replace(turn, entries=without_thinking(turn.entries)) for turn in kept]
         if self.running is not None:
             self.running.entries = without_thinking(self.running.entries)
@@ -306,7 +310,7 @@ class AgentContextStore:
         self._view = None
 
     def _mask(self, words: Mapping[str, str]) -> None:
-        """Mask results. The thinking after the first masked result is no longer valid."""
+        """Replace results by placeholders. Drop the thinking after the first of them, which became invalid."""
         self.masked |= words
         found = False
 
@@ -324,21 +328,23 @@ class AgentContextStore:
         self._view = None
 
     def remove(self, gone: Gone, *, head: bool) -> None:
-        """Remove the content that a removal names, and with `head` the head message."""
+        """Remove the content that `gone` names. With `head`, also remove the head message."""
         if head:
             self.head = None
             self._stated.pop(events.Cut.kind, None)
         self.turns = [replace(turn, entries=_without(turn.entries, turn.id, gone)) for turn in self.turns]
         if (running := self.running) is not None:
             running.entries = _without(running.entries, running.id, gone)
-            # It is not known which request each older message belongs to, so all of them are redacted.
+            # Nothing records from which request an older message comes, so all of them are redacted.
             running.older = tuple((at, redacted(one)) for at, one in running.older)
         self._view = None
 
     # ------------------------------------------------------------ messages that may be dropped
 
     def over_cap(self) -> list[int]:
-        """Return the event numbers of messages to drop above the message cap: whole turns until half of it is left."""
+        """Return the event numbers of messages to drop if there are more than `max_messages`: the oldest turns until
+        half of that is left. If the newest turn alone is too long, drop its oldest API rounds too.
+        """
         over = len(self.view()) - self.max_messages
         if over <= 0 or not self.turns:
             return []
@@ -352,7 +358,7 @@ class AgentContextStore:
         return dropped
 
     def oldest(self, turns: Sequence[KeptTurn], at_least: int) -> list[int]:
-        """Return the event numbers of the oldest turns that have this many messages together."""
+        """Return the event numbers of the oldest of these turns that hold at least this many messages."""
         dropped = list[int]()
         for turn in turns:
             if len(dropped) >= at_least:
@@ -416,7 +422,7 @@ def without_thinking(entries: Iterable[ContextEntry]) -> tuple[ContextEntry, ...
 
 
 def api_rounds(entries: Iterable[ContextEntry]) -> list[list[ContextEntry]]:
-    """Return the API rounds of a turn. A round is one answer of the model with its tool results."""
+    """Return a turn's API rounds: each is one answer of the model with the results of its tool calls."""
     found, before = list[list[ContextEntry]](), ""
     for entry in entries:
         role = str(entry.message["role"])

@@ -1,5 +1,5 @@
-"""Incomplete answers: the text of an answer that is streaming, and how an answer that was cut off is continued. A
-continuing request ends with a line that asks for the rest, because newer models reject assistant text at the end.
+"""Incomplete answers: the text of an answer that still streams, and the continuation of an answer that was cut off. The
+continuing request ends with a user message that asks for the rest: newer models reject assistant text at the end.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from bot.core.context import LENGTH, RunningTurn
 from bot.tags import ANSWER, SEND, SILENT
 
 MAX_AGAIN = 3
-"""Max follow-up requests of one answer, after it hits a length limit or the provider pauses it."""
+"""Max further requests for one answer that hit a length limit or that the provider paused."""
 MAX_CUTS = 3
-"""Max answers of a turn that are cut off in a tool call or in thinking; the last one ends the turn."""
+"""Max answers of a turn that are cut off in a tool call or in thinking. The last of them ends the turn."""
 RAISES = 4
-"""Max output limit in multiples of the configured limit, if the model's own limit is unknown."""
+"""Max raised output limit, as a multiple of the configured limit. Used if the model's own limit is unknown."""
 GO_ON = "Continue exactly where you left off. Do not repeat what you already said, and say nothing about the break."
 UNFINISHED: Json = {"type": "text", "text": "(not finished)"}
-"""Placeholder text for an answer that contained only server tool calls."""
-_LOOKED_AT = 4_000  # max characters examined on each side of a border between two parts
-_SURE = 12  # min letters of an overlap that is no coincidence; a Chinese or Japanese character counts as four
-_VARIED = 4  # min different characters, since a line of dashes overlaps with any other line of dashes
+"""Placeholder for an answer that contained nothing but calls to the provider's tools."""
+_LOOKED_AT = 4_000  # max characters compared on each side of the break
+_SURE = 12  # min letters of a certain overlap; a Chinese or Japanese character counts as four
+_VARIED = 4  # min different characters of a certain overlap; two lines of dashes overlap by chance
 
 
 def tail(running: RunningTurn) -> tuple[Message, ...]:
-    """Return the line that ends the next request and is not stored, if any."""
+    """Return the user message that ends the next request, if one is needed. The message is not stored."""
     last = running.last
     if last is None or paused(running) or (not running.speaks and last.stop_reason in LENGTH):
         return ()
@@ -41,13 +41,15 @@ def tail(running: RunningTurn) -> tuple[Message, ...]:
 
 
 def paused(running: RunningTurn) -> bool:
-    """Return True if the provider paused. The provider then expects its own content back, unchanged."""
+    """Return True if the provider paused its answer. It then expects this answer back, unchanged."""
     last = running.last
     return running.speaks and last is not None and last.stop_reason == "pause_turn" and not last.continues
 
 
 def goes_on(running: RunningTurn, *, answered: bool, waits: bool, more_room: bool) -> bool:
-    """Return True if the model is asked again. The person has the answer (`answered`), or `waits` for a message."""
+    """Return True if the model is called again. `answered`: the person has the answer. `waits`: the person waits for a
+    message. `more_room`: the next answer may be longer.
+    """
     last = running.last
     if last is None:
         return True
@@ -67,7 +69,7 @@ def goes_on(running: RunningTurn, *, answered: bool, waits: bool, more_room: boo
 
 
 def continued(running: RunningTurn, reply: ModelReply) -> tuple[list[Json], int]:
-    """Return an answer's content merged with the answer that it continues, and how often it was continued."""
+    """Return an answer's content, merged with the answer that it continues, and the number of continuations."""
     content, line = list(reply.content), tail(running)
     if line:
         content = [block for block in content if block.get("type") not in blocks.THINKING]
@@ -79,7 +81,7 @@ def continued(running: RunningTurn, reply: ModelReply) -> tuple[list[Json], int]
 
 
 def joined(first: Sequence[Json], second: Sequence[Json]) -> list[Json]:
-    """Merge an answer and its continuation, dropping the beginning of `second` that repeats the end of `first`."""
+    """Merge an answer with its continuation. Drop a beginning of `second` that repeats the end of `first`."""
     content = list(first)
     before = blocks.plain_text(first)
     for block in second:
@@ -97,7 +99,7 @@ def joined(first: Sequence[Json], second: Sequence[Json]) -> list[Json]:
 
 
 def overlap(first: str, second: str) -> int:
-    """Return the length of the beginning of `second` that repeats the end of `first` by mistake."""
+    """Return the length of the beginning of `second` that repeats the end of `first`; 0 for a coincidence."""
     end, begin = first[-_LOOKED_AT:], second[:_LOOKED_AT]
     lengths = range(min(len(end), len(begin)), 0, -1)
     length = next((one for one in lengths if end.endswith(begin[:one])), 0)
@@ -109,13 +111,13 @@ def overlap(first: str, second: str) -> int:
 
 
 class PartialReply:
-    """Collects a streaming answer. Text outside of `chat_send` calls is shown only if `plain`."""
+    """Collects an answer while it streams. Text outside of `chat_send` calls is shown only if `plain`."""
 
     def __init__(self, *, plain: bool = True) -> None:
         self._shows_plain = plain
         self._text = ""
         self._calls: dict[str, str] = {}
-        """Input of each `chat_send` call so far, by call id."""
+        """Input (partial JSON) of each `chat_send` call so far, by call id."""
         self._said: dict[str, str] = {}
         self._first: tuple[str, str] | None = None
         """Id and name of the first tool call."""
@@ -134,22 +136,22 @@ class PartialReply:
 
     @property
     def speaks(self) -> bool:
-        """Return True if the answer starts with text for people, not with an action that may be refused."""
+        """Return True if the answer begins with text for people. A tool call, which may be denied, is none."""
         return self._first[1] == SEND if self._first is not None else self._shows_plain and bool(self._text)
 
     def shown(self) -> str:
-        """Return the text of the first message so far; plain text only while no tool call follows."""
+        """Return the text so far of the first message. Plain text counts only while no tool call has begun."""
         if self._first is None:
             return _aloud(self._text.strip())
         return self._message(self._first[0]) if self.speaks else ""
 
     def words(self) -> str:
-        """Return the text for people: the text of a `chat_send` call if there is one, else the plain text."""
+        """Return the text for people: that of `chat_send` calls if there is any, else the plain text."""
         sent = [words for call in self._calls if (words := self._message(call).strip())]
         return "\n\n".join(sent) or _aloud(self._text.strip())
 
     def _message(self, call: str) -> str:
-        """Return the text of a `chat_send` call so far, or the last text that could be parsed."""
+        """Return the text of a `chat_send` call so far. If the input cannot be parsed, return the last known text."""
         try:
             raw = self._calls.get(call, "").encode("utf-8", "replace")
             value = jiter.from_json(raw, partial_mode="trailing-strings", cache_mode="none")
@@ -161,6 +163,6 @@ class PartialReply:
 
 
 def _aloud(words: str) -> str:
-    """Return the clean text, without an ending that may become the marker for silence."""
+    """Return the cleaned text; "" if it is, or may become, the marker for a silent answer."""
     words = text.clean(words)
     return "" if SILENT.startswith(words.strip()) or words.lstrip().startswith(SILENT) else words

@@ -14,11 +14,11 @@ from bot.core.event_log import EventLog
 from bot.tools.context import Recalls
 
 TITLE = "title"
-"""Kind of the fact that stores the name that a person gave a conversation. Its key is the chatKey."""
+"""Kind of the stored fact with the name that a person gave a conversation. The fact's key is the chatKey."""
 LONGEST = 80
 """Max characters of a title."""
 MOST_WORDS = 8
-"""Max words of a query; further words are ignored."""
+"""Max words of a search query. Further words are ignored."""
 
 
 def given_names(chats: Chats) -> dict[str, str]:
@@ -26,7 +26,7 @@ def given_names(chats: Chats) -> dict[str, str]:
 
 
 class ConversationList:
-    """Lists, searches and renames conversations. `recall` returns the search index, if there is one."""
+    """Lists, searches and renames conversations. `recall` returns the search index; None if there is none."""
 
     def __init__(self, chats: Chats, event_log: EventLog, recall: Callable[[], Recalls | None]) -> None:
         self._chats = chats
@@ -34,8 +34,8 @@ class ConversationList:
         self._recall = recall
 
     async def titles(self, chats: Collection[ChatKey]) -> dict[ChatKey, str]:
-        """Return the title of each conversation: its given name, or the first words said in it; "" if there
-        are none. Raises `errors.StorageError`.
+        """Return a title for each conversation: the name that a person gave it, else its first words, else "". Raises
+        `errors.StorageError`.
         """
         named = {chat: fact["name"] for chat in chats if (fact := self._chats.facts.get(TITLE, str(chat)))}
         first = await self._log.first_words([chat for chat in chats if chat not in named])
@@ -44,15 +44,15 @@ class ConversationList:
     async def page(
         self, chat: ChatKey, *, query: str, after: ChatKey | None, limit: int
     ) -> list[Conversation]:
-        """Return conversations of a chat and its threads, the last spoken in first, beginning after the
-        conversation `after`. With a `query`, each of its words occurs in the title, or all occur in one
-        message. Raises `errors.StorageError`.
+        """Return at most `limit` conversations of a chat and its threads, the most recent first. The page begins after
+        the conversation `after`. A `query` finds conversations in which the title, or one message, has all its words.
+        Raises `errors.StorageError`.
         """
         spoken = await self._log.spoken_in(chat)
         words = _folded(query).split()[:MOST_WORDS]
         found = list(spoken)
         if words and (recall := self._recall()) is not None:
-            # The first words of a conversation are in the index as well.
+            # The index also contains the first words, which are the title of an unnamed conversation.
             told = {key for key, name in given_names(self._chats).items() if _has(name, words)}
             told |= {str(one) for one in await recall.saying(chat, words)}
             found = [one for one in spoken if str(one) in told]
@@ -65,12 +65,12 @@ class ConversationList:
         return [Conversation(one, titles[one], spoken[one]) for one in some]
 
     async def one(self, chat: ChatKey) -> Conversation | None:
-        """Return one conversation; None if nothing was said in it. Raises `errors.StorageError`."""
+        """Return a conversation, or None if it has no messages. Raises `errors.StorageError`."""
         at = (await self._log.spoken_in(chat)).get(chat)
         return None if at is None else Conversation(chat, (await self.titles([chat]))[chat], at)
 
     async def rename(self, chat: ChatKey, name: str, person: UserRef) -> None:
-        """Give a conversation a name. An empty name restores the first words. Raises `errors.StorageError`."""
+        """Name a conversation. An empty name makes its first words the title. Raises `errors.StorageError`."""
         name = text.preview(text.clean(name), LONGEST)
         await self._chats.get(chat)
         fact = events.FactSet(TITLE, str(chat), {"name": name} if name else None)

@@ -1,5 +1,5 @@
-"""Estimates token counts: relative sizes by the rates of Claude's tokenizer, times a ratio that `Estimator` learns
-for each model from the usage of its answers.
+"""Estimates token counts. A plain estimate follows the rates of Claude's tokenizer. `Estimator` multiplies it by a
+ratio for the model, which it learns from the usage of the model's answers.
 """
 
 from __future__ import annotations
@@ -15,11 +15,13 @@ from bot.core import blocks
 from bot.identity_cache import MessageFact
 
 ASCII_PER_TOKEN, DATA_PER_TOKEN, NARROW_PER_TOKEN, OPAQUE_PER_TOKEN = 3.3, 2.8, 2.0, 4.0
-"""Characters per token: of prose; of JSON and code; of other scripts below the CJK blocks (Cyrillic, Arabic,
-Hebrew, accented Latin); of content that the provider encrypted.
+"""Characters per token: for prose, for JSON and code, for other scripts than CJK (Cyrillic, Arabic, Hebrew, accented
+Latin), and for content that the provider encrypted.
 """
 BLOCK_TOKENS, CALL_TOKENS, TOOL_TOKENS, IMAGE_TOKENS = 4, 12, 16, 1_600
-"""Tokens of a block, a call or result, a tool definition, in addition to the content, and of the largest image."""
+"""Tokens added to the content's own: per block, per tool call or result, per tool definition. The last value is the
+size of the largest image.
+"""
 _WIDE = re.compile("[\u2e80-\U0010ffff]+")
 _ASCII = re.compile("[\x00-\x7f]+")
 
@@ -71,30 +73,30 @@ def _part_tokens(part: Json) -> float:
 
 
 _TOKENS = MessageFact[Json, float](_part_tokens)
-"""Token estimates cached by object, since each request has the same objects."""
+"""Cache of token estimates by object. It helps because successive requests contain the same objects."""
 
 
 def tokens(parts: Iterable[Message | Json]) -> float:
-    """Return the estimated tokens of messages, system blocks and tool definitions, which must not change later."""
+    """Return the estimated tokens of messages, system blocks and tool definitions. These must not change afterwards."""
     return sum(_TOKENS.each(parts))
 
 
 SMALLEST_SAMPLE, RATIOS = 200, (0.25, 4.0)
-"""Min tokens of a request to learn from, and plausible ratios; others mean that something else was counted."""
+"""Min tokens of a request to learn from, and range of plausible ratios. Any other ratio is ignored."""
 JUMP, SLOWEST = 1.5, 0.1
-"""Max factor by which one answer changes the ratio, and min weight of an answer; the first weigh more."""
+"""Max factor by which one answer changes the ratio, and min weight of one answer. The first answers weigh more."""
 
 
 class Estimator:
-    """Token estimates for particular models: the plain estimate times a ratio, which is stored in `learned`."""
+    """Estimates tokens for a given model: the plain estimate times the model's ratio, which `learned` stores."""
 
     def __init__(self, learned: Learned | None = None) -> None:
         self._learned = InMemoryLearned() if learned is None else learned
         self._ratios: dict[str, tuple[float, float]] = {}
-        """Ratio of each model, and the number of answers from which it was learned."""
+        """Each model's ratio, and the number of answers from which it was learned."""
 
     def ratio(self, model: str) -> float:
-        """Return the actual divided by the estimated tokens; 1.0 for a model that has not answered yet."""
+        """Return actual tokens divided by estimated tokens; 1.0 for a model that has not answered yet."""
         if model not in self._ratios:
             low, high = RATIOS
             ratio = self._learned.get(model, "tokenRatio") or 0.0
@@ -112,7 +114,7 @@ class Estimator:
         return round(text_tokens(text) * self.ratio(model))
 
     def observe(self, request: ModelRequest, usage: Usage) -> None:
-        """Learn the model's ratio from an answer's usage: all input tokens, cached or not."""
+        """Learn the model's ratio from the usage of an answer. All input tokens count, cached or not."""
         actual = usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens
         plain = sum(map(tokens, (request.system, request.tools, request.messages)))
         low, high = RATIOS

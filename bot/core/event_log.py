@@ -1,4 +1,4 @@
-"""Port of the event log, which is the durable source of truth for all chats."""
+"""Interface of the event log, the durable source of truth for all chats."""
 
 from __future__ import annotations
 
@@ -13,11 +13,10 @@ from bot.core.events import Event
 
 @dataclass(frozen=True, slots=True)
 class ChatStats:
-    """Totals of a chat since its beginning, and the chat's present state.
+    """Totals of a chat since its beginning, and the size of its present context.
 
-    `calls` are model calls. `input_tokens` were neither read from a cache nor written to a cache. `cost_usd`
-    excludes the `unpriced` calls. `tokens` is the token estimate for the `messages`; `masked_tokens` of these
-    tokens are not sent to the model.
+    `calls` are model calls. `input_tokens` excludes tokens read from or written to a cache. `cost_usd` excludes the
+    `unpriced` calls. `tokens` is the estimated size of the `messages`; placeholders replace `masked_tokens` of it.
     """
 
     turns: int = 0
@@ -34,15 +33,15 @@ class ChatStats:
 
 
 RESTORED = "restored"
-"""Kind and key of the fact that a restore writes, so that the first start closes unfinished work."""
+"""Kind and key of the fact that restoring a backup writes. It makes the first start close unfinished work."""
 Committed = Callable[[Mapping[ChatKey, int]], None]
-"""Callback on the event loop after a commit; receives the newest event number on disk for each chat in the commit."""
+"""Callback on the event loop after a commit. It receives the newest event number on disk of each chat concerned."""
 
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Position from which a chat is folded: `base`, or `open` if that is older. `open` is the oldest event
-    that unfinished work depends on; None if no work is unfinished.
+    """Event numbers from which a chat is rebuilt: `base`, or `open` if that is older. `open` is the oldest event that
+    unfinished work needs; None if no work is unfinished.
     """
 
     base: int = 0
@@ -50,14 +49,14 @@ class Position:
 
     @property
     def first(self) -> int:
-        """Return the number of the first event that is needed to rebuild the chat's state."""
+        """Return the number of the first event that rebuilding the chat's state needs."""
         return self.base if self.open is None else min(self.base, self.open)
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """An event to write, the position of the chat's state after it, and its data as JSON. `blanks` are events
-    whose text this event removes, each with its new stored data.
+    """An event to write. `position` is that of the chat after the event, `raw` the event's data as JSON. `blanks` are
+    older events whose text this event erases, each with its new stored data.
     """
 
     event: Event
@@ -67,21 +66,22 @@ class Entry:
 
 
 class EventLog(Protocol):
-    """Appends events in order, never refuses an event, and reports when events are on disk. `trouble` is the
-    disk's error message; "" if there is no error. Methods that read or change the disk raise
-    `errors.StorageError`. Reads include pending events, except `after`, `chats`, `newest` and `chat_of`.
+    """Appends events in order, never refuses one, and tells when events are on disk. `trouble` is the disk's error
+    message; "" if there is no error. Methods that read or change the disk raise `errors.StorageError`. Reads include
+    events that are not on disk yet, except in `after`, `chats`, `newest` and `chat_of`.
 
-    - `append` writes all entries in one transaction, after everything appended earlier. An event that is already
-      in the log changes nothing.
-    - `committed` waits until everything appended so far is on disk, however often writes fail. With
-      `patient=False` it raises at the first failed write; the events stay pending.
+    - `append` writes all entries in one transaction, after everything appended earlier. An event that is already in the
+      log is ignored.
+    - `committed` waits until everything appended so far is on disk, however often writes fail. With `patient=False`, it
+      raises at the first failed write; the events stay queued for writing.
     - `after` returns events of all chats after a global number, in commit order, with their numbers.
     - `naming` returns the events of a chat and its threads that refer to one of these request, turn or message ids.
-    - `spoken_in` returns the conversations of a chat and its threads that have messages since a time, newest first,
-      each with the time of its newest message. `first_words` returns the first message of each chat besides commands.
-    - `older` returns the numbers of a chat's oldest event, and of its first event not older than `at`, or of the
-      next event. Both are 0 if the chat has no events.
-    - `delete_before` deletes a chat's events before a number, with their platform keys. Usage totals are kept.
+    - `spoken_in` returns the conversations of a chat and its threads that have a message since a time. The newest comes
+      first. The value is the time of the newest message.
+    - `first_words` returns each chat's first message that is no command.
+    - `older` returns the number of a chat's oldest event, and that of its first event at or after `at`. If there is
+      none, the second is the number of the chat's next event. Both are 0 if the chat has no events.
+    - `delete_before` deletes a chat's events before a number, with their platform keys. It keeps usage totals.
     """
 
     trouble: str

@@ -1,7 +1,7 @@
-"""Event kinds and their codec. All state is folded from events.
+"""All event kinds, and their JSON form. Every chat's state is computed from its events.
 
-An event is appended once and never changes, except that a removal blanks the fields listed in `words`. The
-fields of a released kind are kept; a new field has a default.
+A stored event never changes, except that a removal blanks the fields listed in `words`. A released kind keeps its
+fields, and a new field has a default.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ KINDS: dict[str, type[EventData]] = {}
 
 
 class EventData:
-    """Base of all event kinds. `kind` is the kind's name on disk; `words` lists the fields that contain text
-    written by people or the model.
+    """Base class of event kinds. `kind` is the name in the database. `words` names the fields with text by people or
+    the model.
     """
 
     __slots__ = ()
@@ -46,15 +46,14 @@ class EventData:
         if kind:
             cls.kind, cls.words = kind, frozenset(words.split())
         if "kind" in cls.__dict__:
-            # A dataclass with slots is created twice; the second class replaces the first.
+            # `dataclass(slots=True)` creates the class a second time, so the later class must replace the first.
             KINDS[cls.kind] = cls
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One event of a chat. `id` is unique: appending the same id again changes nothing. `turn` is the
-    request id of the turn's first message, `at` is in epoch seconds, `seq` is the event's number in the
-    chat, assigned by the log.
+    """One event of a chat. `id` is unique: a second append with the same id is ignored. `turn` is the request id of the
+    turn's first message. `at` is in epoch seconds. `seq` is the event's number in the chat, which the log assigns.
     """
 
     id: str
@@ -70,7 +69,7 @@ class Event:
         return self.data.kind
 
     def facts(self) -> Json:
-        """Return the event's data without words of people and the model, and without nested values."""
+        """Return the event's plain values for operators, without text by people or the model."""
         found: Json = json.loads(encode(self.data))
         facts = {name: one for name, one in found.items() if name not in self.data.words}
         if isinstance(inbound := found.get("inbound"), dict):
@@ -83,7 +82,9 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Received(EventData, kind="received", words="inbound"):
-    """Event: a message, a command or a due job was accepted. `beside`: a command or signal that needs no turn."""
+    """Event: the bot accepted a message, a command or a due job. `beside` is True for a command or signal that needs no
+    turn.
+    """
 
     inbound: Inbound
     beside: bool = False
@@ -91,9 +92,9 @@ class Received(EventData, kind="received", words="inbound"):
 
 @dataclass(frozen=True, slots=True)
 class Ordered(EventData, kind="ordered", words="inbound label"):
-    """Event: a turn started a subagent task; the first event of the task's chat. `inbound` has the task's
-    instructions in the name of the turn's person, `label` is the name that people see. With mode `fork`, the
-    task starts with the model context of its parent.
+    """Event: a turn started a subagent task. It is the first event of the task's own chat. `inbound` holds the task's
+    instructions, sent in the name of the turn's person. `label` is the task's name for people. In mode `fork`, the task
+    starts with the messages that the turn's model was sent.
     """
 
     inbound: Inbound
@@ -117,8 +118,8 @@ class Deleted(EventData, kind="deleted"):
 
 @dataclass(frozen=True, slots=True)
 class Stop(EventData, kind="stop"):
-    """Event: a person stopped their work, or an operator (`everyones`) anybody's. Later messages than `since`
-    (epoch ms) are not affected.
+    """Event: a person stopped their own work, or an operator (`everyones`) stopped anybody's. Messages after `since`
+    (epoch ms) go on.
     """
 
     inbound: Inbound
@@ -128,7 +129,7 @@ class Stop(EventData, kind="stop"):
 
 @dataclass(frozen=True, slots=True)
 class Closed(EventData, kind="closed"):
-    """Event: an incoming command, stranger's message or late edit was handled without a turn."""
+    """Event: a command, a stranger's message or an edit of an answered message was dealt with, without a turn."""
 
     request: str
     reason: str = ""
@@ -139,7 +140,7 @@ class Closed(EventData, kind="closed"):
 
 @dataclass(frozen=True, slots=True)
 class TurnStarted(EventData, kind="turn_started"):
-    """Event: a turn was started, or restarted after its process died. `members` are the answered requests."""
+    """Event: a turn started, or restarted after its process died. `members` are the requests that it answers."""
 
     members: tuple[str, ...]
     boot: str
@@ -147,19 +148,19 @@ class TurnStarted(EventData, kind="turn_started"):
 
 @dataclass(frozen=True, slots=True)
 class Joined(EventData, kind="joined"):
-    """Event: further messages joined the running turn."""
+    """Event: the messages `members` joined the running turn."""
 
     members: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class TurnLeft(EventData, kind="turn_left"):
-    """Event: at shutdown a process left its turn to the next process, whose restart counts as no attempt."""
+    """Event: a process that shuts down left its turn to the next process. That restart does not count as an attempt."""
 
 
 @dataclass(frozen=True, slots=True)
 class FilesRead(EventData, kind="files_read", words="files"):
-    """Event: the attached files of one message of the running turn were read, in order, as far as possible."""
+    """Event: the files attached to the message `request` were read. `files` has the result for each, in order."""
 
     request: str
     files: tuple[SeenFile, ...]
@@ -167,8 +168,8 @@ class FilesRead(EventData, kind="files_read", words="files"):
 
 @dataclass(frozen=True, slots=True)
 class TurnEnded(EventData, kind="turn_ended"):
-    """Event: a turn ended; its last message, if any, was queued before. `reason` tells the model what went
-    wrong, `model` was called last.
+    """Event: a turn ended, after its last message, if any, was queued. `reason` tells the model why the turn failed.
+    `model` is the model that the turn called last.
     """
 
     end: TurnEndState
@@ -178,9 +179,8 @@ class TurnEnded(EventData, kind="turn_ended"):
 
 @dataclass(frozen=True, slots=True)
 class Waited(EventData, kind="waited"):
-    """Event: the person sees the first words of a turn's answer, `ms` milliseconds after the message.
-    `rounded` is the same number to two digits. `parts` are the milliseconds by what they were spent on:
-    `queue`, `approval`, `model`, `tools` and `delivery`.
+    """Event: the person saw the first words of a turn's answer, `ms` milliseconds after writing. `rounded` is `ms`
+    rounded to two digits. `parts` divides `ms` by activity: `queue`, `approval`, `model`, `tools` and `delivery`.
     """
 
     ms: int
@@ -193,7 +193,7 @@ class Waited(EventData, kind="waited"):
 
 @dataclass(frozen=True, slots=True)
 class QuestionAsked(EventData, kind="question_asked", words="asked"):
-    """Event: people were asked whether something may be done. The turn is suspended until the verdict."""
+    """Event: people were asked whether something may be done. The turn that asked pauses until the verdict."""
 
     question: str
     asked: Approval
@@ -201,7 +201,7 @@ class QuestionAsked(EventData, kind="question_asked", words="asked"):
 
 @dataclass(frozen=True, slots=True)
 class Decided(EventData, kind="decided"):
-    """Event: a question got its verdict. Only the first verdict counts."""
+    """Event: a question got a verdict. Later verdicts on the same question are ignored."""
 
     question: str
     verdict: Verdict
@@ -209,8 +209,8 @@ class Decided(EventData, kind="decided"):
 
 @dataclass(frozen=True, slots=True)
 class Revised(EventData, kind="revised", words="text"):
-    """Event: a message that shows a question was edited to the `text` with the outcome, without buttons.
-    `shown_at` is the time of the message in epoch seconds.
+    """Event: a sent message with a question was edited. It now shows `text`, which states the outcome, and no buttons.
+    `shown_at` is the message's time in epoch seconds.
     """
 
     row: str
@@ -220,8 +220,8 @@ class Revised(EventData, kind="revised", words="text"):
 
 @dataclass(frozen=True, slots=True)
 class FactSet(EventData, kind="fact_set"):
-    """Event: a fact outside any turn changed, `of` the kind of a person's language or a lasting approval. A
-    `value` of None deletes the fact.
+    """Event: a lasting value outside of any turn (a fact) changed. `of` is the kind of fact, such as a person's
+    language or a lasting approval. A `value` of None deletes the fact.
     """
 
     of: str
@@ -234,9 +234,9 @@ class FactSet(EventData, kind="fact_set"):
 
 @dataclass(frozen=True, slots=True)
 class Told(EventData, kind="told", words="message"):
-    """Event: a user message was added to the model's context: a person's message in the form that the model
-    sees, instructions, or a line that asks the model to continue. `sources` are the requests whose text
-    the message contains, `edits` the ids of edits of earlier messages that it contains.
+    """Event: a user message was added to the model's context: a person's message in the form that the model sees, or
+    instructions, or a request to continue. `sources` are the requests whose text it contains. `edits` are the ids of
+    edits of earlier messages that it contains.
     """
 
     message: Message
@@ -246,7 +246,7 @@ class Told(EventData, kind="told", words="message"):
 
 @dataclass(frozen=True, slots=True)
 class Asked(EventData, kind="asked"):
-    """Event: the model was called. Answers to earlier calls of the turn are ignored."""
+    """Event: the model was called. From now on, answers to earlier calls of this turn are ignored."""
 
     call: str
     boot: str
@@ -255,11 +255,11 @@ class Asked(EventData, kind="asked"):
 
 @dataclass(frozen=True, slots=True)
 class Answered(EventData, kind="answered", words="content"):
-    """Event: the model's complete answer. `cut` lists the tool calls that did not arrive completely.
-    `continues` counts how often this answer was continued. `unshown` lists the artifacts of files that the
-    provider refused; `blind`: all files were refused. `note` is a sentence for the person, added below the next
-    message. `origin` lists every source in the model's context (`Provenance.packed`), whose text the answer may
-    repeat; None if there were no sources.
+    """Event: the model's answer is complete. `cut` lists tool calls that did not arrive completely. `continues` counts
+    the continuations of this answer. `unshown` lists the artifacts of files that the provider refused; `blind` is True
+    if it refused all files. `note` is a sentence for the person, added below the next message. `origin` lists all
+    sources in the model's context (`Provenance.packed`), because the answer may repeat their text; None if there were
+    none.
     """
 
     call: str
@@ -278,8 +278,8 @@ class Answered(EventData, kind="answered", words="content"):
 
 @dataclass(frozen=True, slots=True)
 class Used(EventData, kind="used"):
-    """Event: a model call ended, for a turn, a task or a summary. `usage` is what the provider bills, None
-    if unknown. `error` is the type of a failure, "" on success. Usage totals are sums over these events.
+    """Event: a model call ended. The `purpose` is a turn, a task or a summary. `usage` is what the provider bills; None
+    if unknown. `error` is the type of the failure; "" on success. Usage totals are sums over these events.
     """
 
     model: str
@@ -292,15 +292,15 @@ class Used(EventData, kind="used"):
 
 @dataclass(frozen=True, slots=True)
 class Rated(EventData, kind="rated"):
-    """Event: a person rated the answer of a turn; "" withdraws the rating."""
+    """Event: a person rated a turn's answer. A `rating` of "" withdraws the rating."""
 
     rating: str
 
 
 @dataclass(frozen=True, slots=True)
 class ToolStarted(EventData, kind="tool_started"):
-    """Event: a tool call began. Without a `ToolEnded` event, it is unknown whether the call had an effect; but a
-    call that runs a `task` is continued, since the task has an event log of its own.
+    """Event: a tool call started. If no `ToolEnded` follows, nobody knows whether the call had an effect. Only a call
+    that runs a subagent `task` can continue, because the task has its own event log.
     """
 
     call: str
@@ -311,7 +311,7 @@ class ToolStarted(EventData, kind="tool_started"):
 
 @dataclass(frozen=True, slots=True)
 class ToolEnded(EventData, kind="tool_ended", words="result"):
-    """Event: a tool call ended, with its `tool_result` block and metadata."""
+    """Event: a tool call ended. `result` is its `tool_result` block with metadata."""
 
     call: str
     result: Json
@@ -322,7 +322,7 @@ class ToolEnded(EventData, kind="tool_ended", words="result"):
 
 @dataclass(frozen=True, slots=True)
 class StoredFile:
-    """The stored part of an `OutgoingFile`. The bytes are in `.ship/outgoing`, under their SHA-256."""
+    """The stored form of an `OutgoingFile`. Its bytes are in `.ship/outgoing`, under their SHA-256."""
 
     name: str
     mime_type: str
@@ -333,12 +333,11 @@ class StoredFile:
 
 @dataclass(frozen=True, slots=True)
 class Queued(EventData, kind="queued", words="text"):
-    """Event: a message was queued in the outbox. `call` is the tool call that sends the message. `part_of`
-    is the first row of a message in several parts. `ends` marks the turn's last message. `replaces` is
-    the platform id of the live message that this message replaces, `repeat_of` the row that this row
-    repeats. `buttons` are shown below the message until its `question` is decided; then `closes_as`
-    replaces the text. Times in the text are shown in time zone `zone`. If there is a `file`, the text is
-    the passage that the file replaces.
+    """Event: a message was queued in the outbox. `call` is the tool call that sends it. `part_of` is the first row of a
+    message in several parts. `ends` marks the turn's last message. `replaces` is the platform id of the live message
+    that this message replaces. `repeat_of` is the row that this row repeats. `buttons` stand below the message until
+    its `question` is decided; then `closes_as` replaces the text. `zone` is the time zone for times in the text. If
+    there is a `file`, `text` is the passage that the file replaces.
     """
 
     row: str
@@ -366,7 +365,7 @@ class Queued(EventData, kind="queued", words="text"):
 
 @dataclass(frozen=True, slots=True)
 class Deferred(EventData, kind="deferred"):
-    """Event: a message was postponed until this time (epoch seconds)."""
+    """Event: sending a message was postponed until the time `until` (epoch seconds)."""
 
     row: str
     until: float
@@ -374,8 +373,8 @@ class Deferred(EventData, kind="deferred"):
 
 @dataclass(frozen=True, slots=True)
 class Sending(EventData, kind="sending"):
-    """Event: sending a message began. Without an event that ends the send, it is unknown whether the message
-    arrived. `replaces` is the platform id of the message that this message replaces.
+    """Event: a send began. If no event ends the send, nobody knows whether the message arrived. `replaces` is the
+    platform id of the message that is edited instead of sending a new one.
     """
 
     row: str
@@ -385,7 +384,7 @@ class Sending(EventData, kind="sending"):
 
 @dataclass(frozen=True, slots=True)
 class Returned(EventData, kind="returned"):
-    """Event: a sent message certainly did not arrive, and the send may be retried."""
+    """Event: a send failed and the message certainly did not arrive. The send may be retried."""
 
     row: str
     reason: str = ""
@@ -393,14 +392,14 @@ class Returned(EventData, kind="returned"):
 
 @dataclass(frozen=True, slots=True)
 class Uncertain(EventData, kind="uncertain"):
-    """Event: the platform did not answer a send, so the platform must be asked whether the message arrived."""
+    """Event: the platform did not answer a send. The platform must be asked whether the message arrived."""
 
     row: str
 
 
 @dataclass(frozen=True, slots=True)
 class Shown(EventData, kind="shown"):
-    """Event: a live message is visible in the chat and may still change."""
+    """Event: a live message is visible in the chat. The turn may still edit it."""
 
     row: str
     message_id: str
@@ -408,9 +407,8 @@ class Shown(EventData, kind="shown"):
 
 @dataclass(frozen=True, slots=True)
 class RowEnded(EventData, kind="row_ended"):
-    """Event: a message was delivered in its final form (`sent`), was certainly not delivered (`failed`), or
-    the outcome cannot be determined (`unknown`). `missing` is the name of a file that the chat cannot
-    receive; another message reports that.
+    """Event: a message was delivered in its final form (`sent`), was certainly not delivered (`failed`), or nobody can
+    tell (`unknown`). `missing` names a file that this chat cannot receive. Another message tells people about it.
     """
 
     row: str
@@ -425,8 +423,8 @@ class RowEnded(EventData, kind="row_ended"):
 
 @dataclass(frozen=True, slots=True)
 class Cut(EventData, kind="cut", words="head"):
-    """Event: messages were dropped from the model's context: all of them, or the event numbers in `dropped`.
-    `head` is the message that replaces everything dropped so far.
+    """Event: messages left the model's context: all of them, or those with the event numbers in `dropped`. `head` is
+    the message that replaces everything dropped so far.
     """
 
     dropped: tuple[int, ...] | Literal["all"]
@@ -436,10 +434,10 @@ class Cut(EventData, kind="cut", words="head"):
 
 @dataclass(frozen=True, slots=True)
 class SessionMoved(EventData, kind="session_moved", words="head"):
-    """Event: the chat switched to another conversation, or to a fork of the current conversation that ends
-    with the turn `forked_at`. `session` is the conversation's name. `turns` lists the turns in the
-    model's context, `masked` the masked results, `head` the message that replaces dropped messages.
-    Nothing is copied, since the turns are in the log.
+    """Event: the chat switched to another conversation, or to a fork of the current one that ends with the turn
+    `forked_at`. `session` is the conversation's name. `turns` lists the turns that are now in the model's context.
+    `masked` are the placeholders for results in them. `head` replaces earlier messages. The turns themselves stay in
+    the log.
     """
 
     session: str
@@ -451,7 +449,7 @@ class SessionMoved(EventData, kind="session_moved", words="head"):
 
 @dataclass(frozen=True, slots=True)
 class Masked(EventData, kind="masked"):
-    """Event: tool results were masked. `results` maps call ids to the texts that replace the results in all
+    """Event: tool results were masked. `results` maps call ids to the placeholders that replace these results in all
     later requests.
     """
 
@@ -461,8 +459,8 @@ class Masked(EventData, kind="masked"):
 
 @dataclass(frozen=True, slots=True)
 class Injected(EventData, kind="injected", words="messages"):
-    """Event: older messages were placed before the current message until the turn ends. With `kept`, only
-    the newest `kept` injected messages stay.
+    """Event: older messages were placed before the turn's own messages until the turn ends. If `kept` is set, the event
+    instead drops all but the newest `kept` of them.
     """
 
     messages: tuple[Message, ...] = ()
@@ -473,9 +471,9 @@ class Injected(EventData, kind="injected", words="messages"):
 
 @dataclass(frozen=True, slots=True)
 class Framed(EventData, kind="framed"):
-    """Event: the frame of all following requests was fixed: prompt, model, effort and thinking. `prefix` is
-    a digest of the system prompt and tools as sent. The event is appended again once all turns in the
-    model's context are newer than the event.
+    """Event: the prompt, model, effort and thinking of all following requests were fixed (the frame). `prefix` is a
+    digest of the system prompt and tools as sent. The event is appended again when all turns in the context are newer
+    than it.
     """
 
     frozen: Frozen
@@ -486,9 +484,9 @@ class Framed(EventData, kind="framed"):
 
 @dataclass(frozen=True, slots=True)
 class Remembered(EventData, kind="remembered", words="markdown"):
-    """Event: the session memory was written. The memory covers messages up to event number `covers` (None:
-    unknown). `origin` lists the sources whose text the memory contains. The event is appended again once
-    all turns in the model's context are newer than the event.
+    """Event: the session memory was written. It covers the messages up to event number `covers`; None if unknown.
+    `origin` lists the sources whose text it contains. The event is appended again when all turns in the context are
+    newer than it.
     """
 
     markdown: str
@@ -498,9 +496,9 @@ class Remembered(EventData, kind="remembered", words="markdown"):
 
 @dataclass(frozen=True, slots=True)
 class Removed(EventData, kind="removed"):
-    """Event: content was permanently removed: the messages of `requests`, the answers of `turns`, quotes of
-    `messages`, and with `head` the summary. `message` and `role` identify the removed message, `related` lists
-    the turns concerned, `by` is the request that asked for the removal.
+    """Event: content was erased for good: the messages of `requests`, the answers of `turns`, quotes of `messages`, and
+    with `head` the summary. `message` and `role` identify the removed message. `related` lists the turns that it
+    concerns. `by` is the request that asked for the removal.
     """
 
     requests: tuple[str, ...] = ()
@@ -515,7 +513,9 @@ class Removed(EventData, kind="removed"):
 
 @dataclass(frozen=True, slots=True)
 class Expired(EventData, kind="expired"):
-    """Event: events before number `before` are too old and deleted; `at` is the time of the next (epoch seconds)."""
+    """Event: the events before number `before` were too old and were deleted. `at` is the time of the oldest event that
+    is left, in epoch seconds.
+    """
 
     before: int
     at: float
@@ -523,7 +523,7 @@ class Expired(EventData, kind="expired"):
 
 @dataclass(frozen=True, slots=True)
 class Unreadable(EventData, kind="unreadable", words="raw"):
-    """Event: a channel received a platform event that could not be parsed."""
+    """Event: a channel received something from its platform that could not be parsed."""
 
     channel: str
     key: str
@@ -533,18 +533,18 @@ class Unreadable(EventData, kind="unreadable", words="raw"):
 
 @dataclass(frozen=True, slots=True)
 class Damaged(EventData, kind="damaged"):
-    """Replacement for a stored event that cannot be parsed; changes nothing."""
+    """Stands in for a stored event that cannot be parsed. It changes no state."""
 
     was: str
 
 
 def fact_of(data: EventData) -> tuple[str, str, Json | None] | None:
-    """Return the kind, key and value of the fact that an event sets; a value of None deletes the fact."""
+    """Return the kind, key and value of the fact that this event sets. A value of None deletes the fact."""
     return (data.of, data.key, data.value) if isinstance(data, FactSet) else None
 
 
 def keys_of(data: EventData) -> tuple[str, ...]:
-    """Return the platform keys by which a redelivered platform event is recognised."""
+    """Return the platform's keys for an event. A redelivered event is recognised by them."""
     return data.inbound.keys if isinstance(data, Received | Edited | Deleted | Stop) else ()
 
 
@@ -555,7 +555,7 @@ def _adapter(kind: str) -> TypeAdapter[Any]:
 
 
 def encode(data: EventData) -> str:
-    """Return event data as JSON. Lone surrogates, which databases reject, become U+FFFD."""
+    """Return the data as JSON. Lone surrogates, which databases reject, become U+FFFD."""
     adapter = _adapter(data.kind)
     try:
         raw: bytes = adapter.dump_json(data, exclude_defaults=True)
@@ -566,9 +566,7 @@ def encode(data: EventData) -> str:
 
 
 def decode(kind: str, raw: str) -> EventData:
-    """Return the data of a stored event. Returns `Damaged` if the data cannot be parsed, so that the rest of
-    the chat remains usable.
-    """
+    """Return the data of a stored event; `Damaged` if it cannot be parsed, so that the chat stays usable."""
     try:
         data: EventData = _adapter(kind).validate_json(raw)
     except (KeyError, ValidationError):

@@ -1,5 +1,5 @@
-"""Exports: files for readers outside the bot, written from the event log up to a stored cursor. A deleted
-export is written again.
+"""Exports: files that are written from the event log for readers outside the bot. A stored cursor marks how far. A
+deleted export is written again.
 """
 
 from __future__ import annotations
@@ -18,62 +18,60 @@ from bot.core.event_log import EventLog
 from bot.core.events import Event
 
 BATCH = 200
-"""Max events that an export reads and folds at once."""
+"""Max events that an export reads at once."""
 SYNC_SECONDS = 5.0
-"""Interval in seconds of fsync and cursor update: a power failure repeats this much work, but loses no archive line."""
+"""Interval in seconds of fsync and cursor update. After a power failure, this much work is repeated; nothing is lost."""
 GATHER_SECONDS = 0.01
-"""Interval in seconds in which events are gathered before they are read, because a read per commit costs
-more than the events themselves.
-"""
+"""Delay in seconds before new events are read. It gathers events, because one read per commit would cost more."""
 RETRY_SECONDS = 2.0
 """Interval in seconds between retries while the disk refuses writes."""
 
 
 class ExportLost(errors.StorageError):
-    """An export lost written data and must be rewritten from the event number given in its cursor."""
+    """An export lost data that it had written. It must be written again from its cursor on."""
 
 
 class Export(ABC):
-    """A file format that is folded from events in commit order. Folding the same events again from any point
-    changes nothing. Methods raise `errors.StorageError`.
+    """One kind of output, written from events in commit order. Passing the same events again changes nothing. Methods
+    raise `errors.StorageError`.
     """
 
     name: ClassVar[str]
 
     async def cursor(self) -> int | None:
-        """Return the event number up to which the export is written; None if the event log stores it."""
+        """Return the event number up to which the output is written; None if the event log stores this number."""
         return None
 
     @property
     @abstractmethod
     def rests_on(self) -> int | None:
-        """Return the number of the oldest event that the export still needs; the cursor stays before that
-        event. None if no event is needed.
+        """Return the number of the oldest event that the export still needs, or None. The stored cursor stays before
+        that event.
         """
 
     async def missing(self, chats: Collection[ChatKey]) -> list[ChatKey]:
-        """Return those of these chats for which the export contains nothing."""
+        """Return those of these chats of which the output contains nothing."""
         del chats
         return []
 
     @abstractmethod
     async def take(self, n: int, event: Event) -> bool:
-        """Fold an event. Returns True if there is something to write. An error changes nothing."""
+        """Take in an event. Return True if the event adds output to write. An error changes nothing."""
 
     @abstractmethod
     async def write(self) -> None:
-        """Write the output of the folded events. After an error, the next call writes the remaining output."""
+        """Write the output of all events taken in. After an error, the next call writes what is left."""
 
     @abstractmethod
     async def sync(self) -> None:
-        """Flush the export's written data to disk."""
+        """Flush the written output to disk."""
 
     async def close(self) -> None:  # noqa: B027 - most have nothing open
-        """Close the export's files."""
+        """Close the export's open files."""
 
 
 class Exporter:
-    """Keeps an export up to date in its own task, so that a failing disk delays nothing else."""
+    """Keeps an export up to date in a task of its own, so that a failing disk delays nothing else."""
 
     def __init__(self, export: Export, event_log: EventLog, *, clock: Clock, log: OperatorLog) -> None:
         self._export = export
@@ -81,9 +79,9 @@ class Exporter:
         self._clock = clock
         self._log = log
         self._at = self._kept = 0
-        """Number of the newest event that was exported, and number stored in the cursor."""
+        """Number of the newest exported event, and the number that the cursor stores."""
         self._more, self._soon = asyncio.Event(), asyncio.Event()
-        """Set if there is work, and set if a caller waits for the work to finish."""
+        """Two flags: new work has arrived; a caller waits in `flush`."""
         self._waiting: list[asyncio.Future[None]] = []
         self._keep_at = 0.0
         self._begun = self._trouble = False
@@ -96,7 +94,7 @@ class Exporter:
         self._task.add_done_callback(self._over)
 
     async def flush(self) -> None:
-        """Wait until everything appended so far is exported, or the disk has refused the write."""
+        """Wait until everything appended so far is exported, or until the disk refuses the write."""
         if self._task is None or self._task.done():
             return
         with suppress(errors.StorageError):
@@ -108,7 +106,7 @@ class Exporter:
         await waiter
 
     def rewrite(self) -> None:
-        """Restart at the export's cursor after the export lost data."""
+        """Start again at the export's own cursor, because the export lost data."""
         self._begun = False
         self._more.set()
 
@@ -150,8 +148,8 @@ class Exporter:
                 await self._clock.sleep(RETRY_SECONDS)
 
     async def _begin(self) -> None:
-        """Start at the cursor, or at the beginning if the export lacks a chat or belongs to a lost log.
-        Output that is already written is not repeated.
+        """Start at the cursor, or at the beginning if the output lacks a chat or belongs to a lost log. Output that
+        already exists is not written twice.
         """
         own = await self._export.cursor()
         self._log_has_cursor = own is None

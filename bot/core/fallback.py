@@ -1,5 +1,5 @@
-"""`FallbackModel`: a model with fallback models (`llm.fallback`) that answer if it is overloaded,
-unavailable or refuses.
+"""`FallbackModel` wraps the primary model. The fallback models (`llm.fallback`) answer if the primary model is
+overloaded, unavailable or refuses.
 """
 
 from __future__ import annotations
@@ -18,18 +18,20 @@ from bot.telemetry import context
 from bot.words import say, sentence
 
 AWAY_SECONDS = 300.0
-"""Timeout in seconds before the primary model is tried again, in all chats or, after a refusal, in one."""
+"""Seconds before the primary model is tried first again. A failure counts for all chats, a refusal only for its own
+chat.
+"""
 GONE = (*AWAY, errors.ModelUnknown, errors.ProviderBusy)
-"""Failures of the primary model that a fallback model may not have."""
+"""Failures of the primary model after which a fallback model is worth a try."""
 DECLINED = "it declined"
 
 
 Fallback = tuple[Model, str | None]
-"""Fallback model and its model name. A name of None means the name of the primary model, at another provider."""
+"""A fallback model with its model name. A name of None means the primary model's name, at another provider."""
 
 
 class FallbackModel(ModelWrapper):
-    """Tries models in order; for five minutes after a failure of the primary model, the fallback models first."""
+    """Tries models in order. For five minutes after a failure of the primary model, it tries the fallback models first."""
 
     def __init__(
         self, first: Model, others: Sequence[Fallback], *, clock: Clock, log: Log, operators: OperatorNotices
@@ -41,19 +43,19 @@ class FallbackModel(ModelWrapper):
         self._log = log
         self._operators = operators
         self._absent: dict[tuple[str, ChatKey | None], tuple[float, str]] = {}
-        """End time and cause of each period in which a model is skipped, for one chat or for all chats (None)."""
+        """End and cause of each period in which the primary model comes last, by model and chat (None: all chats)."""
 
     async def stream(self, request: ModelRequest) -> ModelStream:
         order = [self._first, *self._others]
         if request.summarize is not None:
-            order = order[:1]  # no other model could read the summary
+            order = order[:1]  # only the model that wrote a provider's summary can read it
         elif self._absence(request.model):
             order = [*self._others, self._first]
         failed: list[errors.ModelError] = []
         refusal: ModelReply | None = None
         shown = False
         for one in order:
-            # After a failure the preview stays unchanged, and the new answer is shown only when it is complete.
+            # If a model fails after the preview has begun, the next model's answer is shown only when complete.
             preview = not shown
             async with aclosing(self._asked(one, request, failed)) as answer:
                 async for item in answer:
@@ -73,9 +75,9 @@ class FallbackModel(ModelWrapper):
     async def _asked(
         self, one: Fallback, request: ModelRequest, failed: list[errors.ModelError]
     ) -> ModelStream:
-        """Yield the answer of one model; yield nothing if the model failed."""
+        """Yield one model's answer. A failure is added to `failed`, or raised if no other model can help."""
         (model, name), own = one, one is self._first
-        # Thinking and the provider's summaries can be read only by the model that wrote them.
+        # Only the model that wrote them can read thinking and a provider's summaries.
         messages = [memory.in_plain_words(one) for one in blocks.without_thinking(request.messages)]
         asked = request if own else replace(request, model=name or request.model, messages=messages)
         try:
@@ -97,14 +99,14 @@ class FallbackModel(ModelWrapper):
             failed.append(error)
 
     def _absence(self, model: str) -> str:
-        """Return why the primary model is skipped now; "" if it is not skipped."""
+        """Return why the primary model comes last now; "" if it comes first."""
         now = self._clock.monotonic()
         self._absent = {key: one for key, one in self._absent.items() if one[0] > now}
         keys = ((model, None), (model, context.current().chat_key))
         return next((self._absent[key][1] for key in keys if key in self._absent), "")
 
     def _stood_in(self, request: ModelRequest, reply: ModelReply) -> ModelReply:
-        """Report that a fallback model answered, and return its answer with a note for the person."""
+        """Tell operators that a fallback model answered. Return its answer with a note for the person."""
         cause, who = self._absence(request.model), {"model": reply.model, "first": request.model}
         told = f"{reply.model} answered instead of {request.model}: {cause}"
         self._log.write("model", told, level="warn", model=reply.model, before=request.model)
@@ -115,10 +117,10 @@ class FallbackModel(ModelWrapper):
 
 
 class ProviderFallbacks(ModelWrapper):
-    """A model that the provider may replace by another on a refusal (`llm.providerFallbacks`)."""
+    """Wraps a model, and lets the provider answer with another model on a refusal (`llm.providerFallbacks`)."""
 
     async def stream(self, request: ModelRequest) -> ModelStream:
-        """Stream the answer of the model (see `contracts.model.Model`)."""
+        """Stream the model's answer (see `contracts.model.Model`)."""
         allowed = request if request.summarize is not None else replace(request, provider_fallbacks=True)
         async with aclosing(self._model.stream(allowed)) as stream:
             async for event in stream:
@@ -130,6 +132,6 @@ class ProviderFallbacks(ModelWrapper):
 
 
 def _noted(reply: ModelReply, note: str) -> ModelReply:
-    """Return another model's answer with a note, and without thinking, which no other model can read."""
+    """Return another model's answer with this note, and without its thinking, which only that model can read."""
     content = [block for block in reply.content if block.get("type") not in blocks.THINKING]
     return replace(reply, content=content, note=note)
