@@ -513,9 +513,7 @@ class Removed(EventData, kind="removed"):
 
 @dataclass(frozen=True, slots=True)
 class Expired(EventData, kind="expired"):
-    """Event: the events before number `before` were too old and were deleted. `at` is the time of the oldest event that
-    is left, in epoch seconds.
-    """
+    """Event: the events before number `before` were deleted, because they are older than time `at` (epoch seconds)."""
 
     before: int
     at: float

@@ -1,4 +1,4 @@
-"""Feature API: hooks that a feature may implement, and the services passed to features. The core imports no feature."""
+"""Interface of features: hooks that a feature may implement, and services that it gets. The core imports no feature."""
 
 from __future__ import annotations
 
@@ -43,27 +43,29 @@ from bot.tools.registry import Registry
 
 PACKAGE = "bot.features"
 GROUP = "shipmate.features"
-"""Entry point group of third-party features."""
+"""Name of the entry point group in which other packages register features."""
 
 UNKNOWN = ""
-"""Name of the command that handles unknown commands."""
+"""Key in `commands` for the command that handles unknown command names."""
 Settle = Callable[[Question, Verdict], Awaitable[Sequence[Fact] | None]]
-"""Function that carries out a verdict. Returns the facts to append, or None if the question is no longer open."""
+"""Function that carries out a verdict. It returns the events to append, or None if the question is already closed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Runtime:
-    """Services that features may use. `operators` is always current. `suspended` releases the turn's slot
-    while the turn waits for a person. `settle` carries out a verdict on a question of any subject.
-    `waiting` returns the board of what waits. `models` returns the models chosen for a chat. `settled` returns the part of an unfinished text that
-    cannot be the beginning of a secret. `compact` compacts a chat's history for a command.
+    """Services that features may use.
+
+    `models` returns the model settings of a chat. `settled` cuts off the end of an unfinished text if that end may
+    begin a secret. `compact` shortens a chat's history for a command. `suspended` frees the turn's slot inside its
+    `with` block while the turn waits for a person. `waiting` returns the open loops (matters that wait for somebody)
+    that a viewer may see.
     """
 
     configuration: config.Settings
     name: str
     models: Callable[[ChatKey], ModelDeps]
     servers: Callable[[], Mapping[str, str]]
-    """State of each MCP server, described for operators, by server name."""
+    """Function that returns a description of each MCP server's state for operators, by server name."""
     chats: Chats
     event_log: EventLog
     channels: Mapping[str, Channel]
@@ -82,9 +84,8 @@ class Runtime:
     live: LiveMessages
     limits: RateLimiter
     settings: Mapping[str, ChannelSettings]
-    """Channel settings by channel name."""
+    """Settings of each channel, by channel name."""
     slots: int
-    """Max turns that run at once."""
     redact: Redact
     settled: Redact
     boot: str
@@ -100,8 +101,8 @@ class Runtime:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """Result of a command or of a turn's end: text for the person ("" for none) and facts to append. The
-    text and the facts are appended in one transaction with the end, so that a command never runs twice.
+    """Result of a command, or of a hook at a turn's end: text for the person ("" for none) and events to append. All of
+    it is stored in one transaction with the end, so that no command runs twice.
     """
 
     say: str = ""
@@ -111,8 +112,8 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A chat command. A `queued` command changes the conversation, so the command waits for the running
-    turn. A command that `tells` and has no arguments does not wait.
+    """A chat command. A `queued` command waits for the running turn, because the command changes the conversation. If
+    it also `tells` something, it does not wait when it is called without arguments.
     """
 
     run: Callable[[Inbound], Awaitable[Done]]
@@ -129,83 +130,82 @@ class Command:
 
 @dataclass(frozen=True, slots=True)
 class Display:
-    """Display of running turns. `begin` is called in each turn's task; `preview` shows an answer while the
+    """Shows running turns to people. `begin` is called in the task of each turn. `preview` shows an answer while the
     model writes it.
     """
 
     begin: Callable[[Turn], object]
     preview: Callable[[Chat, Inbound, Callable[[], str]], object]
     calls: ToolWatch
-    """Observer of the tool calls of turns."""
+    """Object that is told of the turns' tool calls."""
     tasks: Callable[[TaskEvent], object]
-    """Observer of the events of subagent tasks."""
+    """Function that is told of events of subagent tasks."""
     close: Callable[[], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
 class Hooks:
-    """Hooks that a feature implements. `signals` are handlers of incoming events that are not messages."""
+    """Hooks that a feature implements. `signals` handles events other than messages, by kind, such as reactions."""
 
     commands: Mapping[str, Command] = field(default_factory=dict)
     signals: Mapping[str, Command] = field(default_factory=dict)
     approvals: Approvals | None = None
-    """Service that asks people for approval before a call for which a rule requires approval. Without this
-    hook such calls are denied.
+    """Service that asks people for approval of calls for which a rule requires it. If no feature has this hook, such
+    calls are denied.
     """
     settles: Mapping[str, Settle] = field(default_factory=dict)
     """Functions that carry out verdicts, by subject of the question."""
     serves: Sequence[Callable[[], Coroutine[Any, Any, None]]] = ()
-    """Coroutine functions that run while the gateway serves."""
+    """Functions whose coroutines run while the gateway runs."""
     questions: Callable[[ChatKey, UserRef], list[ShownQuestion]] | None = None
-    """Function that returns the open questions of a chat that one person may see."""
+    """Function that returns a chat's open questions that this person may see."""
     waiting: Callable[[Viewer], Awaitable[Sequence[OpenLoop]]] | None = None
-    """Function that returns the open loops of this feature that a person sees, in the language of `speaking`."""
+    """Function that returns this feature's open loops for a viewer, in the language set by `words.speaking`."""
     display: Display | None = None
     outcomes: Mapping[str, Callable[[Question], str]] = field(default_factory=dict)
-    """Functions that return the text below a decided question, by subject of the question."""
+    """Functions that return the text shown below a decided question, by subject of the question."""
     ports: Mapping[str, Any] = field(default_factory=dict)
-    """Services for tools, by field name of the agent's services."""
+    """Services for tools, by name."""
     periodic: Sequence[PeriodicJob] = ()
-    """Jobs that run at intervals while the channels run."""
+    """Jobs that run at intervals while the channels are connected."""
     turn_ends: Callable[[Turn, TurnEndState], Done] | None = None
-    """Function that returns facts and text for the end of a turn. Buttons are shown below the notice that
-    ends the turn, if there is such a notice.
+    """Function that returns events and text for the end of a turn. Its buttons appear below the notice that ends the
+    turn, if there is a notice.
     """
     before_intake: Callable[[Inbound], Awaitable[Sequence[Inbound]]] | None = None
-    """Function that returns the incoming messages to accept in place of a message from an admitted person:
-    the same message, a corrected one, or several. It returns () if the message is not addressed to the
-    bot.
+    """Function that returns the messages to accept in place of a message from an admitted person: the same one, a
+    corrected one, or several. () means that the message is not for the bot.
     """
     before_turn: Callable[[Chat, Inbound], Awaitable[Sequence[Quoted]]] | None = None
-    """Function that returns messages that the model sees together with the first message of a turn."""
+    """Function that returns messages to show the model together with the first message of a turn."""
     hears_all: Callable[[ChatKey], Awaitable[bool]] | None = None
-    """Function that returns True if every message of a chat is addressed to the bot."""
+    """Function that returns True if the bot answers every message of this chat."""
     home: Mapping[int, Callable[[Inbound], Awaitable[HomeSection]]] = field(default_factory=dict)
-    """Sections of the home page, by position; sections with the same title are merged."""
+    """Functions for sections of the home page, by position. Sections with the same title are merged."""
     wrap_reply: Callable[[Chat, Reply, Registry], Reply] | None = None
-    """Function that wraps the reply of a turn. Called in the turn's task."""
+    """Function that wraps the object with which a turn sends messages. It is called in the turn's task."""
     wrap_call: Callable[[CallWrapper, Registry], CallWrapper] | None = None
-    """Function that wraps each tool call, outside the permission check."""
+    """Function that wraps every tool call. The wrapper runs before and after the permission check."""
     wrap_model: Callable[[Model], Model] | None = None
-    """Function that wraps each provider model, inside the fallback logic."""
+    """Function that wraps each provider's model. The fallback logic is outside of the wrapper."""
     close: Callable[[], Awaitable[None]] | None = None
     """Function that is called after the core has stopped."""
     exports: Sequence[Exporter] = ()
-    """Exports of the event log, kept up to date while the gateway runs."""
+    """Exports of the event log that are kept up to date while the gateway runs."""
     asks: Questions | None = None
-    """Service that asks the turn's person a question on behalf of a tool. Without this hook no person is asked."""
+    """Service that asks a turn's person the questions of tools. Without this hook, nobody is asked."""
 
 
 @dataclass(frozen=True, slots=True)
 class Feature:
-    """A feature: the object `FEATURE` of a module in `bot.features`, or of a package with an entry point."""
+    """A feature. A module in `bot.features`, or an entry point of another package, provides it as `FEATURE`."""
 
     name: str
     build: Callable[[Runtime], Hooks]
 
 
 class NobodyAnswers:
-    """Implements `tools.context.Questions` if no feature asks people; answers that nobody replied."""
+    """Implements `tools.context.Questions` if no feature asks people. Every answer is that nobody replied."""
 
     async def ask(self, question: ToolQuestion) -> Answer:
         del question
@@ -213,7 +213,7 @@ class NobodyAnswers:
 
 
 class Door:
-    """Combined hooks of all features."""
+    """The hooks of all features, combined."""
 
     def __init__(self) -> None:
         self.commands: dict[str, Command] = {}
@@ -231,7 +231,7 @@ class Door:
         self.serves: list[Callable[[], Coroutine[Any, Any, None]]] = []
 
     def open(self, features: Iterable[Feature], runtime: Runtime) -> None:
-        """Register these features. Raises `errors.ConfigError` if two features use the same name."""
+        """Register these features. Raises `errors.ConfigError` if two of them use the same name."""
         for feature in features:
             hooks = feature.build(runtime)
             mine: dict[str, Any]
@@ -275,13 +275,13 @@ class Door:
             await close()
 
     def command(self, inbound: Inbound) -> Command | None:
-        """Return the command that an incoming message invokes; None for any other message or an unknown signal."""
+        """Return the command that handles an incoming message; None for a plain message or an unknown signal."""
         if inbound.command is not None:
             return self.commands.get(inbound.command.name) or self.commands.get(UNKNOWN)
         return self.signals.get(inbound.kind)
 
     def needs_turn(self, inbound: Inbound) -> bool:
-        """Return True for a message, and for a command that waits for the running turn."""
+        """Return True for a message to the model, and for a command that waits for the running turn."""
         if inbound.command is None:
             return inbound.kind == "message"
         command = self.command(inbound)
@@ -316,13 +316,13 @@ class Door:
         return [one for ask in asked for one in ask(chat, person)]
 
     async def waiting(self, viewer: Viewer) -> list[OpenLoop]:
-        """Return the board: all open loops that a person sees, by kind and time."""
+        """Return all open loops (matters that wait for somebody) that a viewer may see, by kind and time."""
         asked = [one.waiting for one in self._hooks if one.waiting is not None]
         found = [loop for look in asked for loop in await look(viewer)]
         return sorted(found, key=lambda one: (KINDS.index(one.kind), one.due or one.since, one.id))
 
     async def settle(self, question: Question, verdict: Verdict) -> Sequence[Fact] | None:
-        """Carry out a verdict (see `Settle`). The first verdict counts; later verdicts return None."""
+        """Carry out a verdict (see `Settle`). Only a question's first verdict counts; any later one returns None."""
         settle = self._settles.get(question.record.asked.subject)
         if question.verdict is not None or question.id in self._settling:
             return None
@@ -341,7 +341,7 @@ class Door:
 
 
 def found() -> list[Feature]:
-    """Return all features by name, with the features of this package first."""
+    """Return all features: first those of `bot.features` by module name, then those of other packages."""
     package = importlib.import_module(PACKAGE)
     modules = sorted(one.name for one in pkgutil.iter_modules(package.__path__))
     own = [getattr(importlib.import_module(f"{PACKAGE}.{name}"), "FEATURE", None) for name in modules]

@@ -1,4 +1,4 @@
-"""Texts about attached files: previews for the model, and sentences for people about files that were not read."""
+"""Texts about attached files: previews for the model, and sentences that tell people which files were not read."""
 
 from __future__ import annotations
 
@@ -17,11 +17,10 @@ from bot.words import paragraph, say
 class SeenFile:
     """Result of reading an attached file.
 
-    A file with text has the redacted text in the artifact `artifact` and its beginning in `head`. A file
-    without text may be `shown` to the model. Any other file was not read: `why` is the reason in English, or
-    "" for a kind of file that is never read. `code` identifies the reason for translation (`files.why_…` of a
-    catalogue), and `limit` is the number in that sentence. `refused` says that too little memory was free, so
-    no file of the message was fetched.
+    For a file with text, `artifact` names the stored text (secrets redacted) and `head` is its beginning. A file may
+    also be `shown` to the model. Any other file was not read. Then `why` is the reason in English, or "" if files of
+    this kind are never read. `code` selects the translated reason (`files.why_…` of a catalogue), and `limit` is the
+    number in it. `refused` means that memory was short, so no file of the message was fetched.
     """
 
     artifact: str | None = None
@@ -42,15 +41,15 @@ class SeenFile:
 
 GONE = SeenFile(why=errors.FileGone.why, code="gone")
 REFUSED = SeenFile(why="memory was short", refused=True, code="memory")
-"""Result for a file that was not fetched because too little memory was free."""
+"""Result for a file that was not fetched because memory was short."""
 UNSEEN = SeenFile(why="the provider refuses it", code="unseen")
 UNSEEN_BY_MODEL = SeenFile(why="the model sees no files", code="blind")
 NAMED = 10
-"""Max file names in a sentence; an album has no more files than this."""
+"""Max file names in one sentence. An album has no more files."""
 
 
 def below(files: Iterable[tuple[Sequence[Attachment], Sequence[SeenFile]]]) -> str:
-    """Return the sentences about the unread files of several messages; "" if all files were read."""
+    """Return sentences that tell which files of several messages were not read; "" if all were read."""
     return "\n".join(filter(None, (_unread(attachments, seen) for attachments, seen in files)))
 
 
@@ -100,13 +99,13 @@ NOTE = (
 
 
 def preview(files: Iterable[tuple[Attachment, SeenFile]], nonce: str) -> tags.Tag:
-    """Return the tag that lists the files that were read or are shown to the model."""
+    """Return the tag that lists the files that were read or are shown to the model. Unread files are left out."""
     rows = [_row(*one) for one in files if one[1].read]
     return tags.Tag(tags.FILES, tags.lines(rows), NOTE, nonce)
 
 
 def pointers(message: Message) -> Iterator[tuple[str, int]]:
-    """Yield the artifact ids in the tag that `preview` built, each with its number of lines."""
+    """Yield the artifact ids in a tag built by `preview`, each with the artifact's number of lines (0 if unknown)."""
     for told in tags.of(message):
         for row in told.rows if told is not None and told.name == tags.FILES and told.note == NOTE else ():
             artifact = row.get("artifact")

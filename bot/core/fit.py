@@ -1,5 +1,5 @@
-"""Fits a turn's requests into the context window: masks old results, and shrinks a rejected request strictly. The
-history is halved at most three times, then cleared, and the person is told.
+"""Fits a turn's requests into the context window. It masks old results, and makes a rejected request smaller step by
+step. The history is halved at most three times. Then it is cleared and the person is told.
 """
 
 from __future__ import annotations
@@ -25,25 +25,25 @@ from bot.llm import messages_api
 from bot.words import say
 
 MOST_HALVINGS = 3
-"""Max halvings of the history per turn before the history is cleared."""
+"""Max times per turn that the history is halved before it is cleared."""
 SHORT_RESULT = 500
-"""Min length in characters to which a tool result is shortened."""
+"""Length in characters to which long tool results of the turn are cut in the last step."""
 MOST_LOWERED, MIN_OUTPUT_TOKENS, OUTPUT_MARGIN = 2, 256, 64
-"""Max retries with a lower output limit, its min tokens, and tokens by which the provider's count may differ."""
+"""Max retries with a lower output limit, min tokens of that limit, and tokens to spare for miscounts."""
 LARGE_TURN, MISJUDGED = 2_000, 3.0
-"""Min tokens of a turn that may cause an overflow, and max ratio of the provider's count and our estimate."""
+"""Min tokens of a turn that may be too large, and max factor by which a trusted provider's count differs."""
 COLD_AFTER = 300.0
-"""Timeout in seconds after a request's start; by then the provider's cache has certainly expired."""
+"""Seconds after a request's start. Afterwards the provider's cache has certainly expired."""
 COLD_HIDES = 2_000
-"""Min tokens that masking must hide in a chat whose cache has expired."""
+"""Min tokens that masking must save if the provider's cache has expired."""
 WARM, WARM_HIDES = 3, 0.5
-"""Factor on the threshold, and min share of the context to hide, while masking rewrites a valid cache."""
+"""While the cache is valid: factor on the token threshold, and min share of the context that masking must save."""
 LEAST_KEPT, KEPT_TOKENS = 3, 2_000
-"""Min newest tool results, and max total tokens of tool results, that stay unmasked."""
+"""Number of newest tool results that always stay, and max total tokens of newest results that stay."""
 KEPT_FILES, KEPT_BYTES = 4, 8_000_000
-"""Max newest files, and their max total bytes, that stay unmasked."""
+"""Max newest files that stay unmasked, and their max total bytes."""
 CROWD = 12
-"""Max files in the model's context before old files are masked; the provider accepts twenty."""
+"""Max files in the context before old ones are masked. The provider accepts twenty."""
 GONE = "[a file was shown here ({}); it is not shown any more]"
 Change: TypeAlias = events.Cut | events.Masked | events.Injected | events.Framed
 _TOLD: Mapping[type[events.EventData], tuple[Literal["compaction", "masking", "injection"], str]] = {
@@ -53,14 +53,14 @@ _TOLD: Mapping[type[events.EventData], tuple[Literal["compaction", "masking", "i
     events.Injected: ("injection", "older messages loaded or given up"),
 }
 _BAD = frozenset({"overflow", "thinking", "summary_refused", "invalid"})
-"""Reasons for a change that are logged as warnings."""
+"""Reasons for a change of the context that are logged as warnings."""
 
 
 class Withdrawn(errors.ShipmateError):
-    """The turn must leave the history, because every later turn would fail if the turn stayed."""
+    """The turn must leave the history, because with it every later turn would fail."""
 
     said: ClassVar[str]
-    """Key of the sentence for people, in the section `turn`."""
+    """Key of the sentence for people, in section `turn` of the catalogue."""
 
     @property
     def person(self) -> str:
@@ -68,25 +68,25 @@ class Withdrawn(errors.ShipmateError):
 
 
 class HistoryCleared(Withdrawn):
-    """The chat's history did not fit even after three halvings, and was cleared."""
+    """The chat's history was cleared, because it did not fit even after three halvings."""
 
     said = "cleared"
 
 
 class TurnTooLarge(Withdrawn):
-    """The current turn does not fit even without the history. The history is kept."""
+    """The current turn does not fit even without the history. The history stays."""
 
     said = "too_large"
 
 
 class PromptFillsWindow(TurnTooLarge):
-    """The system prompt and the tool definitions fill most of the context window."""
+    """The turn does not fit because system prompt and tool definitions take most of the context window."""
 
     said = "prompt_too_large"
 
 
 class ModelGone(errors.ShipmateError):
-    """The model chosen for the chat no longer exists; later turns use the default model."""
+    """The provider no longer has the model chosen for the chat. Later turns use the default model."""
 
     def __init__(self, chosen: str, default: str) -> None:
         super().__init__(f"the provider has no {chosen}")
@@ -99,7 +99,7 @@ class ModelGone(errors.ShipmateError):
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """Part of a request before its messages. `forms` holds all tool definitions and shorter versions of them."""
+    """The part of a request before its messages. `forms` holds the tool definitions in full and in shorter versions."""
 
     frozen: Frozen
     system: Sequence[Json]
@@ -108,25 +108,25 @@ class Frame:
 
 @dataclass(slots=True, eq=False)
 class Fit:
-    """Builds the requests of one turn, and shrinks the model's context if a request does not fit."""
+    """Builds the requests of one turn, and shrinks the messages if a request does not fit the context window."""
 
     chat: Chat
     models: ModelDeps
     limits: Context
     _: KW_ONLY
     ages: Callable[[str], bool]
-    """Function that returns True if the results of the tool with this name lose their value over time."""
+    """Function that returns True if results of the tool with this name become worthless with time."""
     append: Callable[[events.EventData], None]
     clock: Clock
     log: Log
     redact: Redact = str
     prefix: Sequence[Message] = ()
-    """Messages before the chat's messages; never shrunk."""
+    """Messages that precede the chat's own in each request. They are never shrunk."""
     purpose: str = "turn"
-    """Label of the requests in the operator's log."""
+    """Label of the requests in the operators' log."""
     frame: Frame = field(init=False, default=Frame(Frozen(""), (), ((),)))
     tools: tuple[Json, ...] = field(init=False, default=())
-    """Tool definitions that the requests contain."""
+    """Tool definitions that the requests contain, in the version that fits."""
     _output: int | None = field(init=False, default=None)
     _lowered: int = field(init=False, default=0)
     _tries: Counter[str] = field(init=False, default_factory=Counter)
@@ -137,20 +137,20 @@ class Fit:
         return self.chat.context
 
     def budget(self) -> Budget:
-        """Return the token limits of the model that answers."""
+        """Return the token limits for the model that answers."""
         return self.models.budget(self.limits.compaction.soft_tokens)
 
     # ------------------------------------------------------------ before a request
 
     def take(self, frame: Frame) -> None:
-        """Use this frame without changing the messages in the context."""
+        """Use this frame for later requests. The messages do not change."""
         self.frame, self.tools = frame, self.models.declared(frame.forms)
 
     def begin(self, frame: Frame) -> None:
-        """Use this frame for all later requests, and mask old tool results if necessary."""
+        """Use this frame for later requests, and mask old tool results if that is worthwhile now."""
         self.take(frame)
         if self._framed():
-            return  # masking can wait, since the beginning of the request has already changed
+            return  # mask later, since the provider's cache is lost in any case
         asked_at, threshold = self.context.asked_at, self.limits.mask_threshold_tokens
         if crowded(self.context.shown()):
             self.mask_old("size", above=0)
@@ -160,7 +160,7 @@ class Fit:
             self.mask_old("size", above=WARM * threshold, hides=WARM_HIDES * self.tokens())
 
     def _framed(self) -> bool:
-        """Append a `Framed` event if the frame changed. Returns True if the provider's cache is no longer valid."""
+        """Append a `Framed` event if the frame changed. Return True if that made the provider's cache useless."""
         before, head = self.context.frame, self.context.head
         prefix = messages_api.prefix_digest(self.frame.system, self.tools)
         sent = self.models.sent()
@@ -176,7 +176,7 @@ class Fit:
         other = (before.model, before.manner) != (now.model, now.manner)
         reason = "model_change" if other else "instructions"
         if head is not None and condensed(head):
-            # A provider's summary is only valid with the prompt, tools and model with which it was made.
+            # A provider's summary is valid only with the prompt, tools and model that it was made with.
             self.append(events.Cut((), in_plain_words(head), reason))
         self.apply(now, reason=reason)
         return True
@@ -199,7 +199,7 @@ class Fit:
         except errors.RequestInvalid as error:
             if not context.view():
                 raise
-            # Only a bug of ours makes a request invalid. Without this, every later turn of the chat would fail.
+            # Only a bug of the bot makes a request invalid. Drop the history, or every later turn would fail too.
             told = "the request was not valid: the history is dropped"
             self.log.write("repair", told, level="error", cause=str(error))
             self.apply(events.Cut("all", None, "invalid"))
@@ -210,13 +210,13 @@ class Fit:
         budget = self.budget()
         most = budget.max_tokens
         if running is not None:
-            # The limit is doubled for each answer that was cut off, up to the model's own limit.
+            # Each answer that was cut off doubles the limit, up to the model's own limit.
             own = budget.most_output or continuation.RAISES * most
             most = max(most, min(most << running.cuts, own))
         return most if self._output is None else min(most, self._output)
 
     def more_room(self) -> bool:
-        """Return True if the next answer may be longer. If the context window was the limit, shrink the prompt."""
+        """Return True if the next answer may be longer. If the last one filled the window, first shrink the prompt."""
         running = self.context.running
         if running is None or running.last is None or not running.last.stop_reason:
             return False
@@ -227,8 +227,8 @@ class Fit:
     # ------------------------------------------------------------ after a request
 
     def refused(self, request: ModelRequest, error: errors.ModelError) -> None:
-        """Shrink the request after the provider rejected it. Raises the error if shrinking cannot help, else
-        `TurnTooLarge`, `HistoryCleared` or `ModelGone`.
+        """Shrink the next request after the provider rejected this one. Raise `TurnTooLarge`, `HistoryCleared` or
+        `ModelGone` if shrinking was not enough, or the error itself if shrinking cannot help.
         """
         if isinstance(error, errors.RequestInvalid | errors.SummaryUnavailable):
             if not self._without_what_is_bound(error):
@@ -266,7 +266,7 @@ class Fit:
         raise HistoryCleared from error
 
     def _turn_is_too_large(self, model: str, frame: float, own: float, error: errors.ContextOverflow) -> bool:
-        """Return True if the request would not fit without the history, by the provider's count if plausible."""
+        """Return True if even without history the request is too large. Trusts the provider's count if plausible."""
         history = estimate.tokens(self.context.view())
         total = frame + own + history
         told = error.tokens or total
@@ -276,7 +276,7 @@ class Fit:
         return own > max(history, LARGE_TURN)
 
     def _without_what_is_bound(self, error: errors.ModelError) -> bool:
-        """Drop content that only the provider that made it accepts. Returns False if there is no such content."""
+        """Drop thinking or summaries that only one provider accepts. Return False if there are none."""
         head, running, turn = self.context.head, self.context.running, self.chat.turn
         if isinstance(error, errors.ThinkingUnbound) and not self._unbound:
             self._unbound = True
@@ -288,7 +288,7 @@ class Fit:
             and (running is not None and turn is not None and turn.call is not None)
             and continuation.paused(running)
         ):
-            # The provider accepts a paused answer only unchanged and for a limited time. Later it is asked to continue.
+            # The provider no longer accepts its paused answer. Store the answer as one that the model is asked to continue.
             content = blocks.sayable(running.entries[-1].message["content"]) or [continuation.UNFINISHED]
             self.append(events.Answered(turn.call, content, "pause_turn", continues=1))
         else:
@@ -296,7 +296,7 @@ class Fit:
         return True
 
     def _lower_output(self, asked: int, error: errors.OutputOverflow) -> bool:
-        """Lower the output limit if input plus output exceeded the window. Returns False if that cannot help."""
+        """Lower the output limit, because input and output exceeded the window. Return False if that cannot help."""
         if error.limit is not None:
             fitting = min(error.limit, asked - 1)
         elif error.tokens is None or error.window is None:
@@ -312,7 +312,7 @@ class Fit:
     # ------------------------------------------------------------ changes of the model's context
 
     def mask_old(self, reason: str, *, above: float, hides: float = 0) -> None:
-        """Mask old tool results above this number of tokens, if masking hides at least `hides` tokens."""
+        """Mask old tool results if the request has over `above` tokens and masking saves at least `hides` of them."""
         if self.tokens() > above and (results := self._masks()):
             shown = self.context.shown()
             if self.measure(shown) - self.measure([blocks.masked(one, results) for one in shown]) >= hides:
@@ -323,7 +323,7 @@ class Fit:
         return masks(context.shown(), ages=self.ages, keep=keep, masked=context.masked)
 
     def apply(self, change: Change, *, reason: str = "overflow") -> None:
-        """Append a change of the model's context and log its effect."""
+        """Append an event that changes the model's context, and log its effect."""
         messages, before = len(self.context), self.tokens()
         self.append(change)
         kind, told = _TOLD[type(change)]
@@ -346,11 +346,11 @@ class Fit:
         return self.models.estimator.tokens(self.models.name, *parts)
 
     def measure(self, messages: Sequence[Message]) -> int:
-        """Return the estimated tokens of messages."""
+        """Return the estimated tokens of these messages."""
         return self.models.estimator.tokens(self.models.name, messages)
 
     def _change(self, step: str) -> bool:
-        """Take a step of `SMALLER`. Returns True if the next request is strictly smaller."""
+        """Do one step of `SMALLER`. Return True if it makes the next request smaller."""
         before = estimate.tokens(self.tools) + estimate.tokens(self.context.shown())
         if (change := self._smaller(step)) is not None:
             self._tries[step] += 1
@@ -404,8 +404,8 @@ SMALLER = ("mask_results", "drop_injected", "halve_history", "shorten_results", 
 def masks(
     messages: Sequence[Message], *, ages: Callable[[str], bool], keep: int, masked: Container[str] = ()
 ) -> dict[str, str]:
-    """Return the placeholders for old tool results by call id, and for old files by artifact id. Unseen results,
-    the newest `keep`, results of tools that do not age, and errors of the last round are not masked.
+    """Return placeholders for old tool results, by call id, and for old files, by artifact id. These results stay: the
+    newest `keep`, unseen ones, those of tools that do not age, and errors in the newest message of results.
     """
     names = {call.id: call.name for message in messages for call in blocks.tool_calls(message["content"])}
     results, files = list(_newest_first(messages, "tool_result")), list(_newest_first(messages, ATTACHED))
@@ -452,7 +452,7 @@ def placeholder(block: Json) -> str:
 
 
 def _newest_first(messages: Sequence[Message], kind: str) -> Iterator[tuple[int, Json]]:
-    """Yield every block of a type with the index of its message, newest first."""
+    """Yield all blocks of this type, newest first, each with the index of its message."""
     for at in reversed(range(len(messages))):
         for block in reversed(messages[at]["content"]):
             if block.get("type") == kind:
