@@ -587,7 +587,7 @@ class Chat:
             self._early(event, edit)
             return
         if known.ts > edit.ts:
-            return  # platforms deliver edits in any order
+            return  # a newer edit has already arrived
         self._remember(revised(known, edit).model_copy(update={"ts": max(known.ts, edit.ts)}))
         turn, queue = self.turn, self._people.get(edit.person, ())
         if waiting := next((one for one in queue if same_message(one.inbound, edit)), None):
@@ -745,7 +745,7 @@ class Chat:
         if question.verdict is None:
             question.decided = self.seq
             question.record = replace(question.record, verdict=verdict, decided_at=at)
-        # Rows that show the question and are not sent yet are obsolete.
+        # Messages with the question that are not sent yet are no longer needed.
         for row in list(self.outbox.values()):
             if row.question == question.id and row.state == "queued":
                 self._end_row(row.id, arrived=False)
@@ -899,7 +899,7 @@ class Chat:
             seen.add(row.place)
             if row.state == "sending":
                 if row.boot != boot:
-                    # An interrupted edit is repeated, since edits are idempotent.
+                    # An interrupted edit is simply repeated, because an edit may run twice.
                     yield Find(row) if row.replaces is None else Send(row)
             elif row.not_before is not None and now < row.not_before:
                 yield WakeAt(row.not_before)

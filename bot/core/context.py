@@ -241,7 +241,7 @@ class AgentContextStore:
             return
         # The loaded older messages leave with the turn, so thinking blocks after them are no longer valid.
         entries = without_thinking(running.entries) if running.injected else running.entries
-        if running.speaks:  # server tool calls that were open in a pause will never get a result
+        if running.speaks:  # a provider's tool call that a pause left open will never get a result
             *before, last = entries
             content = last.message["content"]
             if len(left := blocks.without_open_calls(content)) < len(content):

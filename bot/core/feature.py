@@ -332,7 +332,7 @@ class Door:
         try:
             return await settle(question, verdict)
         finally:
-            # The caller appends the facts before any other task runs.
+            # The caller appends the events before any other asyncio task runs.
             self._settling.discard(question.id)
 
     def outcome(self, question: Question) -> str:

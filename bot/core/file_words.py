@@ -112,7 +112,7 @@ def pointers(message: Message) -> Iterator[tuple[str, int]]:
             if artifact is None:
                 continue
             if not isinstance(artifact, str) or ulids.FORM.fullmatch(artifact) is None:
-                # A person can write text that looks like a row, since old messages have no nonce.
+                # Old messages have no nonce, so a person may have written what looks like a row.
                 break
             yield artifact, int(row["lines"]) if isinstance(row.get("lines"), int) else 0
 

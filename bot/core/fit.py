@@ -150,7 +150,7 @@ class Fit:
         """Use this frame for later requests, and mask old tool results if that is worthwhile now."""
         self.take(frame)
         if self._framed():
-            return  # mask later, since the provider's cache is lost in any case
+            return  # the new frame has already cost the provider's cache; mask before a later turn
         asked_at, threshold = self.context.asked_at, self.limits.mask_threshold_tokens
         if crowded(self.context.shown()):
             self.mask_old("size", above=0)
@@ -363,18 +363,16 @@ class Fit:
             case "mask_results":
                 results = self._masks()
                 return events.Masked(results, "overflow") if results else None
-            case "drop_injected":  # the older half, then all
+            case "drop_injected":  # first the older half, then all
                 count = len(context.older())
                 return events.Injected(kept=0 if tried else count // 2) if count else None
-            case "halve_history":  # in whole turns; if no turn is left, the head message
+            case "halve_history":  # whole turns, or the head message if no turn is left
                 half, head = (len(context) + 1) // 2, context.head
                 dropped = context.oldest(context.turns, half)
                 if tried == MOST_HALVINGS or not (dropped or head):
                     return None
                 return events.Cut(tuple(dropped), head if dropped else None, "overflow")
-            case (
-                "shorten_results"
-            ):  # the longest results of the running turn to a quarter, then to `SHORT_RESULT`
+            case "shorten_results":  # to a quarter of the longest result, the next time to `SHORT_RESULT`
                 found = {
                     str(block["tool_use_id"]): str(block["content"])
                     for message in context.current()
@@ -389,7 +387,7 @@ class Fit:
                     if len(said) > limit
                 }
                 return events.Masked(short, "overflow") if short else None
-            case _:  # fewer tools: shorter or fewer definitions if the window is too small for all of them
+            case _:  # `fewer_tools`: shorter or fewer definitions, if the window is too small for all
                 self.tools = self.models.declared(self.frame.forms)
                 return None
 

@@ -1,8 +1,7 @@
-"""Forks: a separate question to the model about a conversation, with the conversation's exact bytes as
-prefix.
+"""Forks: separate questions to the model about a conversation, such as a request for a summary.
 
-System prompt, tools and messages are those of the chat's next request, so the provider's cache contains them;
-one message is added. A fork runs no tool, sends nothing to people, and is never compacted.
+A fork's request has the exact system prompt, tools and messages of the chat's next request, so they are in the
+provider's cache. One message is added. A fork runs no tool, sends people nothing, and its history is not compacted.
 """
 
 from __future__ import annotations
@@ -21,20 +20,22 @@ from bot.core.memory import MemoryInvalid, SessionMemory, TooLong
 from bot.llm.wrapper import reply_of
 
 ANSWER_TOKENS = 8_192
-"""Max tokens of a fork's answer, independent of the limit of turns."""
+"""Max tokens of a fork's answer, whatever the limit for turns."""
 MAX_RETRIES = 3
-"""Max retries of a prompt that is too long; each retry drops the oldest third of the API rounds."""
+"""Max retries with a shorter prompt. Each retry drops the oldest third of the prompt, in whole API rounds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Prefix:
-    """Prefix of a chat's next request: `history` as sent to the model, then the messages of the running turn."""
+    """Beginning of a chat's next request. `history` are the messages of ended turns as sent, `current` those of the
+    running turn.
+    """
 
     system: Sequence[Json]
     history: Sequence[Message]
     current: Sequence[Message] = ()
     exact: bool = True
-    """True if the prefix has the exact bytes of the next request. The provider's own summaries require that."""
+    """True if the bytes are exactly those of the next request. Only then can the provider write the summary."""
 
     @property
     def messages(self) -> list[Message]:
@@ -43,16 +44,14 @@ class Prefix:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """A summary of a conversation. `block` is set if the provider wrote the summary; only that provider can
-    read the block.
-    """
+    """A conversation's summary. `block` is set if the provider wrote it; no other provider can read the block."""
 
     words: str
     block: Json | None = None
 
 
 def in_words(prefix: Prefix) -> Prefix:
-    """Return the prefix without content that only the provider that made it accepts."""
+    """Return the prefix without thinking, and with a provider's summaries as plain text, for any model to read."""
     history, current = (
         blocks.without_thinking(map(memory.in_plain_words, messages))
         for messages in (prefix.history, prefix.current)
@@ -61,10 +60,8 @@ def in_words(prefix: Prefix) -> Prefix:
 
 
 async def remember(prefix: Prefix, known: SessionMemory | None, fit: Fit) -> SessionMemory:
-    """Return the session memory with the model's changes applied. Changes that are too long are requested
-    once more in a shorter form.
-
-    Raises `errors.ModelError` and `MemoryInvalid`.
+    """Ask the model for changes of the session memory, and return the changed memory. If they are too long, ask once
+    more for less. Raises `errors.ModelError` and `MemoryInvalid`.
     """
     try:
         changed = memory.changed(known, await _ask(prefix, memory.extraction(known), fit, purpose="memory"))
@@ -80,8 +77,8 @@ async def remember(prefix: Prefix, known: SessionMemory | None, fit: Fit) -> Ses
 
 
 async def condense(prefix: Prefix, known: SessionMemory | None, focus: str, fit: Fit) -> Summary:
-    """Return a summary of the whole conversation. The provider writes it if the model supports that, since
-    that reads only cached tokens. Else, or if that fails, a fork writes it.
+    """Return a summary of the whole conversation. If the model supports it, the provider writes the summary, because
+    that reads only cached tokens. Otherwise, or if that fails, a fork writes it.
 
     Raises `errors.ModelError` and `MemoryInvalid`.
     """
@@ -111,15 +108,15 @@ async def condense(prefix: Prefix, known: SessionMemory | None, focus: str, fit:
 
 
 async def _provided(prefix: Prefix, known: SessionMemory | None, focus: str, fit: Fit) -> Summary:
-    """Return the summary that the provider writes. Token counts of that answer do not describe the prompt,
-    so the token ratio is not updated.
+    """Return the summary that the provider writes. Its usage does not describe the prompt, so the token ratio is not
+    learned from it.
     """
     asked = request(prefix, fit, purpose="compaction", summarize=memory.condensing(known, focus))
     reply = await _reply(asked, fit)
     found = [block for block in reply.content if block.get("type") == "compaction"]
     if reply.stop_reason != "compaction" or len(found) != 1:
         raise MemoryInvalid(f"no block of the provider's: {reply.stop_reason}")
-    # A changed block would not match the provider's signature, so a block with a secret becomes plain text.
+    # A redacted block would break the provider's signature. So a block with a secret becomes plain text.
     words, written = (
         memory.read_summary(str(found[0].get("content") or ""), known, block=True),
         json.dumps(found[0], ensure_ascii=False),
@@ -129,8 +126,8 @@ async def _provided(prefix: Prefix, known: SessionMemory | None, focus: str, fit
 
 
 async def summarize(prefix: Prefix, known: SessionMemory | None, focus: str, fit: Fit) -> str:
-    """Return a summary of a conversation. If the prompt is too long, drop its oldest API rounds and retry,
-    at most three times. A summary that is too long is requested once more in a shorter form.
+    """Return a summary of a conversation, written by a fork. If the prompt is too long, drop its oldest API rounds and
+    retry, at most three times. If the summary is too long, ask once more for a shorter one.
 
     Raises `errors.ModelError` and `MemoryInvalid`.
     """
@@ -154,8 +151,8 @@ async def summarize(prefix: Prefix, known: SessionMemory | None, focus: str, fit
 def request(
     prefix: Prefix, fit: Fit, *, purpose: str, directive: Message | None = None, summarize: str | None = None
 ) -> ModelRequest:
-    """Return the request of a fork. Cache breakpoints are set only in the shared prefix. Raises `errors.RequestInvalid`."""
-    # The provider's summary must be written by the chat's own model.
+    """Return the request of a fork. Only the shared prefix has cache breakpoints. Raises `errors.RequestInvalid`."""
+    # The chat's own model must write the provider's summary, because no other model can read it.
     own = purpose if summarize is None else None
     shared = view.render(
         model=fit.models.name,
@@ -174,8 +171,8 @@ def request(
 
 
 async def _ask(prefix: Prefix, directive: Message, fit: Fit, *, purpose: str) -> str:
-    """Ask the model and return its text with secrets redacted. Raises `errors.ModelError`, and
-    `memory.TooLong` if the answer reached its limit.
+    """Return the text of the model's answer with secrets redacted. Raises `errors.ModelError`, and `memory.TooLong` if
+    the answer hit its length limit.
     """
     asked = request(prefix, fit, purpose=purpose, directive=directive)
     try:
@@ -184,7 +181,7 @@ async def _ask(prefix: Prefix, directive: Message, fit: Fit, *, purpose: str) ->
         plain = in_words(prefix)
         if plain.messages == prefix.messages:
             raise
-        # Retry without the rejected content, like a turn does (`bot.core.fit`). The next turn declares the epoch.
+        # Retry without the rejected content, like a turn (`bot.core.fit`). The chat's context does not change.
         cause = f"{type(error).__name__}: {error}"
         fit.log.write("memory", "a fork goes without what was refused", level="warn", cause=cause)
         asked = request(plain, fit, purpose=purpose, directive=directive)
@@ -196,7 +193,7 @@ async def _ask(prefix: Prefix, directive: Message, fit: Fit, *, purpose: str) ->
 
 
 async def _reply(asked: ModelRequest, fit: Fit) -> ModelReply:
-    """Return the answer. If the provider rejects the output limit, ask again with the limit that the provider names."""
+    """Return the answer. If the provider rejects the output limit, retry once with the limit that it names."""
     try:
         return await reply_of(fit.models.model.stream(asked))
     except errors.OutputOverflow as error:
@@ -207,9 +204,9 @@ async def _reply(asked: ModelRequest, fit: Fit) -> ModelReply:
 
 
 def _cut(prefix: Prefix, error: errors.ContextOverflow, fit: Fit) -> Prefix:
-    """Return the prefix without the oldest third of its API rounds, and without thinking after the cut. A
-    summary at the beginning stays, since nothing else covers the messages that it replaced. Raises the
-    error if nothing is left.
+    """Return the prefix without the oldest third of its messages, in whole API rounds, and without thinking. A summary
+    at the beginning stays, because nothing else covers the messages that it replaced. Raises the error if nothing would
+    be left.
     """
     fit.models.windows.refused(fit.models.name, error)
     messages = prefix.messages

@@ -1,10 +1,9 @@
-"""Instruction files: read with their includes, and ordered from the whole machine to one person.
+"""Instruction files for the model: read with their includes, and ordered from the whole machine down to one person.
 
-`/etc/shipmate/Agent.md`, `~/.config/shipmate/Agent.md` and `Agent.md` are followed by files for the model, the
-channel, the chat and the person in `.ship/instructions/`.
-All files apply; a file for a narrower scope comes later in the prompt. A line `<!-- shipmate: override -->`
-right below a heading makes that section, including its subsections, replace the sections with the same heading
-in files of wider scope.
+First come `/etc/shipmate/Agent.md`, `~/.config/shipmate/Agent.md` and the project's `Agent.md`. Then come files for the
+model, the channel, the chat and the person in `.ship/instructions/`. All of them apply. A line `<!-- shipmate: override
+-->` right below a heading makes this section, with its subsections, replace sections with the same heading in earlier
+files.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from bot.vetting import INCLUDE, LARGEST, NotVetted, Vetting, prose
 
 NAME = "Agent.md"
 TOTAL_LIMIT = 512 * 1024
-"""Max bytes of an instruction file with all of its includes that are used."""
+"""Max bytes used of an instruction file together with all of its includes."""
 DEPTH = 5
 """Max depth of nested includes."""
 _HEADING = re.compile(r" {0,3}(#{1,6})(?:[ \t]+(.*?))?(?:[ \t]+#+)?[ \t]*")
@@ -39,19 +38,19 @@ class Unreadable(errors.ShipmateError):
 
 @dataclass(slots=True)
 class _Reader:
-    """Reads one file with its includes. `root` is the project's resolved folder."""
+    """Reads one file with its includes. `root` is the project's folder without symlinks."""
 
     root: Path
     log: Log
     vetting: Vetting
     opened: list[Path] = field(default_factory=list)
-    """Files that include the file being read, outermost first."""
+    """Files that are open now: each includes the next one."""
     left: int = TOTAL_LIMIT
     cut: list[str] = field(default_factory=list)
     """Names of files that were too large, so that only their beginning is used."""
 
     def text(self, name: Path) -> str | None:
-        """Return the text with its includes; None for a missing file. Unreadable includes are logged and left out."""
+        """Return the file's text with its includes; None if there is no file. Log and skip an unreadable include."""
         real = name.resolve()
         chats = self.root / ".ship" / "instructions"
         in_chats = not self.opened and name.is_relative_to(chats) and real.is_relative_to(chats.resolve())
@@ -84,7 +83,7 @@ class _Reader:
             self.opened.pop()
 
     def _expanded(self, words: str, by: Path) -> Iterator[str]:
-        # Includes are relative to their file's folder if the folder is in the project, else to the project's root.
+        # An include is relative to the including file if that is in the project, else to the project's root.
         folder = self.root if hidden(self.root, by.parent) else by.parent
         fenced = False
         for line in words.splitlines():
@@ -102,7 +101,7 @@ class _Reader:
 
 
 def must_read(root: Path, path: Path, log: Log, vetting: Vetting) -> str:
-    """Return the text of a project file with its includes. Blocking. Raises `Unreadable`."""
+    """Return the text of a project file with its includes. Blocks on disk reads. Raises `Unreadable`."""
     root = root.resolve()
     words = None if hidden(root, path.resolve()) else _Reader(root, log, vetting).text(path)
     if words is None:
@@ -112,7 +111,7 @@ def must_read(root: Path, path: Path, log: Log, vetting: Vetting) -> str:
 
 @dataclass(slots=True)
 class _Section:
-    """A heading with its lines, up to the next heading."""
+    """A heading with the lines below it, up to the next heading of any level."""
 
     level: int
     key: str
@@ -122,7 +121,7 @@ class _Section:
 
 
 def resolve(texts: Sequence[str]) -> list[str]:
-    """Apply the override directives in the texts of instruction files, widest scope first."""
+    """Apply the override lines in the texts of instruction files, which go from widest to narrowest scope."""
     files = [_sections(one) for one in texts]
     for near, sections in enumerate(files):
         overrides = {one.key for one in sections if one.override and one.key}
@@ -165,7 +164,7 @@ def operator_files(env: Mapping[str, str]) -> tuple[Path, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Instructions:
-    """Instructions `shared` by all chats, the chat's own, and the model's. `cut` names files that are too large."""
+    """Instructions for all chats (`shared`), the chat (`own`) and the model. `cut` names files that were too large."""
 
     shared: str = ""
     own: str = ""
@@ -174,7 +173,7 @@ class Instructions:
 
 
 class InstructionFiles:
-    """Instruction files of one project. `encode` turns text into a file name."""
+    """The instruction files of one project. `encode` turns an id into a safe file name."""
 
     def __init__(
         self,
@@ -192,7 +191,7 @@ class InstructionFiles:
         self._vetting = vetting
 
     async def of_chat(self, channel: str | None, chat_key: ChatKey, model: str) -> Instructions:
-        """Return the instructions for a chat. `channel` is None for a turn without a chat."""
+        """Return the instructions for a chat. `channel` is None for a turn that belongs to no channel."""
         cut: list[str] = []
         near = [self._path("channels", channel or ""), self._path("chats", str(chat_key))]
         *found, adapted = await self._texts([*self._far, *near, self._path("models", model)], cut)
@@ -204,7 +203,7 @@ class InstructionFiles:
         mine = self._path("people", channel, user_id)
         if not mine.exists():
             return ""
-        # The sections that this file overrides stay in the cached part of the prompt.
+        # Only this file's own text is returned. Sections that it overrides stay in the prompt, which is cached.
         near = [self._path("channels", channel), self._path("chats", str(chat_key)), mine]
         return resolve(await self._texts([*self._far, *near], []))[-1]
 
@@ -212,7 +211,7 @@ class InstructionFiles:
         return self._root / ".ship" / "instructions" / scope / f"{'-'.join(map(self._encode, names))}.md"
 
     async def _texts(self, paths: Sequence[Path], cut: list[str]) -> list[str]:
-        """Return the texts of files in order. Most files are missing and need no thread."""
+        """Return the texts of files, in order. A missing file gives "" and is found without a thread."""
         there = [path for path in paths if os.path.lexists(path)]  # noqa: ASYNC240
         readers = [_Reader(self._root, self._log, self._vetting, cut=cut) for _ in there]
         read = await asyncio.to_thread(lambda: [*map(_logged, readers, there)]) if there else []
@@ -232,7 +231,7 @@ def _logged(reader: _Reader, path: Path) -> str | None:
 
 
 def of_folders(root: Path, touched: Iterable[Path], log: Log, vetting: Vetting) -> list[Tag]:
-    """Return the instructions for the folders around these paths, nearest last, without the root's. Blocking."""
+    """Return the `Agent.md` files of the folders around these paths, innermost last, without the project's. Blocking."""
     root = root.resolve()
     found: set[Path] = set()
     for path in touched:

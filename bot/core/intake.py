@@ -1,4 +1,4 @@
-"""Intake: entry point for events from channels. Checks access, recognises redelivered events, and appends
+"""Intake of all events from channels. It checks access, recognises events that a platform delivers again, and appends
 events to the log.
 """
 
@@ -59,8 +59,8 @@ class Intake:
             self.chats, self.event_log, lambda: self.door.ports.get("recall")
         )
         self._coming: dict[str, asyncio.Event] = {}
-        """Keys of incoming messages that are being accepted. The event of a key is set once the message was
-        accepted or failed.
+        """Platform keys of messages that are being accepted. Each key's flag is set once its message was accepted or
+        has failed.
         """
 
     async def accept(self, inbound: Inbound) -> bool:
@@ -77,7 +77,7 @@ class Intake:
         self._coming.update(dict.fromkeys(inbound.keys, over))
         try:
             if await self.event_log.known(inbound.keys):
-                # The known event may not be on disk yet, and the platform must not get a confirmation before that.
+                # The platform gets no confirmation before the event is on disk, which may still be pending.
                 await self.event_log.committed(patient=False)
                 return False
             said = inbound.model_copy(
@@ -99,9 +99,7 @@ class Intake:
         return verdict.allowed and bool(found)
 
     def _refused(self, inbound: Inbound, reason: str) -> Inbound | None:
-        """Return an admission request for a stranger who wrote to the bot. The request stores none of the
-        stranger's text.
-        """
+        """Return a request to admit the stranger who wrote to the bot, without the stranger's text; else None."""
         if inbound.addressed == "chat":
             return None
         self.log.write(
@@ -146,9 +144,7 @@ class Intake:
         return events.Received(inbound, beside=not self.door.needs_turn(inbound))
 
     def _meant(self, chat: Chat, inbound: Inbound) -> Inbound:
-        """Return the incoming message as the person meant it: the word “stop” alone is a command in a
-        thread, and elsewhere while a turn runs.
-        """
+        """Return a stop command if the whole text asks to stop and something can be stopped here; else the message."""
         runs = chat.turn is not None and chat.turn.phase in STOPPABLE
         if chat.asks(inbound.person):
             return inbound  # the word “stop” is then an answer to a tool's question
@@ -232,8 +228,8 @@ class Intake:
         return await self.door.waiting(Viewer(CONSOLE, operator=True))
 
     async def decide(self, loop: OpenLoop, act: Act) -> str:
-        """Do something about an open loop in the console's name, by the command that does it in a chat. Returns
-        the sentence that says what was done. Raises `errors.StorageError`.
+        """Run the chat command for an act on an open loop (a matter that waits for somebody), in the console's name.
+        Return the sentence that tells what was done. Raises `errors.StorageError`.
         """
         name, args = COMMANDS[act]
         inbound = Inbound(

@@ -1,5 +1,5 @@
-"""Live messages: messages that are edited while a turn runs. Each live message has an outbox row from before
-its creation until its final form. The edits in between are not stored as events.
+"""Live messages, such as previews of an answer, are edited while a turn runs. A live message has an outbox row from
+before its creation until its final form. The edits in between are not stored as events.
 """
 
 from __future__ import annotations
@@ -26,19 +26,17 @@ from bot.core.rate_limit import RateLimiter
 from bot.words import speaking
 
 LIVE_SECONDS = 10.0
-"""Timeout in seconds of an edit, so that an answer waits no longer for a preview."""
+"""Timeout in seconds of creating or editing a live message. A hanging edit delays an answer by no more than this."""
 SETTLE_SECONDS = 2.0
-"""Timeout in seconds within which an unanswered edit may still arrive. Until then, nothing else is sent to
-the same target.
-"""
+"""Seconds during which an edit without a reply may still arrive. Nothing else goes to its target meanwhile."""
 
 LastWords = Callable[[OutboxRow, str], tuple[str, LiveForm]]
-"""Function that returns the final text of a live message, and its displayed form; a text of "" deletes the message."""
+"""Function that returns a live message's final text and display form. A text of "" deletes the message."""
 
 
 @dataclass(eq=False)
 class LiveMessages:
-    """Creates, edits and finalises live messages within the rate limits of a chat. Failures are only logged."""
+    """Creates, edits and finishes live messages within a chat's rate limits. Failures are only logged."""
 
     outbox: Outbox
     channels: Mapping[str, Channel]
@@ -53,18 +51,14 @@ class LiveMessages:
 
     def __post_init__(self) -> None:
         self._seen: dict[str | None, dict[str, tuple[str, str]]] = {}
-        """Text and marker that people see, by turn and outbox row."""
+        """Text and marker that people see now, by turn and outbox row."""
         self.last_words: dict[OutboundKind, LastWords] = {}
-        """Functions that return the final text of a live message, by form. A live message of a form without
-        a function is deleted.
-        """
+        """Functions for the final text, by form of message. A form without a function is deleted at the end."""
 
     # ------------------------------------------------------------ current live messages
 
     def of(self, chat: Chat, turn: str, form: OutboundKind) -> list[OutboxRow]:
-        """Return the outbox rows of a turn's live messages in order, including messages whose creation is
-        not confirmed.
-        """
+        """Return the outbox rows of a turn's live messages of one form, in order, even those not created yet."""
         rows = chat.outbox.values()
         return [row for row in rows if (row.turn, row.form, row.outdated) == (turn, form, False)]
 
@@ -75,14 +69,14 @@ class LiveMessages:
         self._seen.pop(turn, None)
 
     def _has_room(self, chat: Chat, row: OutboxRow, *, edit: bool) -> bool:
-        """Take a rate-limit slot for a cosmetic change. Returns False if no slot is free or a message waits
-        for the same target.
+        """Take a rate-limit slot for a change that can be skipped. Return False if no slot is free or another message
+        waits for the same target.
         """
         waits = any(other.place == row.place and not other.live for other in chat.outbox.values())
         return not (waits or self.outbox.busy(row)) and self.limits.spare(row.address, edit=edit)
 
     def start(self, showing: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Start a task that shows something; a failure is logged for operators."""
+        """Start a task that shows something. Log its failure."""
 
         def over(task: asyncio.Task[None]) -> None:
             if not task.cancelled() and (error := task.exception()) is not None:
@@ -98,7 +92,7 @@ class LiveMessages:
     async def show(
         self, chat: Chat, to: Inbound, kind: OutboundKind, words: str, form: LiveForm, *, number: int = 0
     ) -> bool | None:
-        """Show text in the turn's live message with this number, or create the message. Returns True on
+        """Show text in the turn's live message with this number. Create the message if there is none. Return True on
         success, False if the text cannot be shown now, None if it can never be shown.
         """
         rows = self.of(chat, to.request_id, kind)
@@ -115,7 +109,7 @@ class LiveMessages:
             return await self._edit(row, words, form) if row.id in chat.outbox else False
 
     async def _create(self, chat: Chat, row: OutboxRow, form: LiveForm, renews: str | None) -> bool | None:
-        """Create a live message, or show it in the message that it `renews`."""
+        """Create a live message, or edit the message with the platform id `renews` to become one."""
         if not self._has_room(chat, row, edit=False):
             return False
         async with self.outbox.alone(row):
@@ -156,8 +150,8 @@ class LiveMessages:
         return True
 
     async def draft(self, chat: Chat, to: Inbound, words: str) -> bool | None:
-        """Show text as a draft, which needs no outbox row, since a draft leaves nothing behind. Returns the
-        same values as `show`; None if the channel has no drafts in this chat.
+        """Show text as the channel's draft, which disappears by itself and so needs no outbox row. Return the same
+        values as `show`; None if the channel has no drafts in this chat.
         """
         row = _row(to, chat, to.request_id, "preview", words)
         channel = self.channels[to.channel]
@@ -176,7 +170,7 @@ class LiveMessages:
         return shown or None
 
     async def end(self, row: OutboxRow) -> None:
-        """Make the last edit of a live message, or delete the message. Waits for a rate-limit slot if needed."""
+        """Make a live message's last edit, or delete the message. Wait for a rate-limit slot if necessary."""
         chat = await self.chats.get(row.chat)
         async with self.outbox.alone(row):
             if row.id not in chat.outbox:
@@ -201,7 +195,7 @@ class LiveMessages:
         self.chats.append(*(Fact(row.chat, one, row.turn) for one in data))
 
     def _failed(self, row: OutboxRow, error: errors.DeliveryFailed) -> bool | None:
-        """Return False if a retry of the live message may help, None if it cannot help."""
+        """Log a failure. Return False if a later attempt may succeed, None if none can."""
         if isinstance(error, errors.DeliveryThrottled):
             self.limits.freeze(row.address, error, cosmetic=True)
             return False

@@ -1,4 +1,4 @@
-"""Locales: the language (`bot.words`) and time zone of each person."""
+"""Locales: the language (see `bot.words`) and time zone of each person."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from bot.core.events import FactSet
 from bot.words import CATALOGUES, DEFAULT, UTC, language_of, times
 
 NEAR = 3
-"""Max zone names suggested for an unknown name."""
+"""Max time zones suggested for an unknown name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Locale:
-    """Language and tz database zone of a person: what the person chose, or what the person's app reported
-    last. None if unknown.
+    """A person's language and tz database zone. Each is what the person chose (`…_chosen`), or else what the person's
+    app reported last. None if unknown.
     """
 
     language: str | None = None
@@ -39,8 +39,8 @@ class Locale:
 
 
 class ReaderLocale(NamedTuple):
-    """Language and zone for `bot.words.speaking`. `own`: the zone is the reader's own, so times are shown
-    without the zone's name.
+    """Language and time zone in which texts are written for a reader (`bot.words.speaking`). If the zone is the
+    reader's `own`, times are shown without its name.
     """
 
     language: str
@@ -49,32 +49,31 @@ class ReaderLocale(NamedTuple):
 
 
 KIND = "locale"
-"""Kind of the facts that store locales, by person."""
+"""Kind of the stored facts that hold locales, by person."""
 
 
 class Locales:
-    """Returns a person's locale. A chosen locale comes first, then the last locale that the person's app
-    reported, then `words.DEFAULT` and the configured zone. The app's locale is stored because some
-    messages are no replies.
+    """Returns the locale of a person. What the person chose comes first, then what the person's app reported last, then
+    `words.DEFAULT` and the configured zone. Reports of the app are stored for messages that are no replies.
     """
 
     def __init__(self, chats: Chats, *, zone: str = UTC) -> None:
         self._chats = chats
         self._zone = zone
         self._chat: Chat | None = None
-        """The gateway's own chat, kept in memory because locales are appended to its log."""
+        """The gateway's own chat, kept in memory because locales are stored in its log."""
         self._scripts: dict[UserRef, str] = {}
-        """Script (such as Latin or Chinese) of each person's last message."""
+        """Script of each person's last message: `latin` or `chinese`."""
 
     async def load(self) -> None:
-        """Load the gateway's own chat. Until then, no locale is stored. Raises `errors.StorageError`."""
+        """Load the gateway's own chat. No locale is stored before that. Raises `errors.StorageError`."""
         self._chat = await self._chats.get(NO_CHAT)
 
     def locale(self, person: UserRef) -> Locale:
         return Locale(**(self._chats.facts.get(KIND, str(person)) or {}))
 
     def of(self, inbound: Inbound) -> ReaderLocale:
-        """Return the locale for the sender of an incoming message. A stranger's locale is not stored."""
+        """Return the locale of a message's sender. Store a change, but not for a stranger."""
         before = self.locale(inbound.person)
         now = _by_app(before, inbound)
         if now != before and inbound.kind != "admission":
@@ -86,11 +85,11 @@ class Locales:
     def of_person(
         self, person: UserRef, zone: str | None = None, chat_type: ChatType = "direct"
     ) -> ReaderLocale:
-        """Return the locale of a person who has written before; `zone` is the default zone."""
+        """Return the last known locale of a person. `zone` is used if the person's zone is unknown."""
         return self._spoken(person, self.locale(person), chat_type, zone)
 
     def choose(self, inbound: Inbound, name: Literal["language", "zone"], value: str | None) -> ReaderLocale:
-        """Store the language or time zone to use with a person; None to use that of the person's app."""
+        """Store a person's choice of language or time zone. None goes back to what the person's app reports."""
         person = inbound.person
         chosen: dict[str, Any] = {name: value, f"{name}_chosen": value is not None}
         locale = _by_app(replace(self.locale(person), **chosen), inbound)
@@ -98,9 +97,7 @@ class Locales:
         return self._spoken(person, locale, inbound.chat_type)
 
     def note_zone(self, inbound: Inbound, zone: str) -> None:
-        """Record a time zone that a person named in a request. The zone becomes the person's zone if nothing
-        better is known.
-        """
+        """Store a time zone that a person mentioned, unless a chosen zone or the app's zone is known."""
         before = self.locale(inbound.person)
         if before.zone_chosen or inbound.zone is not None or before.zone == zone:
             return
@@ -115,7 +112,7 @@ class Locales:
     ) -> ReaderLocale:
         # Other members of a group may live in another zone.
         own = locale.zone is not None and chat_type == "direct"
-        # Unless the person chose a language, the script of the person's messages counts more than the app's language.
+        # If the person chose no language, the script of their messages counts more than the app's language.
         wanted = None if locale.language_chosen else self._scripts.get(person)
         codes = (locale.language or DEFAULT, DEFAULT, *CATALOGUES)
         fits = (one for one in codes if wanted in {None, _script(str(CATALOGUES[one]["language.now"]))})
@@ -123,14 +120,14 @@ class Locales:
 
 
 MOST_READ = 500
-"""Max characters of a message that are examined to detect its language."""
+"""Max characters of a message from which its script is detected."""
 
 
 def _script(words: str) -> str | None:
-    """Return the script of a text if the script implies a language; else None."""
+    """Return `latin` or `chinese` if the text is clearly in that script; else None."""
     words = re.sub(
         r"\S*[/@_\\.:]\S", " ", words[:MOST_READ]
-    )  # addresses and file names are in Latin script in every language
+    )  # without addresses and file names, which are Latin in every language
     chinese, latin = len(re.findall(r"[\u3400-\u9fff]", words)), len(re.findall(r"[A-Za-z]{3,}", words))
     others = len(re.findall(r"[^\W\d_A-Za-z\u3400-\u9fff]", words))
     kana_or_hangul = re.search(r"[\u3040-\u30ff\uac00-\ud7af]", words)
@@ -140,8 +137,8 @@ def _script(words: str) -> str | None:
 
 
 def _by_app(known: Locale, inbound: Inbound) -> Locale:
-    """Return the locale updated from the app, except for values that the person chose. A language without a
-    catalogue is replaced by the default language.
+    """Return the locale with the app's reported values, except where the person has chosen. A language without a
+    catalogue becomes the default language.
     """
     language = language_of(inbound.language) or DEFAULT if inbound.language else None
     if language not in {None, known.language or DEFAULT} and not known.language_chosen:
@@ -159,8 +156,8 @@ def _is_zone(name: str | None) -> bool:
 
 
 def zone_named(asked: str, now: float) -> str | None:
-    """Return the time zone for a zone name, the name of a place in it, or a UTC offset; None if no zone
-    matches or several do. Reads the tz database.
+    """Return the time zone for a zone name, a place in the zone, or a UTC offset; None if none or several match. Blocks
+    on disk reads.
     """
     if (offset := _OFFSET.fullmatch(unicodedata.normalize("NFKC", asked).strip())) is not None:
         return _with_offset(timedelta(hours=int(offset[2]), minutes=int(offset[3] or 0)), offset[1], now)
@@ -169,10 +166,10 @@ def zone_named(asked: str, now: float) -> str | None:
 
 
 def near_zones(asked: str) -> list[str]:
-    """Return candidate zones: zones with exactly that name, else with similar names, nearest first."""
+    """Return at most `NEAR` zones: those with exactly this name, else those with a similar name, nearest first."""
     wanted = _key(asked)
     found = _zones().get(wanted, ())
-    # A similar name with another number would be another time.
+    # A zone with a similar name but another number has another time, so it is not suggested.
     if found or any(letter.isdigit() for letter in wanted):
         return list(found[:NEAR])
     names = difflib.get_close_matches(wanted, _zones(), n=NEAR, cutoff=0.6)
@@ -182,9 +179,9 @@ def near_zones(asked: str) -> list[str]:
 
 
 def _with_offset(apart: timedelta, sign: str, now: float) -> str | None:
-    """Return the zone at this UTC offset: a fixed zone for whole hours, else the largest zone that has the offset now."""
+    """Return the zone for a UTC offset: a fixed zone for whole hours, else the first listed zone that has it now."""
     if not apart % timedelta(hours=1):
-        # Zone names that begin with Etc/GMT have the opposite sign.
+        # Zones named Etc/GMT… have the opposite sign: Etc/GMT-2 is UTC+2.
         name = f"Etc/GMT{'-' if sign == '+' else '+'}{apart // timedelta(hours=1)}" if apart else UTC
         return name if name in _zone_names() else None
     wanted, moment = apart if sign == "+" else -apart, datetime.fromtimestamp(now, AT_UTC)
@@ -200,7 +197,7 @@ def _zone_names() -> frozenset[str]:
 
 @functools.cache
 def _zones() -> Mapping[str, tuple[str, ...]]:
-    """Return all zones by the key of their full name, of the last part of the name, and of places in them."""
+    """Return zones by normalised name: the full name, its last part, and places in the zone."""
     names = sorted(_zone_names())
     cities: dict[str, dict[str, None]] = {}
     for name in names:
@@ -215,14 +212,14 @@ def _zones() -> Mapping[str, tuple[str, ...]]:
 
 @functools.cache
 def _places() -> Mapping[str, list[str]]:
-    """Return the places and abbreviations of `cities.tsv` by zone, for zones that exist on this machine."""
+    """Return the places and abbreviations in `cities.tsv`, by zone. Zones unknown to this machine are left out."""
     lines = Path(__file__).with_name("cities.tsv").read_text("utf-8").splitlines()
     rows = (line.split("\t") for line in lines if not line.startswith("#"))
     return {zone: places.split("|") for zone, places in rows if zone in _zone_names()}
 
 
 def _key(name: str) -> str:
-    """Return a normalised name: no accents, case, spaces or hyphens."""
+    """Return a name in normalised form: without case, accents, spaces and hyphens."""
     plain = unicodedata.normalize("NFKD", name).casefold()
     return re.sub(r"[^\w/+-]|_|[+-](?!\d)", "", plain).removesuffix("市")
 

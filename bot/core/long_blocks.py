@@ -1,4 +1,4 @@
-"""Replaces long code blocks and wide tables in answers, which are unreadable in a chat, by a file and a sentence."""
+"""Sends long code blocks and wide tables of an answer as files, because they are unreadable in a chat."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from bot.markdown import parser
 from bot.words import say
 
 _BEFORE = re.compile(r"[ \t]*(?:(?:[-+*]|\d{1,9}[.)])[ \t]+)*")
-"""Pattern for what stands on a line before a block in a list."""
+"""Pattern for list markers and spaces on a line before a block."""
 _LINE_END = re.compile(r"\r\n?|\n")
 _NAME = r"[\w.-]*\w\.[A-Za-z]\w{0,7}"
 _NAMED = re.compile(rf"(?:^|[\s\"'=:/])({_NAME})(?=[\"'\s]|$)")
-"""Pattern for a file name after the language of a code block."""
+"""Pattern for a file name after the language in a code block's first line."""
 _TITLED = re.compile(
     rf"\s*(?:#|//|--|;|/\*|<!--)\s*(?:[Ff]ile(?:name)?:\s*)?(?:[\w.-]+/)*({_NAME})\s*(?:\*/|-->)?\s*"
 )
-"""Pattern for a first line that is a comment with the file's name."""
+"""Pattern for a first line of code that is a comment with the file's name."""
 _FORMULA = re.compile(r"[=@\t＝＠]|[-+－＋](?!$|[\d.,]+ ?[%\w]{0,3}$)")
-"""Pattern for the beginning of a cell that a spreadsheet program would evaluate as a formula."""
+"""Pattern for the beginning of a cell that a spreadsheet program would run as a formula."""
 _ENDINGS = dict(
     re.findall(
         r"(\w+)=(\w+)",
@@ -38,32 +38,32 @@ _ENDINGS = dict(
         "shell=sh terraform=tf text=txt typescript=ts zsh=sh",
     )
 )
-"""File name extensions by language, for languages whose name is not their extension."""
+"""File name extensions by language, where the language's name is not the extension."""
 _OWN_ENDING = re.compile(r"[a-z][a-z0-9]{0,5}")
 _BLOCKS, _CELLS = parser(), parser()
 _BLOCKS.core.ruler.enableOnly(["normalize", "block"])
 _MARK = re.compile(r"[*_~`\[\\<&]")
 _BREAK = re.compile(r"<br ?/?>")
 LONGEST_NAMED = 200
-"""Max characters of a line that may contain a file name."""
+"""Max characters of a line in which a file name is searched."""
 FIRST = 3
-"""Max rows of a table that the message shows in addition to the file."""
+"""Max rows of a table, besides its head, that the message itself shows."""
 NARROWEST = 4
-"""Min width of a table column in terminal cells."""
+"""Min width of a table column that is shown in the message, in terminal cells."""
 LONGEST_CELL = 500
-"""Max characters of a cell that is parsed as Markdown; longer cells are copied unchanged."""
+"""Max characters of a table cell whose Markdown is removed. Longer cells are copied unchanged."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shortened:
-    """A text in which `files` replace some passages. `at` maps an offset in the original text to an offset
-    in `words`; an offset inside a passage is mapped to the end of the passage's replacement.
+    """A text in which a line naming the file replaces each passage that became a file. `at` converts an offset in the
+    original text to one in `words`. Inside a passage, it returns the end of what replaced the passage.
     """
 
     words: str
     files: tuple[OutgoingFile, ...] = ()
     _moves: tuple[tuple[int, int, int], ...] = ()
-    """Offsets for each passage: its start, its end, and the end of its replacement."""
+    """For each passage: its start and end in the original text, and the end of its replacement in `words`."""
 
     @property
     def ends_in_one(self) -> bool:
@@ -81,15 +81,15 @@ class Shortened:
 
 
 class LongBlocks:
-    """Replaces blocks in answers that are too long for their channel. `on` is the operator's setting."""
+    """Replaces blocks of answers that are too long for their channel by files, if the setting `on` allows that."""
 
     def __init__(self, channels: Mapping[str, Channel], *, on: bool) -> None:
         self._channels = channels
         self._on = on
 
     def taken_out(self, channel: str, words: str, *, goes_on: bool = False) -> Shortened:
-        """Return an answer in the form that is sent. `goes_on`: the answer is unfinished, so a code block at
-        its end may not be closed yet.
+        """Return the answer in the form in which it is sent. `goes_on` means that the answer is unfinished, so that a
+        code block at its end may still be open.
         """
         shows: object = self._channels.get(channel)
         if not self._on or not isinstance(shows, HasReadingLimits):
@@ -99,7 +99,7 @@ class LongBlocks:
 
 @dataclass(frozen=True, slots=True)
 class _Block:
-    """A passage that may become a file: `markdown` is the passage, `body` the file's content."""
+    """A passage that may become a file. `markdown` is its Markdown, `body` the content of the file."""
 
     start: int
     end: int
@@ -114,7 +114,7 @@ class _Block:
 
 
 def shortened(words: str, limits: ReadingLimits, *, goes_on: bool = False) -> Shortened:
-    """Replace the blocks of a Markdown text that exceed these limits."""
+    """Return a Markdown text in which files replace the blocks that exceed these limits."""
     if 2 * len(words) <= limits.columns and words.count("\n") <= limits.lines:
         return Shortened(words)
     pieces, files, moves = list[str](), list[OutgoingFile](), list[tuple[int, int, int]]()
@@ -144,9 +144,7 @@ def _is_long(block: _Block, limits: ReadingLimits) -> bool:
 
 
 def _first_rows(rows: Sequence[Sequence[str]], columns: int) -> list[str]:
-    """Return the lines of a table's head and first rows in Markdown, with shortened cells; [] if the table
-    has too many columns.
-    """
+    """Return a table's head and first rows in Markdown, with long cells cut; [] if there are too many columns."""
     room = columns // len(rows[0]) - 3 if rows else 0
     if room < NARROWEST:
         return []
@@ -234,7 +232,7 @@ def _table(rows: list[list[str]], start: int, end: int, words: str) -> _Block:
     ]
     written = io.StringIO()
     csv.writer(written).writerows([[_inert(cell) for cell in row] for row in rows])
-    # Without a BOM, spreadsheet programs assume a legacy encoding.
+    # Without a byte order mark, spreadsheet programs do not read the file as UTF-8.
     mark = "" if written.getvalue().isascii() else "\ufeff"
     return _Block(
         start,

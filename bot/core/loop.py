@@ -1,5 +1,5 @@
-"""Loop of a turn: call the model, run the tools that the model calls, repeat until the answer is sent. The next
-step depends only on the turn's messages, so an interrupted turn is continued by running the loop again.
+"""The loop of a turn: call the model, run the tools that it calls, and repeat until the answer is sent. The next step
+depends only on the turn's messages. So running the loop again continues an interrupted turn.
 """
 
 from __future__ import annotations
@@ -42,17 +42,17 @@ if TYPE_CHECKING:
     from bot.core.tasks.turn_tasks import TurnTasks
 
 MOST_STEPS = 50
-"""Max model calls of a turn for which no other limit is set."""
+"""Max model calls of a turn, unless another limit is set."""
 STOPPED = "(stopped)"
-"""Marker that tells the model that a stop cut this answer off."""
+"""Marker in the history that tells the model that this answer was cut off because somebody stopped the turn."""
 MOST_TOKENS = 30_000
-"""Max estimated tokens of older messages loaded by one turn."""
+"""Max estimated tokens of older messages that one turn loads."""
 LONGEST_LINE = 20_000
-"""Max characters of an archive line; a longer line is shortened in the middle."""
+"""Max characters of a loaded archive line. The middle of a longer line is left out."""
 
 
 class Refused(Withdrawn):
-    """The model refused with this text. The turn is withdrawn from the history, as the provider recommends."""
+    """The model refused to answer, with these words. The turn leaves the history, as the provider recommends."""
 
     def __init__(self, words: str) -> None:
         super().__init__("refusal")
@@ -65,7 +65,7 @@ class Refused(Withdrawn):
 
 @dataclass(eq=False)
 class Loop:
-    """Runs one turn of a chat, or a subagent task."""
+    """Runs one turn of a chat, or one subagent task."""
 
     chat: Chat
     turn: str
@@ -74,16 +74,16 @@ class Loop:
     model: Model
     frame: Callable[[], Awaitable[Frame]]
     tell: Callable[[Inbound], Awaitable[events.Told | None]]
-    """Function that returns a person's message in the form that the model sees; None if the message has no content."""
+    """Function that returns a person's message in the form that the model sees; None if it is empty."""
     found: Callable[[Message, Sequence[Path]], Awaitable[Sequence[Message]]]
-    """Function that returns messages to add after tool results: pictures, MCP notes, folder instructions."""
+    """Function that returns messages to add after tool results: pictures, MCP notes, instructions of folders."""
     before_turn: Callable[[Fit], Awaitable[None]]
     before_asking: Callable[[Fit], Awaitable[None]]
-    """Function that compacts the model's context before a request if needed."""
+    """Function that shrinks the model's context before a request, if needed."""
     calls: ToolCalls
     reply: ChatReply | NoReply
     wrapped: Reply | NoReply
-    """Reply of the turn, wrapped by features."""
+    """The turn's reply object with the wrappers of features around it."""
     fit: Fit
     agent: AgentDeps
     boot: str
@@ -92,7 +92,7 @@ class Loop:
     _heard: PartialReply = field(init=False, default_factory=PartialReply)
 
     async def run(self) -> str:
-        """Run steps until nothing is left to do. Returns a sentence for the person if there is no answer."""
+        """Run steps until nothing is left to do. Return a sentence for the person if no answer was sent; else ""."""
         await self.before_turn(self.fit)
         self.fit.begin(await self.frame())
         for step in range(1, self.most_steps + 1):
@@ -116,7 +116,7 @@ class Loop:
     # ------------------------------------------------------------ one step
 
     async def _take_up(self) -> None:
-        """Add the person's new messages, or only edits if the model is about to answer."""
+        """Add the person's new messages. After the model's final answer, add them only if one is an edit."""
         running = self.chat.context.running
         about_to_speak = running is not None and running.speaks and not running.open_calls
         more = self.chat.joinable()
@@ -127,7 +127,7 @@ class Loop:
                 self._append(told)
 
     async def _act(self, calls: Sequence[ToolCall], cut: frozenset[str]) -> None:
-        """Run tool calls. `chat_send` ends the turn unless it announces more or somebody added a message."""
+        """Run tool calls. A single `chat_send` ends the turn, unless it announces more or somebody wrote meanwhile."""
         (call, *others) = calls
         alone = not others and call.name == SEND and call.id not in cut and not promises_more(call.input)
         told, turn = self.chat.context.sources(), self.chat.turn
@@ -148,7 +148,7 @@ class Loop:
         return continuation.goes_on(running, answered=answered, waits=waits, more_room=room)
 
     async def _say_the_rest(self, running: RunningTurn) -> str:
-        """Send the final text, unless a tool has sent the answer. Returns a sentence to send instead, or ""."""
+        """Send the final text, unless a tool has sent the answer. Return a sentence to send instead; "" if none."""
         words, cut = running.words, running.last is not None and running.last.stop_reason in LENGTH
         quiet = self.chat.turn is not None and all(one.overheard for one in self.chat.turn.left)
         if silent := words.startswith(SILENT):
@@ -164,22 +164,22 @@ class Loop:
     async def _say(self, running: RunningTurn, words: str) -> None:
         name = str(running.entries[-1].seq)
         self.reply.end_with(name)
-        with contextlib.suppress(errors.DeliveryFailed):  # the outbox has logged the failure
+        with contextlib.suppress(errors.DeliveryFailed):  # already logged by the outbox
             await self.wrapped.send(words, name)
 
     # ------------------------------------------------------------ what the person has received
 
     def _said(self) -> bool:
-        """Return True if a message that ends the turn is queued or delivered."""
+        """Return True if the message that ends the turn is queued or delivered."""
         return self.chat.turn is not None and self.chat.turn.answered
 
     def _spoke(self) -> bool:
-        """Return True if a message of this turn is queued or delivered."""
+        """Return True if any message of this turn is queued or delivered."""
         turn = self.chat.turn
         return turn is not None and any(end is None or end.state != "failed" for end in turn.rows.values())
 
     def _answered(self, running: RunningTurn) -> bool:
-        """Return True if the person's newest message is answered by a message that announces no further one."""
+        """Return True if a `chat_send` call answered the person's newest message and announced no further message."""
         for entry in reversed(running.entries):
             if entry.sources:
                 return False
@@ -191,7 +191,7 @@ class Loop:
     # ------------------------------------------------------------ calling the model
 
     def ask_anew(self, call: str) -> None:
-        """Cancel this model call, because the person added a message or an edit."""
+        """Cancel this model call, because the person added a message or an edit. The loop then calls again."""
         running = self.chat.context.running
         going_on = running is not None and running.last is not None and running.speaks
         if not going_on and self._call and self.chat.turn is not None and self.chat.turn.call == call:
@@ -215,7 +215,7 @@ class Loop:
             return
 
     async def _listen(self, request: ModelRequest) -> ModelReply | None:
-        """Return the model's answer; None if the call was cancelled in order to ask again."""
+        """Return the model's answer; None if `ask_anew` cancelled the call."""
         self._call = asyncio.ensure_future(self._answer(request))
         try:
             await asyncio.wait([self._call])
@@ -249,7 +249,7 @@ class Loop:
             self.reply.preview(str)
 
     async def _stopped(self) -> None:
-        """Store the text that the model had written when its turn was stopped, with a marker."""
+        """Store what the model had written when the turn was stopped. Show it unless the turn has sent a message."""
         turn, agent = self.chat.turn, self.agent
         if turn is None or turn.call is None or turn.phase is not Phase.STOPPING:
             return
@@ -305,7 +305,7 @@ class Loop:
         return taint.stamped(answer, self.chat.context.shown())[ORIGIN] or None
 
     async def _say_what_came(self, running: RunningTurn, error: errors.ModelError) -> bool:
-        """Send the text that had arrived when the model failed while continuing an answer, if any."""
+        """If the model failed while continuing an answer, send the part that came. Return True if it was sent."""
         if (
             isinstance(error, errors.RequestInvalid | errors.ContextOverflow)
             or not (running.speaks and continuation.tail(running))
@@ -322,7 +322,7 @@ class Loop:
 
 
 def _only_sent(running: RunningTurn) -> bool:
-    """Return True if the last step only sent the answer."""
+    """Return True if the last step made only successful `chat_send` calls."""
     if len(running.entries) < 2 or running.speaks:
         return False
     asked, given = (one.message["content"] for one in running.entries[-2:])
@@ -334,7 +334,7 @@ def _only_sent(running: RunningTurn) -> bool:
 
 @dataclass(eq=False)
 class ToolCalls:
-    """Runs the tool calls of one turn, and records them: a start with effects is on disk before the call runs."""
+    """Runs and records the tool calls of one turn. The start of a call with side effects is on disk before it runs."""
 
     chat: Chat
     turn: str
@@ -344,16 +344,16 @@ class ToolCalls:
     _: KW_ONLY
     reply: Reply | None
     queued: Callable[[str], bool]
-    """Function that returns True if the message of this call was queued before."""
+    """Function that returns True if the message of this `chat_send` call was queued before."""
     boot: str
     undeclared: Callable[[], Sequence[Json]] = tuple
     injection: Injection = field(default_factory=NoOlderTurns)
     tasks: TurnTasks | None = None
     touched: list[Path] = field(init=False, default_factory=list)
-    """Project paths that tools have touched and that nobody has looked up yet."""
+    """Project paths that tools used and for which the loop has not yet looked for instructions of folders."""
 
     async def run(self, calls: Sequence[ToolCall], cut: frozenset[str]) -> None:
-        """Run these calls; those in `cut` did not arrive completely. Calls that died are reported as interrupted."""
+        """Run these calls. Those in `cut` arrived incompletely. Calls of a dead process are reported as interrupted."""
         turn = self.chat.turn
         if turn is None:
             return
@@ -362,7 +362,7 @@ class ToolCalls:
         for call in begun:
             self.finished(call, ToolResult(call.id, INTERRUPTED, failed=True, origin=NOBODYS))
         left = [
-            # Files of a message that was queued before may be gone by now.
+            # The files of a message that was already queued may no longer exist.
             replace(call, input=without_files(call.input)) if self.queued(call.id) else call
             for call in calls
             if call not in begun
@@ -380,7 +380,7 @@ class ToolCalls:
             self.chats.append(*over, *facts)
 
     async def started(self, call: ToolCall, *, wait: bool) -> None:
-        """Record the start of a call with effects. Raises `errors.StorageError`; then the call must not run."""
+        """Record on disk that a call with side effects starts. Raises `errors.StorageError`; then it must not run."""
         if wait:
             task = self.tasks.name(call) if self.tasks is not None else ""
             data = events.ToolStarted(call.id, call.name, self.boot, task)
@@ -388,12 +388,12 @@ class ToolCalls:
             await self.event_log.committed(patient=False)
 
     def finished(self, call: ToolCall, result: ToolResult) -> None:
-        """Record the result of a call. Results of tasks are recorded with the other results of their step."""
+        """Record the result of a call. The result of a task is recorded later, with the others of its step."""
         if call.id in self._open() and (self.tasks is None or not self.tasks.has(call.id)):
             self.chats.append(Fact(self.chat.key, events.ToolEnded(call.id, result.block), self.turn))
 
     def looked(self, call: ToolCall, result: ToolResult, began_at: float) -> None:
-        """Record nothing for a call without effects, since the call runs again after a crash."""
+        """Record nothing for a call without side effects, because it can run again after a crash."""
 
     def _open(self) -> set[str]:
         running = self.chat.context.running
@@ -420,7 +420,7 @@ class ToolCalls:
 
 @dataclass(eq=False)
 class OlderMessages:
-    """Implements `tools.context.Injection` for one turn, with at most `most` messages."""
+    """Implements `tools.context.Injection` for one turn. Loads at most `most` older messages."""
 
     chat: Chat
     turn: str
@@ -429,25 +429,25 @@ class OlderMessages:
     ids: Ids
 
     def room(self) -> int:
-        """Return how many more messages may be loaded; 0 once the token limit is reached."""
+        """Return how many more messages the turn may load; 0 at the token limit."""
         running = self.chat.context.running
         if running is None or estimate.tokens(self.chat.context.older()) >= MOST_TOKENS:
             return 0
         return self.most - running.injected
 
     def in_view(self, line: ArchiveLine) -> bool:
-        # ULIDs sort by time. Messages accepted after the turn's first message are not history yet.
+        # ULIDs sort by time. A message accepted after the turn's first message is not an older message.
         context, turn = self.chat.context, self.chat.turn
         if line.request_id >= self.turn or line.request_id in context.sources() - {""}:
             return True
         if context.running is not None and _key(line) in context.running.lines:
             return True
-        # Platform message ids are unique only within a chat, since platforms number messages from 1 in each chat.
+        # Some platforms number messages from 1 in each chat, so a message id is unique only within its chat.
         asked = {one.message_id for one in turn.members} - {None} if turn is not None else set()
         return line.chat_key == self.chat.key and line.role == "user" and line.message_id in asked
 
     async def inject(self, lines: Sequence[ArchiveLine]) -> list[ArchiveLine]:
-        """Load the newest archive lines that fit, at least one. Raises `errors.TurnStopped`."""
+        """Load the newest of these archive lines that fit, at least one. Raises `errors.TurnStopped`."""
         running = self.chat.context.running
         if running is None or running.id != self.turn:
             raise errors.TurnStopped
@@ -466,6 +466,6 @@ class OlderMessages:
 
 
 def _key(line: ArchiveLine) -> str:
-    """Return a key for an archive line: the chat with the message id, or the text if there is no id."""
+    """Return a key that identifies an archive line by chat, time, role and message id (without id: by its text)."""
     key = (str(line.chat_key), line.ts, line.role, line.message_id or line.text)
     return hashlib.sha256(repr(key).encode()).hexdigest()[:24]

@@ -1,3 +1,1 @@
-"""Subagent tasks: work that a turn delegates. Each task has a chat of its own, and only its report returns
-to the turn.
-"""
+"""Subagent tasks: work that a turn delegates. A task has its own chat, and the turn gets only the task's report."""

@@ -1,4 +1,4 @@
-"""Token, cost and time limits of subagent tasks, and the events that report a task's progress."""
+"""Limits of subagent tasks for tokens, cost and time, and events that report a task's progress."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from bot.core.events import Event
 from bot.llm.prices import PriceTable
 
 ANSWER_TOKENS = 1_024
-"""Number of output tokens assumed for an answer of unknown size."""
+"""Output tokens assumed for an answer whose size is unknown."""
 LEAST_ANSWER = 256
-"""Min output tokens for which a model call is worth its cost."""
+"""Min output tokens that must be left for another model call."""
 
 
 class LimitReached(errors.ShipmateError):
-    """A task may not continue. `words` says why: “stopped at …”."""
+    """A task may not continue. `words` states the reason and begins with “stopped”."""
 
     def __init__(self, words: str) -> None:
         super().__init__(f"a task was {words}")
@@ -34,9 +34,8 @@ def limit_reached(limit: str) -> LimitReached:
 
 @dataclass(frozen=True, slots=True)
 class TaskTotals:
-    """Totals of a task so far. `cost_usd` excludes the `unpriced` calls. `charged_usd`, which counts towards
-    the limits, includes these calls at the highest known price. `seconds` count from the task's start,
-    not from when it was queued.
+    """Totals of a task so far. `cost_usd` excludes the `unpriced` calls. `charged_usd` counts towards the limits and
+    includes these calls at the highest known price. `seconds` is the working time, without the time in the queue.
     """
 
     model_calls: int = 0
@@ -52,7 +51,7 @@ class TaskTotals:
         return tokens(self.usage)
 
     def with_answer(self, usage: Usage, cost_usd: float | None, charged_usd: float) -> TaskTotals:
-        """Return the totals with one more answer, which counts as `charged_usd` USD."""
+        """Return the totals after one more answer. `charged_usd` is its cost towards the limits."""
         names = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens")
         return replace(
             self,
@@ -69,28 +68,28 @@ TaskEventKind = Literal["queued", "started", "model", "ended", "failed", "stoppe
 
 @dataclass(frozen=True, slots=True)
 class TaskEvent:
-    """Something that happened to one task. The first event of a task is `queued`; exactly one of `ended`,
-    `failed` or `stopped` is the last. Between them are `started`, and a `model` event for each model call.
+    """A change in the progress of a task. The first event of each task is `queued`. The last is `ended`, `failed` or
+    `stopped`. In between come `started`, and `model` after each answer of the model.
     """
 
     kind: TaskEventKind
     task_id: str
-    """ULID of the task; the id of the task's transcript as well."""
+    """ULID of the task and of the artifact with its transcript."""
     request_id: str
     at: float
     """Time of the event in epoch seconds."""
     label: str
-    """Short name of the task for people, with secrets redacted."""
+    """Short name of the task that people see, with secrets redacted."""
     calls: int = 0
-    """Model calls of the task so far."""
+    """Number of model calls so far."""
     most_calls: int = 0
     """Max model calls of the task."""
     error: str = ""
-    """Sentence for people about a failure or a limit; else ""."""
+    """Sentence that tells people about a failure or a limit; "" if there is none."""
 
 
 def tokens(usage: Usage) -> int:
-    """Return all tokens of a usage, whatever their price."""
+    """Return the number of all tokens in `usage`, whatever their price."""
     return usage.input_tokens + usage.output_tokens + usage.cache_read_tokens + usage.cache_write_tokens
 
 
@@ -107,14 +106,14 @@ def so_far(log: Iterable[Event], prices: PriceTable) -> TaskTotals:
 
 
 def at_most(prices: PriceTable, model: str, prompt: int, answer: int) -> float:
-    """Return the max cost in USD of a call with `prompt` input and `answer` output tokens, none of them cached."""
+    """Return the max cost in USD of a model call with `prompt` input and `answer` output tokens, without cached ones."""
     return prices.at_most(model, Usage(cache_write_tokens=prompt, output_tokens=answer))
 
 
 def next_call(limits: Subagents, totals: TaskTotals, usd: float, prompt: int, most: int) -> tuple[int, str]:
-    """Return the output limit of the next call, and the limit that allows no call after it ("" if another
-    call fits). Raises `LimitReached` if even the next call does not fit. `usd` is the max cost of the
-    next call.
+    """Return the output limit for the next model call, and the name of the limit that would prevent a call after it (""
+    if none would). Raises `LimitReached` if not even the next call fits. `usd` is the max cost of that call, `prompt`
+    its input tokens.
     """
     left = limits.max_tokens - totals.tokens - prompt
 
@@ -132,7 +131,7 @@ def next_call(limits: Subagents, totals: TaskTotals, usd: float, prompt: int, mo
 
 
 class Allowance:
-    """Tokens and US dollars that all tasks of one turn have spent, or reserved for calls in flight."""
+    """Tokens and US dollars that all tasks of one turn have spent or reserved for running calls."""
 
     def __init__(self, limits: Subagents) -> None:
         self._limits = limits
@@ -145,7 +144,7 @@ class Allowance:
 
     @contextlib.contextmanager
     def reserved(self, tokens: int, usd: float) -> Iterator[None]:
-        """Reserve the max cost of one call inside the `with` block. Raises `LimitReached` if too little is left."""
+        """Reserve the max usage of one call inside the `with` block. Raises `LimitReached` if too little is left."""
         limits = self._limits
         if self._tokens + tokens > limits.per_turn.max_tokens:
             raise limit_reached(f"{limits.per_turn.max_tokens:,} tokens for all tasks of a turn")

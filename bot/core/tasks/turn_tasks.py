@@ -1,5 +1,5 @@
-"""Subagent tasks of one turn. Each task has a chat of its own, so a kill of the process loses only the model
-and tool calls in flight. The turn's tool call then continues the task.
+"""The subagent tasks of one turn. Each task has its own chat. So if the process is killed, only running model and tool
+calls are lost, and the turn's tool call continues the task.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from bot.tools.context import TaskMode
 TASK = "task"
 """Name of the tool that starts a task."""
 LABEL = 60
-"""Max characters of a task's label."""
+"""Max characters of a task's label (its short name for people)."""
 CONTENT = 3_000
-"""Max characters of each result and of each task that the fast model sees."""
+"""Max characters of each task and of each result in the request for a synthesis."""
 
 
 class TurnTasks:
-    """Implements `tools.context.Tasks` for a turn."""
+    """Implements `tools.context.Tasks` for one turn."""
 
     def __init__(self, chat: Chat, ports: TaskPorts) -> None:
         self._chat = chat
@@ -43,19 +43,19 @@ class TurnTasks:
         self._allowance = Allowance(ports.agent.tasks)
         self._slots = asyncio.Semaphore(ports.agent.tasks.max_concurrent)
         self._warm: dict[int, asyncio.Event] = {}
-        """Events that the first fork of each step sets once it has filled the provider's cache."""
+        """Flags by step of the turn. A step's first fork sets its flag when the provider has cached the shared prefix."""
         self._results: dict[str, TaskResult] = {}
 
     def name(self, call: ToolCall) -> str:
-        """Return the id of the task that a call starts; "" if the call starts no task."""
+        """Return the id of the task that this call starts or continues; "" if the call starts no task."""
         return (self._given.get(call.id) or self._ports.agent.ids.ulid()) if call.name == TASK else ""
 
     def has(self, call: str) -> bool:
-        """Return True if a call started a task that has not reported yet."""
+        """Return True if this call started a task that has not reported yet."""
         return call in self._given
 
     def over(self, calls: Iterable[str]) -> Iterator[Fact]:
-        """Yield the events that end the tasks of these calls."""
+        """Yield the events that end the tasks started by these calls."""
         for task in [self._given[call] for call in calls if call in self._given]:
             if self._ports.chats.loaded(key := chat_of_task(self._chat.key, task)) is not None:
                 yield Fact(key, events.TurnEnded("answered"), task)
@@ -115,8 +115,8 @@ class TurnTasks:
         return f"{result.content}\n\n{result.footer}"
 
     async def merged(self, results: Sequence[ToolResult]) -> list[ToolResult]:
-        """Return the results of a step. If several tasks have results, a synthesis by the fast model is added
-        to the last one.
+        """Return the results of one step's calls. If several tasks have results, the fast model compares them, and its
+        synthesis is added to the last result.
         """
         found = [self._results[one.call_id] for one in results if one.call_id in self._results]
         self._results.clear()
@@ -146,7 +146,7 @@ class TurnTasks:
         ]
 
     async def _synthesis(self, results: Sequence[TaskResult]) -> str:
-        """Return the fast model's synthesis. Raises `errors.ModelError` and `LimitReached`."""
+        """Return the fast model's synthesis of the results. Raises `errors.ModelError` and `LimitReached`."""
         models, budget = self._ports.parent.models, min(400 + 120 * len(results), 2_000)
         model = models.fast_model or models.name
         sent = Manner("low", "off").sent(partial(models.windows.takes, model))
@@ -181,7 +181,7 @@ class TurnTasks:
 
 
 def coverage(results: Sequence[TaskResult]) -> str:
-    """Return a sentence that states how each task ended."""
+    """Return a sentence that tells how many tasks completed and how the others ended."""
     whole = sum(one.status == "whole" for one in results)
     said = f"{whole} of {len(results)} tasks came to their end"
     short = {"cut": "stopped at a limit", "silent": "without a summary", "failed": "failed"}
@@ -193,7 +193,7 @@ def coverage(results: Sequence[TaskResult]) -> str:
 
 
 def _inbound(turn: Turn, name: str, words: str) -> Inbound:
-    """Return the task's order as an incoming message in the name of the turn's person."""
+    """Return the task's instructions as an incoming message in the name of the turn's person."""
     first = turn.first
     return Inbound(
         channel=first.channel,

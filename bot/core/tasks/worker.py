@@ -1,5 +1,5 @@
-"""Runs one subagent task: the agent loop in the task's own chat, with the tools and permissions of the turn
-that started the task, within limits.
+"""Runs one subagent task: the agent loop in the task's own chat, within limits. The task has the tools and permissions
+of the turn that started it.
 """
 
 from __future__ import annotations
@@ -46,33 +46,31 @@ from bot.tools.permissions.display import visible
 from bot.words import say
 
 BARRED = frozenset({"task", "chat_send"}) | SCHEDULING
-"""Names of tools that a task never has."""
+"""Names of tools that no task has."""
 REFUSALS = 3
-"""Number of denied calls after which a task is stopped."""
+"""Max denied calls of a task. Then the task is stopped."""
 PURPOSE = "subagent"
 PLACEHOLDER = "A worker of its own carries this out."
-"""Placeholder for every result of a step that forks tasks; the text is identical, so that all forks share the cache."""
+"""Result of every call in a step that forks tasks. All forks see the same text, so they share the provider's cache."""
 SUMMARY = 3_000
-"""Max characters of a summary returned to the turn; the transcript contains the whole text."""
+"""Max characters of the summary that the turn gets. The transcript has the whole text."""
 NO_SUMMARY = "(no summary)"
 
 _TEXTS = tomllib.loads(Path(__file__).with_name("prompts.toml").read_text("utf-8"))
 PROMPTS = {name: words.replace("<rule>", _TEXTS["rule"]) for name, words in _TEXTS.items()}
-"""Prompts of a fresh task, of a fork, and of the synthesis of several results."""
+"""Prompts for a fresh task, for a fork, and for the synthesis of several results."""
 
 
 @dataclass(frozen=True, slots=True)
 class TaskPorts:
-    """Collaborators of a turn's tasks. `parent` builds the turn's requests and provides its models, system
-    prompt and tools.
-    """
+    """Services for the tasks of a turn. `parent` builds the turn's requests; tasks use its models, prompt and tools."""
 
     chats: Chats
     event_log: EventLog
     parent: Fit
     agent: AgentDeps
     found: Callable[[Sequence[Message], Message, Sequence[Path]], Awaitable[Sequence[Message]]]
-    """Function that returns messages to add after tool results (see `Loop.found`), given the messages
+    """Function that returns messages to add after tool results (see `Loop.found`). Its first argument are the messages
     that the task has seen.
     """
     boot: str
@@ -83,8 +81,8 @@ TaskStatus = Literal["whole", "cut", "silent", "failed"]
 
 @dataclass(frozen=True, slots=True)
 class TaskResult:
-    """Result of one task. `content` is the task's summary, or the reason why there is none; `failed_calls`
-    counts failed tool calls. `footer` states calls, tokens, cost and seconds.
+    """Result of one task. `content` is the task's summary, or the reason why there is none. `footer` states calls,
+    tokens, cost and seconds. `failed_calls` counts tool calls that failed.
     """
 
     call_id: str
@@ -99,9 +97,9 @@ class TaskResult:
 
 
 class Worker:
-    """Runs the task that a tool call has started, reports each change once, and counts the usage. `around` is
-    the context of that tool call, `before` are the totals from an earlier process. `first_token` is set
-    at the first event of the model's answer.
+    """Runs the task that a tool call started, reports its progress, and counts its usage. `around` is the context of
+    that tool call. `before` are the task's totals in an earlier process. `first_token` is set when the model begins to
+    answer.
     """
 
     def __init__(
@@ -139,7 +137,7 @@ class Worker:
         self._refused = 0
         self._steered = False
         self.last_call = ""
-        """Limit after which no further model call fits; "" if another call fits."""
+        """Limit that allows no further model call after the latest; "" if another call fits."""
         models = self.models = replace(ports.parent.models, purpose="task")
         self._prefix: list[Message] = []
         self._frame = Frame(Frozen(""), self._system(), ports.agent.registry.without(BARRED).forms)
@@ -187,12 +185,12 @@ class Worker:
         self._tell("queued")
 
     def _system(self) -> list[Json]:
-        """Return the system prompt of a fresh task. All tasks have the same, so that the provider caches it."""
+        """Return the system prompt of a fresh task. It is the same for all tasks, so that the provider caches it."""
         words = f"{PROMPTS['fresh']}\nprojectRoot: {self.agent.root}"
         return [{"type": "text", "text": words, "cache_control": {"type": "ephemeral"}}]
 
     async def run(self, slots: asyncio.Semaphore) -> TaskResult:
-        """Run the task once a slot is free, report its end and return the result."""
+        """Run the task once a slot is free, report its end, and return the result."""
         try:
             async with slots:
                 self._start()
@@ -215,9 +213,7 @@ class Worker:
         return await self._result(words or NO_SUMMARY, "whole" if words else "silent")
 
     async def _work(self) -> str:
-        """Run the task's loop and return its last text. Raises `LimitReached`, or `errors.ShipmateError` if
-        the task failed.
-        """
+        """Run the task's loop and return the last text. Raises `LimitReached`, or `errors.ShipmateError` on failure."""
         await self._loop.run()
         if self.last_call and len(self._entries) > 2:
             raise limits.limit_reached(self.last_call)
@@ -225,7 +221,7 @@ class Worker:
         return running.words if running is not None else ""
 
     async def _within_time(self, work: Coroutine[Any, Any, str]) -> str:
-        """Run the task within its time limit. Waits for people do not count. Raises `LimitReached`."""
+        """Run `work` within the task's time limit, without waits for people. Raises `LimitReached`."""
         task = asyncio.create_task(work)
         try:
             while not task.done():
@@ -247,7 +243,7 @@ class Worker:
 
     @property
     def _seconds(self) -> float:
-        """Return the seconds that the task has worked, without waits for people."""
+        """Return the seconds that the task has worked, without its waits for people."""
         if self._began is None:
             return 0.0
         return (self._waits_since if self._waits else self.agent.clock.monotonic()) - self._began
@@ -258,13 +254,13 @@ class Worker:
         self._tell("started")
 
     def answered(self, reply: ModelReply, charged_usd: float) -> None:
-        """Count an answer of the model that counts as `charged_usd` USD."""
+        """Count an answer of the model. `charged_usd` is its cost towards the limits."""
         self._totals = self._totals.with_answer(reply.usage, reply.cost_usd, charged_usd)
         self._tell("model")
 
     @contextlib.contextmanager
     def waiting(self) -> Iterator[None]:
-        """Mark the `with` block as waiting for a person, which does not count as the task's time."""
+        """Do not count the time inside the `with` block, in which the task waits for a person."""
         if not self._waits:
             self._waits_since = self.agent.clock.monotonic()
         self._waits += 1
@@ -276,7 +272,7 @@ class Worker:
                 self._began += self.agent.clock.monotonic() - self._waits_since
 
     def close(self, kind: Literal["ended", "failed", "stopped"], error: str, told: str = "") -> None:
-        """Report the end of the task; a second end is ignored. `told` is the sentence for people."""
+        """Report the end of the task, once. `error` goes to the log; `told` is the sentence for people."""
         if self._over:
             return
         self._over = True
@@ -320,7 +316,7 @@ class Worker:
         )
 
     async def _keep(self) -> None:
-        """Write the task's transcript. A failing disk does not stop the task."""
+        """Write the task's transcript. If the disk refuses it, the task still succeeds."""
         messages = [one.message for one in self._entries]
         head = f"Task “{self.label}” ({self._mode}) of the turn {self._around.request_id}"
         said = (f"== {one['role']}\n{words_of(one['content'])}" for one in messages)
@@ -355,7 +351,7 @@ class Worker:
         return running.entries if running is not None else ()
 
     def _view(self) -> list[Message]:
-        # The task's order is derived from the turn's context, so the task has the same sources as the turn.
+        # The turn's model wrote the task's instructions, so the sources of the turn are sources of the task.
         context = self._chat.context
         return [*context.older(), *self._around.view(), *context.current()[1:]]
 
@@ -382,8 +378,8 @@ class Worker:
         self._ports.chats.append(Fact(self._chat.key, data, self.id))
 
     def limited(self, request: ModelRequest, size: int) -> ModelRequest:
-        """Return a request of `size` tokens with an output that fits. If no further call fits after this one,
-        the request says so. Raises `LimitReached`.
+        """Return the request, estimated at `size` tokens, with an output limit that fits. If no call fits after this
+        one, the request tells the model so. Raises `LimitReached`.
         """
         usd = limits.at_most(self.models.prices, request.model, size, limits.ANSWER_TOKENS)
         most, self.last_call = limits.next_call(self.limits, self._totals, usd, size, request.max_tokens)
@@ -397,9 +393,7 @@ class Worker:
     # ------------------------------------------------------------ the task's tools
 
     def context(self, touched: Callable[[Path], object]) -> ToolExecutionContext:
-        """Return the context of the task's tool calls, with the person, chat and permissions of the turn and
-        the sources that may have influenced the task.
-        """
+        """Return the context for the task's tool calls, with the turn's person, chat and permissions."""
         return replace(
             self._around,
             reply=None,
@@ -413,7 +407,7 @@ class Worker:
     async def call(
         self, around: CallWrapper, call: ToolCall, run: Callable[[], Awaitable[ToolResult]]
     ) -> ToolResult:
-        """Run a call of the task with the same wrapper as the turn's calls, and count the call."""
+        """Run a tool call of the task inside the wrapper that the turn's calls have too, and count the call."""
         ran = False
 
         async def through() -> ToolResult:
@@ -428,23 +422,25 @@ class Worker:
         return result
 
     async def decide(self, approvals: Approvals, *asked: Approval) -> Verdict:
-        """Ask a person. A person who writes a message instead stops the task, so that the message is answered first."""
+        """Ask a person for approval. If the person writes a message instead, the task stops so that it is answered
+        first.
+        """
         with self.waiting():
             verdict = await approvals.decide(*asked)
         self._steered = self._steered or verdict.ended == "steered"
         return verdict
 
     def check_going_on(self) -> None:
-        """Check after a step whether the task may continue. Raises `LimitReached`."""
+        """Raise `LimitReached` if the task may not continue after this step."""
         if self._steered:
             raise LimitReached("stopped: the person wrote something new, which comes first")
-        # Further attempts would be denied as well.
+        # More attempts would be denied too.
         if self._refused >= REFUSALS:
             raise LimitReached("stopped: its calls were refused again and again")
 
 
 class LimitedModel(ModelWrapper):
-    """The model of a task, with the task's limits. Once no further call fits, the request says so."""
+    """The model of a task, within the task's limits."""
 
     def __init__(self, worker: Worker) -> None:
         super().__init__(worker.models.model)
@@ -495,7 +491,7 @@ class TaskCalls(ToolCalls):
 
 
 class TaskApprovals:
-    """Implements `contracts.approvals.Approvals` for a task; each question names the task."""
+    """Implements `contracts.approvals.Approvals` for a task. Each question to a person names the task."""
 
     def __init__(self, approvals: Approvals, worker: Worker) -> None:
         self._approvals = approvals
@@ -507,9 +503,7 @@ class TaskApprovals:
 
 
 class OlderMessagesOfTask(OlderMessages):
-    """Implements `tools.context.Injection` for a task. `seen` is the turn's injection if the task sees the
-    turn's history.
-    """
+    """Implements `tools.context.Injection` for a task. `seen` is the turn's own, if the task sees the turn's history."""
 
     def __init__(
         self, worker: Worker, chat: Chat, append: Callable[[events.EventData], None], seen: Injection | None
@@ -526,9 +520,9 @@ class OlderMessagesOfTask(OlderMessages):
 
 
 async def _room_is_there(_: Fit) -> None:
-    """Do nothing, since a task starts with a history that fits."""
+    """Do nothing, because a task's first request fits."""
 
 
 async def _mask_results(fit: Fit) -> None:
-    """Mask a task's old tool results; the transcript keeps them."""
+    """Mask old tool results of a task. The transcript keeps them."""
     fit.mask_old("size", above=fit.budget().limit)
