@@ -33,7 +33,7 @@ ALIASES = {"clear": "new", "usage": "stats"}
 MOST_CALLED = 1_000
 """Max people and chats whose display names are kept for messages to operators."""
 SECONDS = 15.0
-"""Timeout in seconds for a platform to answer which groups a person belongs to."""
+"""Timeout in seconds for asking a platform which groups a person belongs to."""
 
 
 @dataclass(eq=False)
@@ -126,8 +126,8 @@ STRANGER = Verdict(allowed=False, reason="stranger")
 
 @dataclass(eq=False)
 class Access:
-    """Decides who may use the bot, by stable ids and never by names. The block list overrules the allow list, and both
-    overrule ship.json. Everyone else is denied.
+    """Decides who may use the bot, by stable ids and never by names. The block list overrules the allow list and
+    ship.json. Whoever no rule admits is denied.
 
     A person's id admits the person in every chat. A group's id admits the group's members, but only in that group.
     Operators are admitted. A channel that only this machine can reach (`local`) admits everyone. Bots are never

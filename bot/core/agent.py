@@ -194,7 +194,7 @@ class ModelDeps:
 
 @dataclass(frozen=True, slots=True)
 class AgentDeps:
-    """Ports, settings and services of the agent, built in `bot.composition`."""
+    """Services and settings of the agent, built in `bot.composition`."""
 
     models: ModelDeps
     archive: ChatStore

@@ -91,7 +91,7 @@ class Revisions:
             self.edits[key] = max(self.edits.get(key, (0, "")), moment)
 
     def shows(self, line: ArchiveLine) -> bool:
-        """Return True if no removal hides the line and no newer edit replaces it."""
+        """Return True if the line is neither removed nor replaced by a newer edit."""
         if line.message_id is None:
             return True
         newest = self.edits.get((line.message_id, line.role))
@@ -199,7 +199,7 @@ class ChatInfo:
 
 class ChatStore:
     """Reads and writes the archive in a folder that several processes may share. Lines are ordered by position, not by
-    `ts`. `flush` returns once everything said before the call is in the files.
+    `ts`. The function `flush` returns once all earlier messages are in the files.
     """
 
     def __init__(
@@ -261,7 +261,7 @@ class ChatStore:
     # ------------------------------------------------------------ reading, on any thread
 
     def _opened(self, name: str) -> tuple[bytes, list[Path]]:
-        """Return the bytes of a chat's main file and the paths of its rotated files, newest first, in one moment."""
+        """Return a chat's main file as bytes and the paths of its rotated files, newest first, as of one moment."""
         with jsonl.locked(self.files.folder, shared=True):
             *archives, main = self.files.of(name)
             return self._disk.read(main), archives[::-1]

@@ -30,9 +30,9 @@ from bot.telemetry.usage import two_digits
 MOST_ATTEMPTS = 5
 """Max starts of a turn without progress. The limit ends a turn that crashes the process at each start."""
 MOST_RESTARTS = 2
-"""Max model calls that a turn cancels in order to ask again with a newer message of the person."""
+"""Max model calls of a turn that are cancelled in order to include a newer message of the person."""
 ALBUM_SECONDS = 1.0
-"""Timeout in seconds after the newest item of an album; the album then counts as complete."""
+"""Timeout in seconds for the next item of an album. Then the album counts as complete."""
 PASTE_SECONDS = 2.5
 """Timeout in seconds for the next part of a long text that the person's app split into several messages."""
 LONGEST_BURST = 5
@@ -48,8 +48,8 @@ MOST_EDITS = 20
 KNOWN = 500
 """Max remembered messages, the newest. Edits and deletions of older messages are not recognised."""
 OWN_TIME = range(5, 86_400)
-"""Range of seconds by which a message's own time may precede its arrival. Outside this range the arrival time is used,
-because clocks differ by seconds and a much older time is wrong.
+"""Range of seconds by which a message may be older than its arrival for its own time to be used. Smaller differences
+are clock errors, and a much older time is wrong. Outside the range, the arrival time is used.
 """
 
 # ------------------------------------------------------------ relations between two messages
@@ -142,7 +142,7 @@ class Phase(Enum):
     SUSPENDED = auto()
     """The turn waits for a person's decision."""
     STOPPING = auto()
-    """The turn was stopped; it ends once its running work is cancelled."""
+    """Somebody stopped the turn. It ends when its running work is cancelled."""
     ENDING = auto()
     """The turn's final message is in the outbox; the turn can no longer be stopped."""
     ENDED = auto()
@@ -264,8 +264,8 @@ class Waiting:
 
 @dataclass(slots=True)
 class Burst:
-    """Messages that one person writes in quick succession. `parts` is True while an album or a split text may lack
-    items. `goes_on` is True while the next part of a split text is expected.
+    """Messages that one person writes in quick succession. `parts` is True while items of an album or parts of a split
+    text may be missing. `goes_on` is True while the next part of a split text is expected.
     """
 
     number: int
@@ -790,7 +790,7 @@ class Chat:
             turn.phase = Phase.ENDING
 
     def _outdate(self, turn: str, below: OutboxRow) -> None:
-        """Mark the turn's previews above this outbox row as outdated, so that no later message replaces them."""
+        """Mark the turn's previews above this row as outdated, so that no later message replaces them."""
         for row in list(self.outbox.values()):
             if row.turn == turn and row.form == "preview" and row.place == below.place:
                 self._row(row.id, outdated=True)
@@ -977,7 +977,7 @@ class Chat:
 
     def _burst(self, inbound: Inbound, seq: int, at: float) -> int:
         """Return the number of the burst to which a message belongs. A message without a quiet period ends the open
-        burst. It belongs to that burst only if it is the last part of a split text.
+        burst, and belongs to it only if it is the last part of a split text.
         """
         who, quiet = inbound.person, 0.0
         if plain(inbound):

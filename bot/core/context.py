@@ -37,7 +37,7 @@ class ContextEntry:
 
 @dataclass(frozen=True, slots=True)
 class KeptTurn:
-    """An ended turn. It began at `began` (epoch seconds). Rebuilding it needs the events from number `since` on."""
+    """An ended turn. It began at `began` (epoch seconds). Rebuilding it needs all events from number `since` on."""
 
     id: str
     entries: tuple[ContextEntry, ...]
@@ -123,7 +123,7 @@ class AgentContextStore:
         self.left: dict[str, KeptTurn] | None = None
         """Turns that left the context, by id, from which a conversation is resumed; None once the log is read."""
         self.recalled: Mapping[str, KeptTurn] = {}
-        """Turns of the conversation that is about to be resumed, by id."""
+        """Turns of the conversation that the chat is about to resume, by id."""
         self._view: tuple[Message, ...] | None = ()
 
     def __len__(self) -> int:
@@ -264,7 +264,7 @@ class AgentContextStore:
         self._stated.pop(events.Remembered.kind, None)
 
     def _expire(self, before: int) -> None:
-        """Drop everything before this event number. Frame and memory stay while a turn is kept."""
+        """Drop everything before this event number. The frame and the memory stay while any turn is kept."""
         kept = list(itertools.dropwhile(lambda turn: turn.since < before, self.turns))
         old = {kind for kind, seq in self._stated.items() if seq < before}
         if not kept and events.Remembered.kind in old:

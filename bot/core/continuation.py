@@ -123,7 +123,7 @@ class PartialReply:
         """Id and name of the first tool call."""
 
     def take(self, event: TextDelta | ToolInputDelta | ModelReply) -> None:
-        """Add an event of the model's stream."""
+        """Take in one event of the model's stream."""
         if isinstance(event, TextDelta):
             self._text += event.text
         elif isinstance(event, ToolInputDelta):

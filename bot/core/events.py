@@ -129,7 +129,7 @@ class Stop(EventData, kind="stop"):
 
 @dataclass(frozen=True, slots=True)
 class Closed(EventData, kind="closed"):
-    """Event: a command, a stranger's message or an edit of an answered message was dealt with, without a turn."""
+    """Event: a command, a stranger's message or an edit of an answered message was handled without a turn."""
 
     request: str
     reason: str = ""
@@ -459,8 +459,8 @@ class Masked(EventData, kind="masked"):
 
 @dataclass(frozen=True, slots=True)
 class Injected(EventData, kind="injected", words="messages"):
-    """Event: older messages were placed before the turn's own messages until the turn ends. If `kept` is set, the event
-    instead drops all but the newest `kept` of them.
+    """Event: older messages were placed before the turn's own messages until the turn ends. With `kept`, the event adds
+    nothing and drops all but the newest `kept` of them.
     """
 
     messages: tuple[Message, ...] = ()
@@ -531,7 +531,7 @@ class Unreadable(EventData, kind="unreadable", words="raw"):
 
 @dataclass(frozen=True, slots=True)
 class Damaged(EventData, kind="damaged"):
-    """Stands in for a stored event that cannot be parsed. It changes no state."""
+    """Replaces a stored event that cannot be parsed. It changes no state."""
 
     was: str
 

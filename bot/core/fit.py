@@ -27,19 +27,19 @@ from bot.words import say
 MOST_HALVINGS = 3
 """Max times per turn that the history is halved before it is cleared."""
 SHORT_RESULT = 500
-"""Length in characters to which long tool results of the turn are cut in the last step."""
+"""Min characters that stay of a tool result when long results are shortened."""
 MOST_LOWERED, MIN_OUTPUT_TOKENS, OUTPUT_MARGIN = 2, 256, 64
 """Max retries with a lower output limit, min tokens of that limit, and tokens to spare for miscounts."""
 LARGE_TURN, MISJUDGED = 2_000, 3.0
-"""Min tokens of a turn that may be too large, and max factor by which a trusted provider's count differs."""
+"""Min tokens of a turn that may be too large, and max factor between the provider's count and ours to trust it."""
 COLD_AFTER = 300.0
 """Seconds after a request's start. Afterwards the provider's cache has certainly expired."""
 COLD_HIDES = 2_000
 """Min tokens that masking must save if the provider's cache has expired."""
 WARM, WARM_HIDES = 3, 0.5
-"""While the cache is valid: factor on the token threshold, and min share of the context that masking must save."""
+"""Used while the provider's cache is valid: factor on the token threshold, and min share of tokens to save."""
 LEAST_KEPT, KEPT_TOKENS = 3, 2_000
-"""Number of newest tool results that always stay, and max total tokens of newest results that stay."""
+"""Number of newest tool results that always stay. More stay while all of them have at most this many tokens."""
 KEPT_FILES, KEPT_BYTES = 4, 8_000_000
 """Max newest files that stay unmasked, and their max total bytes."""
 CROWD = 12
@@ -288,7 +288,7 @@ class Fit:
             and (running is not None and turn is not None and turn.call is not None)
             and continuation.paused(running)
         ):
-            # The provider no longer accepts its paused answer. Store the answer as one that the model is asked to continue.
+            # The provider no longer takes back its paused answer. Ask the model to continue the answer instead.
             content = blocks.sayable(running.entries[-1].message["content"]) or [continuation.UNFINISHED]
             self.append(events.Answered(turn.call, content, "pause_turn", continues=1))
         else:

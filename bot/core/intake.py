@@ -59,9 +59,7 @@ class Intake:
             self.chats, self.event_log, lambda: self.door.ports.get("recall")
         )
         self._coming: dict[str, asyncio.Event] = {}
-        """Platform keys of messages that are being accepted. Each key's flag is set once its message was accepted or
-        has failed.
-        """
+        """Platform keys of messages that are being accepted. A key's flag is set when its message is done."""
 
     async def accept(self, inbound: Inbound) -> bool:
         inbound = self.cleaner.cleaned(inbound)

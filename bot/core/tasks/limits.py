@@ -106,14 +106,14 @@ def so_far(log: Iterable[Event], prices: PriceTable) -> TaskTotals:
 
 
 def at_most(prices: PriceTable, model: str, prompt: int, answer: int) -> float:
-    """Return the max cost in USD of a model call with `prompt` input and `answer` output tokens, without cached ones."""
+    """Return the max cost in USD of a model call with `prompt` input and `answer` output tokens, if none are cached."""
     return prices.at_most(model, Usage(cache_write_tokens=prompt, output_tokens=answer))
 
 
 def next_call(limits: Subagents, totals: TaskTotals, usd: float, prompt: int, most: int) -> tuple[int, str]:
-    """Return the output limit for the next model call, and the name of the limit that would prevent a call after it (""
-    if none would). Raises `LimitReached` if not even the next call fits. `usd` is the max cost of that call, `prompt`
-    its input tokens.
+    """Return the output limit for the next model call, and the limit that would prevent a call after that ("" if none
+    would). Raises `LimitReached` if not even the next call fits. That call has `prompt` input tokens and costs at most
+    `usd` USD.
     """
     left = limits.max_tokens - totals.tokens - prompt
 

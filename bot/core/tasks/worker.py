@@ -48,7 +48,7 @@ from bot.words import say
 BARRED = frozenset({"task", "chat_send"}) | SCHEDULING
 """Names of tools that no task has."""
 REFUSALS = 3
-"""Max denied calls of a task. Then the task is stopped."""
+"""Number of denied calls at which a task is stopped."""
 PURPOSE = "subagent"
 PLACEHOLDER = "A worker of its own carries this out."
 """Result of every call in a step that forks tasks. All forks see the same text, so they share the provider's cache."""
@@ -70,8 +70,8 @@ class TaskPorts:
     parent: Fit
     agent: AgentDeps
     found: Callable[[Sequence[Message], Message, Sequence[Path]], Awaitable[Sequence[Message]]]
-    """Function that returns messages to add after tool results (see `Loop.found`). Its first argument are the messages
-    that the task has seen.
+    """Function that returns messages to add after tool results (see `Loop.found`). Its first argument is the list of
+    messages that the task has seen.
     """
     boot: str
 
@@ -97,8 +97,8 @@ class TaskResult:
 
 
 class Worker:
-    """Runs the task that a tool call started, reports its progress, and counts its usage. `around` is the context of
-    that tool call. `before` are the task's totals in an earlier process. `first_token` is set when the model begins to
+    """Runs the task that a tool call started, reports its progress and counts its usage. `around` is the context of
+    that call, `before` are the task's totals in earlier processes. `first_token` is set when the model begins to
     answer.
     """
 
@@ -422,9 +422,7 @@ class Worker:
         return result
 
     async def decide(self, approvals: Approvals, *asked: Approval) -> Verdict:
-        """Ask a person for approval. If the person writes a message instead, the task stops so that it is answered
-        first.
-        """
+        """Ask a person for approval. If the person writes a message instead, stop the task after this step."""
         with self.waiting():
             verdict = await approvals.decide(*asked)
         self._steered = self._steered or verdict.ended == "steered"
@@ -503,7 +501,7 @@ class TaskApprovals:
 
 
 class OlderMessagesOfTask(OlderMessages):
-    """Implements `tools.context.Injection` for a task. `seen` is the turn's own, if the task sees the turn's history."""
+    """Implements `tools.context.Injection` for a task. `seen` is the turn's, if the task sees the turn's messages."""
 
     def __init__(
         self, worker: Worker, chat: Chat, append: Callable[[events.EventData], None], seen: Injection | None
