@@ -115,9 +115,11 @@ def strict_json(raw: str, parse_float: Callable[[str], float] | None = None) -> 
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    value = dict(pairs)
-    if len(value) < len(pairs):
-        raise ValueError("duplicate key")
+    value = dict[str, Any]()
+    for key, item in pairs:
+        if key in value:
+            raise ValueError(f'the key "{key}" twice in one object')
+        value[key] = item
     return value
 
 

@@ -38,9 +38,8 @@ def from_error(error: Mapping[str, Any], *, known: Collection[str], hidden: bool
         names = {name.lower(): name for name in known}
         near = difflib.get_close_matches(str(loc[-1]).lower().replace("_", ""), names, n=1)
         mend = f'did you mean "{names[near[0]]}"?' if near else "remove it"
-        return finding(
-            key, "an unknown key", f"one of {', '.join(sorted(known)) or 'none'}", MOVED.get(key, mend)
-        )
+        expected = f"one of {', '.join(sorted(known))}" if known else "no key here"
+        return finding(key, "an unknown key", expected, MOVED.get(key, mend))
     if kind == "missing":
         return finding(key, "nothing", "a value", f'add "{loc[-1]}"')
     found = shown(error["input"], hidden=hidden or any(map(is_secret_key, loc)))

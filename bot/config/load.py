@@ -237,14 +237,14 @@ def _missing(
     """Yield a finding for each unset variable that an enabled feature needs."""
     for loc, name in filled.missing.items():
         match loc:
-            case ("llm", *_):
+            case ("llm", _, *_):
                 needed = llm.provider == "anthropic"
             case ("channels", str(channel), key, *_) if channel in manifests:
                 settings, manifest = getattr(file.channels, channel), manifests[channel]
                 tokens = checks.token_keys(manifest) | checks.token_keys(manifest, webhook=True)
                 used = checks.keys_in_use(settings, manifest).values()
                 needed = channel in enabled and (key in used or key not in tokens.values())
-            case ("engine", *_):
+            case ("engine", _, *_):
                 needed = file.engine.kind == "postgresql"
             case ("mcp", "servers", server, *_):
                 needed = server not in file.mcp.servers or file.mcp.servers[server].enabled

@@ -103,6 +103,8 @@ BAD: dict[str, Any] = {
     "llm.apiKey: found ${ANTHROPIC_API_KEY}, which is set neither": {"llm": {"provider": "anthropic"}},
     "llm.apiKey: found nothing; expected a key; ": {"llm": {"provider": "anthropic", "apiKey": None}},
     "name: found ${SHIP_NAME}, which is set neither": {"name": "${SHIP_NAME}"},
+    "llm: found ${SHIP_LLM}, which is set neither": {"llm": "${SHIP_LLM}"},
+    "engine: found ${SHIP_ENGINE}, which is set neither": {"engine": "${SHIP_ENGINE}"},
     "ship.json: ": {"mcp": {"servers": {"a": {"b": json.loads("[" * 300 + "]" * 300)}}}},
 }
 """Documents by their finding, in which `.*` stands for anything."""
@@ -136,7 +138,7 @@ def test_each_fault_is_one_line_that_says_how_to_mend_it(load: Load, pattern: st
         ('{\n  // the name\n  "name": "x"}', "ship.json line 2 column 3: found broken JSON"),
         ("{'name': 'x'}", "ship.json line 1 column 2: found broken JSON"),
         ("[]", "ship.json: found no object"),
-        ('{"name": "a", "name": "b"}', "ship.json: found duplicate key"),
+        ('{"name": "a", "name": "b"}', 'ship.json: found the key "name" twice'),
         ('{"llm": {"maxTokens": NaN}}', "ship.json: found NaN"),
         ("[" * 100_000, "ship.json: found too many levels"),
         ('{"llm": {"maxTokens": ' + "9" * 5_000 + "}}", "ship.json: found "),
