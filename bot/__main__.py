@@ -1,4 +1,4 @@
-"""Makes `python -m bot` the same command as `shipmate`, using the `bot` package that was started."""
+"""Makes `python -m bot` run the command `shipmate`, using the package `bot` that was started."""
 
 from __future__ import annotations
 

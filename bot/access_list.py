@@ -1,9 +1,10 @@
-"""Access lists that operators can change while the bot runs: `.ship/access.json`, which several processes share.
+"""Access lists that operators can change while the bot runs. Several processes share the file `.ship/access.json`:
 
     {"v": 1, "channels": {"telegram": {"allow": ["1"], "block": ["2"], "pending": {"3": 1800000000000}}}}
 
-`operators` are people who opened the link that Shipmate prints at the start. `pending` are people without access who wrote to the
-bot, each with the time (epoch ms) of the newest message, and `names` their names. The text of their messages is not stored.
+`operators` are people who opened the link that Shipmate prints at the start. `pending` are people without access who
+wrote to the bot, each with the time (epoch ms) of the newest message. `names` are the names of these people. The text
+of their messages is not stored.
 """
 
 from __future__ import annotations
@@ -57,8 +58,8 @@ class PendingUser:
 class AccessList:
     """The access lists of all channels. Changes by other processes take effect within two seconds.
 
-    If the file is unreadable at construction, `errors.ConfigError` is raised. If the file becomes unreadable
-    later, the last readable lists stay in force, so that a damaged file gives no blocked person access.
+    If the file is unreadable at construction, `errors.ConfigError` is raised. If it becomes unreadable later, the last
+    readable lists stay valid. Otherwise a damaged file could give access to a blocked person.
     """
 
     def __init__(self, path: Path, disk: Disk, clock: Clock) -> None:
@@ -102,13 +103,13 @@ class AccessList:
         return sorted(asked, key=lambda item: (-item.ts, item.channel, item.user_id))
 
     def allow(self, channel: str, user_id: str) -> None:
-        """Give a person access. Blocking, as all changes of the lists are; they raise `errors.StorageError`."""
+        """Give a person access. This call blocks, like all changes of the lists. They raise `errors.StorageError`."""
         with self._changed(channel) as lists:
             _forget(lists, user_id)
             lists.allow.append(user_id)
 
     def block(self, channel: str, user_id: str) -> None:
-        """Block a person, whatever the other lists say."""
+        """Block a person, even if other lists contain the person."""
         with self._changed(channel) as lists:
             _forget(lists, user_id)
             lists.operators[:] = [one for one in lists.operators if one != user_id]
@@ -132,7 +133,7 @@ class AccessList:
         return [name for name in ChannelLists.model_fields if user_id in getattr(lists, name)]
 
     def erase(self, channel: str, user_id: str) -> int:
-        """Remove an id from every list except `block`. Return how many lists the id was removed from."""
+        """Remove an id from every list except `block`. Return the number of lists that contained it."""
         before = self.lists_with(channel, user_id)
         if before:
             with self._changed(channel) as lists:
@@ -174,7 +175,7 @@ class AccessList:
         stamp = self._stat()
         try:
             data = self._disk.read(self._path)
-            # An existing file without content was truncated.
+            # A file that exists but is empty has been truncated, so it counts as damaged.
             self._file = _File() if stamp is None and not data else _File.model_validate_json(data)
         except ValidationError as error:
             raise self._unreadable(error.errors()[0]["msg"]) from None
@@ -199,7 +200,7 @@ class AccessList:
 
     @contextmanager
     def _changed(self, channel: str) -> Iterator[ChannelLists]:
-        """Change the lists of a channel inside the `with` block, then write them if they differ."""
+        """Change the lists of a channel inside the `with` block. Write them after the block if they have changed."""
         import filelock
 
         try:
@@ -222,9 +223,9 @@ class AccessList:
 
 @dataclass(eq=False)
 class Operators(Collection[UserRef]):
-    """The people who may approve tool calls and use operators' commands: the people `named` in ship.json,
-    the user who started Shipmate, people who became operators while Shipmate runs, and whoever may use the console.
-    The console is not listed, since it is no person with a chat.
+    """The people who may approve tool calls and use operators' commands: the people `named` in ship.json, the user who
+    started Shipmate, people who became operators while Shipmate runs, and whoever may use the console. Iteration leaves
+    out the console, since it is not a person with a chat.
     """
 
     named: frozenset[UserRef]

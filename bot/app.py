@@ -45,8 +45,8 @@ Signals = Callable[[asyncio.Event, Callable[[], object]], contextlib.AbstractCon
 
 
 def preload(settings: config.Settings, channels: Iterable[Manifest]) -> None:
-    """Import the libraries of the platforms and of the model's provider. The imports take seconds: never
-    call this function on the event loop.
+    """Import the libraries of the platforms and of the model's provider. The imports take seconds, so this function
+    must not be called on the event loop.
     """
     for manifest in channels:
         package = manifest.build.__module__.rpartition(".")[0]
@@ -67,10 +67,9 @@ async def started(
     defaults: bool = False,
     signals: Signals = lambda *_: contextlib.nullcontext(),
 ) -> AsyncIterator[Gateway]:
-    """Run the gateway of a folder while the context is open. The start reads the configuration, takes the
-    locks, opens the log, waits for leadership and then starts all parts. `signals` handles signals once
-    there may be running turns to drain. With `only`, the gateway has only these channels and no
-    dashboard.
+    """Run the gateway of a folder while the context is open. The start reads the configuration, takes the locks, opens
+    the log, waits for leadership and then starts all parts. `signals` takes over the handling of signals once turns may
+    run. If `only` is given, the gateway has only these channels and no dashboard.
     """
     load = functools.partial(configuration.load, root, defaults=defaults)
     settings, environment, manifests = load(), environment or Environment(), discovery.manifests()
@@ -80,7 +79,7 @@ async def started(
     config.write_schema(settings.home / "schema", manifests, environment.disk)
     with contextlib.ExitStack() as around:
         last_run = around.enter_context(instance.held(settings.home))
-        # A cluster needs no token locks: one process leads, and a frozen process would keep its locks.
+        # A cluster needs no token locks, because only one process leads. A frozen process would keep its locks.
         if settings.engine.kind == "embedded":
             tokens = config.tokens_in_use(settings.channels, manifests, names)
             around.enter_context(instance.tokens_held(tokens, settings.root))
@@ -145,7 +144,7 @@ async def started(
 async def _exporting_spans(
     settings: config.Settings, log: JsonlLog, redact: LogRedactor
 ) -> AsyncIterator[None]:
-    """Export the lines of the log as spans while the context is open, if `telemetry.otel` is on."""
+    """Export the log's lines as OpenTelemetry spans while the context is open, if `telemetry.otel` is enabled."""
     if not settings.telemetry.otel.enabled:
         yield
         return
@@ -170,7 +169,7 @@ async def _exporting_spans(
 
 
 class _StoppedAsStandby(errors.ShipmateError):
-    """Raised when a standby is stopped. A standby has no running turns to drain."""
+    """Raised when a standby is stopped. A standby waits for leadership, so it has no turns to finish."""
 
 
 @contextlib.asynccontextmanager
@@ -183,8 +182,8 @@ async def _leading(
     say: Say,
     stop: asyncio.Event,
 ) -> AsyncIterator[Environment]:
-    """Wait until this process is the leader, then yield its environment. Raises `errors.Unavailable` when
-    another process takes over.
+    """Wait until this process is the leader, then yield its environment. Raises `errors.Unavailable` when another
+    process becomes the leader.
     """
     url = settings.engine.database_url
     if settings.engine.kind != "postgresql" or url is None:
@@ -232,8 +231,8 @@ async def _running(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
 
 
 async def run(root: Path, environment: Environment | None = None, *, defaults: bool = False) -> int:
-    """Run the gateway in the foreground until SIGTERM or SIGINT (`shipmate run`). With `defaults`, ship.json
-    may be missing. Raises `errors.ShipmateError`.
+    """Run the gateway in the foreground until SIGTERM or SIGINT (`shipmate run`). If `defaults` is True, ship.json may
+    be missing. Raises `errors.ShipmateError`.
     """
     stop = asyncio.Event()
     with contextlib.suppress(_StoppedAsStandby):
@@ -259,8 +258,8 @@ async def _show(gateway: Gateway) -> None:
 
 
 def ready_line(gateway: Gateway) -> str:
-    """Return the line that `shipmate run` prints once all channels are connected. The line has the names of
-    the channels, then the addresses.
+    """Return the line that `shipmate run` prints once all channels are connected: the channels' names, then their
+    addresses.
     """
     addresses = [address for channel in gateway.channels.values() for address in channel.addresses]
     if gateway.dashboard is not None:
@@ -269,8 +268,8 @@ def ready_line(gateway: Gateway) -> str:
 
 
 async def chat(root: Path, **how: Any) -> int:
-    """Open a chat in the terminal (`shipmate chat`). The chat uses the running gateway, or starts one for
-    itself. `how` is passed to `channels.console.client.converse`. Raises `errors.ShipmateError`.
+    """Open a chat in the terminal (`shipmate chat`). The chat uses the running gateway; if none runs, it starts one.
+    `how` is passed to `channels.console.client.converse`. Raises `errors.ShipmateError`.
     """
     client = importlib.import_module(f"{discovery.PACKAGE}.{CONSOLE}.client")
     home = root / config.HOME
@@ -289,13 +288,13 @@ async def chat(root: Path, **how: Any) -> int:
 
 
 def terminal_language(environment: Mapping[str, str]) -> str:
-    """Return the language of a terminal, read from the locale variables."""
+    """Return the language of a terminal, as the locale variables name it."""
     found = (environment.get(name) for name in ("LC_ALL", "LC_MESSAGES", "LANG"))
     return language_of(next(filter(None, found), None)) or DEFAULT
 
 
 def link(root: Path) -> str:
-    """Return a new link with which an operator opens this folder's web chat (`shipmate link`). Raises
+    """Return a new link that opens this folder's web chat as an operator (`shipmate link`). Raises
     `errors.ShipmateError`.
     """
     guard = importlib.import_module(f"{discovery.PACKAGE}.web.guard")

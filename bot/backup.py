@@ -1,8 +1,9 @@
-"""Backup of `.ship` in one file. A backup is written while a gateway may run, and restored into an empty folder.
+"""Backup of `.ship` in one file. A backup may be written while a gateway runs. It is restored into an empty folder.
 
-The files of a backup are read at slightly different times. Their order makes the backup consistent: a snapshot of the log is read first,
-so that the files read later contain everything to which the log refers. The archive and the search index are left out, because they are
-exports of the log. A file of lines is copied up to the last complete line that the file had when it was opened. All functions here block.
+The files of a backup are read one after another. A snapshot of the log is read first, so that the files read later
+contain everything that the log refers to. The archive and the search index are left out, because they can be made again
+from the log. A file of lines is copied up to its last complete line at the time when it was opened. All functions here
+block.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from bot.system import SystemClock
 
 VERSION = 1
 ABOUT = "backup.json"
-"""Name of the first file in a backup. The file has the backup's version, time and origin."""
+"""Name of the first file in a backup. It contains the backup's version, time and origin."""
 _DATABASES = (LOG, "requests.db", JOURNAL, "usage.db")
 _RUNNING = {
     instance.LOCK,
@@ -50,14 +51,14 @@ _RUNNING = {
 }
 _REMADE = {".gitignore", "schema", "links", "shared.json", "commands.json", "exports.json", "index.db"}
 _LEFT_OUT = frozenset(_RUNNING | _REMADE)
-"""Names of files that a backup leaves out: files of the running process, and files that Shipmate can create again."""
+"""Names of files that are not in a backup: files of the running process, and files that Shipmate can create again."""
 _UNFINISHED = (".new", ".tmp", ".importing")
 _MADE_BY_INIT = frozenset({".gitignore", "schema", instance.LOCK})
 
 
 @dataclass(frozen=True, slots=True)
 class Backup:
-    """A finished backup: the number of files, the total bytes, and whether a gateway was running."""
+    """Description of a finished backup: the number of files, the total bytes, and whether a gateway was running."""
 
     files: int
     size: int
@@ -65,12 +66,10 @@ class Backup:
 
 
 def write(home: Path, target: Path, *, disk: Disk, clock: Clock, database: str | None = None) -> Backup:
-    """Write a backup of `home` atomically; no gateway can start during the backup. With a `database`, the
-    log and the shared files come from a snapshot of that database, and all other files come from this
-    host.
+    """Write a backup of `home` atomically. No gateway can start during the backup. If `database` is given, the log and
+    the shared files come from a snapshot of that database, and all other files from this host.
 
-    Raises `errors.StorageError`, `errors.ConfigError` if an interrupted restore left `home` incomplete, and
-    OSError.
+    Raises `errors.StorageError`, `errors.ConfigError` if an interrupted restore left `home` incomplete, and OSError.
     """
     instance.must_be_whole(home)
     with contextlib.ExitStack() as stack:
@@ -108,7 +107,7 @@ def write(home: Path, target: Path, *, disk: Disk, clock: Clock, database: str |
 
 
 class _Member(tarfile.TarInfo):
-    """A private file without an owner, as an entry of the tar file."""
+    """An entry of the tar file: a file that only its owner may read, without the owner's name."""
 
     def __init__(self, name: str, size: int, mtime: int) -> None:
         super().__init__(name)
@@ -116,7 +115,7 @@ class _Member(tarfile.TarInfo):
 
 
 class _Writer:
-    """Writes the files of `.ship` into a tar file. Files of a second `.ship` are skipped if the tar file has them already."""
+    """Writes the files of several `.ship` folders into one tar file. A file that is already in the tar file is skipped."""
 
     def __init__(self, tar: tarfile.TarFile, disk: Disk, scratch: Path, now: int) -> None:
         self._tar = tar
@@ -140,13 +139,16 @@ class _Writer:
             if name not in known and not name.startswith(beside) and not name.endswith(_UNFINISHED):
                 self._added.add(name)
                 self._add_tree(home, home / name)
-        self._added |= {"memory", "artifacts"}  # for a second `.ship` these files are in the database
+        self._added |= {
+            "memory",
+            "artifacts",
+        }  # these files are in the database, so later `.ship` folders skip them
 
     def add_bytes(self, name: str, data: bytes) -> None:
         self._tar.addfile(_Member(name, len(data), self._now), io.BytesIO(data))
 
     def _add(self, name: str, file: OpenFile) -> None:
-        """Add a file as it was when it was opened, and close it. An incomplete last line is left out."""
+        """Add a file with the content that it had when it was opened, and close it. An incomplete last line is left out."""
         with closing(file):
             size = file.size
             if name.endswith(".jsonl"):
@@ -162,7 +164,7 @@ class _Writer:
         paths = [place / name for name in self._disk.names(place) if not _is_temporary(name)]
         room = home / place.relative_to(home).parts[0]
         files = [] if room.name == "memory" else paths
-        if room.name == "memory":  # the files of a folder change together
+        if room.name == "memory":  # files of this folder change together
             with jsonl.locked(room, shared=True):
                 opened = [(path, self._disk.open(path)) for path in paths if _is_file(path)]
             for path, file in opened:
@@ -172,7 +174,7 @@ class _Writer:
         for path in paths:
             if path.is_dir() and not path.is_symlink():
                 self._add_tree(home, path)
-        # A log file can be compressed at any time. The compressed file appears before the old file is deleted.
+        # A log file may be compressed at any time. The compressed file exists before the old file is deleted.
         for name in self._disk.names(place):
             if name.endswith(".jsonl.gz") and place / name not in paths:
                 self._add_file(home, place / name)
@@ -183,7 +185,7 @@ class _Writer:
 
 
 def _copy(path: Path, target: Path) -> None:
-    """Write a snapshot of a database to a new file. Writers are not blocked."""
+    """Copy a snapshot of a database to a new file. The copy does not block writers."""
     os.close(os.open(target, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
     with (
         errors.as_storage_error(f"{path.name} cannot be copied", sqlite3.Error),
@@ -197,7 +199,7 @@ def _copy(path: Path, target: Path) -> None:
 
 
 def _is_temporary(name: str) -> bool:
-    """Return True for locks, and for temporary files of a write that was killed."""
+    """Return True for lock files, and for temporary files that a killed process left behind."""
     return name == jsonl.LOCK or (name.startswith(".") and name.endswith(".tmp"))
 
 
@@ -209,7 +211,7 @@ def _is_file(path: Path) -> bool:
 
 
 class _Stream(io.RawIOBase):
-    """An open file for sequential reading."""
+    """An `OpenFile` as a stream that is read from the beginning to the end."""
 
     def __init__(self, file: OpenFile) -> None:
         super().__init__()
@@ -231,25 +233,25 @@ def restore(
     database: str | None = None,
     confirm: Callable[[list[str]], object] = lambda _: None,
 ) -> Backup:
-    """Restore a backup into an empty `.ship` and, if given, an empty `database`, atomically.
+    """Restore a backup atomically into an empty `.ship` and, if given, into an empty `database`.
 
-    `confirm` gets a list of the rights and instruction files in the backup, and raises to refuse the restore.
-    After a normal restore, the first start closes turns and questions that are open in the backup, because
-    they may have ended after the backup. `moved` says that the gateway has not run since the backup; open
-    work then continues. Raises `errors.Unavailable`, `errors.ConfigError` if the folder is not empty,
-    `errors.StorageError` if the backup is damaged or newer than this version, and OSError.
+    `confirm` gets a list of the rights and instruction files in the backup. It raises an error to refuse the restore.
+    After a normal restore, the first start closes turns and questions that are open in the backup, because they may
+    have ended after the backup. `moved` says that the gateway has not run since the backup; open work then continues.
+    Raises `errors.Unavailable`, `errors.ConfigError` if the folder is not empty, `errors.StorageError` if the backup is
+    damaged or newer than this version, and OSError.
     """
     instance.prepare_home(home)
     scratch = home / instance.RESTORING
     with instance.locked(home), contextlib.ExitStack() as undo:
-        # While the folder of a restore exists, no gateway can start, so no other process writes.
+        # No gateway can start while the scratch folder exists, so no other process writes.
         interrupted = set(disk.names(home)) if scratch.exists() else {scratch.name}
         if there := set(disk.names(home)) - _MADE_BY_INIT - interrupted:
             raise errors.ConfigError(
                 f"{home}: found {', '.join(sorted(there))}; expected an empty folder without a conversation; move these out of it, or "
                 "restore into another project with --dir"
             )
-        # The scratch folder is removed last, because without it the remaining files would count as a complete restore.
+        # The scratch folder is removed last. Without it, the remaining files would count as a complete restore.
         for name in sorted(interrupted - _MADE_BY_INIT, key=lambda one: one == scratch.name):
             _remove(home / name)
         scratch.mkdir(mode=0o700)
@@ -263,17 +265,17 @@ def restore(
             )
         _prepare_log(source, scratch, disk, moved=moved, database=database)
         undo.pop_all()
-        os.sync()  # syncing each file would take minutes
+        os.sync()  # a sync of each file would take minutes
         for name in disk.names(scratch):
             disk.rename(scratch / name, home / name)
-        # If this folder reappeared after a power cut, a second restore would delete all later messages.
+        # If this folder existed again after a power cut, a repeated restore would delete all later messages.
         disk.rename(scratch, gone := home / f"{instance.RESTORING}.tmp")
         gone.rmdir()
     return found
 
 
 def _prepare_log(source: Path, scratch: Path, disk: Disk, *, moved: bool, database: str | None) -> None:
-    """Prepare a restored log: reset the exports' cursors, mark open work as over unless `moved`, and move it to the `database`."""
+    """Prepare a restored log: reset the exports' cursors, mark open work as ended unless `moved`, copy it to `database`."""
     log = scratch / LOG
     if disk.size(log):
         with (

@@ -1,5 +1,5 @@
-"""Builds all parts of the process from the settings: services, core, features, agent, dashboard. This module
-starts nothing.
+"""Builds all parts of the process from the settings: services, core, features, agent and dashboard. Nothing is started
+here.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ from bot.tools.skills import SkillAllowlist, SkillFolder
 from bot.vetting import Vetting
 
 FILE_TOOLS = frozenset({"read_file", "write_file", "edit_file", "list_dir", "search_files"})
-"""Names of the file tools. If one of these tools exists, the prompt describes the project's folder."""
+"""Names of the file tools. If any of these tools exists, the prompt describes the project's folder."""
 
 
 class Gateway:
@@ -108,7 +108,7 @@ class Gateway:
         counted: LogMetrics | None,
         spending: Spending,
     ) -> None:
-        """Build a gateway for the channels `names`, whose libraries must have been imported. The gateway has a
+        """Build a gateway for the channels `names`. The channels' libraries must have been imported. The gateway has a
         dashboard if `counted` is given. `spending` observes the log.
         """
         clock, ids, boot = environment.clock, environment.ids, environment.ids.ulid()
@@ -328,7 +328,7 @@ class Gateway:
 def build_services(settings: config.Settings, environment: Environment, log: JsonlLog) -> Services:
     """Build the services on which the core depends."""
     home, llm, clock, disk = settings.home, settings.llm, environment.clock, environment.disk
-    # Facts learnt about a model at one address may be wrong at another address.
+    # A model may have other limits at another address, so what is learnt is stored by address.
     provider = llm.provider if llm.base_url is None else urlsplit(llm.base_url).netloc.rpartition("@")[2]
     learned = LearnedFile(home / "cache" / "models.json", provider, disk=disk, log=log)
     learned.load()
@@ -558,8 +558,8 @@ def model_choice(llm: config.Llm) -> dict[str, Any]:
 
 
 def with_settings(deps: AgentDeps, services: Services, door: Door, settings: config.Settings) -> AgentDeps:
-    """Return the agent's dependencies with changed settings for new turns (`bot.reload.OF_TURNS`).
-    Everything else is shared with the old dependencies.
+    """Return the agent's dependencies with those settings changed that apply to new turns (`bot.reload.OF_TURNS`). The
+    result shares everything else with `deps`.
     """
     changed = dataclasses.replace(
         services, settings=settings, windows=build_windows(settings.llm, services.learned, services.log)
@@ -620,7 +620,7 @@ def build_tool_ports(
 
 
 def build_dispatcher(services: Services, registry: Registry, door: Door) -> Dispatcher:
-    """Build the dispatcher of tool calls, including permissions and the wrappers that features add to each call."""
+    """Build the dispatcher of tool calls. It applies the permissions, and the wrappers that features add to each call."""
     settings, environment = services.settings, services.environment
     paths, zone = Paths(str(settings.root), read_link), settings.schedule.timezone
     policy = Policy(
@@ -659,7 +659,7 @@ def build_dashboard(
     recalls: Recalls | None,
     intake: CoreIntake,
 ) -> Dashboard:
-    """Build the dashboard of a process that is the leader."""
+    """Build the dashboard of the process that leads."""
     home, clock = services.settings.home, services.environment.clock
     console = Console(
         parts=health.parts,
@@ -690,7 +690,7 @@ async def standing_by(
     leadership: Leadership,
     counted: LogMetrics,
 ) -> AsyncIterator[None]:
-    """Serve the health pages at the dashboard's address while another process is the leader."""
+    """Serve the health pages at the dashboard's address while another process leads."""
 
     def parts() -> dict[str, PartHealth]:
         return {"cluster": PartHealth(ok=True, detail=leadership.role())}
@@ -711,7 +711,7 @@ async def standing_by(
 
 
 def load_spending(spending: Spending, settings: config.Settings, environment: Environment, log: Log) -> None:
-    """Load today's costs if there are budgets. Call this before the first model call. Blocking; raises nothing."""
+    """Load today's costs if there are budgets, before the first model call. This call blocks and raises nothing."""
     if not settings.budgets.limits:
         return
     day = day_of(environment.clock.now())

@@ -1,4 +1,4 @@
-"""Loads the configuration of a folder, including the mistakes and warnings that other packages find."""
+"""Loads the configuration of a folder. Other packages add mistakes and warnings that only they can find."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def load(root: Path, *, defaults: bool = False) -> config.Settings:
 
 
 def empty(settings: config.Settings, manifests: Mapping[str, Manifest]) -> Iterator[str]:
-    """Yield a warning for each channel in which nobody has access."""
+    """Yield a warning for each channel in which nobody has access to the bot."""
     try:
         lists = AccessList(settings.home / FILE, SystemDisk(), SystemClock())
     except errors.ConfigError:
@@ -49,7 +49,7 @@ def empty(settings: config.Settings, manifests: Mapping[str, Manifest]) -> Itera
 
 
 def too_large(settings: config.Settings) -> Iterator[str]:
-    """Yield a warning for each instruction file that is too long and will be cut."""
+    """Yield a warning for each instruction file that is too long. The model sees only its beginning."""
     sources = settings.prompt.sources(settings.root).values()
     files = [*operator_files(os.environ), settings.root / NAME]
     files += sorted((settings.home / "instructions").glob("*/*.md"))
@@ -61,7 +61,7 @@ def too_large(settings: config.Settings) -> Iterator[str]:
 
 
 def prices_of(llm: config.Llm) -> PriceTable:
-    """Return the prices of models. ship.json overrides the built-in table."""
+    """Return the prices of models: the built-in table, with the prices in ship.json in place of its own."""
     return PriceTable(
         {
             name: Price(

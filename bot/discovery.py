@@ -1,6 +1,5 @@
 """Finds channels: folders of the package `channels` with a `manifest.py`, and entry points of the group
-`shipmate.channels`. Imports channels as if optional dependencies that no enabled channel needs were not
-installed.
+`shipmate.channels`. Also imports libraries without those optional dependencies that no channel needs.
 """
 
 from __future__ import annotations
@@ -21,8 +20,8 @@ from bot.contracts.channel import Manifest
 
 PACKAGE = "channels"
 GROUP = "shipmate.channels"
-"""Group of the entry points with which other packages provide channels. The entry point's name is the
-channel's name, and its value is the `MANIFEST`.
+"""Group of the entry points through which other packages provide channels. An entry point has the channel's name, and
+its value is the channel's `MANIFEST`.
 """
 
 
@@ -55,16 +54,14 @@ def manifests(package: str = PACKAGE) -> dict[str, Manifest]:
 
 @functools.cache
 def entry_points(group: str) -> EntryPoints:
-    """Return the entry points of a group in all installed packages. They are read once, because reading takes
-    10 to 30 ms and a start needs the same groups several times.
+    """Return the entry points of a group in all installed packages. They are cached, because reading them takes 10 to
+    30 ms and a start needs the same groups several times.
     """
     return metadata.entry_points(group=group)
 
 
 def _added(found: dict[str, Manifest], name: str, place: str, manifest: Any) -> Iterator[str]:
-    """Add a channel's manifest to `found`. Yield a finding if the object is not a manifest or if its name is
-    already taken.
-    """
+    """Add a channel's manifest to `found`. Yield a finding if the object is not a manifest or the name is already taken."""
     if not isinstance(manifest, Manifest) or manifest.name != name:
         yield (
             f"{place}: found no MANIFEST for a channel of this name; expected a contracts.channel.Manifest "
@@ -75,8 +72,8 @@ def _added(found: dict[str, Manifest], name: str, place: str, manifest: Any) -> 
 
 
 def import_without(module: str, unused: Iterable[str]) -> None:
-    """Import a module as if the packages `unused` were not installed. If the module needs one of these
-    packages, import it normally. No other thread may import these packages during the call.
+    """Import a module as if the packages `unused` were not installed. If it needs one of them, import it normally. No
+    other thread may import these packages during the call.
     """
     with _absent(unused), contextlib.suppress(ImportError):
         importlib.import_module(module)
@@ -86,7 +83,7 @@ def import_without(module: str, unused: Iterable[str]) -> None:
 
 @contextlib.contextmanager
 def _absent(names: Iterable[str]) -> Iterator[None]:
-    # Python raises ImportError for a module that is None in `sys.modules`.
+    # Python raises ImportError for a module whose entry in `sys.modules` is None.
     absent = dict.fromkeys(name for name in names if name not in sys.modules)
     sys.modules.update(absent)  # type: ignore[arg-type]
     try:

@@ -1,4 +1,4 @@
-"""Keeps disk space in reserve, so that running work can finish on a full disk."""
+"""Reserves disk space, so that running work can finish when the disk is full."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from bot.contracts.environment import Log
 from bot.sizes import in_words
 
 MOST = 16 * 1024 * 1024
-"""Max bytes of the reserve. On a disk smaller than 256 MB the reserve is 1/`SHARE` of the disk."""
+"""Max bytes of the reserve. On a disk smaller than 256 MB, the reserve is 1/`SHARE` of the disk."""
 SHARE = 16
 PIECE = 256 * 1024
-"""Number of bytes that are released at once. The number is small, because the process that fills the disk
-may use the released bytes.
+"""Number of bytes that are released at once. It is small, because the process that fills the disk may take the released
+bytes.
 """
 FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
 @dataclass(frozen=True, slots=True)
 class DiskSpace:
-    """Free and total bytes of a file system, as far as this user may use them. `total` is 0 if the file
-    system does not report it.
+    """Free and total bytes of a file system, limited to those that this user may use. `total` is 0 if the file system
+    does not report it.
     """
 
     free: int
@@ -47,9 +47,9 @@ def space_of(folder: Path) -> DiskSpace:
 
 
 class DiskReserve:
-    """A file without content that reserves disk space. When the disk refuses a write, pieces of the file are
-    released. Once the free space is one and a half times the reserve's size, the file is allocated again. Until
-    then no new work should begin. Thread-safe. If `path` is None, there is no reserve and `trouble` stays empty.
+    """An empty file whose allocated blocks reserve disk space. When the disk refuses a write, pieces of the file are
+    released. Once the free space is 1.5 times the reserve, the file is allocated again. Until then no new work should
+    begin. Thread-safe. If `path` is None, there is no reserve and `trouble` stays empty.
     """
 
     def __init__(self, path: Path | None, log: Log, *, most: int = MOST) -> None:
@@ -61,15 +61,15 @@ class DiskReserve:
         self.space: DiskSpace | None = None
         """Space of the disk at the last check."""
         self.trouble = ""
-        """Reason why no new work should begin; "" while the disk has room."""
+        """Reason why no new work should begin; "" while there is enough space."""
 
     @property
     def left(self) -> int:
         return self._left
 
     def look(self) -> bool:
-        """Check the disk and restore the reserve if there is room. Return True if the trouble has ended.
-        Blocking; raises nothing.
+        """Check the disk, and restore the reserve if there is enough space. Return True if the trouble has ended. The
+        call blocks and raises nothing.
         """
         if self._path is None:
             return False
@@ -107,7 +107,7 @@ class DiskReserve:
         self.space = space = space_of(path.parent)
         # Some file systems do not report their size.
         whole = min(self._most, space.total // SHARE or self._most)
-        # Hysteresis: trouble ends only when there is more free space than when it began.
+        # Trouble ends only with more free space than it began with. Otherwise it could begin and end again and again.
         besides = whole + whole // 2 if self.trouble else whole
         handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:

@@ -55,11 +55,11 @@ class ShipmateError(Exception):
     """Base class of all errors that Shipmate raises on purpose."""
 
     sentence: ClassVar[str] = "any"
-    """Key of the sentence for people, in the section `errors` of `bot/words`."""
+    """Key of the sentence for people. The sentences are in the section `errors` of `bot/words`."""
     exit_code = 1
 
     def __init__(self, message: str | None = None, **facts: Any) -> None:
-        """`facts` are the attributes that the class declares."""
+        """`facts` are values for the attributes that the class declares."""
         super().__init__(message or (self.__doc__ or "").strip().splitlines()[0])
         self.__dict__.update(facts)
 
@@ -70,7 +70,7 @@ class ShipmateError(Exception):
 
     @property
     def for_model(self) -> str:
-        """Return the sentence for people in English. Requests to the model must not depend on the person's language."""
+        """Return the sentence for people in English. Requests to the model must be equal, whatever the person's language."""
         with speaking(DEFAULT):
             return self.person
 
@@ -252,7 +252,7 @@ class ModelError(ShipmateError):
     cost_usd: float | None = None
 
     def add_bill(self, stop_reason: str | None, usage: dict[str, int], cost_usd: float | None) -> None:
-        """Store the usage and cost that the provider bills for an answer that had begun."""
+        """Store the usage and cost of an answer that was cut off. The provider bills what it had sent."""
         self.stop_reason, self.usage, self.cost_usd = stop_reason, usage, cost_usd
 
 
@@ -433,7 +433,7 @@ class StorageError(ShipmateError):
 
 @contextlib.contextmanager
 def as_storage_error(words: str, *kinds: type[Exception]) -> Iterator[None]:
-    """Convert errors of these kinds (default: OSError) into a `StorageError` whose text begins with `words`."""
+    """Convert errors of these kinds (default: OSError) into a `StorageError`. Its text begins with `words`."""
     caught = kinds or (OSError,)
     try:
         yield
@@ -442,17 +442,17 @@ def as_storage_error(words: str, *kinds: type[Exception]) -> Iterator[None]:
 
 
 def connection_reason(error: BaseException) -> str:
-    """Return the reason why a connection failed, in the system's words, without class names, addresses and tokens."""
+    """Return the reason why a connection failed, in the system's words. It has no class names, addresses or tokens."""
     if isinstance(error, TimeoutError):
         return "no answer in time"
     if (certificate := getattr(error, "certificate_error", None)) is not None:
         return f"its certificate does not hold: {getattr(certificate, 'verify_message', '')}".rstrip(": ")
     cause: Any = getattr(error, "os_error", error)
     if getattr(cause, "library", None):
-        # An error of the TLS library is an OSError, but its number is not a system error number.
+        # An error of the TLS library is an OSError, but its number is not an error number of the system.
         return f"the TLS handshake failed: {str(cause.reason).replace('_', ' ').lower()}"
     if isinstance(cause, OSError):
-        # Libraries put addresses into the text of an error that has a number.
+        # If an error has a number, the library may have put addresses into its text.
         number = cause.errno or 0
         return os.strerror(number) if number > 0 else cause.strerror or "no connection"
     return "the connection broke"

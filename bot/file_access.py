@@ -1,4 +1,4 @@
-"""Decides which paths are hidden from the model, and opens only regular files."""
+"""Decides which paths are hidden from the model. Also opens files, but only regular ones."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NOT_SEEN = re.compile(
 )
 """Characters that some file systems ignore in file names."""
 HiddenNames = Mapping[str, str | None]
-"""Hidden names in a folder. Each name maps to its target if it is a link, and to None otherwise."""
+"""Hidden names in a folder. The value of a link's name is the link's target; all other values are None."""
 
 
 def is_hidden(part: str) -> bool:
@@ -31,24 +31,24 @@ def is_hidden(part: str) -> bool:
 
 
 def hidden(root: Path, path: Path) -> bool:
-    """Return True if a resolved path is outside of the resolved root or has a hidden part."""
+    """Return True if a path is outside the root folder or has a hidden part. Both paths must be resolved."""
     return not path.is_relative_to(root) or any(map(is_hidden, path.relative_to(root).parts))
 
 
 def hidden_names(root: Path) -> HiddenNames:
-    """Return the hidden names that are directly in the project's folder."""
+    """Return the hidden names at the top of the project's folder."""
     names = [path for path in root.iterdir() if is_hidden(path.name)]
     return {path.name: os.readlink(path) if path.is_symlink() else None for path in names}  # noqa: PTH115 - as written
 
 
 def set_aside(root: Path, known: HiddenNames) -> dict[str, str]:
-    """Rename hidden files that a command created, and restore hidden links. Return new names by old names."""
+    """Rename hidden files that a command created, and restore hidden links. Return the new names by old names."""
     moved: dict[str, str] = {}
     for name, leads in sorted(hidden_names(root).items()):
         if name in known and known[name] in {None, leads}:
             continue
         aside = f"refused-{name.lstrip('.')}-{secrets.token_hex(3)}"
-        # The file may be gone: another command's end has renamed it, or the command itself has removed it.
+        # Another command's end may have renamed the file, or the command itself may have removed it.
         with contextlib.suppress(FileNotFoundError):
             (root / name).rename(root / aside)
             moved[name] = aside
@@ -60,7 +60,7 @@ def set_aside(root: Path, known: HiddenNames) -> dict[str, str]:
 
 
 def save_names(root: Path, known: HiddenNames | None) -> None:
-    """Save the hidden names before a command runs, for a start after a kill; None removes them. Raises OSError."""
+    """Save the hidden names for the start after a kill, before a command runs; None deletes them. Raises OSError."""
     place = root / _SAVED
     if known is None:
         place.unlink(missing_ok=True)
@@ -75,7 +75,7 @@ def save_names(root: Path, known: HiddenNames | None) -> None:
 
 
 def sweep(root: Path) -> dict[str, str]:
-    """Run `set_aside` after a kill, before settings and secrets are read."""
+    """Run `set_aside` at the start after a kill, before settings and secrets are read."""
     try:
         known = dict(json.loads((root / _SAVED).read_bytes())["known"])
     except (OSError, ValueError, KeyError, TypeError):
@@ -96,8 +96,8 @@ def must_be_regular(found: os.stat_result, path: str) -> None:
 
 
 def opener(path: str, flags: int) -> int:
-    """Open a regular file; for the parameter `opener` of `open`. Raises OSError, including `NotRegular`."""
-    # The path is checked before opening, because opening a pipe or device may block or act. The opened file is checked again.
+    """Open a regular file, as the argument `opener` of the function `open`. Raises OSError, including `NotRegular`."""
+    # Opening a pipe or device may block or have effects, so the path is checked before and after opening.
     must_be_regular(os.stat(path), path)  # noqa: PTH116
     handle = os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY)
     try:
@@ -109,6 +109,6 @@ def opener(path: str, flags: int) -> int:
 
 
 def read(path: Path, most: int) -> bytes:
-    """Return the first `most` bytes of a file. Links are followed. Blocking. Raises OSError, including `NotRegular`."""
+    """Return the first `most` bytes of a file; links are followed. Blocking. Raises OSError, including `NotRegular`."""
     with open(path, "rb", opener=opener) as file:
         return file.read(most)

@@ -1,5 +1,5 @@
-"""Health of the gateway: the parts of `/readyz`, the figures of `/metrics`, a line for each change, and the watchdog
-that reconnects channels whose platform has fallen silent.
+"""Health of the gateway: the parts in `/readyz`, the numbers in `/metrics`, a printed line for each change, and the
+watchdog that reconnects channels whose platform sends nothing any more.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from bot.words import Sentence, sentence
 LOOK_EVERY = 3.0
 """Interval in seconds between two checks of the channels."""
 PATIENCE = 30.0
-"""Seconds for which a channel may try to reconnect by itself. Most interruptions are short."""
+"""Max seconds for which a channel may try to reconnect by itself. Most interruptions are shorter."""
 FIRST_PAUSE = 30.0
 LONGEST_PAUSE = 300.0
-"""Max interval in seconds between two reconnects. The interval doubles after each reconnect."""
+"""Max interval in seconds between two reconnects by the watchdog. The interval doubles after each of them."""
 HEAL_SECONDS = 60.0
-"""Timeout in seconds of one reconnect."""
+"""Timeout in seconds of one reconnect by the watchdog."""
 
 Say = Callable[[str], None]
 
@@ -50,8 +50,8 @@ class _Seen:
 
 
 class ChannelWatchdog:
-    """Checks the `health` of each channel every few seconds while `run` is running, reconnects silent channels
-    and alerts operators.
+    """Checks the `health` of each channel every few seconds while `run` runs. It reconnects silent channels and alerts
+    operators.
     """
 
     def __init__(
@@ -72,14 +72,12 @@ class ChannelWatchdog:
         self.seen = {name: _Seen(self._looked) for name in channels}
 
     def opened(self, channel: str) -> None:
-        """Record that the channel has connected for the first time. Only then may the watchdog reconnect it."""
+        """Record that the channel has connected for the first time. Before that, the watchdog never reconnects it."""
         seen = self.seen[channel]
         seen.open, seen.heard = True, self._clock.monotonic()
 
     def silent(self, channel: str) -> float | None:
-        """Return how many seconds the platform has been silent, if that is longer than `Manifest.silence`;
-        None otherwise.
-        """
+        """Return the seconds for which the platform has been silent, if they exceed `Manifest.silence`; otherwise None."""
         seen, longest = self.seen[channel], self._manifests[channel].silence
         silence = self._clock.monotonic() - seen.heard
         return silence if seen.open and longest is not None and silence > longest else None
@@ -102,7 +100,7 @@ class ChannelWatchdog:
         missed, self._looked = now - self._looked - LOOK_EVERY, now
         for name, channel in self._channels.items():
             if missed > LOOK_EVERY:
-                # The process was frozen or the machine was suspended, so no message could arrive.
+                # No message could arrive while the process was frozen or the machine suspended.
                 self.seen[name].heard += missed
             self._look(name, self.seen[name], channel.health(), now)
 
@@ -149,7 +147,7 @@ class ChannelWatchdog:
 
 
 def _trouble(health: Health, silence: float | None) -> Sentence | None:
-    """Return a description of the channel's trouble, for operators."""
+    """Return a description of a channel's trouble for operators; None if it works."""
     why = f" ({health.detail})" if health.detail else ""
     if not health.connected:
         return sentence("operators.disconnected", why=why)
@@ -160,7 +158,7 @@ def _trouble(health: Health, silence: float | None) -> Sentence | None:
 
 @dataclass(frozen=True, slots=True)
 class GatewayHealth:
-    """Reads the present state of the process, for `/readyz`, `/metrics` and the console."""
+    """Reads the state of the process for `/readyz`, `/metrics` and the console."""
 
     services: Services
     channels: Mapping[str, Channel]
@@ -195,7 +193,7 @@ class GatewayHealth:
             "memory": PartHealth(ok=not memory.full, detail=used),
         }
         if problem := services.lists.problem:
-            # The last valid list stays in force.
+            # The last valid access list is still used.
             found["access"] = PartHealth(ok=False, detail=problem, needed=False)
         if role := services.environment.leadership.role():
             found["cluster"] = PartHealth(ok=True, detail=role)
@@ -211,7 +209,7 @@ class GatewayHealth:
         return found
 
     def active(self) -> list[ActiveChat]:
-        """Return the chats in which a turn runs or messages wait."""
+        """Return the chats in which a turn runs or messages wait for a turn."""
         found = []
         for chat in self.chats:
             turn, key, waiting = chat.turn, str(chat.key), len(chat.waiting)
@@ -238,7 +236,7 @@ class GatewayHealth:
 
 
 class PartLines:
-    """Prints a line when a part fails and when the part works again. Channels print their own lines."""
+    """Prints a line when a part fails, and another when it works again. Channels print their own lines."""
 
     def __init__(self, health: GatewayHealth, say: Say) -> None:
         self._health = health
@@ -246,7 +244,7 @@ class PartLines:
         self._printed = set[str]()
 
     def tell(self, name: str, words: str) -> None:
-        """Print the trouble of a part once."""
+        """Print a part's trouble once, until the part works again."""
         if name not in self._printed:
             self._printed.add(name)
             self._say(f"{name}: {words}")

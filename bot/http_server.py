@@ -1,5 +1,5 @@
-"""HTTP servers of the process. They share a limit of open connections, and limit the time for the head and the body
-of a request. Also finds the owners of ports and connections on Linux.
+"""HTTP servers of the process. They share a limit of open connections. The head and the body of a request have time
+limits. This module also finds the owners of ports and connections on Linux.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from aiohttp.http import HttpProcessingError
 from bot.contracts.environment import Clock, Log
 
 HEAD_SECONDS = 10.0
-"""Timeout in seconds for a request's head, including the next request on an open connection."""
+"""Timeout in seconds for receiving a request's head. It also applies to the next request on an open connection."""
 BODY_SECONDS = 15.0
 """Timeout in seconds for a request's body."""
 LAST_PORT = 65_535
 MOST_FILES = 65_536
-"""Max limit of open files that is set. Some programs that the process starts loop over all possible
-descriptors, which takes long if the limit is high.
+"""Max limit of open files that is set. With a higher limit, some programs that the process starts take long, because
+they loop over all possible descriptors.
 """
 _RESERVED_FILES = 256
-"""Number of descriptors reserved for channels, tools and files."""
+"""Number of descriptors that are reserved for channels, tools and files."""
 _MOST_CONNECTIONS = 2_048
 _LOG_SECONDS = 60.0
-"""Min interval in seconds between two warnings about refused connections. Anybody can cause such a warning."""
+"""Min interval in seconds between two warnings about refused connections. It is needed, because anybody can cause them."""
 _LISTEN = "0A"  # TCP_LISTEN in /proc/net/tcp
 PROC = Path("/proc")
 
@@ -42,7 +42,7 @@ Address = tuple[str, int]
 
 
 def raise_file_limit() -> None:
-    """Raise the soft limit of open files to the hard limit, as far as the system permits."""
+    """Raise the soft limit of open files to the hard limit or `MOST_FILES`, if the system permits it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, MOST_FILES)
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -58,8 +58,8 @@ def max_connections() -> int:
 
 
 class Connections:
-    """Limits the open connections of all servers together to `most`. Half of the connections may be long-
-    lived answers (`streams`).
+    """Limits the open connections of all servers together to `most`. Long-lived responses (`streams`) may use half of
+    them.
     """
 
     def __init__(self, most: int, *, clock: Clock, log: Log) -> None:
@@ -75,9 +75,7 @@ class Connections:
         return HttpServer(self)
 
     def accept(self, server: web.Server) -> asyncio.Protocol:
-        """Return the protocol for a new connection. If there are too many connections, the protocol closes
-        the connection at once.
-        """
+        """Return the protocol for a new connection. If there are too many connections, it closes the connection at once."""
         count = sum(len(one.connections) for one in self.servers)
         if count < self.most:
             return server()
@@ -117,7 +115,7 @@ class HttpServer:
         try:
             while self._server is None:
                 try:
-                    # Opening and serving are two steps, so that a cancelled start can close the opened socket.
+                    # Opening and serving are two steps, so that a start cancelled in between can close the socket.
                     self._server = await loop.create_server(
                         lambda: self._connections.accept(inner), host, port, start_serving=False
                     )
@@ -132,7 +130,7 @@ class HttpServer:
         return int(self._server.sockets[0].getsockname()[1])
 
     async def stop(self) -> None:
-        """Stop the server. Can be called twice, and without `start`."""
+        """Stop the server. It may be called twice, and without `start`."""
         server, self._server = self._server, None
         runner, self._runner = self._runner, None
         if server is not None:
@@ -145,7 +143,7 @@ class HttpServer:
 
 @web.middleware
 async def _read_body(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Pass a request on once its whole body has arrived."""
+    """Call the handler once the whole body of the request has arrived."""
     if not request.can_read_body:
         return await handler(request)
     try:
@@ -162,15 +160,13 @@ async def _read_body(request: web.Request, handler: Handler) -> web.StreamRespon
 
 
 def _worth_a_line(record: logging.LogRecord) -> bool:
-    """Return False if the log record is about a malformed request. Anybody can send any number of malformed
-    requests.
-    """
+    """Return False if a log record reports a malformed request, because anybody can send any number of such requests."""
     error = record.exc_info[1] if record.exc_info else None
     return not isinstance(error, (HttpProcessingError, web.RequestPayloadError))
 
 
 def port_owner(port: int) -> int | None:
-    """Return the pid of the process that listens on a TCP port; None if the pid cannot be read."""
+    """Return the pid of the process that listens on a TCP port; None if it cannot be found out."""
     sockets = {
         f"socket:[{inode}]"
         for near, _, state, _, inode in _tcp_table()
@@ -178,7 +174,7 @@ def port_owner(port: int) -> int | None:
     }
     with contextlib.suppress(OSError):
         for process in PROC.iterdir() if sockets else ():
-            # Files of other users and of processes that have just ended are unreadable.
+            # Files of other users' processes, and of processes that have just ended, are unreadable.
             with contextlib.suppress(OSError):
                 if process.name.isdecimal() and any(
                     _target(one) in sockets for one in (process / "fd").iterdir()
@@ -195,15 +191,17 @@ def _target(link: Path) -> str:
 
 
 def user_of(near: Address, far: Address) -> int | None:
-    """Return the uid of the program at the far end of a local TCP connection. Return None if the kernel does
-    not report the uid: for a program on another machine or in another network namespace, or on a system
-    other than Linux.
+    """Return the uid of the program at the far end of a local TCP connection. Return None if the kernel does not report
+    the uid. This is so for a program on another machine or in another network namespace, and on systems other than
+    Linux.
     """
     ends = {(_hex(far, mapped=mapped), _hex(near, mapped=mapped)) for mapped in (False, True)}
     found = (
         int(uid)
         for one, other, state, uid, inode in _tcp_table()
-        if (one, other) in ends and state != _LISTEN and inode != "0"  # 0: the program has closed the socket
+        if (one, other) in ends
+        and state != _LISTEN
+        and inode != "0"  # inode 0: the program has closed the socket
     )
     return next(found, None)
 
@@ -218,7 +216,7 @@ def _tcp_table() -> Iterator[tuple[str, str, str, str, str]]:
 
 
 def _hex(address: Address, *, mapped: bool) -> str:
-    """Return an address in the notation of /proc/net/tcp: words of four bytes in the machine's byte order."""
+    """Return an address as /proc/net/tcp writes it: words of four bytes, in the machine's byte order."""
     host = ipaddress.ip_address(address[0].partition("%")[0])
     if isinstance(host, ipaddress.IPv6Address):
         host = host.ipv4_mapped or host

@@ -1,4 +1,4 @@
-"""Caches results that are computed from an object, using the object's identity as the key."""
+"""Caches results that are computed from an object. The key is the object's identity."""
 
 from __future__ import annotations
 
@@ -10,14 +10,12 @@ Of = TypeVar("Of")
 Made = TypeVar("Made")
 
 MESSAGES = 16_384
-"""Max number of messages for which a result is cached. The messages of a chat are the same objects in each
-request to the model.
-"""
+"""Max number of messages for which a result is cached. All requests of a chat use the same message objects."""
 
 
 class IdentityCache(Generic[Of, Made]):
-    """Caches the results of `make` for the last `most` objects, by identity. The objects must not change.
-    Exceptions are not cached.
+    """Caches the results of `make` for the `most` newest objects, by identity. The objects must not change. Exceptions
+    are not cached.
     """
 
     def __init__(self, make: Callable[[Of], Made], *, most: int = 8) -> None:
@@ -26,11 +24,11 @@ class IdentityCache(Generic[Of, Made]):
         self._known: OrderedDict[int, tuple[Of, Made]] = OrderedDict()
 
     def __call__(self, of: Of) -> Made:
-        # The object is stored too, because no other object can have its id while it exists.
+        # The object is stored too. While it exists, no other object can have the same id.
         known = self._known.get(id(of))
         if known is None:
             known = (of, self._make(of))
-            while len(self._known) >= self._most:  # several threads may have added one at the same time
+            while len(self._known) >= self._most:  # several threads may have added one
                 self._known.popitem(last=False)
             self._known[id(of)] = known
         return known[1]

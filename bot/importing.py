@@ -1,9 +1,9 @@
-"""Imports the journal, archive and transcripts of version 0.1 into a new `shipmate.db`, at the first start in such
-a `.ship`.
+"""Imports the journal, archive and transcripts of version 0.1 into a new `shipmate.db`. This happens at the first start
+in a `.ship` of version 0.1.
 
-The database is written under a temporary name and renamed once it is complete. Only then are the old files
-moved to `before-0.2`. If the process is killed, either everything has been imported or nothing. Ids are
-hashes of the imported data.
+The database is written under a temporary name and renamed once it is complete. Only then are the old files moved to
+`before-0.2`. If the process is killed, either everything has been imported or nothing. Ids are hashes of the imported
+data.
 """
 
 from __future__ import annotations
@@ -44,17 +44,15 @@ LOG, NEW, JOURNAL = "shipmate.db", "shipmate.db.importing", "journal.db"
 BACKUP = "before-0.2"
 """Folder in `.ship` to which the files of version 0.1 are moved."""
 CLEAN = "clean"
-"""Name of a file in the backup folder. The file exists once a process has used the imported data and exited cleanly."""
+"""Name of a file in the backup folder. It is created when a process that used the imported data exits cleanly."""
 MOVED = ("chats", "transcripts", "index.db", "usage.db", "cache", JOURNAL)
-"""Beginnings of the names of obsolete files of version 0.1. The journal is moved last, because its existence shows that there
-are still files to move.
+"""Beginnings of the names of files of version 0.1 that are moved to the backup. The journal is moved last. If it
+exists, there are still files to move.
 """
 BOOT = "before-0.2"
-"""Boot id of all work that version 0.1 began. No process has this id, so open work counts as interrupted."""
+"""Boot id of all work that version 0.1 began. No process has this id, so unfinished work counts as interrupted."""
 MOST_LINES = 5_000
-"""Max lines that are read of a transcript. The newest lines are read, which are more than any model context
-can contain.
-"""
+"""Max lines of a transcript that are read. The newest lines are read; no model context can contain so many."""
 ENDS: Mapping[str, events.TurnEndState] = {
     "done": "answered",
     "failed": "failed",
@@ -73,9 +71,7 @@ def import_ship(
     needs_turn: Callable[[Inbound], bool],
     is_operator: Callable[[Inbound], bool],
 ) -> bool:
-    """Import the folder `home`. Return False if there are no files of version 0.1. Raises OSError and
-    `sqlite3.Error`.
-    """
+    """Import the folder `home`. Return False if it has no files of version 0.1. Raises OSError and `sqlite3.Error`."""
     if not (home / JOURNAL).exists():
         return False
     if not (home / LOG).exists():
@@ -87,7 +83,7 @@ def import_ship(
             _write(home / NEW, events_of(source), keys, make, restored=(home / RESTORED).exists())
         (home / NEW).replace(home / LOG)
         _sync(home)
-    # A file that a killed import has already moved is kept.
+    # A file that a killed import has already moved stays in the backup.
     backup = home / BACKUP
     backup.mkdir(exist_ok=True)
     for name in MOVED:
@@ -107,8 +103,8 @@ def end_cleanly(home: Path) -> None:
 
 
 def remove_backup(home: Path) -> bool:
-    """Remove the backup if a process has exited cleanly since the import. Return True if the backup was
-    removed. Errors are ignored.
+    """Remove the backup if a process has exited cleanly since the import. Return True if the backup was removed. Errors
+    are ignored.
     """
     clean = (home / BACKUP / CLEAN).exists()
     if clean:
@@ -162,9 +158,7 @@ def _sync(folder: Path) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """The journal of version 0.1, the files beside it, and functions that answer questions about a message
-    from the settings.
-    """
+    """The journal of version 0.1, the files beside it, and functions that derive facts about a message from the settings."""
 
     db: sqlite3.Connection
     home: Path
@@ -179,7 +173,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class _Fact:
-    """An event that will be written. `made_from` identifies the row or line that the event comes from."""
+    """An event that will be written. `made_from` identifies the row or line that the event was made from."""
 
     at: float
     data: EventData
@@ -189,7 +183,7 @@ class _Fact:
 
 
 def events_of(source: Source) -> dict[ChatKey, list[Event]]:
-    """Convert everything into events by chat. An unreadable row or line is skipped; the backup still contains it."""
+    """Convert everything into events, by chat. An unreadable row or line is skipped, but is still in the backup."""
     facts: dict[ChatKey, list[_Fact]] = defaultdict(list)
     inbox, pending = _inbox(source), _pending_lines(source)
     sent_in = {ChatKey.parse(row["chat_key"]) for row in source.rows("outbox")}
@@ -202,9 +196,9 @@ def events_of(source: Source) -> dict[ChatKey, list[Event]]:
     found = dict[ChatKey, list[Event]]()
     for chat, told in facts.items():
         told.extend(_memory(source, chat, max((one.at for one in told), default=0.0)))
-        told.sort(key=lambda one: one.at)  # the sort is stable, so the facts of one row keep their order
+        told.sort(key=lambda one: one.at)  # a stable sort, so the events of one row keep their order
         once = dict[tuple[str, str], _Fact]()
-        for one in told:  # each message of a question has a fact that the question was asked
+        for one in told:  # each message with a question needs an event that the question was asked
             once.setdefault((one.made_from, one.data.kind), one)
         found[chat] = [_event(chat, number, one) for number, one in enumerate(once.values(), 1)]
     return found
@@ -216,7 +210,7 @@ def _event(chat: ChatKey, number: int, fact: _Fact) -> Event:
 
 
 def ulid_of(at: float, words: str) -> str:
-    """Return an id that depends only on the arguments, so that a second import changes nothing."""
+    """Return an id that depends only on the arguments. A second import therefore makes the same ids."""
     digest = int.from_bytes(hashlib.sha256(words.encode("utf-8", "replace")).digest()[:10])
     return ulids.written(int(at * 1000) << 80 | digest)
 
@@ -263,7 +257,7 @@ def _life(
         members = [one for one in rows if one.turn == name and one.inbound.kind in {"message", "edit"}]
         members = [one for one in members if not (one.inbound.command and not source.needs_turn(one.inbound))]
         if members and members[0].inbound.command is not None and turn["state"] not in ENDS:
-            # A command whose outcome is unknown is not repeated.
+            # A command that may have run is not repeated.
             for data in (events.TurnStarted((name,), BOOT), events.TurnEnded("handled")):
                 facts.append(_Fact(members[0].at, data, f"{name} {data.kind}", name))
         elif members:
@@ -271,7 +265,7 @@ def _life(
             facts += _turn(source, turn, members, mine, sent)
     known = {f.data.row for f in facts if isinstance(f.data, events.Queued)}
     for out in sent:
-        question = asked.get(out["question_id"])  # in a failure notice question_id is the turn
+        question = asked.get(out["question_id"])  # for a failure notice, question_id is the id of the turn
         here = question["chat_key"] if question is not None else out["chat_key"]
         if here == str(chat) and out["name"] not in known:
             facts += _out(out, turns, asked)
@@ -279,8 +273,8 @@ def _life(
 
 
 def _named(rows: Sequence[Json], asked: Mapping[str, Json]) -> list[Json]:
-    """Return outbox rows with the ids that they get in the log. A turn uses these ids to find the messages
-    that it has already sent.
+    """Return outbox rows with the ids that they get in the log. By these ids, a turn finds the messages that it has
+    already sent.
     """
     names, newest, counts = dict[str, str](), dict[str, str](), Counter[str]()
     for row in rows:
@@ -327,7 +321,7 @@ def _turn(
     """Return the events of one turn, in order."""
     name, at = turn["id"], max(turn["begun_at"], *(one.at for one in members))
     requests = tuple(one.inbound.request_id for one in members)
-    # Version 0.1 did not store who wrote each part of a message. The author of a message with quotes or files stays unknown.
+    # Version 0.1 did not store who wrote each part, so messages with quotes or files have no known author.
     plain = not any(one.inbound.quoted or one.inbound.attachments for one in members)
     people = Provenance(frozenset(one.inbound.user_id for one in members)) if plain else ANYBODYS
     facts = [_Fact(at, events.TurnStarted(requests, BOOT), name, name)]
@@ -355,7 +349,7 @@ def _answer(line: Json, turn: Json, steps: Mapping[str, Json], sent: Sequence[Js
     yield _Fact(when, answer, uuid, name)
     for step in [steps[one["id"]] for one in kept if one["type"] == "tool_use" and one["id"] in steps]:
         call = step["id"]
-        if step["name"] != SENDS:  # sending may run again, because its outbox rows have fixed ids
+        if step["name"] != SENDS:  # sending may be repeated, because its outbox rows have fixed ids
             yield _Fact(step["began_at"], events.ToolStarted(call, step["name"], BOOT), f"{call} begun", name)
         for row in sent:
             if row["step_id"] == call and row["request_id"] == name:
@@ -373,8 +367,8 @@ def _told(
     *,
     first: bool,
 ) -> Iterator[_Fact]:
-    """Yield the events for a message to the model. The message contains text or results of tools. The
-    `first` message contains all `requests`.
+    """Yield the events for a message to the model, which contains text or results of tools. The `first` message of a
+    turn contains all of its `requests`.
     """
     message, when = line["message"], line["ts"] / 1000
     results = [
@@ -451,7 +445,7 @@ def _asked(row: Json) -> Iterator[_Fact]:
 
 
 def _pending_lines(source: Source) -> dict[str, list[bytes]]:
-    """Return the lines in the journal that may not have been written to their files, by file name."""
+    """Return the lines of the journal that may be missing in their files, by file name."""
     found: dict[str, list[bytes]] = defaultdict(list)
     for row in source.rows("lines", "ORDER BY number"):
         found[row["file"]] += bytes(row["lines"]).splitlines()
@@ -475,8 +469,8 @@ def _read(raws: Sequence[bytes]) -> Iterator[tuple[bytes, Json]]:
 def _transcript(
     source: Source, chat: ChatKey, pending: Mapping[str, list[bytes]]
 ) -> tuple[list[Json], set[str]]:
-    """Return the lines of a chat's newest session that are still in the model's context, and the turns that
-    were dropped from the context.
+    """Return the lines of a chat's newest session that the model's context still contains, and the turns that the
+    context no longer contains.
     """
     folder = f"transcripts/{file_names.encode(chat)}"
     files = {one.name: one.read_bytes().splitlines() for one in (source.home / folder).glob("*.jsonl")}
@@ -498,9 +492,7 @@ def _transcript(
 def _archived(
     source: Source, pending: Mapping[str, list[bytes]], taken: set[str]
 ) -> dict[ChatKey, list[_Fact]]:
-    """Return the events for archive lines that have no row in the journal, by chat. A deleted archive line
-    gives no events.
-    """
+    """Return the events for archive lines that have no row in the journal, by chat. Deleted lines are skipped."""
     raws = [
         raw
         for path in sorted((source.home / "chats").glob("*.jsonl"))
@@ -565,7 +557,7 @@ def _answered(line: Json, meta: Json, raw: bytes) -> Iterator[_Fact]:
 
 
 def _memory(source: Source, chat: ChatKey, at: float) -> Iterator[_Fact]:
-    """Yield the events for a chat's memory. It is unknown which messages the memory covers."""
+    """Yield the events for a chat's memory. Version 0.1 did not store which messages the memory covers."""
     folder = source.home / "memory" / file_names.encode(chat)
     with contextlib.suppress(OSError, ValueError):  # the file is missing or unreadable
         words = (folder / "session.md").read_text("utf-8")

@@ -1,5 +1,5 @@
-"""Locks that allow one process per `.ship` folder and one process per token. A lock ends with its process;
-the lock file contains the process's pid.
+"""Locks that allow one process per `.ship` folder and one process per token. A lock is released when its process ends.
+The lock file contains the pid of the process.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from bot.invocation import command
 LOCK = "lock"
 PID = "pid"
 SERVICE = Path("/run/shipmate")
-"""Runtime folder of the systemd unit. The unit's `/tmp` is private and cannot be shared with other processes."""
+"""Runtime folder of the systemd unit. It is used because the unit's `/tmp` is private: other processes cannot see it."""
 RESTORING = ".restoring"
-"""Name of a folder in `.ship`. The folder has the files that a restore still has to move. While the folder
-exists, `.ship` is incomplete.
+"""Name of a folder in `.ship` that contains the files which a restore still has to move. While the folder exists,
+`.ship` is incomplete.
 """
 _NOTE = 4_096  # max bytes read of a lock file
 
 
 def prepare_home(home: Path) -> None:
-    """Create the folder `.ship`, private and ignored by git. Raises `errors.ConfigError`."""
+    """Create the folder `.ship`. Other users cannot read it, and git ignores it. Raises `errors.ConfigError`."""
     try:
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
@@ -53,7 +53,7 @@ def _write(path: Path, words: str) -> None:
 
 @contextlib.contextmanager
 def held(home: Path) -> Iterator[str]:
-    """Lock `.ship` while the context is open. Yield how the last run ended: `ended`, `killed`, or `none` if
+    """Lock `.ship` while the context is open. Yield a word for how the last run ended: `ended`, `killed`, or `none` if
     there was no run. Raises `errors.Unavailable` with the pid of the process that has the lock, and
     `errors.ConfigError` after an incomplete restore.
 
@@ -63,7 +63,7 @@ def held(home: Path) -> Iterator[str]:
     with locked(home):
         must_be_whole(home)
         last = "killed" if (home / PID).exists() else "ended" if known else "none"
-        # Only people read this file, so a full disk must not prevent a start.
+        # Only people read the pid in the file. Therefore a full disk must not prevent a start.
         with contextlib.suppress(OSError):
             _write(home / PID, f"{os.getpid()}\n")
         try:
@@ -97,7 +97,7 @@ def must_be_whole(home: Path) -> None:
 
 
 def is_held(home: Path) -> bool:
-    """Return True if another process has locked `.ship`. Does not create the folder."""
+    """Return True if another process has locked `.ship`. The folder is not created."""
     if not (home / LOCK).exists():
         return False
     try:
@@ -108,7 +108,7 @@ def is_held(home: Path) -> bool:
 
 
 def holder(home: Path) -> str:
-    """Return the pid of the process that has locked `.ship`, or ""."""
+    """Return the pid of the process that has locked `.ship`; "" if unknown."""
     try:
         return (home / PID).read_text(encoding="ascii").strip()
     except (OSError, UnicodeDecodeError):
@@ -116,8 +116,8 @@ def holder(home: Path) -> str:
 
 
 def _who(pid: str) -> str:
-    """Return a description of a process by its pid. If no process has this pid, the lock file is from an
-    earlier process, so the description has no pid.
+    """Return a description of a process by its pid. If no process has this pid, the lock file is an old one. The
+    description then has no pid.
     """
     if pid.isdecimal() and len(pid) < 10:
         try:
@@ -134,13 +134,13 @@ def _who(pid: str) -> str:
 def tokens_held(
     tokens: Mapping[str, tuple[str, str]], root: Path, folder: Path | None = None
 ) -> Iterator[None]:
-    """Lock tokens while the context is open. `tokens` maps the key in ship.json to (token, address of the
-    service). Without these locks, two processes with the same token would take messages from each other,
-    even from different `.ship` folders.
+    """Lock tokens while the context is open. `tokens` maps the key in ship.json to (token, address of the service).
+    Without these locks, two processes with the same token would take messages from each other, even in different
+    `.ship` folders.
 
-    Lock files are named by a hash of the token and are in a folder of this user. They are never removed;
-    otherwise two processes could lock the same name. Raises `errors.Unavailable` with the pid of the process
-    that has a lock, and `errors.ConfigError` if the folder cannot be trusted.
+    Each lock file is in a folder of this user and is named by a hash of the token. Lock files are never removed;
+    otherwise two processes could lock the same name. Raises `errors.Unavailable` with the pid of the process that has a
+    lock, and `errors.ConfigError` if the folder cannot be trusted.
     """
     with contextlib.ExitStack() as locks:
         place = _private_folder(folder) if tokens else root
@@ -164,8 +164,8 @@ def tokens_held(
 
 
 def _private_folder(folder: Path | None) -> Path:
-    """Return a folder that only this user can write to (default: the user's runtime folder). Create the
-    folder if it is missing. Raises `errors.ConfigError`.
+    """Return a folder that only this user can write to, and create it if it is missing. The default is the user's
+    runtime folder. Raises `errors.ConfigError`.
     """
     runtime = os.environ.get("XDG_RUNTIME_DIR", "")
     if folder is None and runtime.startswith("/") and Path(runtime).is_dir():

@@ -1,4 +1,4 @@
-"""Formats `shipmate` commands so that a person can type them on this machine, and reads versions of
+"""Writes `shipmate` commands in the form in which a person can type them on this machine. Also reads versions of
 installed packages.
 """
 
@@ -12,8 +12,8 @@ from pathlib import Path
 
 
 def command(words: str, root: Path) -> str:
-    """Return the command line `shipmate WORDS` for the project in `root`. The line has the program's path if
-    `shipmate` is not in PATH, and `--dir` if `root` is not the working directory.
+    """Return the command line `shipmate WORDS` for the project in `root`. It begins with the program's path if
+    `shipmate` is not in PATH. It has `--dir` if `root` is not the working directory.
     """
     name = sys.argv[0]
     known = Path(name).name != "shipmate" or shutil.which("shipmate") is not None
@@ -30,5 +30,5 @@ def installed_version(name: str) -> str | None:
 
 
 def version_of(name: str) -> str:
-    """Return the version of a package as text for people."""
+    """Return the version of a package as text for people; `not installed` if there is none."""
     return installed_version(name) or "not installed"

@@ -1,6 +1,4 @@
-"""Runs a gateway: reads the log and connects the channels at the start, finishes turns and closes all parts
-at the end.
-"""
+"""Runs a gateway. The start reads the log and connects the channels; the end finishes turns and closes all parts."""
 
 from __future__ import annotations
 
@@ -22,9 +20,9 @@ from bot.periodic_jobs import PeriodicJob, PeriodicJobs
 PAUSE_SECONDS = 1.0
 """Timeout in seconds for channels to stop accepting messages."""
 DRAIN_SECONDS = 4.5
-"""Timeout in seconds for running turns to end after a stop. Turns that still run are then cut off."""
+"""Timeout in seconds for running turns to end after a stop. Turns that still run after it are cut off."""
 CLOSE_SECONDS = 1.5
-"""Timeout in seconds for closing a part. All timeouts of a stop add up to nine seconds."""
+"""Timeout in seconds for closing one part. The timeouts of a stop add up to nine seconds."""
 LOG_SECONDS = 1.0
 """Timeout in seconds for the log to write its pending lines."""
 CHECK_SECONDS = 5.0
@@ -32,16 +30,16 @@ CHECK_SECONDS = 5.0
 LONGEST_RETRY = 30.0
 """Max interval in seconds between two attempts to connect a channel."""
 PART_SECONDS = 2.0
-"""Interval in seconds between two checks of which parts work."""
+"""Interval in seconds between two checks of the parts' health."""
 ASK_LIMITS_SECONDS = 600.0
-"""Interval in seconds between two requests for a model's limits, if the provider did not answer the first request."""
+"""Interval in seconds between two requests for a model's limits, until the provider answers one."""
 
 
 @contextlib.asynccontextmanager
 async def serving(gateway: Gateway, say: Say, stop: asyncio.Event) -> AsyncIterator[None]:
-    """Run a gateway while the context is open: connect it at the start, finish its turns and close it at the
-    end. Raises `errors.ShipmateError` if the gateway cannot start. If `stop` is set before all channels
-    are connected, the context is still entered and should be left at once.
+    """Run a gateway while the context is open: connect it at the start, finish its turns and close it at the end.
+    Raises `errors.ShipmateError` if the gateway cannot start. If `stop` is set before all channels are connected, the
+    context is entered all the same and should be left at once.
     """
     services, door = gateway.services, gateway.door
     log, lines = services.log, PartLines(gateway.health, say)
@@ -58,7 +56,7 @@ async def serving(gateway: Gateway, say: Say, stop: asyncio.Event) -> AsyncItera
     around = contextlib.AsyncExitStack()
 
     def ends(what: str, close: Callable[[], Awaitable[object]], seconds: float = CLOSE_SECONDS) -> None:
-        """Close a part when the context ends."""
+        """Make the context call `close` when it ends."""
 
         async def end() -> None:
             await _bounded(log, what, close(), seconds)
@@ -105,7 +103,7 @@ async def serving(gateway: Gateway, say: Say, stop: asyncio.Event) -> AsyncItera
         try:
             await asyncio.shield(closing)
         except asyncio.CancelledError:
-            # If closing were cut off, connections and files would stay open.
+            # A part that is cut off while closing would leave connections and files open.
             await asyncio.wait([closing])
             raise
 
@@ -139,9 +137,9 @@ async def _read(gateway: Gateway) -> None:
             services.log.write("storage", "the .ship of 0.1 is imported, and kept in before-0.2")
         elif await asyncio.to_thread(remove_backup, services.settings.home):
             services.log.write("storage", "before-0.2, the .ship of 0.1, is removed")
-    # Request ids order messages, even if the clock was set back since the last run.
+    # Request ids order messages, so new ids must be greater, even if the clock was set back since the last run.
     services.environment.ids.after(await gateway.event_log.newest())
-    # Instruction files that earlier commands left behind stay unvetted, even if they are changed now.
+    # Instruction files that earlier commands left behind must wait for a person, even if they are changed now.
     await asyncio.to_thread(services.vetting.find_instruction_files)
     await gateway.chats.start()
     await gateway.locales.load()
@@ -149,8 +147,8 @@ async def _read(gateway: Gateway) -> None:
 
 
 async def _stopped(gateway: Gateway) -> None:
-    """Stop accepting messages, let running turns end, and close the channels. Work that does not end in time
-    continues at the next start.
+    """Stop accepting messages, let running turns end, and close the channels. The next start continues work that does
+    not end in time.
     """
     log, channels = gateway.services.log, gateway.channels.items()
     await _together(log, {f"pause {name}": channel.pause() for name, channel in channels}, PAUSE_SECONDS)
@@ -171,7 +169,7 @@ async def _bounded(log: Log, what: str, work: Awaitable[object], seconds: float)
     task = asyncio.ensure_future(work)
     await asyncio.wait([task], timeout=seconds)
     if not task.done():
-        # The task is not awaited, because a task that does not end in time may not end when cancelled either.
+        # A task that does not end in time may not end when cancelled either, so it is not awaited.
         task.cancel()
         log.write("stop", f"{what}: not done after {seconds:g} s", level="warn")
     elif not task.cancelled() and (error := task.exception()) is not None:
@@ -179,9 +177,7 @@ async def _bounded(log: Log, what: str, work: Awaitable[object], seconds: float)
 
 
 async def _check_model(gateway: Gateway, say: Say, lines: PartLines) -> None:
-    """Check the API key and print which model answers. A refused key ends the start; an unreachable provider
-    does not.
-    """
+    """Check the API key, and print which model answers. A refused key ends the start. An unreachable provider does not."""
     services, llm = gateway.services, gateway.services.settings.llm
     try:
         await services.model.check()
@@ -208,7 +204,7 @@ async def _check_model(gateway: Gateway, say: Say, lines: PartLines) -> None:
 
 
 async def ask_limits(gateway: Gateway, say: Say) -> bool:
-    """Ask the provider for the limits of the models whose limits are unknown. Return False if the provider
+    """Ask the provider for the limits of the models whose limits are unknown. Return False if the provider says that it
     does not have the main model. Raises nothing.
     """
     services, model, there = gateway.services, gateway.turns.agent.models.name, True

@@ -1,9 +1,9 @@
-"""Parses Markdown: for long code and tables in answers, and within limits of time and depth for channels that
-render it themselves.
+"""Parses Markdown, within limits of time and depth. It is used for long code and tables in answers, and by channels
+that render Markdown themselves.
 
-Three things differ from CommonMark. If a table row has more cells than the table has columns, the last cell
-keeps the surplus text, since models forget to escape `|`. Emphasis follows `bot.text.emphasis`: `2*3*4` and
-`__init__.py` keep their characters, and `**重要：**请看` is bold. Slack's syntax `<https://…|label>` is a link.
+Three things differ from CommonMark. If a table row has more cells than the table has columns, the last cell contains
+the surplus text, since models forget to escape `|`. Emphasis follows `bot.text.emphasis`: `2*3*4` and `__init__.py`
+keep their characters, and `**重要：**请看` is bold. Slack's syntax `<https://…|label>` is a link.
 """
 
 from __future__ import annotations
@@ -75,24 +75,24 @@ def _whole_table(state: StateBlock, first: int, last: int, silent: bool) -> bool
 
 
 def _cells(line: str) -> list[str]:
-    """Return the cells of a table row, split as the parser does."""
+    """Return the cells of a table row. The row is split in the same way as the parser splits it."""
     cells = escapedSplit(line.strip(" \t\n"))
     begins, ends = cells[0] == "", len(cells) > 1 and cells[-1] == ""
     return [cell.strip() for cell in cells[begins : len(cells) - ends]]
 
 
 PARSED = 16_384
-"""Max characters of a text that is parsed. A longer text is shown plain."""
+"""Max characters of a text that is parsed. Channels show a longer text without formatting."""
 BRACKETS = 800
 """Max number of `[` in a text that is parsed, since the parser's time is quadratic in that number."""
 CELLS = 20_000
 """Max table cells in a text that is parsed, since the parser fills up each row to the width of its table."""
 DEEPEST = 60
-"""Max levels of nesting. The parser drops deeper text, so a text near the limit is shown plain."""
+"""Max levels of nesting. The parser drops deeper text, so a text that nests as deeply is shown without formatting."""
 
 
 class _References(dict[str, Any]):
-    """Link definitions that record which of the definitions are used."""
+    """Link definitions. The object records which of them are used."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -104,11 +104,11 @@ class _References(dict[str, Any]):
 
 
 def parser(*, references: bool = False) -> MarkdownIt:
-    """Return a parser of the Markdown that models write. `references`: it knows link definitions."""
+    """Return a parser of the Markdown that models write. It resolves link definitions only if `references` is True."""
     made = MarkdownIt("commonmark", {"html": False, "maxNesting": DEEPEST}).enable(["table", "strikethrough"])
     made.inline.ruler.before("autolink", "slack_link", _slack_link)
     made.block.ruler.at("table", _whole_table, {"alt": ["paragraph", "reference"]})
-    # The renderer decides which addresses are links, not the parser.
+    # The renderer, not the parser, decides which addresses become links.
     made.validateLink = lambda url: True  # type: ignore[method-assign]  # noqa: ARG005
     return relaxed(made if references else made.disable("reference"))
 
@@ -118,8 +118,8 @@ _WITHOUT_REFERENCES = parser()
 
 
 def parse(said: str, *, most: int = PARSED) -> list[Token] | None:
-    """Return the tokens of a text. Return None if parsing would take too long or would lose text; the text
-    must then be shown plain.
+    """Return the tokens of a text. Return None if parsing would take too long or lose text. The text must then be shown
+    without formatting.
     """
     if len(said) > most or said.count("[") > BRACKETS or _most_cells(said) > CELLS:
         return None
@@ -127,12 +127,12 @@ def parse(said: str, *, most: int = PARSED) -> list[Token] | None:
     env: dict[str, Any] = {"references": references}
     tokens = _WITH_REFERENCES.parse(said, env)
     if not references.keys() <= references.used or "duplicate_refs" in env:
-        # The parser drops the text of a definition that no link uses.
+        # The parser drops a link definition that no link uses, with its text.
         tokens = _WITHOUT_REFERENCES.parse(said)
     return None if any(token.level > DEEPEST - 4 for token in tokens) else tokens
 
 
 def _most_cells(said: str) -> int:
-    """Return an upper bound of the number of table cells: each line counts as a row of the widest table."""
+    """Return an upper bound of the number of table cells. Each line counts as a row of the widest table."""
     widths = (line.count("|") + 1 for line in said.split("\n") if "-" in line and not line.strip(" \t\r>|:-"))
     return max(widths, default=0) * (said.count("\n") + 1)

@@ -1,7 +1,7 @@
-"""Runs periodic jobs with APScheduler. A late job runs once, however late it is.
+"""Runs periodic jobs with APScheduler. After a delay, a job runs once, however many runs were missed.
 
-APScheduler uses the system's time of day. A clock that was set back would stop all jobs until the old time, and
-a clock that was set forward would block the event loop while missed runs are computed. Both are corrected here.
+APScheduler uses the system's time of day. If the clock is set back, all jobs would stop until the old time is reached
+again. If it is set forward, computing the missed runs would block the event loop. Both are corrected here.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from apscheduler.triggers.interval import IntervalTrigger
 from bot.contracts.environment import Log
 
 LOOK_EVERY = 5.0
-"""Interval in seconds between two checks whether the clock was set back."""
+"""Interval in seconds between two checks. Each tests if the clock was set back."""
 
 
 @dataclass(frozen=True, slots=True)
 class PeriodicJob:
-    """A job that runs every `seconds` seconds. An exception of a run is logged; later runs still happen."""
+    """A job that runs every `seconds` seconds. An exception in a run is logged and does not prevent later runs."""
 
     name: str
     seconds: float
@@ -32,7 +32,7 @@ class PeriodicJob:
 
 
 class _Trigger(IntervalTrigger):  # type: ignore[misc]
-    """Trigger that skips all missed runs except the last."""
+    """Trigger that skips missed runs, except the last of them."""
 
     def get_next_fire_time(self, previous_fire_time: datetime | None, now: datetime) -> datetime:
         following: datetime = super().get_next_fire_time(previous_fire_time, now)
@@ -41,7 +41,7 @@ class _Trigger(IntervalTrigger):  # type: ignore[misc]
 
 
 class PeriodicJobs:
-    """Runs periodic jobs while the gateway runs. `start` needs a running event loop; `stop` cancels running jobs."""
+    """Runs periodic jobs while the gateway runs. `start` needs a running event loop. `stop` cancels running jobs."""
 
     def __init__(self, jobs: list[PeriodicJob], log: Log) -> None:
         self._log = log
@@ -67,7 +67,7 @@ class PeriodicJobs:
             self._apscheduler.shutdown(wait=False)
 
     def _watch(self) -> None:
-        """Reschedule jobs whose next run is too far away because the clock was set back."""
+        """Reschedule each job whose next run is too far in the future, because the clock was set back."""
         now = base.datetime.now(UTC)  # APScheduler's clock
         for job in self._apscheduler.get_jobs():
             latest = now + job.trigger.interval
@@ -80,10 +80,10 @@ class PeriodicJobs:
         self._log.write("error", words, level="error", chore=event.job_id)
 
     async def _run(self, job: PeriodicJob) -> None:
-        # APScheduler awaits coroutine functions only, not functions that return a coroutine.
+        # APScheduler awaits only coroutine functions, not other functions that return a coroutine.
         try:
             await job.run()
         except asyncio.CancelledError:
-            # APScheduler would report a job that our stop cancelled as failed.
+            # If `stop` cancelled the job, APScheduler would report that the job failed.
             if not self._stopped:
                 raise

@@ -1,9 +1,9 @@
 """Finds, exports and erases all data of one person.
 
-The person's data are the messages that the person wrote, the answers to these messages, and the chats in
-which nobody else writes. In other chats the person's events become blank rows. Data that was derived from a
-whole chat for the model (prompts, summaries, memory, injected history) may mention the person anywhere, so
-this data is removed and derived again. The functions block and are meant for commands.
+These data are the messages that the person wrote, the answers to these messages, and the chats in which nobody else
+writes. In other chats, blank rows replace the person's events. Data for the model that was derived from a whole chat
+(prompts, summaries, memory, injected history) may mention the person anywhere. It is removed and derived again. The
+functions block, so only commands call them.
 """
 
 from __future__ import annotations
@@ -41,18 +41,18 @@ from bot.storage.notes import SESSION, MemoryOwner, NoteStore
 
 SENT, RECEIVED, OUTGOING = "sent", "received", "outgoing"
 PARTS = Path("cache", "uploads")
-"""Folder of unfinished uploads to the web page. The owner of an upload is unknown, and nobody resumes these uploads."""
+"""Folder of unfinished uploads to the web page. Nobody resumes them, and it is unknown who began them."""
 CHATS, MEMORY, ARTIFACTS, LOGS, EVENTS = "chats", "memory", "artifacts", "logs", "events"
 INDEX = "index.db"
 ERASED = "erased"
-"""Kind of a blank row. Readers do not know this kind and skip the row. The same text replaces the person's id."""
+"""Kind of a blank row. Readers do not know this kind, so they skip the row. The same text replaces the person's id."""
 DERIVED = frozenset({"framed", "remembered", "injected"})
-"""Kinds of events whose content was derived from the whole chat for the model."""
+"""Kinds of events that contain data derived from a whole chat for the model."""
 _QUOTE = re.compile(r'[\\"]+')
 
 
 class Kept(Enum):
-    """Kinds of data that are kept about a person. Each value is the name in singular and plural."""
+    """Kinds of data about a person. Each value is the kind's name in singular and plural."""
 
     CHATS = "line of the archive", "lines of the archive"
     EVENTS = "event", "events"
@@ -68,7 +68,7 @@ class Kept(Enum):
 
 @dataclass(slots=True)
 class Found:
-    """Ids that identify a person's data. Ids of chats and messages are grouped by chatKey."""
+    """Ids by which a person's data is found. Ids of chats and messages are grouped by chatKey."""
 
     requests: set[str] = field(default_factory=set)  # requestIds of the person's messages
     own: set[str] = field(default_factory=set)  # chats in which only the person writes
@@ -76,13 +76,13 @@ class Found:
     turns: set[str] = field(default_factory=set)  # turns that answered only the person
     mixed: set[str] = field(default_factory=set)  # turns that answered the person and other people
     joined: set[str] = field(default_factory=set)
-    """requestIds of the person's messages that joined mixed turns."""
+    """requestIds of the person's messages that became part of mixed turns."""
     messages: dict[str, set[str]] = field(default_factory=dict)
-    """Platform ids of messages that the person wrote or received, by chat."""
+    """Platform ids of messages that the person wrote or that were sent to the person, by chat."""
 
 
 class PersonalData:
-    """The data of a person in a `.ship` folder. `database` is the address of the log if the log is in PostgreSQL."""
+    """The data of a person in a `.ship` folder. If the log is in PostgreSQL, `database` is its address."""
 
     def __init__(
         self,
@@ -105,7 +105,7 @@ class PersonalData:
         self._lists = AccessList(home / ACCESS_FILE, disk, clock)
 
     def find(self) -> Found:
-        """Search events, archive and operator's log for the person's data. Raises `errors.StorageError` and OSError."""
+        """Find the person's data in events, archive and operator's log. Raises `errors.StorageError` and OSError."""
         found = Found()
         with self._database() as db:
             self._find_messages(db, found)
@@ -121,7 +121,7 @@ class PersonalData:
         return (facts.get("channel"), facts.get("userId")) == (self._person.channel, self._person.user_id)
 
     def _find_messages(self, db: Session, found: Found) -> None:
-        """Find the person's messages and chats. If the log was lost, the archive may contain older messages."""
+        """Find the person's messages and chats. If the log was lost, only the archive contains the older messages."""
         writers: dict[str, set[str]] = {}
         said = (
             """SELECT chat, data FROM events WHERE substr(chat, 1, ?) = ? AND instr(data, '"inbound"') > 0"""
@@ -160,13 +160,13 @@ class PersonalData:
                 found.messages.setdefault(chat, set()).add(message)
 
     def _of_channel(self, db: Session, statement: str) -> Any:
-        """Run a statement on the chats of the person's channel; in other channels the id may be another person's."""
+        """Run a statement for the chats of the person's channel. In other channels, the same id may be another person's."""
         prefix = f"{self._person.channel}:"
         return db.execute(statement, (len(prefix), prefix))
 
     @contextlib.contextmanager
     def _database(self) -> Iterator[Session]:
-        """Open the log of the chats; an empty log if there is none. Raises `errors.StorageError`."""
+        """Open the log of the chats. If there is none, use an empty log. Raises `errors.StorageError`."""
         words, path = "the log of the chats cannot be used", self._home / sqlite_log.FILE
         if self._url is not None:
             from bot.core import postgres_log  # needs the optional PostgreSQL library
@@ -196,8 +196,8 @@ class PersonalData:
 
     def _events(self, db: Session, found: Found) -> Iterator[tuple[tuple[Any, ...], bool]]:
         """Yield each event's row (id, chat, turn, person, kind, time, data), and True if the event contains only the
-        person's data. Such an event belongs to the person's own chat or turn, is the person's message outside of a
-        mixed turn, or is a fact about the person.
+        person's data. Such an event belongs to the person's own chat or turn, is the person's message outside a mixed
+        turn, or is a fact about the person.
         """
         everything = "SELECT id, chat, turn, person, kind, at, data FROM events WHERE kind <> ? ORDER BY n"
         for row in db.execute(everything, (ERASED,)):
@@ -215,7 +215,7 @@ class PersonalData:
                 yield row, "of" in data and self._mentions(data.get("key"), raw, here=here)
 
     def _mentions(self, key: object, raw: str, *, here: bool) -> bool:
-        """Return True for a fact about the person or set by the person. `here`: the fact is of the person's channel."""
+        """Return True for a fact about the person or set by the person. `here`: it is a fact of the person's channel."""
         own = here and f'"{self._person.user_id}"' in raw
         return own or key == str(self._person) or f'"{self._person}"' in raw
 
@@ -239,7 +239,7 @@ class PersonalData:
 
     def _is_logged(self, line: Json, found: Found) -> bool:
         details = line.get("details") or {}
-        # Other channels may use the same id for somebody else.
+        # In other channels, the same id may be somebody else's.
         here = details.get("channel") in {None, self._person.channel}
         return (
             line.get("chatKey") in found.own
@@ -255,14 +255,14 @@ class PersonalData:
                     yield name, path, list(jsonl.lines(file))
 
     def _is_archived(self, line: Json, found: Found) -> bool:
-        """Return True for a line that the person wrote or that answers the person. Other people's lines never count."""
+        """Return True if an archive line is by the person or answers the person. Lines of other people never count."""
         wrote = self._is_by(line)
         others = line.get("role") == "user" and not wrote
         answers = wrote or _request(line) in found.requests | found.mixed
         return line.get("chatKey") in found.own or (answers and not others)
 
     async def export(self) -> AsyncIterator[Json]:
-        """Yield each item of the person's data: `from` is its place, `value` its content. Works while a gateway runs."""
+        """Yield each item of the person's data: `from` is its place, `value` its content. A gateway may run meanwhile."""
         found = self.find()
         for line in (line for _, _, lines in self._archive_files() for line in map(jsonl.loads, lines)):
             if line is not None and self._is_archived(line, found):
@@ -305,18 +305,17 @@ class PersonalData:
         with self._recorded(readonly=True) as recorded:
             requests = sorted(found.requests) if recorded is not None else ()
             for one in (one for request in requests if recorded for one in recorded.find(request)):
-                # A request of a shared chat contains other people's messages.
+                # A request of a shared chat contains other people's messages, so its body is left out.
                 body = (one.body or b"").decode("utf-8", "replace") if one.chat_key in found.own else None
                 about = {"id": one.id, "chat": one.chat_key, "turn": one.request_id, "model": one.model}
                 yield {"from": "requests", "value": {**about, "body": body, "answer": one.answer}}
 
     async def erase(self) -> dict[Kept, int]:
-        """Erase all data of the person while no gateway runs. Return the number of erased items of each
-        kind. An interrupted erasure can be run again: the events, which are needed to find the other
-        data, are erased last.
+        """Erase all data of the person. Return the number of erased items of each kind. An interrupted erasure can be
+        repeated: events are erased last, because they are needed to find all other data.
 
-        With a database the caller must have locked `.ship`. Raises `errors.Unavailable` if a gateway runs,
-        `errors.StorageError`, and OSError.
+        No gateway may run. If there is a database, the caller must have locked `.ship`. Raises `errors.Unavailable` if
+        a gateway runs, `errors.StorageError`, and OSError.
         """
         with contextlib.nullcontext() if self._url is not None else instance.locked(self._home):
             instance.must_be_whole(self._home)
@@ -331,7 +330,7 @@ class PersonalData:
         return {kind: gone[kind] for kind in Kept if gone.get(kind)}
 
     def _erase_logs(self, found: Found) -> int:
-        """Remove the person's lines, unreadable lines, and message texts of shared chats; return the number of lines."""
+        """Remove the person's lines, unreadable lines, and texts of messages in shared chats. Return the number of lines."""
         count = 0
         for path, lines in self._log_files():
             kept = []
@@ -374,7 +373,7 @@ class PersonalData:
         return {Kept.ARTIFACTS: sum(shared) + sum(own), Kept.WEB_FILES: sum(files)}
 
     def _drop(self, place: Path, suffix: str) -> int:
-        """Remove a folder of `.ship`. Return the number of removed files with this suffix."""
+        """Delete a folder of `.ship`. Return the number of deleted files that had this suffix."""
         folder = self._home / place
         count = sum(name.endswith(suffix) for name in self._disk.names(folder))
         if folder.is_dir() and not folder.is_symlink():
@@ -394,7 +393,7 @@ class PersonalData:
         return count
 
     def _erase_exports(self, found: Found) -> int:
-        """Remove the person's lines, and unreadable ones of shared chats, from the archive; the index is rebuilt later."""
+        """Remove the person's lines from the archive, and unreadable lines of shared chats. The index is rebuilt later."""
         own, shared = ({_name(key) for key in keys} for keys in (found.own, found.shared))
         count = 0
         for name in self._archives.chats():
@@ -418,8 +417,8 @@ class PersonalData:
 
     def _erase_events(self, found: Found) -> dict[Kept, int]:
         with self._database() as db:
-            # Computed before the transaction, because the server ends a transaction that is idle for two seconds. No other process
-            # writes.
+            # The server ends a transaction that is idle for two seconds, so this is computed first. No other process
+            # writes meanwhile.
             count, changed = self._blanked_rows(db, found)
             about = [(kind, key) for kind, key, _ in self._facts(db, found)]
             db.execute("BEGIN")

@@ -1,18 +1,18 @@
-"""Recognises pictures by their first bytes and reads their size in pixels. Pictures are not decompressed here."""
+"""Recognises pictures by their first bytes, and reads their size in pixels without decompressing them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 SHRUNK = 1_568
-"""Max pixels of the longer side. The provider shrinks larger pictures to this size."""
+"""Max pixels of the longer side. The provider shrinks a larger picture to this size."""
 _PIXELS_PER_TOKEN = 750
 _MOST_TOKENS = 1_600
 _START_OF_FRAME = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 MOST_BYTES = 3_750_000
-"""Max bytes of a picture. In base64 this is 5 MB, the limit of the provider."""
+"""Max bytes of a picture. In base64 this is 5 MB, which is the provider's limit."""
 SIDE = 8_000
-"""Max pixels of a picture's side."""
+"""Max pixels of each side of a picture."""
 _MAGIC = {
     b"\x89PNG\r\n\x1a\n": "image/png",
     b"\xff\xd8\xff": "image/jpeg",
@@ -20,7 +20,7 @@ _MAGIC = {
     b"GIF89a": "image/gif",
 }
 _HEIF = frozenset({b"avif", b"heic", b"heim", b"heis", b"heix", b"hevc", b"hevx", b"mif1", b"msf1"})
-"""Picture formats that phones use. Such a picture is converted to JPEG before the model sees it."""
+"""Picture formats of phones. Such a picture is converted to JPEG for the model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,13 +31,13 @@ class Picture:
 
     @property
     def tokens(self) -> int:
-        """Return the number of tokens of a request that the picture takes."""
+        """Return the number of tokens that the picture takes in a request."""
         scale = min(1.0, SHRUNK / max(self.width, self.height))
         return min(_MOST_TOKENS, round(self.width * scale * self.height * scale / _PIXELS_PER_TOKEN) + 1)
 
 
 def picture_of(data: bytes) -> Picture | None:
-    """Return the picture in these bytes; None if the bytes are not a picture or if the picture's beginning is damaged."""
+    """Return the picture in these bytes; None if they are not a picture or the beginning is damaged."""
     kind = kind_of(data)
     sides = None
     if kind == "image/png" and data[12:16] == b"IHDR":
@@ -59,7 +59,7 @@ def kind_of(head: bytes) -> str | None:
 
 
 def is_picture(head: bytes) -> bool:
-    """Return True if the bytes are the beginning of a picture that can be shown, directly or after conversion."""
+    """Return True if the bytes begin a picture that the model can see, directly or after conversion."""
     return kind_of(head) is not None or (head[4:8] == b"ftyp" and head[8:12] in _HEIF)
 
 

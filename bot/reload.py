@@ -1,4 +1,4 @@
-"""Applies a changed configuration to new turns, or reports why the configuration was rejected."""
+"""Applies a changed configuration to new turns. If the configuration is rejected, the reason is reported."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ OF_TURNS = {
     "llm": ("model", "fast_model", "max_tokens", "context_window", "effort", "thinking", "purposes"),
     "": ("context", "subagents", "permissions"),
 }
-"""Settings whose changed values apply to new turns, by section. All other settings need a restart."""
+"""Settings, by section, whose changes apply to new turns. All other settings need a restart."""
 ASK_SECONDS = 20.0
-"""Timeout in seconds for asking the provider whether it has a model."""
+"""Timeout in seconds for the question to the provider whether it has a model."""
 
 
 class ConfigurationReload:
-    """Keeps the configuration of new turns. `deps_of` builds the agent's dependencies for a configuration,
-    and `use` applies them.
+    """The configuration that new turns use. `deps_of` builds the agent's dependencies from a configuration, and `use`
+    applies them.
     """
 
     def __init__(
@@ -39,15 +39,15 @@ class ConfigurationReload:
     async def serve(
         self, asked: asyncio.Event, load: Callable[[], config.Settings], say: Callable[[str], None]
     ) -> None:
-        """Reload the configuration whenever `asked` is set, and print the outcome."""
+        """Reload the configuration each time that `asked` is set, and print the outcome."""
         while True:
             await asked.wait()
             asked.clear()
             say(await self.reload(load))
 
     async def reload(self, load: Callable[[], config.Settings]) -> str:
-        """Load, check and apply the configuration. Return the outcome, which is also logged. An unexpected
-        error only makes this reload fail.
+        """Load, check and apply the configuration. Return the outcome, which is logged too. After an unexpected error,
+        the old configuration stays.
         """
         try:
             found = await asyncio.to_thread(load)
@@ -102,6 +102,6 @@ async def _must_be_there(deps: AgentDeps) -> None:
 
 
 def _differing(one: config.Settings, other: config.Settings) -> list[str]:
-    """Return the full keys of ship.json whose values differ."""
+    """Return the full keys in ship.json of the values that differ."""
     before, after = config.leaves(one), config.leaves(other)
     return sorted(key for key in before.keys() | after.keys() if before.get(key) != after.get(key))

@@ -1,4 +1,4 @@
-"""Keeps the process's memory below a limit. Close to the limit it frees memory; above the limit, files are refused."""
+"""Limits the process's memory. Close to the limit, memory is freed. Above the limit, files are refused."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ from bot.contracts.environment import Clock, Log
 from bot.words import Sentence, sentence
 
 SHRINK_ABOVE = 0.85
-"""Share of the limit above which memory is freed."""
+"""Share of the memory limit above which memory is freed."""
 LOOK_EVERY = 5.0
 """Interval in seconds between two checks."""
 LONGEST_PAUSE = 0.04
-"""Max seconds for which a full garbage collection may block. If the last full collection took longer, only
-young objects are collected.
+"""Max seconds for which a full garbage collection may block. After a collection that took longer, only young objects
+are collected.
 """
 LEFT_OUT_ABOVE = 0.01
-"""Seconds that a full collection may take before the surviving objects are frozen. The next collection then
-scans only new objects.
+"""Max seconds of a full collection before the objects that survived it are frozen. The next collection then scans only
+new objects.
 """
 PAUSED_FOR = 300.0
-"""Interval in seconds after which a full collection is tried again if the last full collection took too long."""
+"""Interval in seconds before a full collection is tried again, after one that took too long."""
 THRESHOLDS = (20_000, 8, 1_000_000)
-"""Thresholds of the interpreter's automatic garbage collection. Young objects are collected 30 times less
-often than by default, and old objects only by `maintain`. With the default thresholds, garbage collection
-takes a sixteenth of the CPU time of a message.
+"""Thresholds of the interpreter's automatic garbage collection. Young objects are collected 30 times less often than by
+default; only `maintain` collects old objects. With the default thresholds, garbage collection takes a sixteenth of the
+CPU time of a message.
 """
 FULL_EVERY = 60.0
-"""Interval in seconds between two full collections while memory is below the limit."""
+"""Interval in seconds between two full collections while memory use is normal."""
 NEW = 60_000
-"""Number of new objects above which a full collection (which then takes about 10 ms) does not wait for `FULL_EVERY`."""
+"""Number of new objects that starts a full collection before `FULL_EVERY` has passed. It then takes about 10 ms."""
 _MB = 1024 * 1024
 _STATM = Path("/proc/self/statm")
 _M_ARENA_MAX = -8  # of mallopt(3)
@@ -51,10 +51,10 @@ def resident(statm: Path = _STATM) -> int | None:
 
 
 class GarbageCollector:
-    """Runs full garbage collections while they are short.
+    """Runs full garbage collections, as long as they are short.
 
-    The collections run on the event loop, because finalisers must run there and a separate thread would block
-    the interpreter too. Each collection is timed, including the interpreter's automatic collections.
+    They run on the event loop, because finalisers must run there. A separate thread would block the interpreter too.
+    Each collection is timed, including the interpreter's automatic ones.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -77,8 +77,8 @@ class GarbageCollector:
             gc.set_threshold(*self._thresholds)
 
     def maintain(self) -> None:
-        """Run a full collection once a minute, or earlier if there are many new objects. After a long
-        collection, freeze the surviving objects.
+        """Run a full collection once a minute, or earlier if there are many new objects. If it took long, freeze the
+        surviving objects.
         """
         if self._clock.monotonic() - self._ended < FULL_EVERY and new_objects() < NEW:
             return
@@ -88,8 +88,8 @@ class GarbageCollector:
             self._frozen = True
 
     def collect(self) -> bool:
-        """Run a full collection, including frozen objects, if that is quick; otherwise collect only young
-        objects. Return True for a full collection.
+        """Run a full collection that includes frozen objects, if this is quick. Otherwise collect only young objects.
+        Return True for a full collection.
         """
         quick = self._took <= LONGEST_PAUSE or self._clock.monotonic() - self._ended > PAUSED_FOR
         if quick and self._frozen:
@@ -116,29 +116,29 @@ def new_objects() -> int:
 
 
 def trim() -> None:
-    """Return freed memory to the system (glibc). Blocks without holding the GIL."""
+    """Return freed memory to the system (glibc). The call blocks, but it releases the GIL."""
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).malloc_trim(0)
 
 
 def one_heap() -> None:
-    """Make all threads that start later share one heap (glibc). Without this, memory that one thread freed
-    cannot be used by another thread, which wastes 4 MB in 100,000 events.
+    """Make all threads that start later share one heap (glibc). Otherwise a thread cannot use memory that another
+    thread has freed, which wastes 4 MB in 100,000 events.
     """
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 1)
 
 
 class TroubleReporter(Protocol):
-    """Receives reports when trouble begins and ends (`bot.core.operators.OperatorAlerts`)."""
+    """Receives a report when trouble begins and when it ends (`bot.core.operators.OperatorAlerts`)."""
 
     def begin(self, subject: str, words: Sentence) -> bool: ...
     def end(self, subject: str, words: Sentence) -> bool: ...
 
 
 class RssMonitor:
-    """Watches the memory limit. Above 85 % of the limit, garbage is collected and freed memory is returned
-    to the system. Above the limit, `full` is True and callers refuse files.
+    """Watches the memory limit. Above 85 % of it, garbage is collected and freed memory is returned to the system.
+    Above the limit, `full` is True, and callers refuse files.
     """
 
     def __init__(

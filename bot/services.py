@@ -1,4 +1,4 @@
-"""The environment of the process, and the services that all other parts use."""
+"""The environment of the process, and the services that all its parts use."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from bot.vetting import Vetting
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """Access to the outside world: clock, disk, ids and randomness. Tests can also wrap the log and the
-    channels here.
+    """Access to the outside world: clock, disk, ids and randomness. Tests can replace them, and can wrap the log and
+    the channels.
     """
 
     clock: Clock = field(default_factory=SystemClock)
@@ -40,7 +40,7 @@ class Environment:
     channel: Callable[[Channel], Channel] = lambda made: made
     """Function that wraps each channel."""
     pace: float = 1.0
-    """Speed factor; see `ChannelDeps.pace`."""
+    """Network seconds per second of `clock`; see `ChannelDeps.pace`."""
     leadership: Leadership = field(default_factory=SoleLeader)
 
 

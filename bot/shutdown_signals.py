@@ -1,5 +1,5 @@
-"""Handles signals: after SIGTERM or SIGINT the process ends within ten seconds with exit code 0. SIGHUP
-never ends the process.
+"""Handles signals. After SIGTERM or SIGINT the process ends within ten seconds with exit code 0. SIGHUP never ends the
+process.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator
 
 STOPS = (signal.SIGINT, signal.SIGTERM)
 LAST_RESORT = 9.6
-"""Timeout in seconds after a stop. The process then exits even if a part hangs; accepted messages are
-already in the log.
+"""Timeout in seconds after a stop signal. The process then exits even if a part hangs. No accepted message is lost,
+because the log contains it.
 """
 
 
@@ -23,8 +23,8 @@ def _leave(*_: object) -> None:
 
 
 def no_hangup(*_: object) -> None:
-    """Ignore SIGHUP by means of a handler function. Unlike SIG_IGN, a handler function is not inherited by
-    started programs.
+    """Ignore SIGHUP in a handler function. Programs that Shipmate starts do not inherit a handler function; they would
+    inherit SIG_IGN.
     """
 
 
@@ -35,9 +35,8 @@ def draining(
     leave: Callable[[], object] = _leave,
     seconds: float = LAST_RESORT,
 ) -> Iterator[None]:
-    """Handle signals while the context is open. A stop sets `stop`, and `leave` is called if the process
-    still runs `seconds` later. Further stops are ignored, even after the context has ended. SIGHUP calls
-    `hung_up`.
+    """Handle signals while the context is open. A stop signal sets `stop`; if the process still runs `seconds` later,
+    `leave` is called. Further stop signals are ignored, even after the context has ended. SIGHUP calls `hung_up`.
     """
     loop = asyncio.get_running_loop()
     last_resort = threading.Timer(seconds, leave)
@@ -56,7 +55,7 @@ def draining(
     try:
         yield
     finally:
-        # Signals are blocked while the handler is replaced, because between the two handlers a signal would kill the process.
+        # Between the old and the new handler, a signal would kill the process. Therefore signals are blocked meanwhile.
         signal.pthread_sigmask(signal.SIG_BLOCK, taken)
         for number in taken:
             loop.remove_signal_handler(number)

@@ -1,4 +1,4 @@
-"""Sizes of values: memory estimates, shares of a limit, sizes as text, and JSON copies of limited size."""
+"""Sizes of values: estimates of memory, shares of a limit, sizes as text, and JSON copies of limited size."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from bot import text
 
 NULL, CIRCULAR, UNREADABLE = "[null]", "[Circular]", "[Error accessing property]"
 MORE = "..."
-"""Key under which the number of omitted properties is stored."""
+"""Key in a JSON copy. Its value is the number of omitted properties."""
 KEY = 200
-"""Max characters of a key."""
+"""Max characters of a key in a JSON copy."""
 LEAST = 120
-"""Min bytes that remain of a shortened string. If strings would have to be shorter, the depth is reduced instead."""
+"""Min bytes to which a string is shortened. If that is not enough, nested values are omitted."""
 _LARGEST = 64
-"""Max bits of an integer that is converted to a number."""
+"""Max bits of an integer that is written as a number."""
 # Errors that reading an attribute of a foreign object may raise.
 _ODD = (AttributeError, LookupError, TypeError, ValueError, ArithmeticError, RuntimeError, OSError)
 to_camel = lru_cache(maxsize=4_096)(_to_camel)
@@ -39,8 +39,8 @@ _OBJECT = 64  # bytes of a value other than text, without its parts
 
 
 def size_of(value: Any) -> int:
-    """Return the approximate number of bytes that a JSON value takes in memory. The time depends on the
-    number of the value's parts, not on their length.
+    """Return the approximate number of bytes that a JSON value takes in memory. The time depends on the number of
+    parts, not on their length.
     """
     total = 0
     found = [value]
@@ -69,8 +69,8 @@ def in_words(size: float) -> str:
 
 
 def fair_cap(loads: Sequence[int], room: int) -> int | None:
-    """Return the max size per load with which all loads together fit into `room`, so that the largest loads
-    are shortened first. Return None if all loads already fit.
+    """Return a max size for each load with which all loads together fit into `room`. Only the largest loads are then
+    shortened. Return None if all loads already fit.
     """
     if sum(loads) <= room:
         return None
@@ -88,8 +88,8 @@ def fair_cap(loads: Sequence[int], room: int) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Limits of a JSON copy. `values` limits the total number of values. Strings longer than `characters`
-    are shortened; None: strings are neither shortened nor copied. `null` replaces None.
+    """Limits of a JSON copy. `values` is the max number of values in total. Strings longer than `characters` are
+    shortened; if it is None, strings are neither shortened nor copied. `null` replaces None.
     """
 
     depth: int = 3
@@ -101,16 +101,16 @@ class Bounds:
 
 
 def plain_details(details: Mapping[str, Any], bounds: Bounds) -> dict[str, Any]:
-    """Return a JSON copy of named values. The limits apply to all values together, and no name is omitted.
-    Names of fields become camelCase; keys of mappings are kept. No method of a foreign object is called.
+    """Return a JSON copy of named values. The limits apply to all values together. No name is omitted. Names of fields
+    become camelCase; keys of mappings stay as they are. No method of a foreign object is called.
     """
     walk = _Walk(bounds)
     return {to_camel(name): walk.value(value, 1) for name, value in details.items()}
 
 
 def normalize_to_size(value: Any, max_bytes: int = 100_000, bounds: Bounds = Bounds()) -> Any:
-    """Return a copy of a value as JSON of at most `max_bytes` (2 or more) as compact UTF-8. Long strings are
-    shortened first, the longest most. Then the depth is reduced until the rest fits.
+    """Return a copy of a value as JSON of at most `max_bytes` (at least 2) in compact UTF-8. Strings are shortened
+    first, the longest ones most. If that is not enough, deeply nested values are omitted.
     """
     depth = bounds.depth
     while True:
@@ -131,7 +131,7 @@ def describe(error: BaseException) -> str:
     parts: list[str] = []
     cause: BaseException | None = error
     while cause is not None and len(parts) < 5:
-        # `str` of any other object may fail.
+        # `str` of an object of another type may fail.
         words = " ".join(
             f"{arg}" if isinstance(arg, str | int | float) else f"<{type(arg).__name__}>"
             for arg in cause.args
@@ -144,8 +144,8 @@ def describe(error: BaseException) -> str:
 
 
 class _Walk:
-    """State of one conversion: the containers around the current value, and the number of values that may
-    still be visited.
+    """State of one conversion: the containers around the current value, and the number of values that may still be
+    converted.
     """
 
     def __init__(self, bounds: Bounds) -> None:
@@ -244,8 +244,8 @@ def _placeholder(value: Any) -> str:
 
 
 def _shrunk(made: Any, room: int) -> tuple[Any] | None:
-    """Return a JSON value whose strings are shortened until the value fits. Return None if a string would
-    become shorter than `LEAST` bytes.
+    """Return a JSON value whose strings are shortened so that it fits. Return None if a string would become shorter
+    than `LEAST` bytes.
     """
     total = size(made)
     if total <= room:

@@ -1,4 +1,4 @@
-"""The real clock, disk and ids. Other modules get these objects injected."""
+"""The real clock, disk and ids. Other modules get these objects as arguments."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from bot import file_access, ulids
 from bot.contracts.environment import Clock
 
 _BOOTTIME = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
-"""Id of a monotonic clock that continues while the machine is suspended. On Linux this is CLOCK_BOOTTIME,
-because CLOCK_MONOTONIC stops there.
+"""Id of a monotonic clock that also counts the time in which the machine is suspended. On Linux, CLOCK_MONOTONIC does
+not count this time, but CLOCK_BOOTTIME does.
 """
 _DRAWN = 64
-"""Number of ids whose random bits are read with one system call."""
+"""Number of ids whose random bits one system call provides."""
 
 
 class SystemClock:
@@ -39,7 +39,7 @@ class SystemClock:
 
 
 class JumpSafeClock:
-    """Returns the time of day without forward jumps of the system clock, so that nothing expires early."""
+    """Returns the time of day without forward jumps of the system clock. Otherwise things would expire early."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -62,14 +62,14 @@ class UlidSource:
     def after(self, ulid: str) -> None:
         number = ulids.number_of(ulid)
         if number is None:
-            return  # none of ours
+            return  # not a ULID
         with self._lock:
             self._last = max(self._last, number & (1 << 128) - 1)
 
     def ulid(self) -> str:
         with self._lock:
             fresh = int(self._clock.now() * 1000) << 80 | self._eighty_bits()
-            # Ids keep growing even if the clock stops or is set back.
+            # Ids must grow even if the clock stops or is set back.
             self._last = number = max(fresh, self._last + 1)
         return ulids.written(number)
 
@@ -111,7 +111,7 @@ def read_link(path: str) -> str | None:
 
 
 def _opened(path: Path, flags: int) -> int:
-    """Open a regular file. Other kinds are refused, because a pipe would block and a device might trigger an action."""
+    """Open a regular file. Other kinds are refused: a pipe would block, and a device might have effects."""
     handle = os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY, 0o600)
     try:
         file_access.must_be_regular(os.fstat(handle), str(path))
@@ -133,7 +133,7 @@ class SystemDisk:
             handle = _opened(self._made(path, sync=sync), how)
         try:
             if new:
-                # Without this sync, a power failure could lose the file's name.
+                # Without this sync, a power failure could lose the new file's name.
                 _fsync(path.parent)
             view = memoryview(data)
             while view:
@@ -217,7 +217,7 @@ class SystemDisk:
 
 
 def _fsync(path: Path) -> None:
-    """Fsync a file or folder. A file that may not be read is skipped."""
+    """Fsync a file or folder. Skip a file that this user may not read."""
     try:
         handle = os.open(path, os.O_RDONLY)
     except PermissionError:

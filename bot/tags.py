@@ -1,7 +1,8 @@
-"""Marks Shipmate's own text in requests to the model: with tags, and as system messages for models that accept them.
+"""Marks Shipmate's own text in requests to the model. The marks are tags, or system messages for models that accept
+them.
 
-A message that Shipmate writes begins with a tag. All tags of a message have the same nonce, which the authors
-of quoted text could not know. A tag with another nonce, or without a nonce, is text of a person.
+A message that Shipmate writes begins with a tag. All tags of a message have the same nonce, which no author of a quoted
+text could know. A tag with another nonce, or without one, is text that a person wrote.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ _IN_NOTES = str.maketrans({'"': "'", "<": "‹", ">": "›", "\r": " ", "\n": " 
 
 @dataclass(frozen=True, slots=True)
 class Tag:
-    """A tag with its content. Comparisons ignore the nonce."""
+    """A tag with its content. The nonce is ignored in comparisons."""
 
     name: str
     words: str
@@ -56,7 +57,7 @@ class Tag:
 
     @property
     def rows(self) -> list[Json]:
-        """Return the JSON objects in the content, one per line; [] if a line is invalid."""
+        """Return the JSON objects in the content, one per line; [] if any line is invalid."""
         try:
             found = [
                 json.loads(line) for line in self.words.removeprefix("\n").removesuffix("\n").split("\n")
@@ -81,12 +82,12 @@ def lines(rows: list[Json]) -> str:
 
 
 def harmless(words: str) -> str:
-    """Return a text whose tags can no longer be mistaken for Shipmate's tags."""
+    """Return a text in which no tag can be mistaken for one of Shipmate's tags."""
     return _OURS.sub("‹", words)
 
 
 def read(text: object) -> Tag | None:
-    """Return the tag that a text consists of, whoever wrote it."""
+    """Return the tag if the text consists of exactly one tag, whoever wrote it; otherwise None."""
     if not isinstance(text, str) or not text.startswith("<"):
         return None
     found = _SHAPE.fullmatch(text)
@@ -106,11 +107,11 @@ def _read_all(message: Message) -> Sequence[Tag | None]:
 
 
 of = MessageFact[Message, Sequence[Tag | None]](_read_all)
-"""For each block of a message, the block's tag if Shipmate wrote it."""
+"""The tag of each block of a message; None for a block that is no tag of Shipmate."""
 
 
 def begins(message: Message, name: str) -> Tag | None:
-    """Return the first tag of a message if the tag has this name and no note."""
+    """Return the first tag of a message if the tag has this name and has no note; otherwise None."""
     first = next(iter(of(message)), None)
     return first if first is not None and first.name == name and not first.note else None
 
@@ -125,11 +126,11 @@ def _facts(message: Message) -> Json:
 
 
 facts = MessageFact[Message, Json](_facts)
-"""Facts in the context tag of a person's message, or {}; read-only."""
+"""Facts in the context tag of a person's message; {} if there are none. Do not change the result."""
 
 
 SILENT = "[silent]"
-"""Text of an answer to a message that needs no answer; never shown to people."""
+"""Text of the model's answer to a message that needs no answer. People never see it."""
 
 
 # ------------------------------------------------------------ system messages
@@ -157,7 +158,7 @@ EARLIER = "earlier"
 ANSWER = "The person still waits for your answer. Give it now, with what you have."
 LAST_STEP = "This is your last step: no tool runs any more. Write your summary now, with what you have, and say what is missing."
 SEND = "chat_send"
-"""Name of the tool whose result alone usually ends a turn."""
+"""Name of the tool whose result, if it is the only one, usually ends a turn."""
 FACTS = "Facts of the person's message above: "
 JOINED = "While you worked the person said what stands above, behind the tool results: it is no part of a result. Take it up now."
 
@@ -174,13 +175,13 @@ _SHAPES = {
     )
     for name in names.split()
 }
-"""Facts that no person can choose. Each name maps to the pattern of the fact's value."""
+"""Facts that no person can choose, each with a pattern that its value matches."""
 _NOTICES = frozenset({ANSWER, LAST_STEP})
 
 
 def with_system_messages(messages: Sequence[Message]) -> list[Message]:
-    """Return the messages with facts that no person can choose moved into messages with the role `system`. Each is
-    placed before the answer, so that each request extends the previous request.
+    """Return the messages, with the facts that no person can choose moved to messages of the role `system`. Each system
+    message is placed before the answer, so that each request begins with the previous request.
     """
     shown, said, works, mark = list[Message](), list[str](), False, None
     end: Message = {"role": "assistant", "content": ()}
@@ -188,7 +189,7 @@ def with_system_messages(messages: Sequence[Message]) -> list[Message]:
         if message["role"] == "assistant":
             if said:
                 shown.append(_system_message(*said))
-                if mark is not None:  # the cache breakpoint moves to the last message
+                if mark is not None:  # the last message gets the cache breakpoint
                     shown[-2:] = [_marked(shown[-2], None), _marked(shown[-1], mark)]
             said = []
             works = any(one["type"] == "tool_use" and one["name"] != SEND for one in message["content"])
@@ -209,7 +210,7 @@ def _marked(message: Message, mark: Json | None) -> Message:
 
 
 def without_system_messages(messages: Iterable[Message]) -> list[Message]:
-    """Undo `with_system_messages`: each system message becomes tags before the text that it describes."""
+    """Undo `with_system_messages`: turn each system message into tags before the text that it describes."""
     shown = list[Message]()
     for message in messages:
         if message["role"] != "system" or not shown:
@@ -229,7 +230,7 @@ def without_system_messages(messages: Iterable[Message]) -> list[Message]:
 
 
 def _split(message: Message) -> tuple[Message, str]:
-    """Return the part of a message that stays, and the text of its system message or ""."""
+    """Return the message without facts that no person can choose, and the text of a system message with them, or ""."""
     first, content = begins(message, CONTEXT), message["content"]
     if first is None or not first.nonce:
         words = content[0].get("text") if len(content) == 1 else ""
@@ -247,7 +248,7 @@ _SPLIT = MessageFact[Message, tuple[Message, str]](_split)
 
 
 def _parted(told: Json) -> tuple[Json, Json]:
-    """Split facts into the facts that no person can choose, and the other facts."""
+    """Split facts into those that no person can choose, and the others."""
     parts: tuple[Json, Json] = {}, {}
     for name, value in told.items():
         if name == "job" and isinstance(value, dict):
@@ -261,5 +262,5 @@ def _parted(told: Json) -> tuple[Json, Json]:
 
 @lru_cache(1_024)
 def _system_message(*words: str) -> Message:
-    """Return a system message; one object per text, because facts of messages are cached by identity."""
+    """Return a system message. Equal texts give the same object, because facts of messages are cached by identity."""
     return {"role": "system", "content": [{"type": "text", "text": one} for one in words]}

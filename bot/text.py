@@ -1,4 +1,4 @@
-"""Functions for text in every script: graphemes, display width, size limits and safe cutting."""
+"""Functions for text in any script: graphemes, display width, size limits and safe cutting."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ r"""Pattern of a grapheme. A flag is matched first, because `\X` counts all flag
 which takes quadratic time in a sequence of flags.
 """
 _APART = regex.compile(r"(?![\p{M}\p{Cf}\p{Grapheme_Extend}])\X\X")
-"""Pattern of two characters that always have a grapheme border between them. Earlier characters matter only
-after a mark or a format character.
+"""Pattern of two characters that have a grapheme border between them, whatever precedes them. The first is no mark or
+format character: after those, earlier characters matter.
 """
 _FENCE = regex.compile(r"^ {0,3}(```+|~~~+)[ \t]*([^\s`]*)[^\n]*$", regex.MULTILINE)
 _SENTENCE_END = regex.compile(r"[.!?。！？؟।]['\"”’」』)]*(?:\s|(?<=[。！？」』]))")
@@ -33,20 +33,18 @@ _HEADING = regex.compile(r"\n(?=#{1,6} \S)")
 REACH = 1_024
 """Max characters that are searched backwards for a grapheme border."""
 NAME = 32
-"""Max characters of a word that is compared with names."""
+"""Max characters of a word that is compared with known names."""
 ALIKE = 0.7
-"""Min similarity to a known name (`difflib`). `hlep` counts as `help`; `deploy` does not count as `deny`."""
+"""Min similarity to a known name (as `difflib` measures it). `hlep` counts as `help`; `deploy` does not count as `deny`."""
 FENCE_ROOM = 48
-"""Number of characters reserved in a part for closing a code fence, and for opening the fence again in the
-next part.
-"""
+"""Number of characters that each part has for closing a code fence and opening it again in the next part."""
 
 
 def clean(text: str) -> str:
-    """Return a text that UTF-8 can encode: surrogate pairs are joined, and lone surrogates are replaced by U+FFFD."""
+    """Return a text that UTF-8 can encode. Surrogate pairs are joined, and U+FFFD replaces lone surrogates."""
     if text.isascii():
         return text
-    # This function is called for every string that is written. A regex search would release the GIL and wait to get it back.
+    # Every string that is written passes here. A regex search would release the GIL and wait to get it back.
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -55,7 +53,7 @@ def clean(text: str) -> str:
 
 
 def literal(words: str) -> str:
-    """Return a text with Markdown escaped."""
+    """Return a text in which Markdown syntax is escaped."""
     return re.sub(r"([\\`*_\[\]<>~|#!])", r"\\\1", words)
 
 
@@ -90,16 +88,16 @@ INVISIBLE = (
     "\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f"
     "\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
 )
-"""Invisible characters beyond ASCII, as ranges for a regex class: default ignorable characters, direction
-marks, line separators, annotation marks.
+"""Invisible characters outside ASCII, as ranges for a regex class: default ignorable characters, direction marks, line
+separators and annotation marks.
 """
 _VISIBLE = regex.compile(f"[^\\s{INVISIBLE}\u2800\ufffc]")
 _BIDI = regex.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 _STRINGS = regex.compile(
     r"(?r)(?:\x1b[\]PX^_]|[\x9d\x90\x98\x9e\x9f])[^\x07\x1b\x9c]{0,4096}(?:\x07|\x1b\\|\x9c)"
 )
-"""Pattern of terminal control strings (OSC, DCS and similar). The search runs backwards, because many
-unterminated beginnings would make a forward search quadratic.
+"""Pattern of terminal control strings (OSC, DCS and similar). It is searched backwards. A forward search would be
+quadratic if many strings have no end.
 """
 ESCAPES = regex.compile(r"(?:\x1b\[|\x9b)[0-?]{0,64}[ -/]{0,8}[@-~]|\x1b[ -/]{0,4}[0-~]")
 """Pattern of all other terminal escape sequences."""
@@ -108,9 +106,7 @@ _BREAKS = {"\u2028": "\\u2028", "\u2029": "\\u2029", "\x85": "\\u0085"}
 
 
 def strict_json(raw: str, parse_float: Callable[[str], float] | None = None) -> Any:
-    """Parse JSON and refuse `NaN` and duplicate keys. Raises ValueError, and RecursionError if the JSON is
-    nested too deeply.
-    """
+    """Parse JSON, but refuse `NaN` and duplicate keys. Raises ValueError, and RecursionError if the nesting is too deep."""
     return json.loads(raw, object_pairs_hook=_unique, parse_constant=_refuse, parse_float=parse_float)
 
 
@@ -129,7 +125,7 @@ def _refuse(constant: str) -> Any:
 
 def without_escapes(words: str) -> str:
     """Return a text without terminal escape sequences."""
-    # CAN (0x18) ends any sequence, so the text before and after a removed sequence cannot form a new sequence.
+    # CAN (0x18) ends any sequence, so the text around a removed string cannot form a new sequence.
     return ESCAPES.sub("", _STRINGS.sub("\x18", words)).replace("\x18", "")
 
 
@@ -137,15 +133,15 @@ _NUMBERED = re.compile("&#0*([0-9]+)")
 
 
 def unescaped(words: str) -> str:
-    """Return a text with HTML entities decoded. A numeric entity is cut to 8 digits, because the interpreter
-    refuses to parse thousands of digits.
+    """Return a text with HTML entities decoded. A numeric entity is cut to 8 digits first, because Python refuses to
+    parse thousands of digits.
     """
     return html.unescape(_NUMBERED.sub(lambda found: f"&#{found[1][:8]}", words))
 
 
 def for_terminal(words: str) -> str:
-    """Return foreign text that is safe to print on a terminal. Escape sequences and bidirectional marks are
-    removed, other control characters are replaced, tabs and line breaks stay.
+    """Return foreign text in a form that is safe to print on a terminal. Escape sequences and bidirectional marks are
+    removed. Other control characters are replaced; tabs and line breaks stay.
     """
     if words.isascii() and words.isprintable():
         return words
@@ -155,7 +151,7 @@ def for_terminal(words: str) -> str:
 
 
 def one_line(dumped: str) -> str:
-    """Return JSON in which the characters that some readers treat as line breaks are escaped."""
+    """Return JSON in which those characters are escaped that some readers treat as line breaks."""
     if not dumped.isascii():
         for sign, escaped in _BREAKS.items():
             if sign in dumped:
@@ -177,20 +173,20 @@ _ALIKE = regex.compile(r"[\p{Cyrillic}\p{Greek}\p{Armenian}\p{Cherokee}]")
 _UNSEEN = regex.compile(f"[{INVISIBLE}]")
 _MARKS = r"[\p{M}\uff9e\uff9f]"
 _CROWDED = regex.compile(f"({_MARKS}{{32}}){_MARKS}+")
-"""Pattern of more than 32 marks over one letter. No script uses that many marks."""
+"""Pattern of more than 32 marks above one letter. No script uses so many."""
 
 
 def normalized(words: str) -> str:
-    """Return a text in the Unicode form NFKC, with at most 32 marks over one letter. Sorting more marks
-    takes quadratic time.
+    """Return a text in the Unicode form NFKC, with at most 32 marks on one letter. Sorting more marks would take
+    quadratic time.
     """
     return words if words.isascii() else unicodedata.normalize("NFKC", _CROWDED.sub(r"\1", words))
 
 
 def real_host(label: str, url: str) -> str | None:
-    """Return the host of a link if the link's label hides the host; None otherwise. The host is then shown
-    beside the label. A label hides the host if the label names another host. A host also counts as hidden
-    if a user name precedes it or if it is written in lookalike letters.
+    """Return the host of a link if the link's label hides the host; otherwise None. The host is then shown beside the
+    label. A label hides the host if it names another host. A host that follows a user name, or that has lookalike
+    letters, always counts as hidden.
     """
     try:
         parts = urlsplit(url)
@@ -211,7 +207,7 @@ def real_host(label: str, url: str) -> str | None:
         for found in _HOST.finditer(seen)
         if not _EXTENSION.fullmatch(found["top"] or "")
     ]
-    # Only the host of an address is compared, not names in the path.
+    # Only the host of an address is compared. Names in its path do not matter.
     if seen.strip() in {url.casefold(), url.casefold().rstrip("/")}:
         return None
     hosts = {host.casefold(), _written(host).casefold()}
@@ -219,15 +215,15 @@ def real_host(label: str, url: str) -> str | None:
 
 
 def _within(host: str, named: str) -> bool:
-    """Return True for the named host and its subdomains."""
+    """Return True if `host` is the named host or one of its subdomains."""
     named = named.removeprefix("www.")
     return host in {named, f"www.{named}"} or host.endswith(f".{named}")
 
 
 def _looks_alike(host: str) -> bool:
-    """Return True if a host can be mistaken for a host in Latin letters."""
+    """Return True if people can mistake a host for another one in Latin letters."""
     top = host.rpartition(".")[2]
-    # If the top-level domain is in the same script, nobody can mistake the host for a Latin host.
+    # A top-level domain in the same script shows everybody that the host is not in Latin letters.
     return top.isascii() and not top.startswith("xn--") and _ALIKE.search(_written(host)) is not None
 
 
@@ -238,7 +234,7 @@ def _written(host: str) -> str:
 
 
 def visible(words: str) -> bool:
-    """Return True if a text has a visible character."""
+    """Return True if a text contains a visible character."""
     first = words[:1]
     return (first.isascii() and first.isalnum()) or _VISIBLE.search(words) is not None
 
@@ -249,14 +245,14 @@ def without_direction(words: str) -> str:
 
 
 def name(words: str) -> str:
-    """Return a self-chosen name of a person, channel or group, reduced to at most four words and 30
-    characters, without symbols.
+    """Return a name that a person, channel or group chose for itself, without symbols, cut to four words and 30
+    characters.
     """
     return head(" ".join(regex.sub(r"[^\p{L}\p{M}\p{N}.'’_-]+", " ", words).split()[:4]), 30)
 
 
 def utf16_len(text: str) -> int:
-    """Return the length of a text in UTF-16 code units, the unit of Telegram's limits and offsets."""
+    """Return the length of a text in UTF-16 code units. Telegram measures limits and offsets in this unit."""
     return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2
 
 
@@ -283,21 +279,21 @@ def dollars(usd: float) -> str:
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
-    """Return the known name that is most similar to a misspelt word; None if no name is similar."""
+    """Return the known name that is most similar to a misspelt word; None if none is similar enough."""
     if len(word) > NAME:
         return None
     return next(iter(difflib.get_close_matches(word, known, n=1, cutoff=ALIKE)), None)
 
 
 def head(text: str, limit: int) -> str:
-    """Return the beginning of a text, at most `limit` characters, cut between graphemes."""
+    """Return the beginning of a text, up to `limit` characters. The cut is between graphemes."""
     if len(text) <= limit:
         return text
     return text[: border(text, limit) or limit]
 
 
 def border(text: str, at: int) -> int:
-    """Return the last grapheme border at or before `at`. The time is constant, because a grapheme of more
+    """Return the last grapheme border at or before `at`. The search takes constant time, because a grapheme of more
     than `REACH` characters is split.
     """
     if at >= len(text):
@@ -319,8 +315,8 @@ def border_after(text: str, at: int) -> int:
 
 
 def preview(text: str, limit: int = 200) -> str:
-    """Return a text as one line of at most `limit` characters. Sequences of white space become one space,
-    and `…` replaces the part that does not fit.
+    """Return a text as one line of at most `limit` characters. One space replaces each run of white space, and `…`
+    replaces the part that does not fit.
     """
     folded = " ".join(text[: limit * 4].split())
     if len(folded) <= limit and len(text) <= limit * 4:
@@ -329,7 +325,7 @@ def preview(text: str, limit: int = 200) -> str:
 
 
 def shorten_middle(text: str, limit: int) -> str:
-    """Return a text with its middle replaced by a note, at most `limit` characters long."""
+    """Return a text of at most `limit` characters. If it is too long, a note replaces its middle."""
     if len(text) <= limit:
         return text
     note = f"\n[… {len(text) - limit:,} characters left out …]\n"
@@ -341,8 +337,8 @@ def shorten_middle(text: str, limit: int) -> str:
 
 
 def _soft_border(text: str, start: int, end: int, prefix: str) -> int:
-    """Return the best position for a cut in the second half of text[start:end]: before a heading, else after
-    a paragraph, line, sentence or word. `prefix` opens the code block in which the text begins.
+    """Return the best position for a cut in the second half of text[start:end]: before a heading; otherwise after a
+    paragraph, a line, a sentence or a word. `prefix` opens the code block in which the text begins.
     """
     floor = start + (end - start) // 2
     if headings := [m.end() for m in _HEADING.finditer(text, floor, end)]:
@@ -365,13 +361,13 @@ def _soft_border(text: str, start: int, end: int, prefix: str) -> int:
 
 
 def has_sentence(text: str, end: int) -> bool:
-    """Return True if a sentence ends before `end`."""
+    """Return True if a sentence ends before the position `end`."""
     found = _SENTENCE_END.search(text)
     return found is not None and found.end() <= end
 
 
 def _fit(prefix: str, text: str, start: int, limit: int, size: Callable[[str], int]) -> int:
-    """Return the largest `end` for which size(prefix + text[start:end]) <= limit; at least start + 1."""
+    """Return the largest `end` for which size(prefix + text[start:end]) <= limit, but at least start + 1."""
     end = min(len(text), start + limit)
     if size(prefix + text[start:end]) <= limit:
         return end
@@ -380,16 +376,16 @@ def _fit(prefix: str, text: str, start: int, limit: int, size: Callable[[str], i
 
 
 OF_WORD = r"[\p{Latin}\p{Greek}\p{Cyrillic}\p{N}]"
-"""Regex class of numbers, and of letters in scripts that separate words by spaces."""
+"""Regex class of numbers, and of letters of scripts that separate words by spaces."""
 _OF_WORD = regex.compile(OF_WORD)
 _NAME_WITH_MARKS = re.compile(r"__[a-z][a-z0-9_]*__")
-"""Pattern of names such as `__init__`, which Markdown would show in bold."""
+"""Pattern of names such as `__init__`. Markdown would show them in bold."""
 
 
 def emphasis(source: str, start: int, end: int) -> tuple[bool, bool]:
-    """Return whether the marks source[start:end] may open emphasis, and whether they may close it. The
-    result differs from CommonMark in three cases. Marks inside a word or number are plain text. Marks
-    around a dunder name are plain text. In scripts without spaces, marks need no spaces around them.
+    """Return two values: True if the marks source[start:end] may open emphasis, and True if they may close it. Three
+    cases differ from CommonMark. Marks inside a word or number are plain text. Marks around a dunder name are plain
+    text. In scripts without spaces, marks need no spaces around them.
     """
     before, after = source[start - 1 : start] or " ", source[end : end + 1] or " "
     if _OF_WORD.fullmatch(before) and _OF_WORD.fullmatch(after):
@@ -414,18 +410,18 @@ _INLINE = re.compile(
     r"|(?P<mark>\*+|_+|~~|\|\|)",
     re.DOTALL,
 )
-"""Pattern of spans that must not be cut (escapes, inline code, links), and of emphasis marks. Emphasis marks
-are closed before a cut and reopened after it.
+"""Pattern of spans that must not be cut (escapes, inline code, links), and of emphasis marks. An open emphasis is
+closed before a cut and opened again after it.
 """
 _BLOCK = re.compile(r"\n(?=[ \t>]*(?:\n|[-+*][ \t]|\d{1,9}[.)][ \t]|#{1,6}[ \t]|\||```|~~~))")
 _AHEAD = 16_384
-"""Max characters that are searched for the end of an open mark."""
+"""Max characters in which the end of an open mark is searched."""
 _OPEN = 20
 
 
 def _cut(window: str, at: int) -> tuple[int, str]:
-    """Move a cut before a span that must not be cut. Return the new position and the emphasis marks that are
-    open there and closed later.
+    """Move a cut to before a span that must not be cut. Return the new position, and the emphasis marks that are open
+    there and are closed later in the text.
     """
     begin = max((found.end() for found in _BLOCK.finditer(window, 0, at)), default=0)
     behind = _BLOCK.search(window, at - 1)
@@ -446,17 +442,17 @@ def _cut(window: str, at: int) -> tuple[int, str]:
 
 
 def split(text: str, limit: int, size: Callable[[str], int] = len) -> list[str]:
-    """Split Markdown into parts of at most `limit`, measured by `size`, which must never return less than
-    the number of characters.
+    """Split Markdown into parts of at most `limit`. `size` measures a part; it must never return less than the number
+    of characters.
 
-    Graphemes (unless one grapheme exceeds the limit), links and inline code are never cut. Code fences and
-    emphasis are closed at the end of a part and reopened in the next part; a fence keeps its language. Parts
-    without a visible character are dropped.
+    Links, inline code and graphemes are never cut, except a grapheme that exceeds the limit. Code fences and emphasis
+    are closed at the end of a part and opened again in the next part; a fence keeps its language. Parts without a
+    visible character are dropped.
     """
     parts: list[str] = []
     start, prefix = 0, ""
     while start < len(text):
-        # The rest is measured only if it can fit, because measuring it for each part would take quadratic time.
+        # Measuring the rest for each part would take quadratic time, so it is measured only if it can fit.
         if len(prefix) + len(text) - start <= limit and size(prefix + text[start:]) <= limit:
             parts.append(prefix + text[start:])
             break
@@ -480,7 +476,7 @@ def split(text: str, limit: int, size: Callable[[str], int] = len) -> list[str]:
 
 
 def with_code_closed(text: str) -> str:
-    """Return a text in which a code fence that is open at the end is closed."""
+    """Return a text in which a code fence that is still open at the end is closed."""
     fence = _open_fence(text)
     return text if fence is None else f"{text.rstrip()}\n{fence[0]}"
 
@@ -506,16 +502,16 @@ def _fences(text: str) -> Iterator[tuple[int, tuple[str, str] | None]]:
 
 
 def encodings(secret: str) -> set[str]:
-    """Return the forms in which a secret may appear: plain, URL-encoded, base64 (also inside a longer
-    encoded text), hex.
+    """Return the forms in which a secret may occur in a text: plain, URL-encoded, hex and base64 (also as a part of a
+    longer text in base64).
     """
     from urllib.parse import quote, quote_plus
 
     raw = secret.encode("utf-8", "replace")
     found = {secret, quote(secret, safe=""), quote_plus(secret), raw.hex(), raw.hex().upper()}
     for lead in range(3):
-        # In the base64 of a longer text, a secret starts at one of three bit offsets. The characters between its first and last full
-        # groups do not depend on the surrounding text.
+        # In the base64 of a longer text, a secret starts at one of three bit offsets. The surrounding text affects only
+        # the first and the last group of characters.
         padded = base64.b64encode(b"\0" * lead + raw).decode("ascii")
         begin = (0, 2, 3)[lead]
         stop = (len(raw) + lead) * 8 // 6
@@ -525,5 +521,5 @@ def encodings(secret: str) -> set[str]:
 
 
 def folded(words: str) -> str:
-    """Return a name in a form for comparisons that must not depend on case or Unicode form."""
+    """Return a name in a form that is equal for names that differ only in case or Unicode form."""
     return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", words).casefold())

@@ -17,7 +17,7 @@ def written(number: int) -> str:
 
 
 def number_of(digits: str) -> int | None:
-    """Return the number of a ULID or of a ULID's beginning; None if the text contains other characters."""
+    """Return the number of a ULID, or of the beginning of a ULID; None if the text has other characters."""
     number = 0
     for digit in digits:
         value = DIGITS.find(digit)

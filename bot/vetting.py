@@ -1,8 +1,9 @@
-"""Finds the instruction files of a project and decides which of them are followed. All functions block.
+"""Finds the instruction files of a project, and decides which of them are followed. All functions block.
 
-A file is an instruction file because of its name, or because another instruction file includes or links to it.
-A file that a command created or changed is not followed until a person has accepted it: an operator approves
-that a file tool writes it, or a person saves it outside of Shipmate. No command can set a file's ctime.
+A file is an instruction file because of its name, or because another instruction file includes or links to it. A file
+that a command created or changed is not followed until a person has accepted it. An operator accepts a file by
+approving that a file tool writes it. Saving the file outside Shipmate accepts it too. Commands cannot set a file's
+ctime, so it shows later changes.
 """
 
 from __future__ import annotations
@@ -38,14 +39,14 @@ _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:|//")
 _NAMES = frozenset({"agent.md", "skill.md"})
 _SKIPPED = frozenset({".git", ".ship"})
 LARGEST = 256 * 1024
-"""Max bytes that are read of an instruction file."""
+"""Max bytes of an instruction file that are read."""
 NOT_VETTED = (
     "a command has made or changed it, so it is no instruction until an operator has it written with write_file, whole, "
     "or somebody saves it on the machine"
 )
 Parts = tuple[str, ...]
 _Times = dict[str, set[int]]
-"""Change times (ctime in ns) of files by normalised name; names that differ only in case share an entry."""
+"""Change times (ctime in ns) of files, by normalised name. Names that differ only in case share an entry."""
 
 
 class NotVetted(errors.ShipmateError):
@@ -55,13 +56,13 @@ class NotVetted(errors.ShipmateError):
 @dataclass(frozen=True, slots=True)
 class InstructionFileSet:
     paths: frozenset[Parts] = frozenset()
-    """Normalised absolute paths of instruction files, also of missing ones."""
+    """Normalised absolute paths of instruction files. A path is listed even if the file is missing."""
     nodes: frozenset[tuple[int, int]] = frozenset()
     """Device and inode of each file."""
     files: tuple[str, ...] = ()
     """Paths of the followed files in the project, with links resolved."""
     changed: Mapping[Path, int] = field(default_factory=dict)
-    """Change time (ctime in ns) of each file that is not only linked, by the name under which it is read."""
+    """Change time (ctime in ns) of each instruction file by name or inclusion. The key is the name that is read."""
 
     def holds(self, path: Path) -> bool:
         if not self.paths.isdisjoint({_parts(path), _parts(Path(os.path.realpath(path)))}):
@@ -76,7 +77,7 @@ def find_instruction_files(
     skills: Iterable[Path] = (),
     followed: Callable[[Path, int], bool] = lambda _path, _changed: True,
 ) -> InstructionFileSet:
-    """Return the instruction files of a project, ignoring references in files that are not `followed`."""
+    """Return the instruction files of a project. References in files that are not `followed` are ignored."""
     real = Path(os.path.realpath(root))
     names: set[Parts] = set()
     nodes: set[tuple[int, int]] = set()
@@ -119,7 +120,7 @@ def _named_files(root: Path) -> Iterator[Path]:
 
 
 def _references(root: Path, path: Path) -> Iterator[tuple[Path, bool]]:
-    """Yield the files in the project that a file names, each with True if the file is included."""
+    """Yield the project's files that a file refers to, each with True if it is included and False if it is linked."""
     try:
         words = prose(file_access.read(path, LARGEST))
     except OSError:
@@ -131,7 +132,7 @@ def _references(root: Path, path: Path) -> Iterator[tuple[Path, bool]]:
         target = _FILE.sub("", link).partition("#")[0].partition("?")[0]
         for one in {target, unquote(target)}:
             if one and "\0" not in one and not _ADDRESS.match(one):
-                # A link that begins with a slash is relative to the project's folder, as on repository pages.
+                # On repository pages, a link that begins with a slash is relative to the project's folder.
                 named |= {(one, False), (f"{root}/{one}", False)} if one.startswith("/") else {(one, False)}
     folder = root if hidden(root, path.parent) else path.parent
     for one, instructs in sorted(named):
@@ -142,7 +143,7 @@ def _references(root: Path, path: Path) -> Iterator[tuple[Path, bool]]:
 
 
 def _changed_at(path: Path, found: os.stat_result) -> int:
-    """Return the ctime of a file in ns. If the path is a link, the later change of link and file counts."""
+    """Return the ctime of a file in ns. For a link, return the later ctime of the link and the file."""
     try:
         return max(found.st_ctime_ns, path.lstat().st_ctime_ns)
     except OSError:
@@ -161,10 +162,10 @@ def _parts(path: Path) -> Parts:
 
 
 class Vetting:
-    """Vets the instruction files of one project.
+    """Decides which instruction files of one project are followed.
 
-    While commands run, only files that have not changed since these commands began are followed. When a command
-    ends, or at the start after a kill, every other instruction file waits. Waiting files are stored in `file`.
+    While commands run, only files that have not changed since these commands began are followed. When a command ends,
+    or at the start after a kill, each changed file must wait for a person. The waiting files are stored in `file`.
     """
 
     def __init__(
@@ -194,7 +195,7 @@ class Vetting:
             return find_instruction_files(self._root, self._more, self._skills, self._followed)
 
     def begin(self) -> InstructionFileSet:
-        """Record that a command begins. Return the instruction files. Raises OSError if nothing can be saved."""
+        """Record that a command begins. Return the instruction files. Raises OSError if the record cannot be saved."""
         with self._lock:
             found = self.find_instruction_files()
             if self._known is None:
@@ -204,13 +205,13 @@ class Vetting:
             return found
 
     def end(self, *, last: bool) -> list[str]:
-        """Record that a command, maybe the `last` one, has ended. Return the paths of files that now wait."""
+        """Record that a command has ended; `last`: no other command runs. Return the paths of files that now wait."""
         with self._lock:
             return self._compare(last=last) if self._known is not None else []
 
     def read(self, path: Path, real: Path, most: int) -> bytes:
-        """Return the beginning of the file `real`, read under the name `path`. Raises `NotVetted` and OSError."""
-        # No command begins or ends during the read, since both wait for the lock.
+        """Return the beginning of the file `real`, which is read under the name `path`. Raises `NotVetted` and OSError."""
+        # Commands wait for the lock before they begin or end, so none does so during the read.
         opener = lambda name, flags: file_access.opener(name, flags | os.O_NOFOLLOW)  # noqa: E731
         with self._lock, open(real, "rb", opener=opener) as file:
             raw = file.read(most)
@@ -218,15 +219,15 @@ class Vetting:
             return raw
 
     def must_be_followed(self, path: Path, found: os.stat_result) -> None:
-        """Raise `NotVetted` unless the file is followed; valid while `changes` has the same value."""
+        """Raise `NotVetted` if the file is not followed. The result is valid as long as `changes` stays the same."""
         with self._lock:
             if not self._followed(path, _changed_at(path, found)):
                 raise NotVetted(NOT_VETTED)
 
     @contextlib.contextmanager
     def writing(self, path: Path, *, whole: bool) -> Iterator[None]:
-        """Record that a file tool writes a file, after an operator's approval. Raises `errors.ToolError` if only
-        part of a file that waits is written (not `whole`), because the operator would not see the rest.
+        """Record that a file tool writes a file after an operator's approval. Raises `errors.ToolError` if a waiting
+        file is written only in part (not `whole`), because the operator would not see the other parts.
         """
         real = Path(os.path.realpath(path))
         with self._lock:
@@ -249,7 +250,7 @@ class Vetting:
     def _followed(self, path: Path, changed: int) -> bool:
         real = Path(os.path.realpath(path))
         if hidden(self._root, real):
-            # A command may have created this name or a folder on the way to it, as a link to a hidden place.
+            # A command may have created a link here, or at a folder above, that leads to a hidden place.
             way = Path(os.path.normpath(path))
             places = [
                 Path(os.path.realpath(one.parent)) / one.name for one in (way, *way.parents) if one.name
@@ -257,7 +258,7 @@ class Vetting:
             if all(one == self._root or hidden(self._root, one) for one in places):
                 return True
             if real.is_relative_to(self._root):
-                return False  # anybody may have written the file, without approval
+                return False  # anybody may have written the file without approval
         elif not all(
             os.access(one, os.R_OK, effective_ids=True)
             for one in real.parents
@@ -270,7 +271,7 @@ class Vetting:
         return self._known is None or changed in self._known.get(name, ())
 
     def _compare(self, *, last: bool) -> list[str]:
-        """Mark every file that is not followed as waiting. Return the paths of the files that did not wait before."""
+        """Mark every file that is not followed as waiting. Return the paths of the files that have become waiting."""
         found = self.find_instruction_files().changed.items()
         unvetted = [(path, changed) for path, changed in found if not self._followed(path, changed)]
         news = sorted(
@@ -286,7 +287,7 @@ class Vetting:
         self._waiting = self._times(unvetted)
         if last:
             self._known = None
-        # If the write fails, the disk still has the earlier state, and the next start compares with that state.
+        # If the write fails, the disk has the earlier state. The next start then compares with that state.
         with contextlib.suppress(OSError):
             self._save(self._known, self._waiting)
         return news
@@ -295,7 +296,7 @@ class Vetting:
         self.changes += 1
         if self._file is not None and self._disk is not None:
             state = {"v": 1, "known": known, "waiting": waiting, "running": known is not None}
-            # JSON escapes are needed, because a file name may not be valid text.
+            # File names may not be valid text, so they are written with JSON escapes.
             self._disk.replace(self._file, json.dumps(state, sort_keys=True, default=sorted).encode() + b"\n")
 
     def _load(self) -> None:
@@ -306,7 +307,7 @@ class Vetting:
             if state.get("running"):
                 self._known = {name: set(times) for name, times in state["known"].items()}
         except (OSError, ValueError) as error:
-            # No command can write this file. An attacker who can write it controls Shipmate already.
+            # Commands cannot write this file. Anybody else who can write it has control of Shipmate anyway.
             if self._log is not None:
                 told = "what instruction files wait cannot be read"
                 self._log.write("prompt", told, level="error", cause=str(error))
@@ -320,7 +321,7 @@ class Vetting:
         return times
 
     def _name(self, path: Path) -> str:
-        """Return the key of a path; `..` parts are kept, because after a link they lead to a different folder."""
+        """Return the key of a path. `..` parts are kept, because after a link they lead to a different folder."""
         if path.is_relative_to(self._given):
             path = self._root / path.relative_to(self._given)
         return folded(str(path.relative_to(self._root) if path.is_relative_to(self._root) else path))

@@ -41,9 +41,7 @@ _NAMED: Json = {
     "type": ["string", "object"],
     "properties": {"name": {"type": "string"}, "content": {"type": "string"}},
 }
-"""JSON schema of a path or a `NewFile`. The schema is written in full, because models understand references less
-reliably.
-"""
+"""JSON schema of a path or a `NewFile`, written inline because models understand references less reliably."""
 
 
 class ChatSendInput(ToolInput):

@@ -193,9 +193,7 @@ def _roots(turn: ToolExecutionContext) -> list[str]:
 
 
 def _person(turn: ToolExecutionContext) -> MemoryOwner | None:
-    """Return the person whose files a turn may use. In a direct chat this is the person who caused the turn; elsewhere
-    None.
-    """
+    """Return the person whose files a turn may use: the one who caused the turn in a direct chat, otherwise None."""
     if not turn.private or turn.user_id is None:
         return None
     return MemoryOwner("person", f"{turn.channel}:{turn.user_id}")

@@ -36,9 +36,7 @@ START_SECONDS = 30.0
 """Timeout in seconds for connecting to a server and listing its tools."""
 LONGEST_PAUSE = 300.0
 SOUND_SECONDS = 60.0
-"""Min duration in seconds of a stable connection. After a stable connection, the pauses before restarts begin short
-again.
-"""
+"""Min duration in seconds of a connection after which the pauses before restarts begin short again."""
 MOST_TOOLS = 500
 MOST_PAGES = 50
 MOST_HUNG = 3
@@ -153,8 +151,7 @@ class Server:
             cache=None,
         )
         async with contextlib.AsyncExitStack() as stack:
-            # Old and new servers refuse each other's handshake. If this attempt fails, the next attempt uses the other
-            # handshake.
+            # Old and new servers refuse each other's handshake. After a failure, the next attempt uses the other one.
             used = self._handshake
             self._handshake = "auto" if used == "legacy" else "legacy"
             async with asyncio.timeout(START_SECONDS):
@@ -327,8 +324,7 @@ class Server:
         try:
             async with limit:
                 with self.asking.during(tool, limit, seconds) as unanswered:
-                    # `call_tool` of the SDK would apply the patterns of the server's schema to the answer, so it is not
-                    # used.
+                    # `call_tool` would apply the patterns in the server's schema to the answer, so it is not used.
                     answer = await client.session.send_request(
                         request, CallToolResult, progress_callback=told
                     )
@@ -356,8 +352,7 @@ class Server:
     async def _failed(self, client: Client, code: int, message: str) -> errors.ToolError:
         from mcp_types import CONNECTION_CLOSED
 
-        # The SDK raises this error for an ended stream. The code alone proves nothing, because a server can send it
-        # too.
+        # The SDK raises this for an ended stream. A server can send the same code, so the code alone proves nothing.
         cut = code == CONNECTION_CLOSED and message.startswith("SSE stream ")
         if self._closed.is_set() or cut:
             return self._gone()

@@ -86,7 +86,7 @@ async def process(
     words: Sequence[str], *, folder: Path, env: Mapping[str, str], said: Tell, ended: Tell
 ) -> AsyncIterator[TransportStreams]:
     """Run a server process inside the `with` block. `said` gets its stderr. `ended` is called when its stdout ends.
-    After the block, the whole process group is killed. Raises OSError if the process cannot be started.
+    After the block, the process group is killed unless the process ends by itself. Raises OSError if it cannot start.
     """
     from mcp.client import stdio
 

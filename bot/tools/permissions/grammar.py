@@ -202,9 +202,7 @@ def _time(words: str) -> Condition:
 
 
 def _scalars(value: Any) -> Iterator[str]:
-    """Yield all single values in arguments as text, at any depth. Numbers and booleans have the form that they have in
-    JSON.
-    """
+    """Yield all single values in arguments as text, at any depth. Numbers and booleans are written as in JSON."""
     left = [value]
     while left:
         one = left.pop()

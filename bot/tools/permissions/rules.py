@@ -114,8 +114,7 @@ class Rules:
         if name not in self._tools:
             tool = self._tools[name] = {"deny": [], "ask": [], "allow": []}
             for outcome, parsed in self._rules:
-                # Names are compared without case differences, because servers choose and change the case of their
-                # names.
+                # Case is ignored, because servers choose and change the case of names.
                 if glob(folded(parsed.tool))(folded(name)):
                     # After a wildcard name, a pattern may be invalid for this tool and valid for another one.
                     with contextlib.suppress(RuleMalformed):
