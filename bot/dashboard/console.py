@@ -192,9 +192,9 @@ class Console:
         return {"found": found, "asked": asked, "at": page, "pages": pages}
 
     async def _conversation(self, request: web.Request) -> Found | None:
-        """Return the newest messages of a chat. With the parameter `before`, return the messages up to that time
-        (epoch ms); `from` of the messages at exactly that time are left out, because they were already shown. With
-        `q`, return the messages that match these words best.
+        """Return the newest messages of a chat. With the parameter `before`, return messages up to that time (epoch
+        ms). Of those at exactly that time, `from` were already shown and are left out. With `q`, return the
+        messages that match these words best.
         """
         try:
             key = ChatKey.parse(request.match_info["chat"])
@@ -305,8 +305,8 @@ class Console:
         }
 
     async def _fitting(self, by: By, asked: str) -> Callable[[str], bool]:
-        """Return a function that returns True for the id of a chat or person if the id or a name contains all words
-        of `asked`. Names of people come from at most `NAMED` conversations that match.
+        """Return a filter for ids of chats or people. It is True if the id or a name contains all words of `asked`.
+        Names of people are looked up in at most `NAMED` matching conversations.
         """
         words = text.folded(asked).split()
         fit = set[str]()

@@ -105,8 +105,8 @@ class LogReader:
         return list(deque(self._of(files[-1]), count))
 
     def of_request(self, request_id: str) -> Iterator[tuple[str, Line]]:
-        """Yield the selected lines of a request. It reads the files from the day in the request's id until a day
-        after the request's end, and all files if these have no such line.
+        """Yield the selected lines of a request. The search covers the days from the request's id until a day after
+        its end. If these have no such line, it covers all days.
         """
         files, begun = self._files(), day_of(request_id) or date.max
         last, running, found = begun, False, False

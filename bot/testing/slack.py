@@ -70,8 +70,8 @@ class SlackServer(FileHosting):
     """A fake Slack server. The module docstring has an example.
 
     `ping_every` is the interval in seconds between the server's pings. If it is None, the server pings every 10 s
-    on the real clock, and never on a test clock. The server sends an event again if the app does not acknowledge
-    it within 3 s: at once, then after 1 and after 5 minutes.
+    on the real clock, and never on a test clock. If the app does not acknowledge an event
+    within 3 s, the server sends it again: at once, after 1 minute and after 5 minutes.
     """
 
     def __init__(

@@ -122,8 +122,8 @@ def speaking(
 
 
 def best_language(accepted: str) -> str | None:
-    """Return the code of the catalogue that an `Accept-Language` header prefers; English if there is none for its
-    languages, and None if the header names no language.
+    """Return the code of the catalogue that an `Accept-Language` header prefers. Return English if no catalogue
+    has a language of the header, and None if the header names no language.
     """
     wanted = list[tuple[float, str]]()
     for one in accepted.split(","):
