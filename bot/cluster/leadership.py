@@ -1,11 +1,10 @@
 """Leader election with a lease in the database that contains the log.
 
-The leader increments a counter, on its own thread and session. A standby takes over if the leader released
-the lease, or if the counter has not changed for `LEASE` seconds of the standby's own clock. Taking over
-begins a new epoch. The database then refuses every transaction of the former leader; a transaction that was
-still open has been ended before. Clocks of different hosts are never compared. A process considers itself the
-leader only while no other process can have taken over. So a frozen leader that wakes up neither writes nor
-sends.
+The leader increments a counter in the database every `BEAT` seconds. Another process (a standby) takes over if the
+leader released the lease, or if the counter has not changed for `LEASE` seconds. The standby measures this time with
+its own clock, so that clocks of different hosts are never compared. Each takeover increases the leader's number (`epoch`).
+After that, the database refuses transactions of the former leader. A process stops sending before another process
+can take over, so a frozen leader that wakes up neither writes nor sends.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ T = TypeVar("T")
 BEAT = 0.5
 LEASE = 3.0
 MARGIN = 0.5
-"""Min seconds between the moment at which a leader stops and the moment at which a standby takes over."""
+"""Min seconds between the end of a leader's work and a standby's takeover."""
 _SEEN = """INSERT INTO cluster_hosts VALUES (?, clock_timestamp())
     ON CONFLICT (holder) DO UPDATE SET seen_at = excluded.seen_at"""
 _BEAT = "UPDATE cluster_leader SET beats = beats + 1 WHERE epoch = ? AND holder = ?"
@@ -40,9 +39,7 @@ _TAKE = """UPDATE cluster_leader SET epoch = epoch + 1, holder = ?, beats = beat
 _END_FROZEN = """SELECT pg_terminate_backend(pid) FROM pg_stat_activity
     WHERE application_name = 'shipmate' AND datname = current_database() AND usename = current_user
     AND state <> 'idle' AND wait_event = 'ClientRead' AND state_change < clock_timestamp() - INTERVAL '2 s'"""
-"""SQL statement that terminates sessions that are stuck inside a transaction. In pipeline mode the server's
-timeouts do not end all such sessions.
-"""
+"""Statement that ends sessions that are stuck inside a transaction. The server's timeouts miss some in pipeline mode."""
 _RELEASE = "UPDATE cluster_leader SET holder = '' WHERE epoch = ? AND holder = ?"
 _FORGET = "DELETE FROM cluster_hosts WHERE holder = ? OR seen_at < clock_timestamp() - INTERVAL '1 day'"
 _HOSTS = """SELECT h.holder, l.holder IS NOT NULL FROM cluster_hosts h LEFT JOIN cluster_leader l ON l.holder = h.holder
@@ -50,7 +47,7 @@ _HOSTS = """SELECT h.holder, l.holder IS NOT NULL FROM cluster_hosts h LEFT JOIN
 
 
 class PostgresLeadership:
-    """Implements `core.outbox.Leadership` with a row in the log's database."""
+    """Implements `core.outbox.Leadership` with a lease, which is a row in the log's database."""
 
     def __init__(self, url: str, *, clock: Clock, log: Log, holder: str = "") -> None:
         self._url = url
@@ -59,9 +56,9 @@ class PostgresLeadership:
         self.holder = holder or f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(3)}"
         self.epoch = 0
         self.leader = ""
-        """Process that was the leader at the last poll."""
+        """Name (`holder`) of the leader when the lease was read last; "" if there was no leader."""
         self.deposed = asyncio.Event()
-        """Event that is set once another process has taken over. It is never cleared."""
+        """Set once another process has taken over from this process, and never cleared."""
         self._leads = asyncio.Event()
         self._refusal: errors.StorageError | None = None
         self._until = 0.0
@@ -73,9 +70,9 @@ class PostgresLeadership:
         self._thread = threading.Thread(target=self._run, name="leadership", daemon=True)
 
     async def lead(self, stop: asyncio.Event, stands_by: Callable[[str], object]) -> bool:
-        """Wait until this process is the leader; return False if `stop` is set first. While waiting,
-        `stands_by` is called with the name of the leader. Raises `errors.StorageError` if this version
-        does not support the database's tables.
+        """Wait until this process is the leader, and return True. Return False if `stop` is set first. If the wait takes
+        longer than two beats, call `stands_by` once with the leader's name. Raises `errors.StorageError` if the
+        database's tables have a newer version.
         """
         self._thread.start()
         waiting = [asyncio.create_task(one.wait()) for one in (self._leads, stop)]
@@ -115,12 +112,12 @@ class PostgresLeadership:
         return f"leader, epoch {self.epoch}" if self.epoch else f"standby; {self.leader or 'nobody'} leads"
 
     async def close(self) -> None:
-        """Release the lease. Call this once nothing is written any more."""
+        """Release the lease, so that another process can take over. Call this after the last write."""
         self._over.set()
         if self._thread.is_alive():
             await asyncio.to_thread(self._thread.join)
 
-    # All methods below run on the thread of the lease.
+    # All methods below run on the thread `leadership`.
 
     def _run(self) -> None:
         db: PostgresSession | None = None
@@ -148,7 +145,7 @@ class PostgresLeadership:
         self._until = 0.0
 
     def _lost(self, error: Exception) -> None:
-        # The counter may have moved while the connection was lost.
+        # Another process may have changed the counter while the connection was lost.
         self._seen = None
         if (words := words_of(error)) != self._trouble:
             self._trouble = words
@@ -196,14 +193,14 @@ def _lease(db: PostgresSession) -> tuple[Any, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """A process that has been active within the last seconds."""
+    """A process that has used the database within the last six seconds."""
 
     holder: str
     leads: bool
 
 
 def hosts(url: str) -> Sequence[Host]:
-    """Return the processes that use a database, the leader first. Raises `errors.StorageError`."""
+    """Return the processes that currently use a database. The leader comes first. Raises `errors.StorageError`."""
     with as_storage_error("the database cannot be used"), contextlib.closing(PostgresSession(url)) as db:
         if db.execute("SELECT to_regclass('cluster_hosts')").fetchone() == (None,):
             return ()
@@ -211,7 +208,7 @@ def hosts(url: str) -> Sequence[Host]:
 
 
 def examine(url: str) -> tuple[str, str]:
-    """Return the server's version and a description of the server's problem ("" if there is none). Raises
+    """Return the database server's version, and a description of a problem ("" if there is none). Raises
     `errors.StorageError`.
     """
     with as_storage_error("the database cannot be used"), contextlib.closing(PostgresSession(url)) as db:

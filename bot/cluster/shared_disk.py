@@ -1,10 +1,9 @@
-"""Files of `.ship` that are not part of the log and that all hosts share. The files are rows of the table
-`files`; each host has a copy.
+"""Shares files of the folder `.ship` between the hosts of a cluster. The files are rows of the table `files`; each host has
+a local copy.
 
-The leader reads its own copies. A change is first committed to the database, under the leader's epoch, and
-then written to the copy. A standby fetches changes. A copy has the size and mtime of its row; a copy that
-differs is fetched again. Exports of the log (`chats`, the search index) are not shared: each host makes its
-own.
+The leader reads its local copies. It commits a change to the database first, and then writes the copy. All other
+processes (standbys) fetch the changes. A copy has the size and mtime of its row; otherwise it is fetched again. Exports
+of the log (`chats`, the search index) are not shared, because each host makes its own.
 """
 
 from __future__ import annotations
@@ -30,11 +29,9 @@ from bot.storage import jsonl
 FOLDERS = ("artifacts", "memory", "outgoing", "received", "sent")
 FILES = ("access.json", "telegram-groups.json")
 EXPORTS = ("chats", "exports.json", "index.db", "index.db-shm", "index.db-wal")
-"""Names of exports that each host makes from the log."""
+"""Names of the exports in `.ship` that each host makes from the log."""
 NOTE = "shared.json"
-"""Name of the file that contains the `store` id of the database at the last fetch. The id changes when
-something is erased.
-"""
+"""Name of the file with the database's `store` id at the last fetch. `erase` gives the database a new id."""
 FOLLOW_SECONDS = 1.0
 CHANGED = "SELECT path, size, at, changed FROM files WHERE changed > ? ORDER BY changed"
 CONTENT = "SELECT data, size, at FROM files WHERE path = ?"
@@ -47,14 +44,16 @@ ERASED = """UPDATE cluster_leader SET store = DEFAULT; DELETE FROM files WHERE d
 
 
 def is_name(name: str) -> bool:
-    """Return True for the name of a shared file in canonical form."""
+    """Return True if the path `name`, relative to `.ship`, is that of a shared file and has no unusual parts like `..`."""
     parts = PurePosixPath(name).parts
     plain = "/".join(parts) == name and not any(part.startswith(".") for part in parts)
     return plain and (name in FILES or (len(parts) > 1 and parts[0] in FOLDERS))
 
 
 class SharedDisk:
-    """Implements `contracts.environment.Disk` for a process in a cluster. All methods except `follow` block."""
+    """Implements `contracts.environment.Disk` for a process of a cluster. `inner` stores the local files in `home`. All methods
+    except `follow` block.
+    """
 
     def __init__(self, inner: Disk, home: Path, url: str, log: Log) -> None:
         self._inner = inner
@@ -76,8 +75,8 @@ class SharedDisk:
     # ------------------------------------------------------------ the copies
 
     async def follow(self, clock: Clock, *, leads: bool = False) -> None:
-        """Fetch changes of other processes until cancelled. The leader instead stores files that commands on
-        its host have changed.
+        """Fetch the changes of other processes every second until cancelled. If this process `leads`, instead store the
+        files that commands on this host have changed.
         """
         trouble = ""
         while True:
@@ -91,8 +90,8 @@ class SharedDisk:
             await clock.sleep(FOLLOW_SECONDS)
 
     def begin(self, epoch: int | None = None) -> None:
-        """Fetch all files. Later changes are stored in the database under this epoch. If the database has no
-        files, it gets the local files. Raises `errors.StorageError`.
+        """Fetch all files; if the database has none, store the local files there. Later changes are refused once `epoch` is
+        no longer the leader's number; None skips this check. Raises `errors.StorageError`.
         """
         with self._alone, errors.as_storage_error("the files of .ship cannot be fetched"):
             self._epoch = epoch
@@ -112,7 +111,7 @@ class SharedDisk:
             self._db = None
 
     def erase(self) -> None:
-        """Purge removed content from the database, and make other hosts rebuild their exports. Raises OSError."""
+        """Purge deleted content from the database's files. Other hosts then delete their copies and exports. Raises OSError."""
         with self._session() as db:
             for statement in ERASED.split(";"):
                 db.execute(statement)
@@ -139,8 +138,8 @@ class SharedDisk:
             self._date(path, at)
 
     def _are_copies(self, db: PostgresSession, there: set[str]) -> None:
-        """Remove exports and copies that no longer exist in the database if something was erased there.
-        Files from another database are moved to another folder.
+        """If the database's `store` id has changed, delete all exports, and the copies that are no longer in the database. If
+        this host has no `store` id yet, move these files to another folder instead.
         """
         (store,) = db.execute(STORE).fetchone() or ("",)
         known = (jsonl.loads(self._inner.read(self._home / NOTE)) or {}).get("store")
@@ -152,14 +151,14 @@ class SharedDisk:
         for path in foreign:
             (aside / self._name(path)).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             path.replace(aside / self._name(path))
-        if known is not None:  # the files are copies of erased content
+        if known is not None:  # the files may contain erased content
             shutil.rmtree(aside, ignore_errors=True)
         elif foreign:
             self._log.write("cluster", f"files of another Shipmate are kept in {aside.name}", level="warn")
         self._inner.replace(self._home / NOTE, jsonl.dumps({"store": store}))
 
     def bring_files(self) -> None:
-        """Store the files that a command on this host has changed."""
+        """Store the files in `FILES` that a command on this host has changed."""
         with self._alone:
             for name in FILES:
                 facts = _facts(self._home / name)
@@ -203,7 +202,7 @@ class SharedDisk:
         self._inner.remove(path)
 
     def _put(self, path: Path, data: bytes) -> None:
-        # A unique mtime (ns) in whole microseconds, which every file system keeps.
+        # The mtime (ns) is unique. It is in whole microseconds, because some file systems store no nanoseconds.
         self._last = at = max(time.time_ns() // 1000 * 1000, self._last + 1000)
         with self._alone:
             self._write(PUT, (self._name(path), data, len(data), at))
@@ -221,7 +220,7 @@ class SharedDisk:
 
     @contextlib.contextmanager
     def _session(self) -> Iterator[PostgresSession]:
-        """Yield the database session, reconnected if it was lost. Raises OSError."""
+        """Yield the database session. Reconnect if the connection was lost. Raises OSError."""
         with self._alone:
             try:
                 if self._db is None or self._db.lost:
@@ -238,7 +237,7 @@ class SharedDisk:
 
 
 def files(home: Path) -> Iterator[Path]:
-    """Yield the paths of the shared files in a `.ship`."""
+    """Yield the paths of the shared files in the folder `.ship`, which is `home`."""
     for folder in FOLDERS:
         for path in sorted((home / folder).rglob("*")):
             if path.is_file() and not path.is_symlink() and is_name(path.relative_to(home).as_posix()):
@@ -247,7 +246,7 @@ def files(home: Path) -> Iterator[Path]:
 
 
 def _facts(path: Path) -> tuple[int, int] | None:
-    """Return size and mtime (ns) of a file; None if the file does not exist."""
+    """Return a file's size in bytes and its mtime (ns); None if the file does not exist."""
     try:
         found = path.stat()
     except FileNotFoundError:

@@ -1,5 +1,5 @@
-"""Moves a log between SQLite and PostgreSQL, together with the shared files. All rows are copied in order
-and compared before the new database is used.
+"""Moves the event log and the shared files between SQLite and PostgreSQL. All rows are copied in order. Source and target
+are compared before the target is used.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ TABLES = {
     "counts": "SELECT * FROM counts ORDER BY chat, hour, what, name",
     "facts": f"SELECT * FROM facts WHERE kind <> '{CURSOR}' ORDER BY kind, key",
 }
-"""Tables of a log, with the query that returns the table's rows in order. Cursors are not copied, because
-each host has its own.
+"""Tables of the log, each with a query for its rows in order. The facts of kind `CURSOR` are left out, because the positions
+of exports belong to a host.
 """
 _AT_ONCE = 1_000
 _Database = PostgresSession | sqlite3.Connection
@@ -41,7 +41,7 @@ _Database = PostgresSession | sqlite3.Connection
 
 @dataclass(frozen=True, slots=True)
 class TransferredTable:
-    """Number and hash of a table's rows in order. Both values are equal in the source and the target."""
+    """Number and SHA-256 of a table's rows, or of the shared files. Both values are equal in source and target."""
 
     table: str
     rows: int
@@ -49,8 +49,8 @@ class TransferredTable:
 
 
 def to_postgres(path: Path, url: str, aside: Path) -> list[TransferredTable]:
-    """Move a log file and the shared files beside it to PostgreSQL. The log file is then renamed to `aside`.
-    Raises `errors.StorageError`.
+    """Move the log file `path` and the shared files in its folder to PostgreSQL. Then rename the log file to `aside`. Raises
+    `errors.StorageError`.
     """
     home = path.parent
     with _as_storage_error("the log cannot be moved"), _source(url) as target:
@@ -74,8 +74,8 @@ def to_postgres(path: Path, url: str, aside: Path) -> list[TransferredTable]:
 
 
 def to_file(url: str, path: Path, aside: str) -> list[TransferredTable]:
-    """Move the log and the shared files from PostgreSQL to files. The tables are then moved to the schema
-    `aside`. Raises `errors.StorageError`.
+    """Move the log from PostgreSQL to the file `path`, and the shared files to its folder. Then move the tables to the
+    PostgreSQL schema `aside`. Raises `errors.StorageError`.
     """
     scratch, home = path.with_name(f"{path.name}.new"), path.parent
     scratch.unlink(missing_ok=True)
@@ -102,7 +102,7 @@ def to_file(url: str, path: Path, aside: str) -> list[TransferredTable]:
 
 
 def copy_out(url: str, folder: Path) -> None:
-    """Write a snapshot of the log and the shared files to an empty folder. Writers are not blocked. Raises
+    """Copy the log and the shared files from PostgreSQL to an empty folder, without blocking writers. Raises
     `errors.StorageError`.
     """
     with (
@@ -127,9 +127,11 @@ def must_be_stopped(url: str) -> None:
 
 @contextmanager
 def _source(url: str) -> Iterator[PostgresSession]:
-    """Open a transaction on a database that no process uses."""
+    """Open a transaction on a database. Raises `errors.StorageError` if a process uses the database."""
     with closing(_session(url)) as db, db.db.transaction():
-        db.execute("UPDATE cluster_leader SET epoch = epoch + 1")  # so that no process becomes the leader
+        db.execute(
+            "UPDATE cluster_leader SET epoch = epoch + 1"
+        )  # locks the row, so that no process can take over
         must_be_stopped(url)
         yield db
 
@@ -147,7 +149,7 @@ def _file(path: Path) -> sqlite3.Connection:
 
 
 def _copied(source: _Database, target: _Database) -> list[TransferredTable]:
-    """Copy every table inside a transaction of the target database, and compare source and target."""
+    """Copy every table, and compare source and target. Call this inside a transaction of the target."""
     moved = []
     for table, statement in TABLES.items():
         target.execute(f"DELETE FROM {table}")  # removes sums that triggers computed from the copied events
@@ -189,7 +191,7 @@ def _files(db: PostgresSession) -> Iterator[tuple[str, bytes]]:
 
 
 def _same_files(db: PostgresSession, home: Path) -> TransferredTable:
-    """Return the number and the hash of the files, which must be equal in source and target."""
+    """Compare the shared files in the database and in the folder `home`, and return their number and hash."""
     paths = sorted(shared_disk.files(home), key=lambda one: one.relative_to(home).as_posix())
     here, there = hashlib.sha256(), hashlib.sha256()
     for path in paths:
@@ -210,7 +212,7 @@ def _as_storage_error(words: str) -> Iterator[None]:
 
 
 class _Silent:
-    """Implements `contracts.environment.Log` by dropping everything."""
+    """Implements `contracts.environment.Log` by ignoring all lines."""
 
     def write(self, kind: str, message: str, **details: Any) -> None:
         pass

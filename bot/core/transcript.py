@@ -1,4 +1,6 @@
-"""Transcript of a chat: one line for each API message and each change of the context. A boundary has no parent."""
+"""Builds the transcript of a chat: one line for each API message and each change of the model's context. A line of type
+`boundary` has no parent, because it begins a new chain of lines.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ VERSION = 4
 
 
 def lines(key: ChatKey, log: Iterable[Event]) -> Iterator[Json]:
-    """Yield the transcript lines of a chat, given all of its events."""
+    """Yield the transcript lines of a chat. `log` must contain all events of the chat."""
     chat, parent, session = Chat(key), None, ""
     context = chat.context
     context.left = {}
@@ -58,7 +60,7 @@ def lines(key: ChatKey, log: Iterable[Event]) -> Iterator[Json]:
 
 
 def _facts(event: Event, named: dict[int, str]) -> tuple[str, Json]:  # noqa: C901, PLR0911 - one `match` of kinds
-    """Return the type of an event's own line ("" for events that only add a message), and the line's data."""
+    """Return the type and the data of an event's line. The type is "" if the data belong to the line of the added message."""
     match data := event.data:
         case events.Told():
             return "", {"sources": list(data.sources)}

@@ -1,4 +1,4 @@
-"""Finds turns in the event log: the turn that a person means, and for the console the waits and words of turns."""
+"""Finds turns in the event log: the turn to which a person refers, and for the console the slowest turns."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from bot.core.events import Event
 from bot.core.usage import UsageSums
 
 NEWEST = 500
-"""Events searched first for the latest answer; if none is found, all events are searched."""
+"""Number of newest events that are searched first for the latest answer. After that, all events are searched."""
 
 
 @dataclass(frozen=True, slots=True)
 class TurnRef:
-    """Reference to a turn of a chat. `about` is the request that caused the turn, if not the turn's own."""
+    """A turn of a chat. `about` is the id of the turn's message to which the person referred; None if none was named."""
 
     chat: ChatKey
     id: str
@@ -30,16 +30,16 @@ class TurnRef:
 
 @dataclass(eq=False)
 class TurnLookup:
-    """Searches the event log for turns. A chat sees its own turns. A person sees their own turns in threads
-    of the chat as well, but never turns of another chat.
+    """Searches the event log for turns that a person may see: all turns of the chat in which the person asks, and the
+    person's own turns in that chat's threads.
     """
 
     chats: Chats
     event_log: EventLog
 
     async def found(self, inbound: Inbound, asked: str | None) -> TurnRef | None:
-        """Return the turn with this id, or the turn of the message with this id; without an id, the latest
-        turn that answered. Raises `errors.StorageError`.
+        """Return the turn to which the id `asked` refers: the id of a turn, of a request or of a message. For None, return the
+        latest turn that answered. Return None if there is no such turn. Raises `errors.StorageError`.
         """
         if asked is not None:
             place = inbound.chat_key.chat
@@ -51,13 +51,13 @@ class TurnLookup:
         return await self._newest(inbound.chat_key) or await self._near(inbound)
 
     async def of_message(self, chat: ChatKey, message: str) -> str | None:
-        """Return the latest turn that sent this message to a chat, or sent it again. Raises `errors.StorageError`."""
+        """Return the id of the turn that sent this message to a chat; None if unknown. Raises `errors.StorageError`."""
         named = reversed(await self.event_log.naming(chat, {message}))
         return next((one.turn for one in named if one.chat == chat and _is_sent(one, message)), None)
 
     @staticmethod
     def _called(named: Iterable[Event], asked: str) -> list[TurnRef]:
-        """Return the turns that the id may mean, ordered by the kind of id."""
+        """Return the turns to which the id `asked` may refer: first by turn or request, then by sent, then by received message."""
         sent, turns, said = list[TurnRef](), list[TurnRef](), list[TurnRef]()
         for one in named:
             match one.data:
@@ -93,8 +93,8 @@ class TurnLookup:
         return None
 
     async def _near(self, inbound: Inbound) -> TurnRef | None:
-        """Return the latest turn that answered this person in a thread of the chat, or in the chat around
-        the thread.
+        """Return the latest turn of this person in a thread of the chat. If the person asks in a thread, return the latest
+        turn in the whole chat.
         """
         named = await self.event_log.naming(inbound.chat_key.chat, {inbound.user_id})
         for one in reversed(named):
@@ -107,20 +107,20 @@ class TurnLookup:
 
 
 def _has(event: Event, request: str) -> bool:
-    """Return True if an event started a turn of this id, or with this request."""
+    """Return True if an event started the turn with this id, or added the request with this id to a turn."""
     data = event.data
     return isinstance(data, events.TurnStarted | events.Joined) and request in (event.turn, *data.members)
 
 
 def _is_sent(event: Event, message: str) -> bool:
-    """Return True if an event says that our message with this id was delivered."""
+    """Return True if an event records that the bot's message with this platform id was delivered."""
     return isinstance(event.data, events.RowEnded | events.Shown) and event.data.message_id == message
 
 
 # ------------------------------------------------------------ for the console
 
 SPAN = 2_000
-"""Max events after a turn's first message that are searched for its answer."""
+"""Max events after a turn's first message in which its answer is searched."""
 PARTS = 20
 """Max parts of an answer that are shown."""
 _WAITS = "FROM events AS waits{} WHERE waits.kind = 'waited' AND waits.at >= ?"
@@ -131,8 +131,8 @@ _ANSWER = "SELECT data FROM events WHERE chat = ? AND seq > ? AND seq < ? AND ki
 
 @dataclass(frozen=True, slots=True)
 class TurnWait:
-    """Wait of a turn's person for the answer: `ms` milliseconds, which ended at the time `at` (epoch seconds).
-    `parts` are the milliseconds of each activity (`bot.core.waits.Wait`). `words` is the person's message.
+    """The wait of a person for an answer. It took `ms` milliseconds and ended at the time `at` (epoch seconds). `parts` has
+    the milliseconds of each activity (see `bot.core.waits.Wait`). `words` is the person's message.
     """
 
     request: str
@@ -152,14 +152,14 @@ class TurnWait:
 
 
 class TurnRecords:
-    """Reads the events of single turns. Blocks on disk access; may be used on any thread."""
+    """Reads waits and texts of turns for the console. Methods block on disk access, and may run on any thread."""
 
     def __init__(self, sums: UsageSums) -> None:
         self._opened = sums.opened
 
     def slowest(self, since: float, offset: int, limit: int) -> tuple[list[TurnWait], int]:
-        """Return a page of the turns whose person saw an answer since a time (epoch seconds), the longest
-        wait first, and the number of all of them.
+        """Return the waits that ended after `since` (epoch seconds), and their total number. The longest wait comes first.
+        `offset` and `limit` select the page.
         """
         with self._opened() as db:
             if db is None:
@@ -169,7 +169,7 @@ class TurnRecords:
         return [_wait(*row) for row in rows], total
 
     def said(self, request: str) -> tuple[str, str]:
-        """Return the person's message and the answer of a turn; "" for what is not in the log."""
+        """Return the person's message and the answer of a turn. Each is "" if it is not in the log."""
         with self._opened() as db:
             found = (
                 None

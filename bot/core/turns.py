@@ -1,4 +1,4 @@
-"""Builds the loop of each turn with the agent's prompt and tools."""
+"""Builds the agent loop of each turn."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from bot.telemetry import context
 
 
 class Turns:
-    """Builds the loop of each turn with the agent's prompt and tools."""
+    """Builds the agent loop of each turn from the agent's prompt, model and tools."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class Turns:
         self._door = door
         self._cleaner = cleaner
         self.agent = agent
-        """Agent settings and services for new turns."""
+        """Settings and services of the agent. `use` replaces them for later turns."""
         self._chats = chats
         self._event_log = event_log
         self._reply = reply
@@ -142,7 +142,7 @@ class Turns:
         )
 
     async def _seen(self, chat: Chat, turn: str, inbound: Inbound) -> Sequence[SeenFile] | None:
-        """Return the outcomes of reading a message's files; None if the message was deleted."""
+        """Read the files of a message once, and return one result per file; None if the message was deleted."""
         running, name = chat.turn, inbound.request_id
         if running is None or not inbound.attachments:
             return ()
@@ -151,19 +151,19 @@ class Turns:
                 files = await self._files.read(inbound)
             finally:
                 if name in running.withdrawn:
-                    await self._files.forget(inbound)  # the file arrived after the message was deleted
+                    await self._files.forget(inbound)  # the message was deleted while its files were read
             self._chats.append(Fact(chat.key, events.FilesRead(name, files), turn))
         return None if name in running.withdrawn else running.seen.get(name)
 
     async def compact(self, inbound: Inbound) -> CompactResult:
-        """Compact the history of the chat in which the command was written (see `Runtime.compact`)."""
+        """Compact the history of the chat in which the command `inbound` was written (see `Runtime.compact`)."""
         chat = await self._chats.get(inbound.chat_key)
         fit = self._fit(chat, inbound.request_id, "turn")
         fit.take(await self._frame(chat, inbound, fit.models, {}))
         return await self.summaries.compact(fit, inbound.args)
 
     def models(self, chat: ChatKey, purpose: str = "turn") -> ModelDeps:
-        """Return the models with the model and effort chosen for a chat (see `Runtime.models`)."""
+        """Return the agent's models, with the model and the effort that were chosen for this chat (see `Runtime.models`)."""
         model, effort = (self._chats.facts.get(kind, str(chat)) or {} for kind in (MODEL, EFFORT))
         chosen, how = model.get("name"), effort_of(effort.get("name"))
         return replace(self.agent.models, chosen=chosen, chosen_effort=how, purpose=purpose)
@@ -182,7 +182,7 @@ class Turns:
         )
 
     async def _frame(self, chat: Chat, first: Inbound, models: ModelDeps, news: dict[str, str]) -> Frame:
-        """Return the frame of a chat's requests. Changed lines about the project's files are added to `news`."""
+        """Return system prompt and tools of a chat's requests. Add the listing of the project's files to `news` if it changed."""
         agent = self.agent
         frozen, changed = await self._frozen(chat, first, models)
         news |= changed
@@ -192,9 +192,9 @@ class Turns:
     async def _frozen(
         self, chat: Chat, first: Inbound, models: ModelDeps
     ) -> tuple[Frozen, Mapping[str, str]]:
-        """Return the prompt, kept while the cache is valid, and changed lines about the project's files."""
+        """Return the chat's prompt, and the listing of the project's files if it changed. Keep a prompt that is still cached."""
         if models.chosen is not None:
-            # The model may have been chosen in another process, so this process asks for the model's limits once.
+            # The model may have been chosen in another process. So this process must ask for the model's limits once.
             with suppress(errors.ModelError):
                 await models.windows.ask(models.model, models.chosen)
         context, agent = chat.context, self.agent
@@ -208,7 +208,7 @@ class Turns:
         fresh = await replace(agent, models=models).freeze(chat.key, first.channel)
         if before is None or not len(context):
             return fresh, {}
-        # Project files change often, so a change of the file list alone does not change the cached prefix.
+        # Project files change often. A changed listing alone does not change the prompt, so that the cache stays valid.
         same = replace(fresh, surroundings=before.frozen.surroundings)
         if known != same:
             agent.log.write("prompt", "the instructions or the skills have changed")

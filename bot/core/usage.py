@@ -1,6 +1,6 @@
-"""Usage of the model: an event for each call, and totals that are kept longer than the events. The totals are tables in the log's database, updated by triggers: by hour, chat, person, model and purpose.
-Erasing a chat or person deletes the totals of that `chat` or `person`; the retention time does not apply to
-totals.
+"""Records the usage of the model as one event per call, and reads the totals. Triggers in the log's database add each event
+to tables of totals by hour, chat, person, model and purpose. The retention time deletes events but not totals.
+Erasing a chat or a person also deletes their totals.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _WHERE = " WHERE hour >= ? AND hour < ? AND chat = coalesce(?, chat) AND substr(
 
 @dataclass(frozen=True, slots=True)
 class UsagePage:
-    """A page of `total` groups of usage, and the highest cost of all groups."""
+    """A page of the usage by groups, e.g. by chat. `total` is the number of all groups, `highest` the highest cost of a group."""
 
     groups: list[tuple[str, UsageTotals]]
     total: int
@@ -43,8 +43,8 @@ class UsagePage:
 
 
 class UsageSums:
-    """Reads the usage totals of a folder, or of the database at `url`. Blocks on disk access; may be used on
-    any thread and in several processes. Raises `errors.StorageError`.
+    """Reads the usage totals from the log in the folder `home`, or in the PostgreSQL database at `url`. Methods block, may
+    run on any thread and in several processes, and raise `errors.StorageError`.
     """
 
     def __init__(self, home: Path, url: str | None = None) -> None:
@@ -54,8 +54,8 @@ class UsageSums:
     def total(
         self, *, chat: str | None = None, channel: str = "", since: float = 0.0, until: float = math.inf
     ) -> UsageTotals:
-        """Return the totals of one chat, of a channel or of all chats from a time until another (epoch seconds;
-        `since` is rounded down to the hour, `until` up).
+        """Return the totals of one chat, of one channel, or of all chats. `since` and `until` are epoch seconds; `since` is
+        rounded down to the hour, `until` up.
         """
         (of, given), found = _source(chat, since, channel, until), UsageTotals()
         with self.opened() as db:
@@ -79,8 +79,8 @@ class UsageSums:
         since: float = 0.0,
         until: float = math.inf,
     ) -> list[tuple[str, UsageTotals]]:
-        """Return totals by day (UTC) in order, or by person, chat or model with the highest cost first.
-        Errors, models and waits are left out. The name "" collects usage that belongs to no person or chat.
+        """Return totals by day (UTC), oldest first, or by person, chat or model, highest cost first. The totals have no errors,
+        models and waits. The person or chat "" has the usage that belongs to nobody.
         """
         whole = chat is None and name in {"day", "model"}
         given = _given(chat, since, channel, until)
@@ -95,7 +95,7 @@ class UsageSums:
         return sorted(found, key=lambda one: (-one[1].cost, -one[1].prompt, one[0]))
 
     def series(self, hours: int, *, since: float) -> dict[int, UsageTotals]:
-        """Return totals with errors and waits for each period of so many hours, by the period's number since 1970 (UTC)."""
+        """Return the totals, with errors and waits, of each period of `hours` hours. Keys count the periods since 1970 (UTC)."""
         of, given = _source(None, since)
         select = f"SELECT hour / {hours}, what, name, sum(count) FROM counts{of}{_WHERE} GROUP BY hour / {hours}, what, name"  # noqa: S608 - a number
         with self.opened() as db:
@@ -109,15 +109,15 @@ class UsageSums:
     def page(
         self, name: By, *, fits: Callable[[str], bool] = lambda _: True, offset: int, limit: int, **what: Any
     ) -> UsagePage:
-        """Return a page of the totals of `by` whose names fit; days begin with the newest."""
+        """Return a page of the totals of `by` for which `fits` accepts the name. Days are never left out; the newest comes first."""
         found = [one for one in self.by(name, **what) if name == "day" or fits(one[0])]
         found = found[::-1] if name == "day" else found
         highest = max((sums.cost for _, sums in found), default=0.0)
         return UsagePage(found[offset : offset + limit], len(found), highest)
 
     def last_chats(self, ids: Collection[str], *, of: Literal["person", "chat"] = "person") -> dict[str, str]:
-        """Return, for each of these people, the chat in which the person last caused usage; or the people of
-        these chats, each with the last of these chats in which they caused usage.
+        """Return the last chat in which a person caused usage, by person. `ids` are people, or chats with `of="chat"`: then
+        all people of these chats are returned, and only these chats count.
         """
         if not ids:
             return {}
@@ -142,7 +142,7 @@ class UsageSums:
 
     @contextlib.contextmanager
     def opened(self) -> Iterator[Session | None]:
-        """Open a session that reads the log; None if nothing was ever written."""
+        """Open a read-only session on the log's database; None if the database file does not exist."""
         words = "the sums of usage cannot be read"
         if self._url is not None:
             # Imported late, since psycopg is installed only if PostgreSQL is used.
@@ -165,7 +165,7 @@ class UsageSums:
 def _grouped(
     db: Session, groups: Sequence[str], given: Sequence[Any], of: str = ""
 ) -> Iterator[tuple[tuple[Any, ...], UsageTotals]]:
-    """Yield each group, as its values of `groups`, and its sums."""
+    """Yield the totals by group. Each group is a tuple of its values in the columns `groups`."""
     names = ", ".join(groups)
     select = f"SELECT {_SUMS}, {names} FROM usage{of}{_WHERE} GROUP BY {names} ORDER BY {names}"  # noqa: S608 - constants
     for turns, failed, calls, fresh, read, write, answer, cost, unpriced, *group in db.execute(select, given):
@@ -189,8 +189,8 @@ def _count(found: UsageTotals, what: str, name: str, count: int) -> None:
 def _source(
     chat: str | None, since: float, channel: str = "", until: float = math.inf
 ) -> tuple[str, Sequence[Any]]:
-    """Return the suffix of the tables to read, and the values of `_WHERE`. Sums of all chats of a channel are
-    kept in tables of their own, in which `chat` is the channel.
+    """Return the suffix of the tables to read, and the parameters of `_WHERE`. Tables with the suffix `_hours` have the sums
+    of all chats of a channel, with the channel in the column `chat`.
     """
     if chat is not None:
         return "", _given(chat, since, until=until)
@@ -203,14 +203,14 @@ def _given(chat: str | None, since: float, channel: str = "", until: float = mat
 
 
 class UsageRecorder:
-    """Appends an event for each model call of any purpose. Observes the operator's log (`bot.telemetry.JsonlLog`)."""
+    """Appends a usage event for each model call. It learns of calls from the lines of the operators' log (`JsonlLog`)."""
 
     def __init__(self, chats: Chats) -> None:
         self._chats = chats
         self._tasks = set[asyncio.Task[None]]()
 
     def observe(self, line: Mapping[str, Any]) -> None:
-        """Record a line of the operator's log, in the task that wrote the line."""
+        """Append a usage event for a line of the operators' log about a model's response. Ignore all other lines."""
         if line["kind"] != "llm_response":
             return
         details, running = line["details"], context.current()
@@ -231,6 +231,6 @@ class UsageRecorder:
         task.add_done_callback(self._tasks.discard)
 
     async def _append(self, fact: Fact) -> None:
-        with contextlib.suppress(errors.StorageError):  # the log of the operator has it
+        with contextlib.suppress(errors.StorageError):  # the operators' log contains the usage anyway
             await self._chats.get(fact.chat)
             self._chats.append(fact)

@@ -1,5 +1,6 @@
-"""Builds the request to the model from the stored messages, and validates it. The same messages, turn and prompt
-always give a byte-identical request, which only grows at its end until a compaction or masking.
+"""Builds the request to the model from the stored messages, and validates it. Equal messages and prompts give requests
+with equal bytes. The next request of a chat has the same beginning, unless a compaction changes the messages or old
+tool results are replaced by pointers.
 """
 
 from __future__ import annotations
@@ -22,13 +23,14 @@ from bot.identity_cache import IdentityCache, MessageFact
 CACHE = {"type": "ephemeral"}
 HOUR = {"type": "ephemeral", "ttl": "1h"}
 MOST_BREAKPOINTS, LOOK_BACK = 4, 15
-"""Max cache breakpoints, and min blocks that the cache looks back (the provider states 20 blocks)."""
+"""Max cache breakpoints of a request, and max blocks between the new and the previous breakpoint (the provider allows 20)."""
 MAX_MESSAGES, MAX_BYTES = 100_000, 32 * 1024 * 1024
 REFERENCE = "tool_reference"
-"""Type of the part of a tool result that names a tool found with `tool_search`."""
+"""Type of a part in a tool result. The part names a tool that `tool_search` has found."""
 DEFINITION, TOOLS, WORKED_WITH = "definition", "tools", "workedWith"
-"""Keys that are never sent: a found tool's definition beside its name in results; in a summary, the definitions
-of tools found before, and the names of files, skills and artifacts that the model worked with before.
+"""Keys in stored messages that are never sent to the provider. `definition` has the definition of a tool that a result
+found. In a summary, `tools` has the definitions of tools found before, and `workedWith` the names of files, skills and
+artifacts that the model used before.
 """
 _UNSENT = frozenset({ORIGIN, INSTRUCTIONS, TOOLS, OMISSION, PICTURES, SOURCES, WORKED_WITH})
 _IDS = frozenset({"id", "tool_use_id"})
@@ -45,19 +47,19 @@ def render(
     injected: Sequence[Message],
     current: Sequence[Message],
 ) -> ModelRequest:
-    """Build a request from the history, injected older messages and the current turn. Found tools come after
-    `tools` and are deferred until a result refers to them, so that the cached prefix stays the same.
+    """Build a request from the stored messages. Tools that the model has found follow `tools`. Their `defer_loading` keeps
+    the cached prefix unchanged.
     """
     stored = [*history, *injected, *current]
     sent = _SENT.each(stored)
     found: dict[str, Json] = {}
     for _, new in sent:
         found |= {name: tool for name, tool in new.items() if name not in found}
-    # No result refers to the tools in a summary, which is always the first message.
+    # A summary is always the first message. No tool result refers to its tools, so they are not deferred.
     more = {name: tool for message in stored[:1] for name, tool in _kept_tools(message) if name not in found}
     more |= {name: {**tool, "defer_loading": True} for name, tool in found.items()}
     shown_system, shown = placed(system, [message for message, _ in sent], len(history))
-    # Without found tools the tuple is the same object in every request, so that values cached by object apply.
+    # Without found tools, every request has the same tuple, so that caches by object identity work.
     declared = (*(one for one in tools if one["name"] not in more), *more.values()) if more else tuple(tools)
     return ModelRequest(
         model=model, max_tokens=max_tokens, system=shown_system, tools=declared, messages=shown
@@ -65,7 +67,7 @@ def render(
 
 
 def _sent(message: Message) -> tuple[Message, dict[str, Json]]:
-    """Return a message without fields that are only stored, and the tools that its results found, by name."""
+    """Return a message without the fields that are never sent, and the definitions of the tools that it found, by name."""
     found: dict[str, Json] = {}
     content: list[Json] = []
     for block in message["content"]:
@@ -85,14 +87,15 @@ def _sent(message: Message) -> tuple[Message, dict[str, Json]]:
 
 
 _SENT = MessageFact[Message, tuple[Message, dict[str, Json]]](_sent)
-"""Sent forms of messages, cached by object, since each request has the same message objects."""
+"""Cache of the sent forms of messages by object identity. The requests of a chat share their message objects."""
 
 
 def placed(
     system: Sequence[Json], messages: Sequence[Message], history: int
 ) -> tuple[tuple[Json, ...], tuple[Message, ...]]:
-    """Return system blocks and messages with cache breakpoints: both parts of the system prompt, `history`
-    messages, and all messages. If a step added many blocks, the chat's breakpoint moves to the previous request.
+    """Return system blocks and messages with cache breakpoints: after the first `history` messages and after the last
+    message. If the last step added many blocks, another breakpoint marks the end of the previous request. The remaining
+    breakpoints stay on the system blocks.
     """
     places = {len(messages) - 1, *([history - 1] if history else [])}
     answers = (at for at in reversed(range(1, len(messages))) if messages[at]["role"] == "assistant")
@@ -119,7 +122,9 @@ def placed(
 
 @dataclass(frozen=True, slots=True)
 class PutBack:
-    """State restored after a summary: texts with their blocks' fields, found tools, MCP notes, and names by kind."""
+    """Working state that is restored together with a summary. `texts` are (text, further fields of its block), `tools` are
+    definitions, `said` has usage notes by MCP server, and `names` has the names of files, skills and artifacts.
+    """
 
     texts: Sequence[tuple[str, Json]] = ()
     tools: Sequence[Json] = ()
@@ -132,7 +137,7 @@ def _kept_tools(message: Message) -> Iterator[tuple[str, Json]]:
 
 
 def definitions(messages: Sequence[Message]) -> dict[str, Json]:
-    """Return the definitions of found tools in messages by name, newest last."""
+    """Return the definitions of the tools that were found in these messages, by name, newest last."""
     tools: dict[str, Json] = {}
     for message, (_, found) in zip(messages, _SENT.each(messages), strict=True):
         for name, tool in (*_kept_tools(message), *found.items()):
@@ -142,7 +147,7 @@ def definitions(messages: Sequence[Message]) -> dict[str, Json]:
 
 
 def servers_block(said: Mapping[str, str], nonce: str) -> Json:
-    """Return the block with the usage notes of MCP servers, marked as untrusted."""
+    """Return a block with the usage notes of MCP servers. The block is marked as untrusted."""
     rows: list[Json] = [{"server": server, "says": words} for server, words in said.items()]
     return tags.Tag(tags.SERVERS, tags.lines(rows), _NOTE, nonce).block | {ORIGIN: ANYBODYS.packed()}
 
@@ -163,7 +168,7 @@ def server_notes(messages: Iterable[Message]) -> dict[str, str]:
 
 
 def validate(request: ModelRequest, *, paused: bool = False) -> None:
-    """Raise `errors.RequestInvalid` or `errors.RequestTooLarge`. `paused`: the request ends with a paused answer."""
+    """Raise `errors.RequestInvalid` or `errors.RequestTooLarge`. `paused`: the request may end with a paused answer."""
     for problem in problems(request, paused=paused):
         raise errors.RequestInvalid(problem)
     try:
@@ -190,7 +195,7 @@ _TOOL_BYTES = IdentityCache[Sequence[Json], int](_json_bytes)
 
 
 def problems(request: ModelRequest, *, paused: bool = False) -> Iterator[str]:
-    """Yield every broken rule. Our own rule: tool results are in a separate message directly after their calls."""
+    """Yield every rule that a request breaks. Unlike the provider, forbid other content in a message with tool results."""
     messages = request.messages
     if request.max_tokens < 1:
         yield "max_tokens: less than one"
@@ -238,7 +243,7 @@ _FIELDS: Mapping[str, Sequence[tuple[str, Callable[[Any], bool], str]]] = {
     "redacted_thinking": [("data", _is_words, "redacted thinking without its data")],
     "compaction": [("content", _is_words, "a summary of the provider's without words")],
 }
-"""Required fields of content blocks by type: name, check, and fault if the check fails."""
+"""Required fields of content blocks by type, as (name of the field, check of its value, description of the fault)."""
 
 
 def _faults(message: Message) -> list[str]:
@@ -255,7 +260,7 @@ def _faults(message: Message) -> list[str]:
 
 
 _FAULTS = MessageFact[Message, list[str]](_faults)
-"""Faults of single messages, cached by object."""
+"""Cache of the faults of single messages by object identity."""
 
 
 def _block_faults(block: Any, role: str) -> Iterator[str]:
@@ -279,7 +284,7 @@ def _block_faults(block: Any, role: str) -> Iterator[str]:
 
 
 def _pairs(messages: Sequence[Message]) -> Iterator[str]:
-    """Yield calls without a result in the next message, results without a call before, and repeated ids."""
+    """Yield a fault for each message with tool calls without results, results without calls, or repeated ids."""
     calls, seen = list[str](), set[str]()
     for at, message in enumerate(messages):
         content, results = message["content"], list[str]()
@@ -299,7 +304,9 @@ def _pairs(messages: Sequence[Message]) -> Iterator[str]:
 
 
 def _answers(messages: Sequence[Message], *, paused: bool, final: bool) -> Iterator[str]:
-    """Yield server calls without a result in their answer, and answers that end in thinking, or the request."""
+    """Yield a fault for each call of a provider's tool without a result (not at the end if `paused`), each answer that ends
+    in thinking, and a last message that is an answer (both not at the end if `final`).
+    """
     server = set[str]()
     for at, message in enumerate(messages):
         for block in message["content"]:

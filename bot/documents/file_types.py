@@ -1,4 +1,4 @@
-"""Recognises the type of a file by its bytes, and decodes text. The file's name is ignored."""
+"""Recognises the type of a file by its first bytes, and decodes text. The file's name is ignored."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from bot.picture_head import is_picture
 FileType = Literal["text", "picture", "pdf", "office", "recording"]
 
 SNIFF = 8_192
-"""Number of bytes at the start of a file by which the tools recognise text."""
+"""Number of bytes at the start of a file that the tools read to recognise text."""
 SAMPLE = 65_536
-"""Number of bytes at the start of a file by which an encoding is detected."""
+"""Number of bytes at the start of a file that are read to detect the file's encoding."""
 _CONTROLS = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f]")
 _BOMS = (
     (codecs.BOM_UTF8, "utf-8-sig"),
@@ -45,21 +45,18 @@ _RECORDINGS = {
     b"fLaC": "audio/flac",
 }
 _LEGACY = ("gb18030", "big5", "cp932", "cp949", "cp1252")
-"""Encodings from before Unicode that are tried. Cyrillic encodings are not tried, because short French texts
-would be mistaken for Russian.
-"""
+"""Older encodings that are tried. Cyrillic ones are missing, because short French texts would be read as Russian."""
 _WESTERN = re.compile(
     r"(?<![^\x00-\x7f])(?:[^\W\x00-\x7f]|[°µ§£€©®±²³¼½¾«»¿¡…–—‘’“”„•·×ªº´¨]){1,2}(?![^\x00-\x7f])"
 )
 _WESTERN_SHARE = 0.7
-"""Min share of non-ASCII characters that must be accented letters or signs, at most two in a row. Nearly all
-bytes can be decoded as cp1252, but in text of another encoding non-ASCII characters usually follow each
-other.
+"""Min share of non-ASCII characters that `_WESTERN` matches in a text decoded as cp1252: one or two accented letters or signs
+between ASCII characters. Text of another encoding can be decoded too, but then has longer runs of them.
 """
 
 
 def binary_kind(head: bytes) -> str | None:
-    """Return the type of a file that begins with these bytes; None for text."""
+    """Return the name of the binary format of a file that begins with these bytes; None for text."""
     if head[:4] == b"RIFF" and head[8:12] == b"WEBP":
         return "WebP image"
     has_zero = bom_encoding(head) is None and b"\0" in head
@@ -70,12 +67,12 @@ def binary_kind(head: bytes) -> str | None:
 
 
 def bom_encoding(head: bytes) -> str | None:
-    """Return the encoding that a byte order mark names; None without a byte order mark."""
+    """Return the encoding of a file that begins with a byte order mark; None without the mark."""
     return next((name for bom, name in _BOMS if head.startswith(bom)), None)
 
 
 def is_utf8(head: bytes) -> bool:
-    """Return True for UTF-8, which may end inside a character."""
+    """Return True if the bytes are UTF-8. The last character may be incomplete."""
     try:
         codecs.getincrementaldecoder("utf-8")().decode(head)
     except UnicodeDecodeError:
@@ -84,7 +81,7 @@ def is_utf8(head: bytes) -> bool:
 
 
 def python_name(name: str) -> str | None:
-    """Return Python's name of a text encoding; None for an unknown encoding."""
+    """Return Python's name for the text encoding `name`; None if Python does not know the encoding."""
     with contextlib.suppress(LookupError, ValueError):
         codec = codecs.lookup(name)
         if codec._is_text_encoding:  # noqa: SLF001 - `open` uses it too
@@ -93,21 +90,19 @@ def python_name(name: str) -> str | None:
 
 
 def may_be_text(head: bytes) -> bool:
-    """Return False if `decode` refuses every file that begins with these bytes. Fast."""
+    """Return False if no file that begins with these bytes is text. Much faster than `decode`."""
     if bom_encoding(head) is not None:
         return True
     if binary_kind(head) not in {None, "binary file"}:
         return False
     if b"\0" in head:
-        # In UTF-16 the zero bytes of ASCII characters are all at even or all at odd positions.
+        # In UTF-16, ASCII characters have zero bytes only at even or only at odd positions.
         return 0 in (head[::2].count(0), head[1::2].count(0))
     return is_utf8(head) or _CONTROLS.search(head) is None
 
 
 def decode(data: bytes) -> str | None:
-    """Return the text of bytes in UTF-8, UTF-16, UTF-32 or a common older encoding; None for other bytes.
-    Takes up to 0.3 s.
-    """
+    """Decode text in UTF-8, UTF-16, UTF-32 or a common older encoding; return None for other data. Takes up to 0.3 s."""
     head = data[:SAMPLE]
     name = bom_encoding(head)
     if name is None and may_be_text(head):
@@ -136,7 +131,7 @@ def _detected(head: bytes) -> str | None:
 
 
 def type_of(head: bytes) -> FileType:
-    """Return the type of a file, judged by its first bytes. "text" is a guess until `decode` has decoded the file."""
+    """Return the type of a file by its first bytes. All files of unknown type count as "text", until `decode` refuses them."""
     if head.startswith(b"PK\x03\x04"):
         return "office"
     if head.startswith(b"%PDF-"):
@@ -145,7 +140,7 @@ def type_of(head: bytes) -> FileType:
 
 
 def check_text(head: bytes) -> None:
-    """Raise `NoReadableText` if no file that begins with these bytes is text."""
+    """Raise `NoReadableText` if a file that begins with these bytes cannot be text."""
     if head.startswith(b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"):
         raise NoReadableText("it is protected, or in an old Office format", "old_office")
     if not may_be_text(head):
@@ -153,7 +148,7 @@ def check_text(head: bytes) -> None:
 
 
 def recording_type(head: bytes) -> str:
-    """Return the MIME type of a recording. Raises `NoReadableText` if the file is not a recording."""
+    """Return the MIME type of a sound recording by its first bytes. Raises `NoReadableText` for any other file."""
     if head[4:8] == b"ftyp":
         return "audio/mp4"
     if head.startswith(b"RIFF") and head[8:12] == b"WAVE":

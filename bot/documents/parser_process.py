@@ -16,17 +16,15 @@ from bot.picture_head import MOST_BYTES, SHRUNK, SIDE, picture_of
 SECONDS = 30.0
 READER = Path(__file__).with_name("reader.py")
 LARGEST = 16_000_000
-"""Max bytes of a picture that is made smaller. A larger picture is refused."""
+"""Max bytes of a picture. A larger picture is refused, not made smaller."""
 PDF_BYTES = 7_000_000
-"""Max bytes of a PDF that is shown to the model. In base64 such a PDF fits into an artifact."""
+"""Max bytes of a PDF that the model gets as a file. Encoded in base64, such a PDF fits into an artifact."""
 _WHY: dict[FileCode, str] = {
     "locked": "it is protected by a password",
     "too_much": "it is larger inside than what can be read",
 }
 _PAGE_TOKENS = 1_600
-"""Number of tokens of a PDF page as a picture. The provider shows the model a picture of each page in
-addition to the text.
-"""
+"""Tokens of the picture of a PDF page. The provider shows the model each page as a picture and as text."""
 _CHARACTERS_PER_TOKEN = 3
 
 
@@ -37,12 +35,12 @@ class Pdf:
 
     @property
     def tokens(self) -> int:
-        """Return the number of tokens of a request that the PDF takes when it is shown to the model."""
+        """Return the estimated tokens of the PDF in a request that contains it as a file."""
         return self.pages * _PAGE_TOKENS + len(self.text) // _CHARACTERS_PER_TOKEN
 
 
 async def read_pdf(data: bytes, most: int) -> Pdf:
-    """Return the number of pages and at most `most` characters of text. Raises `NoReadableText`."""
+    """Return a PDF's number of pages and at most `most` characters of its text. Raises `NoReadableText`."""
     facts, words = await _read("pdf", data, most)
     return Pdf(facts["pages"], words)
 
@@ -61,8 +59,8 @@ async def _read(kind: str, data: bytes, most: int) -> tuple[dict[str, int], str]
 
 
 async def fitting(data: bytes, most: int) -> bytes:
-    """Return the picture in a format and size that the provider accepts, in `most` bytes if possible. Raises
-    `NoReadableText`.
+    """Return a picture that the provider accepts. A picture in another format, with longer sides or with more than `most`
+    bytes is converted to a small JPEG. Raises `NoReadableText`.
     """
     picture = picture_of(data)
     if picture and max(picture.width, picture.height) <= SIDE and len(data) <= min(most, MOST_BYTES):
@@ -71,8 +69,8 @@ async def fitting(data: bytes, most: int) -> bytes:
 
 
 async def run(data: bytes, *what: str, reader: Path = READER, seconds: float = SECONDS) -> bytes:
-    """Return the output that the program `reader` gives for a file. Raises `NoReadableText` if there is no
-    output within `seconds`.
+    """Run the program `reader` on a file and return its output. Raises `NoReadableText` after `seconds` seconds, or if there
+    is no output.
     """
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-I", "-B", str(reader), *what, stdin=PIPE, stdout=PIPE, stderr=DEVNULL, env={}

@@ -1,8 +1,8 @@
-"""Program that reads PDFs, office files and pictures. It runs in a process with limits, because a parser may need any time and memory.
+"""Program that reads PDFs, office files and pictures. It limits its own time and memory, because a parser may use any amount.
 
-Standard input is the file. The arguments `picture SIDE` write the picture as a JPEG whose sides have at most SIDE pixels. The arguments
-`pdf MOST` and `office MOST` write one line of JSON and then at most MOST characters of text. The line has `pages` for a PDF, and `code`
-if the file cannot be read. If there is no output, the file is damaged or exceeds the limits.
+The file is read from standard input. With the arguments `picture SIDE`, the program writes the picture as a JPEG with sides of at most
+SIDE pixels. With `pdf MOST` or `office MOST`, it writes one line of JSON and then at most MOST characters of text. The JSON has `pages`
+for a PDF, and `code` if the file cannot be read. If there is no output, the file is damaged or exceeds the limits.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ PAGES = 500
 PART = 16_000_000
 """Max bytes of one decompressed part of an office file."""
 GAP = 64
-"""Max empty cells that are shown in a row of a table."""
+"""Max empty cells in succession that are written for a row of a table."""
 CUT = "\n[the rest is left out: the file holds more text than is read of one]\n"
 _CPU_SECONDS = 20
 _BYTES = 1_000_000_000
@@ -38,13 +38,13 @@ def limit() -> None:
         (resource.RLIMIT_FSIZE, 0),
         (resource.RLIMIT_CORE, 0),
     ):
-        # The system may not know the limit (macOS) or have a lower one.
+        # The system may not support a limit (macOS), or may already have a lower one.
         with contextlib.suppress(ValueError, OSError):
             resource.setrlimit(what, (most, most))
 
 
 def read_pdf(data: bytes, most: int, out: TextIO) -> None:
-    """Write the number of pages of a PDF and the PDF's text to `out`. Raises every error that the parser raises."""
+    """Write a PDF's number of pages and its text to `out`. Raises any error of the parser."""
     import pypdf.errors
 
     reader = pypdf.PdfReader(io.BytesIO(data))
@@ -52,7 +52,7 @@ def read_pdf(data: bytes, most: int, out: TextIO) -> None:
         out.write('{"code": "locked"}\n')
         return
     out.write(json.dumps({"pages": len(reader.pages)}) + "\n")
-    out.flush()  # the line must be written even if reading the text ends the process
+    out.flush()  # so that the number of pages is written even if the text exceeds the limits
     damaged = (pypdf.errors.PyPdfError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
     for number, page in zip(range(1, PAGES + 1), reader.pages, strict=False):
         try:
@@ -69,9 +69,7 @@ def read_pdf(data: bytes, most: int, out: TextIO) -> None:
 
 
 def shrink_picture(data: bytes, side: int, out: BinaryIO) -> None:
-    """Write the first frame of a picture to `out`, upright and on a white background. Raises every error
-    that the parser raises.
-    """
+    """Write the first frame of a picture to `out`, upright and on a white background. Raises any error of the parser."""
     import pillow_heif
     from PIL import Image, ImageOps
 
@@ -88,9 +86,7 @@ def shrink_picture(data: bytes, side: int, out: BinaryIO) -> None:
 
 
 def read_office(data: bytes, most: int, out: TextIO) -> None:
-    """Write the text of an office file to `out`, or the reason why the file cannot be read. Raises every
-    error that the parsers raise.
-    """
+    """Write an office file's text to `out`, or the reason why the file cannot be read. Raises any error of the parsers."""
     package = zipfile.ZipFile(io.BytesIO(data))
     if any(part.flag_bits & 1 for part in package.infolist()):
         out.write('{"code": "locked"}\n')
@@ -164,12 +160,12 @@ def _cell(value: object) -> str:
 _BREAKS = {"tab": "\t", "br": "\n", "cr": "\n", "noBreakHyphen": "-", "line-break": "\n", "s": " "}
 _AFTER = {"p": "\n", "h": "\n", "tc": "| ", "table-cell": "| ", "tr": "\n", "table-row": "\n"}
 _SKIPPED = frozenset({"Fallback", "tabs", "delText", "tracked-changes"})
-"""Elements that are skipped: repeated text for older programs, tab stops, deleted text."""
+"""Names of XML elements that are skipped: text repeated for older programs, definitions of tab stops, and deleted text."""
 
 
 def _prose(package: zipfile.ZipFile, name: str, text: frozenset[str] = frozenset({"t"})) -> str:
-    """Return the text of paragraphs and tables of a part from Word, PowerPoint or OpenDocument. `text` has the
-    names of the elements that contain text.
+    """Return the text of the paragraphs and tables in the part `name` of an office file. `text` has the names of the XML
+    elements that contain text.
     """
     root = ET.fromstring(package.read(name))  # noqa: S314 - the limits of this process protect from malicious XML
     return "".join(_words(root, text, inside=False, cell=False))

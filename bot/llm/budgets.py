@@ -1,4 +1,4 @@
-"""Daily budgets (UTC): the max cost of a chat and of a person, checked before each model call."""
+"""Limits the daily cost (UTC days) of each chat and each person. The limits are checked before each model call."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from bot.words import sentence
 WARN_AT = 0.8
 """Share of a budget above which operators are warned."""
 UNANSWERED_SECONDS = 3_600.0
-"""Interval in seconds before operators who did not answer are asked again."""
+"""Min seconds between two questions to operators about one budget, if they did not answer the first."""
 ASKS = frozenset({"turn", "subagent", "synthesis"})
-"""Purposes of model calls about which operators are asked, since a person is waiting. Other calls are refused."""
+"""Purposes of model calls for which a person waits. If the budget is spent, operators are asked only about these calls."""
 
 Scope = Literal["chat", "person"]
 Account = tuple[Scope, str]
-"""A chat (threads included) or a person."""
+"""A chat with its threads, or a person, as (scope, id)."""
 _RULES: Mapping[Scope, str] = {"chat": "budgets.perChatUsdPerDay", "person": "budgets.perUserUsdPerDay"}
 
 
@@ -43,8 +43,8 @@ def accounts_of(chat_key: str | None, person: str | None) -> list[Account]:
 
 
 class Spending:
-    """The cost in US dollars of each account on the newest day: the sums given to `load` plus the log lines
-    observed after that. A call of unknown price costs what `PriceTable.at_most` returns.
+    """Sums the cost of each account on the current day in US dollars, from `load` and from the log lines after that. A call
+    of unknown price costs what `PriceTable.at_most` returns.
     """
 
     def __init__(self, prices: PriceTable) -> None:
@@ -53,12 +53,12 @@ class Spending:
         self.usd: defaultdict[Account, float] = defaultdict(float)
 
     def load(self, day: str, spent: Iterable[tuple[str, str, float]]) -> None:
-        """Add costs from before this process started, as (chatKey or "", person or "", US dollars)."""
+        """Add costs of a day from before this process started, as (chatKey or "", person or "", US dollars)."""
         for chat_key, person, usd in spent:
             self._add(day, chat_key, person, usd)
 
     def observe(self, line: Mapping[str, Any]) -> None:
-        """Add the cost of a line of the operator's log if the line is a model response."""
+        """Add the cost of a model call from its line in the operators' log. Ignore all other lines."""
         if line["kind"] != "llm_response":
             return
         details = line["details"]
@@ -80,8 +80,8 @@ class Spending:
 
 
 class BudgetedModel(ModelWrapper):
-    """A model that refuses calls for an account whose budget is spent, unless operators allow one turn, the chat,
-    or everything until the day ends. Raises `errors.BudgetSpent`. Calls in flight may exceed a budget.
+    """A model that raises `errors.BudgetSpent` once an account's budget is spent. Operators are asked first; they can allow
+    the turn, the chat, or all calls of the account until the day ends. Running calls may exceed a budget.
     """
 
     def __init__(
@@ -101,12 +101,12 @@ class BudgetedModel(ModelWrapper):
         self._operators = operators
         self._clock = clock
         self._day = day_of(clock.now())
-        # An earlier process has already warned about these accounts.
+        # Operators were already warned of these accounts before this process started.
         self._warned = {one for one in spending.usd if one[0] in limits and self._reached(one, WARN_AT)}
         self._allowed: set[tuple[Account, ChatKey | str | None]] = set()
-        """Accounts that operators have allowed, each for a request id, for a chat, or for all calls (None)."""
+        """Permissions of operators, as (account, request id or chat of the permission; None for all calls)."""
         self._ask_again: dict[Account, float] = {}
-        """Earliest time (epoch seconds) at which operators may be asked again about an account."""
+        """Earliest time (epoch seconds) of the next question to operators, by account."""
 
     async def stream(self, request: ModelRequest) -> ModelStream:
         running = context.current()
@@ -137,7 +137,7 @@ class BudgetedModel(ModelWrapper):
         return self._spending.usd.get(account, 0.0) >= share * self._limits[account[0]]
 
     async def _admit(self, account: Account, running: Running, purpose: str) -> None:
-        """Ask operators for a call although the budget is spent. Raises `errors.BudgetSpent` if they do not allow it."""
+        """Ask operators whether an account may exceed its budget. Raises `errors.BudgetSpent` if they do not allow it."""
         scope, name = account
         now, chat, turn = self._clock.now(), running.chat_key, running.request_id
         if any((account, key) in self._allowed for key in (None, chat, turn)):

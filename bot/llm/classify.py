@@ -1,6 +1,6 @@
-"""Converts failures of the provider into `errors.ModelError`s: by the HTTP status if it is unambiguous, else by the
-sentences in `provider_errors.toml`. Throttling, timeouts and spent budgets are tested first: if one of these were
-mistaken for an overflow, the conversation would lose its history.
+"""Converts failures of the provider into `errors.ModelError`s, by the HTTP status and by the patterns in
+`provider_errors.toml`. Throttling, timeouts and spent budgets are tested before an overflow of the context window. If
+one of these were mistaken for an overflow, the conversation would lose its history.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MAX_READ = 4_000
 MAX_SHOWN = 300
 """Max characters of the provider's error text that an error contains."""
 MAX_WAIT = 7 * 86_400.0
-"""Max seconds of a `retry-after` header that are believed."""
+"""Max seconds of a `retry-after` header. A longer wait is shortened to this."""
 
 
 def _re(pattern: str) -> re.Pattern[str]:
@@ -39,7 +39,7 @@ _STATUS: dict[str, int] = _TEXTS.pop("status")
 _SAYS = {name: _re(pattern) for name, pattern in _TEXTS.items()}
 _UNCERTAIN = frozenset({"api_error", "invalid_request_error", "not_found_error"})
 REFUSED_REQUEST = frozenset({200, 400, 409, 422})
-"""Statuses with which a Messages API endpoint refuses a request. Another status below 500 shows a wrong address."""
+"""HTTP statuses with which a Messages API endpoint refuses a request. Another status below 500 means that the address is wrong."""
 
 
 @dataclass(slots=True)
@@ -67,7 +67,7 @@ class _Failure:
                 self.request_id = found[:100]
             for key in ("error", "message", "Message", "detail", "msg"):
                 self.read(body.get(key), depth - 1)
-        elif depth and isinstance(body, str) and not body.lstrip().startswith("<"):  # no page of a proxy
+        elif depth and isinstance(body, str) and not body.lstrip().startswith("<"):  # not a proxy's HTML page
             at = body.find("{")
             if 0 <= at < 40:  # `413 {"error": …}`
                 with contextlib.suppress(ValueError, RecursionError):
@@ -77,7 +77,7 @@ class _Failure:
 
     @property
     def status(self) -> int:
-        """Return the status, or 0 if it is unknown. A known error type overrides the HTTP status of a proxy."""
+        """Return the HTTP status, or 0 if it is unknown. A known error type overrides it, because a proxy may change the status."""
         by_type = _STATUS.get(self.type, 0)
         if self.type not in _UNCERTAIN and by_type:
             return by_type
@@ -120,8 +120,8 @@ def classify(
     secret: str = "",
     quotes: bool = True,
 ) -> errors.ModelError:
-    """Return the error for a failed response. `body` is parsed JSON or text. The error's message, for operators,
-    does not contain `secret`, and without `quotes` none of the provider's sentences.
+    """Return the error for a failed response. `body` is parsed JSON or text. The error's message is for operators; it never
+    contains `secret`, and contains the provider's text only with `quotes`.
     """
     headers = headers or {}
     failure = _Failure(status)
@@ -173,7 +173,7 @@ def _overflow(
         return errors.OutputOverflow(line, limit=int(limit.replace(",", "")) if limit else None, **where)
     match = next(filter(None, (pattern.search(failure.said) for pattern in _OVERFLOW)), None)
     if match is None:
-        # For an overflow Cerebras sends only the status 400.
+        # After an overflow, the provider Cerebras sends the status 400 without a text.
         return errors.ContextOverflow(line, **where) if is_empty and failure.http_status == 400 else None
     numbers = {name: int(value.replace(",", "")) for name, value in match.groupdict().items() if value}
     tokens, window = numbers.get("tokens"), numbers.get("window")

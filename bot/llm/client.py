@@ -84,7 +84,7 @@ class AnthropicModel:
         self._prices = prices or PriceTable()
         url = base_url or DEFAULT_BASE_URL
         connect *= pace
-        # `pool` also limits the name look-up, which has no separate timeout.
+        # `pool` also limits the DNS look-up, which has no timeout of its own.
         timeout = httpx2.Timeout(total * pace, connect=connect, read=self._idle, pool=2 * connect)
         parts = urlsplit(url)
         own = parts.hostname == urlsplit(DEFAULT_BASE_URL).hostname
@@ -218,7 +218,7 @@ class AnthropicModel:
             return self._classified(error.status_code, error.body, error.response.headers)
         cause = error.__cause__ if isinstance(error, anthropic.APIConnectionError) else error
         below = cause.__cause__ if cause is not None else None
-        # The library reports every broken aiohttp connection as a connection that was never made.
+        # If an aiohttp connection breaks, the library raises `ConnectError`, as if there had been no connection.
         broke = isinstance(below, aiohttp.ClientConnectionError) and not isinstance(
             below, aiohttp.ClientConnectorError
         )
@@ -263,7 +263,7 @@ class AnthropicModel:
     async def _get(
         self, path: str, params: Json | None = None, *, headers: Mapping[str, str] | None = None
     ) -> Json:
-        """Return a JSON object from the provider; {} if it does not have that page, as many compatible endpoints."""
+        """Return the JSON object at `path`; {} if the endpoint has no such page, which many compatible endpoints lack."""
         options: Any = {"params": params or {}, "timeout": 20.0, "headers": headers or {}}
         try:
             page = await self._client.get(path, cast_to=object, options=options)
@@ -302,7 +302,7 @@ def _http_client(url: str, timeout: httpx2.Timeout) -> httpx2.AsyncClient:
     known = {parts.scheme, "all"} & getproxies().keys()
     proxied = bool(known) and not local and not proxy_bypass(parts.hostname or "")
     client = anthropic.DefaultAsyncHttpxClient if proxied else anthropic.DefaultAioHttpClient
-    # Reading the certificates takes longer than the rest of a start, so it is skipped if nothing is encrypted.
+    # Reading the CA certificates is slow. It is skipped for an unencrypted local endpoint.
     plain = local and parts.scheme == "http"
     return client(
         timeout=timeout,

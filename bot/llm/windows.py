@@ -115,11 +115,11 @@ class ContextWindows:
         return self._figure(model, "maxOutput")
 
     def learn(self, model: str, name: str, value: float | None) -> None:
-        """Store what a refusal told about a model, whatever the provider's list says; None deletes it."""
+        """Store a value that the provider's refusal has shown, e.g. `systemRefused`; None deletes the value."""
         self._learned.set(model, name, value)
 
     def takes(self, model: str, what: str) -> bool:
-        """Return True if the provider lists this for the model: a setting of `ModelFacts.takes`, or `compacts`."""
+        """Return True if the provider says that the model supports `what`: one of `TAKES`, or `compacts`."""
         return bool(self._figure(model, what))
 
     def takes_system(self, model: str) -> bool:
@@ -127,8 +127,8 @@ class ContextWindows:
         return SYSTEM_ROLE.fullmatch(model) is not None and not self._figure(model, "systemRefused")
 
     def max_tokens(self, model: str, thinking: int = 0) -> int:
-        """Return the output tokens to request: `llm.maxTokens` plus `thinking`, at most the model's max output, or a
-        quarter of a smaller context window.
+        """Return the output tokens to request: `llm.maxTokens` plus `thinking`, but at most the model's max output. If these
+        tokens exceed the context window, return a quarter of the window.
         """
         most, window = self.max_output(model), self.window(model)
         asked = self._max_tokens + thinking
@@ -171,7 +171,7 @@ class ContextWindows:
             self._write("a limit of the model was learned from its refusal", model, level="warn")
 
     def fitted(self, model: str, tokens: int) -> None:
-        """Forget each limit that is smaller than the tokens of an accepted prompt."""
+        """Forget the model's context window if the provider has accepted a prompt with more tokens."""
         for name in ("refusedAbove", "window"):
             if tokens > (self._figure(model, name) or tokens):
                 self._learned.set(model, name, None)

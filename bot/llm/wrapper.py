@@ -97,7 +97,7 @@ class AttachedFiles(ModelWrapper):
                             piece = replace(piece, unshown=frozenset(left_out), blind=blind)  # noqa: PLW2901
                         yield piece
             except errors.RequestInvalid as error:
-                # The provider refuses a request before it sends any delta.
+                # At this point no part of an answer was sent, so the request can be repeated without the files.
                 left = [one for one in files.values() if one not in left_out]
                 if not (error.about_files and left):
                     raise
@@ -297,7 +297,7 @@ def _block_words(block: Json) -> str:
 
 
 class SystemRoleModel(ModelWrapper):
-    """A model that receives the gateway's texts as system messages, unless `windows` says that it accepts none."""
+    """A model that receives the gateway's texts as system messages if it accepts such messages (see `windows`)."""
 
     def __init__(self, model: Model, windows: ContextWindows) -> None:
         super().__init__(model)
@@ -320,9 +320,9 @@ class SystemRoleModel(ModelWrapper):
 
 
 _OF_ACCOUNT = (errors.ModelMisconfigured, errors.ModelRefused, errors.SpendLimit)
-"""Failures of the account. Only an answer disproves them: a provider lists its models even for an account that it refuses."""
+"""Failures of the account. Only an answer of the model ends such trouble, because the list of models works for refused accounts too."""
 AWAY = (*_OF_ACCOUNT, errors.ModelUnreachable, errors.Overloaded, errors.StreamBroken)
-"""Failures after which no turn can be answered. All other failures concern one request, or pass by themselves."""
+"""Failures after which no turn can be answered. Every other failure concerns a single request or ends by itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -334,8 +334,8 @@ class ModelTrouble:
 
 
 class WatchedModel(ModelWrapper):
-    """A model that remembers how its last call ended. `trouble` is None before the first call and while the
-    model answers. `alone` is False if other models answer when this model fails (`llm.fallback`).
+    """A model that stores why it cannot be used (`trouble`); None before the first call and while the model answers.
+    `alone` is False if other models answer when this model fails (`llm.fallback`).
     """
 
     def __init__(self, model: Model, *, clock: Clock, alone: bool = True) -> None:
@@ -382,13 +382,13 @@ class WatchedModel(ModelWrapper):
 # ------------------------------------------------------------ retries
 
 MIN_ATTEMPTS = 3
-"""Min attempts, however long each attempt takes, unless retries are off."""
+"""Min number of attempts, however long they take. If retries are off, there is one attempt."""
 FIRST_BACKOFF = 0.5
 MAX_BACKOFF = 8.0
 RETRY_SECONDS = 30.0
-"""Seconds after the first failure during which a request is retried, unless the provider demands a longer wait."""
+"""Max seconds after the first failure during which a request is retried. After that, or if the provider demands a longer wait, it fails."""
 FALLBACK_RETRY_SECONDS = 5.0
-"""`RETRY_SECONDS` if a fallback model can be asked; then a single attempt is enough."""
+"""Value in place of `RETRY_SECONDS` if a fallback model can be asked. A single attempt is then enough."""
 
 
 class RetryingModel(ModelWrapper):
@@ -452,10 +452,10 @@ class RetryingModel(ModelWrapper):
                 await self._clock.sleep(wait)
 
     def _wait(self, failure: errors.ModelError, attempt: int, left: float) -> float | None:
-        """Return the seconds to wait before the next attempt, of `left` seconds for retries; None to give up."""
+        """Return the seconds to wait before the next attempt; None for no further attempt. `left` are the seconds for retries."""
         if not failure.retryable or not self._seconds or (left <= 0 and attempt >= self._min_attempts):
             return None
-        # Jitter, so that chats that failed at the same time do not retry at the same time.
+        # Random waits, so that chats that failed at the same time do not all retry at the same time.
         wait = min(FIRST_BACKOFF * 2.0 ** (attempt - 1), MAX_BACKOFF) * self._rng.uniform(0.75, 1.25)
         retry_after = getattr(failure, "retry_after", None)
         if retry_after is not None:
@@ -480,8 +480,8 @@ def build_model(
     pace: float = 1.0,
     artifacts: ArtifactStore | None = None,
 ) -> Model:
-    """Build the model that `llm` in ship.json names, with logging and retries. Anthropic's client imports a
-    library, which takes seconds: do not call this function on a running event loop.
+    """Build the model that `llm` in ship.json names, with logging and retries. Do not call this on a running event loop,
+    because the import of Anthropic's library takes seconds.
     """
     model: Model
     if provider == "demo":

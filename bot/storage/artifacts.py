@@ -1,5 +1,5 @@
-"""`ArtifactStore`: one file for each tool result that is too large for the model's context: a line of JSON metadata,
-then the text. Files never change, except that the transcript of a running task is replaced as it grows.
+"""Stores artifacts: texts that are too large for the model's context, mostly tool results. Each artifact is a file with a
+line of JSON metadata, then the text. Only the transcript of a running subagent task is replaced as it grows.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from bot.system import JumpSafeClock
 
 @dataclass(frozen=True, slots=True)
 class ArtifactPage:
-    """A page of an artifact. The next page begins at the character offset `end`. `line` and `last` are the numbers
-    (from 1) of its first and last line. `characters`, `lines` and `origin` are of the whole artifact.
+    """A page of an artifact, from the character `offset` to `end`, where the next page begins. `line` and `last` are the
+    numbers (from 1) of the page's first and last line. `characters`, `lines` and `origin` describe the whole artifact.
     """
 
     text: str
@@ -40,7 +40,7 @@ class ArtifactPage:
 
 @dataclass(frozen=True, slots=True)
 class ArtifactMatch:
-    """A matching line: its number, the character offset of the match, and a shortened part of the line."""
+    """A match in an artifact: its line number (from 1), its character offset, and the part of the line around it."""
 
     line: int
     offset: int
@@ -49,8 +49,8 @@ class ArtifactMatch:
 
 @dataclass(frozen=True, slots=True)
 class ArtifactMatches:
-    """The result of a search in an artifact. `total` counts all matches after the offset at which the search
-    began. `next` is the offset of the first match that is not in `found`, if there is one.
+    """The result of a search in an artifact. `total` is the number of all matches from the offset at which the search began.
+    `next` is the offset of the first match that is not in `found`; None if `found` has all matches.
     """
 
     found: tuple[ArtifactMatch, ...]
@@ -60,17 +60,17 @@ class ArtifactMatches:
 
 
 LARGEST = 10_000_000
-"""Max bytes stored per tool result. Of a larger result, the beginning and the end are stored."""
+"""Max bytes of an artifact's text. Of a longer text, only the beginning and the end are stored."""
 CHAT_BYTES = 100_000_000
 CHAT_COUNT = 1_000
-"""Max artifacts per chat; the oldest artifacts are deleted first."""
+"""Max artifacts per chat. Above the limit, the oldest artifacts are deleted."""
 APART = 2_000
-"""Min characters between two listed matches of one line."""
+"""Min characters between two matches in one line. A nearer match is ignored, because the first one shows it."""
 SHOWN = 240
-"""Max characters shown of the line around a match."""
+"""Max characters of a line that are shown around a match."""
 _END = ".txt"
 _ABOUT = 4096  # max bytes read of the line of metadata
-_FRAMING = 24  # characters that a match takes in addition to its text
+_FRAMING = 24  # characters of a match's line number and marks, in addition to its text
 _DAY = 86_400.0
 
 
@@ -96,8 +96,8 @@ class ArtifactStore:
         artifact_id: str | None = None,
         origin: Provenance = ANYBODYS,
     ) -> str:
-        """Write a redacted text to disk as an artifact, or replace the artifact with this id; return the id. The
-        middle of a text above `LARGEST` is cut out, and a note in the text says so. Raises `errors.StorageError`.
+        """Store a text as an artifact and return its id. An artifact with the id `artifact_id` is replaced. Secrets in the
+        text must be redacted before. In a text above `LARGEST`, a note replaces the middle. Raises `errors.StorageError`.
         """
         about: Json = {
             "v": 1,
@@ -114,9 +114,9 @@ class ArtifactStore:
         return artifact_id
 
     async def read(self, artifact_id: str, chat_key: ChatKey, *, offset: int, limit: int) -> ArtifactPage:
-        """Return at most `limit` characters that begin at `offset`, cut between graphemes. Consecutive pages
-        add up to the whole artifact. A page contains at least one grapheme, except at the end. Raises
-        `errors.ToolError` if this chat has no such artifact, and `errors.StorageError`.
+        """Return a page of at most `limit` characters that begins at `offset`. Pages begin and end between graphemes, and
+        contain at least one grapheme, except at the end of the artifact. Raises `errors.ToolError` if this chat has no
+        such artifact, and `errors.StorageError`.
         """
         words, origin = await self._read(artifact_id, chat_key)
         start = text.border(words, min(offset, len(words)))
@@ -130,14 +130,14 @@ class ArtifactStore:
     async def grep(
         self, artifact_id: str, chat_key: ChatKey, words: str, *, offset: int, limit: int
     ) -> ArtifactMatches:
-        """Return the lines after `offset` that contain `words` (a single line) literally, ignoring case. At
-        most `limit` characters of these lines are returned. Raises the same errors as `read`.
+        """Search an artifact, from `offset`, for the literal text `words`, ignoring case. `words` must be a single line. The
+        matches have at most `limit` characters in total, but there is at least one. Raises the same errors as `read`.
         """
         whole, origin = await self._read(artifact_id, chat_key)
         return await asyncio.to_thread(_matches, whole, words, offset, limit, origin)
 
     async def made(self, chat_key: ChatKey, requests: Collection[str]) -> dict[str, list[tuple[str, str]]]:
-        """Return ids and tools of the artifacts of these turns by request id. Raises `errors.StorageError`."""
+        """Return the artifacts of these turns as (id, tool), by the turn's request id. Raises `errors.StorageError`."""
         with errors.as_storage_error("artifacts cannot be read"):
             return await asyncio.to_thread(self._made, chat_key, frozenset(requests))
 
@@ -166,7 +166,7 @@ class ArtifactStore:
             try:
                 self._make_room(path)
             except OSError as error:
-                # The artifact itself is stored; storing the next artifact retries the deletion.
+                # The new artifact is stored. The next call deletes the old artifacts.
                 self._log.write("storage", "old artifacts cannot be removed", level="warn", cause=str(error))
 
     def _make_room(self, newest: Path) -> None:

@@ -1,4 +1,4 @@
-"""Maps conversation names to file names. Any text maps to a safe name, and no two texts share a name."""
+"""Maps chatKeys and other texts to safe file names. Different texts have different names."""
 
 from __future__ import annotations
 
@@ -17,10 +17,8 @@ _ESCAPE = re.compile(rb"%([0-9A-F]{2})")
 
 
 def encode(text: ChatKey | str) -> str:
-    """Return a file name for any text. Bytes outside `A-Z a-z 0-9 _ -` become %XX. A name over 200 bytes is
-    reduced to its first 120 bytes, `~` and 16 hex digits of the SHA-256.
-
-    A name contains neither `.` nor `/`, so a file suffix cannot be confused with the name.
+    """Return a file name for any text. Bytes other than `A-Z a-z 0-9 _ -` become %XX. A name of more than 200 bytes is
+    hashed: it becomes its first 120 bytes, `~` and 16 hex digits of the text's SHA-256. A name never contains `.` or `/`.
     """
     return _encoded(str(text))
 
@@ -35,7 +33,7 @@ def _encoded(text: str) -> str:
 
 
 def decode(name: str) -> str | None:
-    """Return the text that a file name encodes; None if the name is hashed or was not made by `encode`."""
+    """Return the text from which `encode` made a file name; None if the name is hashed, or not from `encode`."""
     if _PLAIN.fullmatch(name) is None:
         return None
     raw = _ESCAPE.sub(lambda found: bytes([int(found[1], 16)]), name.encode("ascii"))
@@ -47,7 +45,5 @@ def decode(name: str) -> str | None:
 
 
 def is_hashed(name: str) -> bool:
-    """Return True if a file name is hashed. No chatKey looks like a hashed name, because every chatKey
-    contains a colon.
-    """
+    """Return True if a file name is hashed. A chatKey is never taken for a hashed name, because it contains a colon."""
     return _HASHED.fullmatch(name) is not None

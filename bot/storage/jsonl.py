@@ -1,4 +1,4 @@
-"""JSON lines, and the lock of a folder that several processes share. All functions but `uninterrupted` block."""
+"""JSON lines, and a lock for a folder that several processes use. All functions except `uninterrupted` block."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from bot.contracts.environment import Disk, OpenFile
 
 LOCK = ".lock"
 PIECE = 64 * 1024
-"""Number of bytes read at once; longer lines are joined from several reads."""
+"""Number of bytes of a file that are read at a time. A line may be longer."""
 _LOCK_TRIES, _LOCK_PAUSE = 5_000, 0.002  # ten seconds
 _SCRATCH = re.compile(r"\.[^.]+\.tmp")
 _FOLDERS: dict[str, threading.Lock] = {}
-"""Locks among the threads of this process, which take turns; a file lock alone would let one thread starve others."""
+"""Locks for the threads of this process, by folder. With the file lock alone, a thread might never get its turn."""
 _R = TypeVar("_R")
 
 
 async def uninterrupted(work: Awaitable[_R]) -> _R:
-    """Await work that cannot be cancelled because it runs in a thread. If the caller is cancelled, the
-    cancellation is raised only after the work has ended, so that later writes cannot overtake this work.
+    """Await work on a thread, which cannot be cancelled. If the caller is cancelled, raise the cancellation only after the
+    work has ended. Otherwise a later write could overtake this work.
     """
     going_on = asyncio.ensure_future(work)
     try:
@@ -45,9 +45,8 @@ async def uninterrupted(work: Awaitable[_R]) -> _R:
 
 @contextmanager
 def locked(folder: Path, *, shared: bool = False) -> Iterator[None]:
-    """Lock the folder against other threads and processes; with `shared`, against writers of other processes.
-    A reader without write permission reads without the lock. Raises OSError after ten seconds, e.g. if a
-    frozen process holds the lock.
+    """Lock a folder for the `with` block against all other threads and processes. With `shared`, readers of other processes
+    may hold the lock too; without write permission, there is no file lock. Raises OSError after ten seconds of waiting.
     """
     guard = _FOLDERS.setdefault(os.path.realpath(folder), threading.Lock())
     if not guard.acquire(timeout=_LOCK_TRIES * _LOCK_PAUSE):
@@ -90,7 +89,7 @@ def _lock_file(folder: Path, *, shared: bool) -> int | None:
 
 
 def dumps(value: Json) -> bytes:
-    """Serialise a value as one line with a newline. Keys stay in order; lone surrogates are replaced."""
+    """Return a value as one line of JSON, with a newline at its end. Lone surrogates in strings are replaced."""
     dumped = json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
     return text.one_line(text.clean(dumped)).encode() + b"\n"
 
@@ -104,7 +103,7 @@ def loads(raw: bytes) -> Json | None:
 
 
 def tidy(disk: Disk, folder: Path) -> None:
-    """Delete temporary files that a killed `replace` left behind. Call this only under the lock."""
+    """Delete temporary files of `Disk.replace` that remained because a process was killed. Call this under the folder's lock."""
     for name in disk.names(folder):
         if _SCRATCH.fullmatch(name):
             disk.remove(folder / name)

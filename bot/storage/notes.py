@@ -1,7 +1,7 @@
-"""`NoteStore`: memory files of chats and people, with the sources of each line in a file beside each.
-`Memories`: the session memory of each chat.
+"""Stores the memory files of chats and people (`NoteStore`), and the session memory of each chat (`Memories`).
 
-Every owner has one flat folder of encoded file names, so that no path can lead outside the folder.
+Beside each memory file, another file has the sources of each line. Every owner has one folder without subfolders. A
+path is encoded as a file name in this folder, so that no path can lead outside of it.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from bot.storage.jsonl import uninterrupted
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A source of a line: a turn and its time (`ts` in epoch milliseconds). `taint` is the untrusted-text
-    level of this turn's context. `chat_key` is None if an operator wrote the line outside any chat.
+    """A source of a line: the turn that wrote the line, at the time `ts` (epoch ms). `taint` says how untrusted the text in
+    this turn's context was. `chat_key` is None if an operator wrote the line outside of all chats.
     """
 
     ts: int
@@ -39,7 +39,7 @@ class Written:
 
 
 MOST = 50
-"""Max sources stored per line, newest first."""
+"""Max sources that are stored for a line. The newest are kept."""
 _BEFORE = "before"
 _Source = TypeVar("_Source")
 
@@ -49,8 +49,8 @@ def carried(
     after: Sequence[str],
     new: Sequence[_Source],
 ) -> list[tuple[_Source, ...]]:
-    """Return the sources of each line of a new text. An unchanged line keeps its sources. Any other line may
-    paraphrase deleted lines, so it gets their sources and the `new` ones; above the limit the newest are kept.
+    """Return the sources of each line of the text `after`. An unchanged line keeps its sources. Any other line may
+    paraphrase deleted lines, so it gets the sources of all deleted lines and the `new` sources, at most `MOST`.
     """
     left: dict[str, list[tuple[_Source, ...]]] = {}
     for line, sources in before:
@@ -64,8 +64,8 @@ def carried(
 def noted(
     raw: bytes, written: Sequence[Sequence[Written]], before: tuple[bytes, bytes] = (b"", b"")
 ) -> bytes:
-    """Return the content of the file with a text's sources, and with those of the text `before`, which is replaced
-    later.
+    """Return the content of the file with the sources of the text `raw`. It also keeps the sources of the previous text
+    (`before`: text and sources), which is still on disk when this content is written.
     """
     writers = list(dict.fromkeys(by for line in written for by in line))
     places = {by: at for at, by in enumerate(writers)}
@@ -81,7 +81,9 @@ def noted(
 
 
 def sources(raw: bytes, note: bytes) -> tuple[tuple[Written, ...], ...]:
-    """Return the stored sources of each line. If the text was changed without its sources, every line gets ()."""
+    """Return the sources of each line of the text `raw`, as stored in `note`. If `note` is about another text, return ()
+    for each line.
+    """
     count = raw.count(b"\n") + 1
     unknown: tuple[tuple[Written, ...], ...] = ((),) * count
     about = _about(raw, note)
@@ -100,7 +102,7 @@ def sources(raw: bytes, note: bytes) -> tuple[tuple[Written, ...], ...]:
 
 
 def _about(raw: bytes, note: bytes) -> Json | None:
-    """Return the stored entry whose hash matches this text; None if there is no such entry."""
+    """Return the entry in `note` whose hash is that of the text `raw`; None if there is no such entry."""
     about = jsonl.loads(note) or {}
     digest = digest_of(raw)
     told = (about, about.get(_BEFORE))
@@ -113,7 +115,7 @@ def digest_of(raw: bytes) -> str:
 
 @dataclass(frozen=True, slots=True)
 class MemoryOwner:
-    """The chat or person that memory files belong to. `key` is a chatKey, or `<channel>:<user id>` for a person."""
+    """The chat or person to whom memory files belong. `key` is a chatKey, or `<channel>:<user id>` for a person."""
 
     kind: Literal["chat", "person"]
     key: str
@@ -121,8 +123,8 @@ class MemoryOwner:
 
 @dataclass(frozen=True, slots=True)
 class MemoryFile:
-    """A memory file. `written` lists the sources of each line of `text`, oldest first; a line of unknown sources,
-    e.g. after somebody edited the file by hand, has ().
+    """A memory file. `written` has the sources of each line of `text`. After somebody has edited the file by hand, the
+    sources are unknown, and each line has ().
     """
 
     path: str
@@ -131,18 +133,18 @@ class MemoryFile:
 
 
 LARGEST = 32 * 1024
-"""Max bytes per file."""
+"""Max bytes of a memory file."""
 MOST_LINES = 2_000
 ALL_BYTES = 256 * 1024
 MOST_FILES = 100
-"""Max files per owner."""
+"""Max memory files of a chat or person."""
 DEEPEST = 4
 LONGEST = 180
-"""Max bytes of an encoded file name."""
+"""Max bytes of a path that is encoded as a file name."""
 SESSION = "session.md"
-"""Name of the session memory. It is listed among a chat's files, but only `Memories` and operators write it."""
+"""Path of the session memory. It is listed among a chat's memory files, but only `Memories` and operators write it."""
 LINES = ".lines"
-"""Suffix of the file that stores the sources of each line."""
+"""Suffix of the file with the sources of a memory file's lines."""
 _WORDS = ".md"
 _PEOPLE = "people"
 _R = TypeVar("_R")
@@ -152,7 +154,7 @@ _P = ParamSpec("_P")
 def _on_disk(
     work: Callable[Concatenate[NoteStore, _P], _R],
 ) -> Callable[Concatenate[NoteStore, _P], Coroutine[Any, Any, _R]]:
-    """Run a method on a thread, under the folder's lock, to its end. A failing disk raises `errors.StorageError`."""
+    """Run a method on a thread under the folder's lock, even if its caller is cancelled. A failing disk raises `StorageError`."""
 
     @functools.wraps(work)
     async def done(self: NoteStore, /, *args: _P.args, **named: _P.kwargs) -> _R:
@@ -167,10 +169,10 @@ def _on_disk(
 
 
 class NoteStore:
-    """Stores the memory files of every owner, in `folder/<encoded chatKey>/files/` and
+    """Stores memory files: those of a chat in `folder/<encoded chatKey>/files/`, those of a person in
     `folder/people/<channel>-<encoded id>/`.
 
-    A path is relative to the owner's folder. A path that a model may not write raises `errors.ToolError`.
+    Paths are relative to the owner's folder. Methods raise `errors.ToolError` for a path that the model must not use.
     """
 
     def __init__(
@@ -181,7 +183,7 @@ class NoteStore:
         redact: Redact = str,
         keys: Callable[[str], str | None] = lambda _: None,
     ) -> None:
-        """Create the store. `keys` maps a hashed name to its chatKey if no file here contains the chatKey."""
+        """Create the store. `keys` returns the chatKey of a hashed folder name if no memory file contains the chatKey."""
         self.folder = folder
         self._disk = disk
         self._redact = redact
@@ -189,7 +191,7 @@ class NoteStore:
 
     @_on_disk
     def sizes(self, owner: MemoryOwner) -> dict[str, int]:
-        """Return the paths of all files in order, each with its size in bytes."""
+        """Return the size in bytes of each file of an owner, sorted by path."""
         return self._sizes(owner)
 
     @_on_disk
@@ -206,9 +208,9 @@ class NoteStore:
         by: Written,
         also: Callable[[str], Sequence[Written]] = lambda _: (),
     ) -> MemoryFile:
-        """Replace the text of a file by the result of `change`, which gets None if the file does not exist yet and
-        runs on another thread. Known secrets are replaced. New lines get the source `by`; `also` returns further
-        sources of a line. Raises `errors.ToolError` if the file or the folder would become too large.
+        """Replace a file's text by the result of `change`. `change` runs on another thread; its argument is the old text,
+        or None for a new file. Secrets are redacted. New lines have the source `by` and those that `also` returns for the
+        line. Raises `errors.ToolError` if the file or the owner's files would become too large.
         """
         name = checked(path)
         _own(owner, name)
@@ -216,23 +218,23 @@ class NoteStore:
 
     @_on_disk
     def put(self, owner: MemoryOwner, path: str, words: str, by: Written) -> MemoryFile:
-        """Replace a file, also the session memory, with a text of an operator. Raises the errors of `change`."""
+        """Replace a file's text by an operator's text. The file may be the session memory. Raises the errors of `change`."""
         return self._change(owner, checked(path), lambda _: words, by, lambda _: ())
 
     @_on_disk
     def remove(self, owner: MemoryOwner, path: str) -> int:
-        """Delete a file, or a folder with its files; return the number of deleted files."""
+        """Delete a file, or all files below a path; return the number of deleted files. Refuses the session memory."""
         _own(owner, checked(path))
         return self._drop(owner, checked(path))
 
     @_on_disk
     def drop(self, owner: MemoryOwner, path: str | None = None) -> int:
-        """Delete a file, a folder, or everything, also the session memory; return the number of deleted files."""
+        """Delete a file or all files below a path; for None, all files with the session memory. Returns the number of files."""
         return self._drop(owner, checked(path) if path is not None else None)
 
     @_on_disk
     def move(self, owner: MemoryOwner, old: str, new: str, by: Written) -> int:
-        """Move a file or a folder, adding `by` as a source; return the number of moved files."""
+        """Move a file, or all files below a path, and add `by` to their sources; return the number of moved files."""
         source, target = checked(old), checked(new)
         _own(owner, source)
         _own(owner, target)
@@ -266,7 +268,7 @@ class NoteStore:
                 left = MemoryFile(name, words, tuple(by for _, by in kept))
                 self._write(owner, left)
                 about = self._path(owner, name).with_suffix(LINES)
-                # This drops the entry about the previous text.
+                # Write the sources again, without those of the previous text.
                 self._disk.replace(about, noted(words.encode(), left.written))
             elif lost:
                 self._unlink(owner, name)
@@ -274,7 +276,7 @@ class NoteStore:
 
     @_on_disk
     def people(self) -> list[str]:
-        """Return every person with files, as `<channel>:<user id>`."""
+        """Return every person who has memory files, as `<channel>:<user id>`."""
         found: list[str] = []
         for folder in self._disk.names(self.folder / _PEOPLE):
             channel, _, user_id = folder.partition("-")
@@ -285,8 +287,8 @@ class NoteStore:
 
     @_on_disk
     def chats(self) -> list[str]:
-        """Return the chatKeys that have files. A hashed name of an unknown chatKey is returned as it is, and accepted
-        as a key.
+        """Return the chatKeys of all chats that have files. If only the hashed name of a chat is known, return that name;
+        all methods accept it as a key.
         """
         found: list[str] = []
         for folder in self._disk.names(self.folder):
@@ -307,7 +309,7 @@ class NoteStore:
         return next((str(key) for key in keys if key and file_names.encode(key) == name), self._keys(name))
 
     def _path(self, owner: MemoryOwner, name: str) -> Path:
-        """Return the path of a file; the name "" stands for the folder of all files."""
+        """Return the path of a memory file on disk. For the name "", return the folder with the owner's files."""
         if owner.kind == "chat":
             key = owner.key if file_names.is_hashed(owner.key) else file_names.encode(owner.key)
             if name == SESSION:
@@ -379,7 +381,7 @@ class NoteStore:
                 "This memory folder cannot be used. Tell the person that an operator must look."
             )
         jsonl.tidy(self._disk, place)
-        # The sources are written first and describe the old text too, so that every text on disk has sources.
+        # The file of sources is written first. It also describes the old text, so that a crash in between loses no sources.
         about = path.with_suffix(LINES)
         before = self._disk.read(path), self._disk.read(about)
         self._disk.replace(about, noted(raw, file.written, before))
@@ -401,7 +403,7 @@ class NoteStore:
 
 
 def checked(path: str) -> str:
-    """Return the normal form of a relative path. Raises `errors.ToolError` for an invalid path."""
+    """Return the path of a memory file in Unicode normal form. Raises `errors.ToolError` for an invalid path."""
     name = unicodedata.normalize("NFC", path)
     parts = name.split("/")
     if len(parts) > DEEPEST or not all(map(_plain, parts)):
@@ -420,18 +422,18 @@ def _plain(part: str) -> bool:
 
 
 def _own(owner: MemoryOwner, name: str) -> None:
-    """Reject changes to a file that another writer owns."""
+    """Raise `errors.ToolError` for the path of the session memory, which the model must not change."""
     if owner.kind == "chat" and name.casefold().partition("/")[0] == SESSION:
         raise errors.ToolError(f"{SESSION} is written by Shipmate itself and can only be viewed.")
 
 
 def _free(taken: Iterable[str], name: str) -> None:
-    """Raise `errors.ToolError` if a path exists already. Case is ignored, because some disks ignore it."""
+    """Raise `errors.ToolError` if a path is in use. Case is ignored, because some disks ignore it."""
     folded = name.casefold()
     for other in taken:
         there = other.casefold()
         if there == folded or there.startswith(f"{folded}/") or folded.startswith(f"{there}/"):
-            # Somebody chose the name, so an error must not repeat it.
+            # The error does not repeat the existing path, because anybody may have chosen its name.
             raise errors.ToolError(
                 "There is something at this path already. Use another path, or delete that first."
             )
@@ -440,12 +442,12 @@ def _free(taken: Iterable[str], name: str) -> None:
 # ------------------------------------------------------------ session memories
 
 LARGEST_SESSION = 256 * 1024
-"""Max bytes of a session memory that is read."""
+"""Max bytes of a session memory's file. A larger file is ignored."""
 
 
 class Memories:
-    """Stores the session memory of each chat as a file that people may read and edit:
-    `folder/<encoded chatKey>/session.md`. Methods raise `errors.StorageError`.
+    """Stores the session memory of each chat in the file `folder/<encoded chatKey>/session.md`, which operators may edit.
+    Methods raise `errors.StorageError`.
     """
 
     def __init__(self, folder: Path, *, disk: Disk) -> None:
@@ -456,13 +458,13 @@ class Memories:
         return self._folder / file_names.encode(chat_key) / SESSION
 
     async def load(self, chat_key: ChatKey) -> str | None:
-        """Return a chat's memory as Markdown, or None if the chat has none."""
+        """Return a chat's session memory as Markdown; None if the file is missing or too large."""
         with errors.as_storage_error("the memory cannot be read"):
             raw = await asyncio.to_thread(self._disk.read, self._path(chat_key))
         return raw.decode("utf-8", "replace") if 0 < len(raw) <= LARGEST_SESSION else None
 
     async def save(self, chat_key: ChatKey, markdown: str) -> None:
-        """Replace a chat's memory with this redacted Markdown."""
+        """Replace a chat's session memory. Secrets in `markdown` must be redacted before."""
 
         def replace() -> None:
             with jsonl.locked(self._folder):
