@@ -27,7 +27,7 @@ AWAY_SECONDS = 60.0
 LOW_DISK = (0.02, 0.10)
 """Shares of free disk space below which operators are warned, in ascending order."""
 WELL_AGAIN = 1.2
-"""Factor on a share in `LOW_DISK`. The alert ends only above the product, so that it does not begin and end repeatedly."""
+"""Factor on a share in `LOW_DISK`. An alert ends once the free share exceeds the product, so that alerts do not alternate."""
 KEEP_ARTIFACT_DAYS = 30
 """Max age of artifacts in days. No model's context still refers to an older artifact."""
 HOUR = 3_600.0

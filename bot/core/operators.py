@@ -52,7 +52,7 @@ class OperatorAlerts:
         task.add_done_callback(self._tasks.discard)
 
     def begin(self, subject: str, words: Sentence) -> bool:
-        """Alert operators that a problem has begun. Until `end` is called, further calls do nothing and return False."""
+        """Alert operators that a problem has begun, and return True. Until `end` is called, further calls return False."""
         if subject in self._spells:
             return False
         self._spells.add(subject)
@@ -60,7 +60,7 @@ class OperatorAlerts:
         return True
 
     def end(self, subject: str, words: Sentence) -> bool:
-        """Alert operators that a problem has ended. Without a call of `begin` before, do nothing and return False."""
+        """Alert operators that a problem has ended, and return True. If `begin` was not called before, return False."""
         if subject not in self._spells:
             return False
         self._spells.discard(subject)
@@ -87,7 +87,7 @@ class OperatorAlerts:
 
 
 def who_decided(verdict: Verdict, nameless: str) -> str:
-    """Return the name of the person who decided, as it was then. If it is unknown, return the sentence with the key `nameless`."""
+    """Return the name that the deciding person had at that time. For an unknown name, return the sentence `nameless`."""
     if verdict.by == CONSOLE:
         return say("operators.the_console")
     # People choose their names freely, so formatting and links in names are not rendered.

@@ -45,8 +45,8 @@ SEND_SECONDS = 120.0
 FILE_SECONDS = 240.0
 """Timeout in seconds of sending a file."""
 FILE_PATIENCE = 40.0
-"""Max seconds for which a file is tried again that a connected platform does not accept. A notice then replaces the
-file, so that later messages do not wait any longer.
+"""If a connected platform does not accept a file, the file is tried again for this many seconds. Then a notice replaces
+the file, so that later messages are not delayed any longer.
 """
 AGAIN_SECONDS = 5.0
 """Interval in seconds between retries of an edit whose outcome is unknown."""

@@ -39,7 +39,7 @@ _ITEM = regex.compile(r"^\s*(?:[-+*•]|\d{1,3}[.)]|#{1,6})\s+")
 _SENTENCES = regex.compile(r"(?<=[.!?…])\s+|(?<=[。！？；;])|\n+")
 _CLAUSES = regex.compile(r"[,，、;；:：–—]| but | however | aber | jedoch ")
 LATIN = ("english", "german")
-"""Languages assumed for a text whose language cannot be recognised."""
+"""Languages of a text without Japanese and Chinese characters."""
 _KANA = regex.compile(r"[\p{Hiragana}\p{Katakana}]")
 _HAN = regex.compile(r"\p{Han}")
 _ASKS = regex.compile(r"[?？]\W*$")

@@ -14,7 +14,7 @@ from bot.contracts.environment import Clock
 from bot.core.outgoing import Address
 
 SWEEP_EVERY = 4_096
-"""Interval of the removal of unused budgets from memory, in number of budgets."""
+"""Unused budgets are removed from memory when the number of budgets reaches a multiple of this number."""
 LONGEST_WAIT = 24 * 3600.0
 SHORTEST_WAIT = 0.1
 UNSAID = 1.0
@@ -163,7 +163,7 @@ class RateLimiter:
         return self._pacer.spare(*self._budgets(to), *more, reserve=reserve)
 
     def freeze(self, to: Address, error: errors.DeliveryThrottled, *, cosmetic: bool = False) -> None:
-        """Stop sending for as long as the platform asks. If it limits a `cosmetic` call everywhere, only such calls stop."""
+        """Stop sending for as long as the platform asks. If it limits a `cosmetic` call in all chats, only cosmetic calls stop."""
         chat, total = self._budgets(to)
         if error.everywhere and cosmetic:
             total = (_signs(to), UNLIMITED)

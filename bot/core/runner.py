@@ -62,7 +62,7 @@ class Slots:
             yield
         finally:
             again = asyncio.ensure_future(self._free.acquire())
-            # Without the shield, a cancelled turn would release a slot at its end that it does not have.
+            # If the wait for the slot were cancelled, the turn would later release a slot that it does not have.
             await asyncio.shield(again)
 
 

@@ -36,8 +36,8 @@ READ = (
 OF_KINDS = "SELECT id, seq, turn, person, kind, at, data, chat FROM events WHERE chat = ? AND at >= ? AND kind IN (%s) ORDER BY seq"
 NAMING = "SELECT id, seq, turn, person, kind, at, data, chat FROM events WHERE (chat = ? OR substr(chat, 1, ?) = ?) AND (%s) ORDER BY n"
 CHAT_OF = "SELECT chat FROM events WHERE id >= ? AND (id = ? OR turn = ?) ORDER BY id LIMIT 1"
-"""Query for the chat of a request or turn. The query skips events with smaller ids than the request's, because ids are
-ULIDs, which grow with time, and a request's id is made before its events.
+"""Query for the chat of a request or turn. Ids are ULIDs, which grow with time. A request's id is made before its events,
+so the query skips events with smaller ids.
 """
 KNOWN = "SELECT 1 FROM keys WHERE key IN (%s) LIMIT 1"
 USAGE = """SELECT coalesce(sum(answered), 0), coalesce(sum(calls), 0), coalesce(sum(unpriced), 0), coalesce(sum(input), 0),
@@ -189,9 +189,9 @@ class SqlLog(ABC):
     # ------------------------------------------------------------ on the writer's thread
 
     def _write(self, batch: Sequence[Sequence[Entry]]) -> Exception | None:
-        """Write a batch of appends in one transaction. If one of the events can never be written, write each append
-        separately; if that fails, write each chat's events of the append separately, and drop the chat's events that
-        fail. Returns the error if the database is unusable, otherwise None.
+        """Write a batch of appends in one transaction. If the database rejects the data, write each append separately. If it
+        rejects an append, write the append's events of each chat separately, and drop those that it rejects again.
+        Returns the error if the database is unusable, otherwise None.
         """
         while True:
             try:

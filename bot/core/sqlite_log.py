@@ -24,7 +24,7 @@ NO_ROOM = frozenset({sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQ
 VERSION = 1
 """Version of the schema (`PRAGMA user_version`)."""
 LOST = "log_lost"
-"""Kind of the stored fact that the log was found `damaged` or `gone` when the process started."""
+"""Kind of a stored fact. The fact records that the log was `damaged` or `gone` when a process started."""
 SCHEMA = Path(__file__).with_suffix(".sql").read_text("utf-8")
 """Statements that create the tables. They have no effect on existing tables."""
 PRAGMAS = """

@@ -47,7 +47,7 @@ GROWTH = 2
 """Factor on the message cap (`max_messages`). Up to the product, messages stay until the session memory covers them."""
 KEEP_MESSAGES = 5
 SPAN = 2
-"""Factor on the tokens to keep. A compaction keeps more than the product only if it would have to cut the last API round."""
+"""Factor on the tokens to keep. If a turn would make the kept tokens exceed the product, only its newest API rounds are kept."""
 WORTH = 2_000
 """Min tokens that a compaction must drop. Dropping fewer would cost more than it saves, since the prefix is cached again."""
 EXTRACT_AFTER, EXTRACT_CALLS, EXTRACT_ALONE = 5_000, 3, 15_000

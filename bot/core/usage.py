@@ -79,8 +79,8 @@ class UsageSums:
         since: float = 0.0,
         until: float = math.inf,
     ) -> list[tuple[str, UsageTotals]]:
-        """Return totals by day (UTC), oldest first, or by person, chat or model, highest cost first. The totals have no errors,
-        models and waits. The person or chat "" has the usage that belongs to nobody.
+        """Return totals by day (UTC), oldest first, or by person, chat or model, highest cost first. Errors, models and waits
+        are not counted. The name "" has the usage without a person or chat.
         """
         whole = chat is None and name in {"day", "model"}
         given = _given(chat, since, channel, until)
@@ -109,15 +109,15 @@ class UsageSums:
     def page(
         self, name: By, *, fits: Callable[[str], bool] = lambda _: True, offset: int, limit: int, **what: Any
     ) -> UsagePage:
-        """Return a page of the totals of `by` for which `fits` accepts the name. Days are never left out; the newest comes first."""
+        """Return a page of the totals of `by` whose names `fits` accepts. Days are not filtered, and the newest comes first."""
         found = [one for one in self.by(name, **what) if name == "day" or fits(one[0])]
         found = found[::-1] if name == "day" else found
         highest = max((sums.cost for _, sums in found), default=0.0)
         return UsagePage(found[offset : offset + limit], len(found), highest)
 
     def last_chats(self, ids: Collection[str], *, of: Literal["person", "chat"] = "person") -> dict[str, str]:
-        """Return the last chat in which a person caused usage, by person. `ids` are people, or chats with `of="chat"`: then
-        all people of these chats are returned, and only these chats count.
+        """Return the chat in which each person last caused usage. `ids` are people. With `of="chat"`, `ids` are chats: then
+        return all people who caused usage in these chats, and ignore other chats.
         """
         if not ids:
             return {}

@@ -161,9 +161,9 @@ _FIELDS = {
 
 
 class Accumulator:
-    """Builds one answer from its events, in order. The blocks can be sent back to the provider: unknown types and
-    signatures are kept, fields without a value and blank texts are removed. Some providers restart the
-    numbering of tool calls in each answer, so tool calls get ids that are not in `taken`.
+    """Builds one answer from its events, in order. The provider must accept the answer in later requests. Therefore
+    signatures and blocks of unknown types are kept, while fields without a value and blank texts are removed. Tool calls
+    get ids that are not in `taken`, because some providers use the same ids in each answer.
     """
 
     def __init__(self, taken: Collection[str] = ()) -> None:

@@ -71,8 +71,8 @@ class PriceTable:
         return None if price is None else price.of(usage)
 
     def at_most(self, model: str, usage: Usage, known_usd: float | None = None) -> float:
-        """Return the cost of one call in US dollars, for budgets and limits: `known_usd`, else by the model's price,
-        else by the highest known price.
+        """Return the cost of one call in US dollars, for budgets: `known_usd` if given, else the cost at the model's price. For a
+        model without a price, use the highest known price.
         """
         cost = self.cost_usd(model, usage) if known_usd is None else known_usd
         known = (

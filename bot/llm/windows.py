@@ -29,7 +29,7 @@ SYSTEM_ROLE = re.compile(r"claude-(?:opus-(?:4-8|5)|(?:sonnet|haiku)-5-5|(?:fabl
 """Names of the models that accept system messages in a conversation. No provider's list contains this fact."""
 MIN_WINDOW = 500
 MAX_WINDOW = 100_000_000
-"""Max plausible context window in tokens. A value outside of `MIN_WINDOW` and `MAX_WINDOW` was misread."""
+"""Max plausible context window in tokens. A number below `MIN_WINDOW` or above `MAX_WINDOW` is ignored."""
 
 
 class _Document(BaseModel):
@@ -104,8 +104,8 @@ class ContextWindows:
         self._asked: set[str] = set()
 
     def window(self, model: str) -> int | None:
-        """Return the max tokens of a request; None if unknown. The value in ship.json, for the model named there,
-        overrides the provider's list, but not a limit learned from a refusal.
+        """Return the context window of a model in tokens; None if unknown. For the model in ship.json, `llm.contextWindow`
+        replaces the number in the provider's list. A smaller limit that a refused request has shown overrides both.
         """
         configured = self._configured if model == self._model else None
         known = (configured or self._figure(model, "window"), self._figure(model, "refusedAbove"))
