@@ -34,8 +34,8 @@ MARGIN = 13_000
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """Token limits for a model's requests. `window` and `most_output` are None if unknown. `max_tokens` limits the
-    answer, `most_output` is the model's own limit for that, and `soft` is the setting `softTokens`.
+    """Token limits for a model's requests. `window` is its context window and `most_output` its output limit; None if
+    unknown. `max_tokens` is the limit for an answer that is sent. `soft` is the setting `softTokens`.
     """
 
     window: int | None
@@ -102,7 +102,7 @@ class Manner:
     model: str | None = None
 
     def sent(self, takes: Callable[[str], bool]) -> SentManner:
-        """Return the settings to send. `takes` returns True for the name of a setting that the model accepts."""
+        """Return the settings to send. `takes` returns True for a setting's name if the model accepts the setting."""
         effort = self.effort if takes(f"effort.{self.effort}") else None
         form = next((one for one in _FORMS[self.thinking] if takes(f"thinking.{one}")), None)
         if form == "adaptive":
@@ -172,7 +172,7 @@ class ModelDeps:
         return replace(request, effort=sent.effort, thinking=sent.thinking)
 
     def learn(self, request: ModelRequest, reply: ModelReply) -> None:
-        """Learn from an answer the model's token ratio and a prompt size that fits. Skip a fallback model's answer."""
+        """Learn the model's token ratio and a prompt size that fits from its answer. Ignore a fallback model's answer."""
         if not reply.note:
             used = reply.usage
             self.estimator.observe(request, used)

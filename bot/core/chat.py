@@ -38,7 +38,7 @@ PASTE_SECONDS = 2.5
 LONGEST_BURST = 5
 """Max duration of a burst, as a multiple of its quiet period. Then the turn starts even if the person still writes."""
 MOST_EARLY = 10
-"""Max messages for which an edit or deletion is kept that arrived before the message itself."""
+"""Max edited or deleted messages for which the edit or deletion arrived first and is kept."""
 MOST_FILES = 50
 """Max kept platform ids of sent file messages. They identify a file message whose delivery is unknown."""
 MOST_MISSED = 5
@@ -61,8 +61,8 @@ def plain(inbound: Inbound) -> bool:
 
 
 def is_follow_up(other: Inbound, running: Inbound) -> bool:
-    """Return True if a message or edit adds to the running turn, which only messages of the same person do. Due jobs
-    and regenerated answers always have turns of their own.
+    """Return True if a message or edit adds to the running turn. Only messages of the same person do. Due jobs and
+    regenerated answers always have turns of their own.
     """
     if other.due or running.due or other.renews or running.renews:
         return False
@@ -90,7 +90,7 @@ def same_message(one: Inbound, other: Inbound) -> bool:
 
 
 def _reaches(stop: Inbound, other: Inbound) -> bool:
-    """Return True if a stop applies to a message: both are in the same chat, or their answers go to the same target."""
+    """Return True if a stop concerns a message: both are in the same chat, or their answers go to the same target."""
     if other.chat_key == stop.chat_key:
         return True
     here, there = ({**one.target, "reply_to": ""} for one in (stop, other))
@@ -199,7 +199,7 @@ class Turn:
     restarts: int = 0
     withdrawn: set[str] = field(default_factory=set)
     edits: set[str] = field(default_factory=set)
-    """Ids of edits of already answered messages that this turn has shown the model."""
+    """Ids of edits that this turn has shown the model, because their messages were already answered."""
     rows: dict[str, events.RowEnded | None] = field(default_factory=dict)
     """Outbox rows (messages to send) of the turn, each with the event that closed it. None while a row is open."""
     seen: dict[str, tuple[SeenFile, ...]] = field(default_factory=dict)
@@ -365,8 +365,8 @@ class Chat:
         self.context = AgentContextStore(max_messages)
         self.turn: Turn | None = None
         self.task: events.Ordered | None = None
-        """The event that ordered this chat's subagent task; None if the chat belongs to no task. `due` returns no
-        effects for a task's chat, because the turn that ordered the task runs it.
+        """The event that ordered this chat's subagent task; None if the chat belongs to no task. The turn that ordered
+        the task runs it, so `due` returns no effects.
         """
         self.outbox: dict[str, OutboxRow] = {}
         """Outgoing messages that are not delivered yet or that may still be edited, in queue order."""
@@ -464,8 +464,8 @@ class Chat:
         return self._next(turn, _can_join) if self._mode.steers else []
 
     def waited(self, row: OutboxRow, now: float) -> events.Waited | None:
-        """Return the event that records the person's waiting time, if this row shows the first words of the answer;
-        else None. The person sees the row `now`.
+        """Return the event that records how long the person waited, if this row shows the first words of the answer.
+        Else return None. The person sees the row at time `now`.
         """
         turn = self.turn if self.turn is not None and self.turn.id == row.turn else None
         wait = self._unseen.get(row.turn or "") if turn is None else turn.wait
@@ -1003,7 +1003,7 @@ def chat_of_task(asked_in: ChatKey, task: str) -> ChatKey:
 
 
 def _of_question(name: str) -> str:
-    """Return the key of a question in `_opened`. The prefix is needed, since a request may have the same id."""
+    """Return the key of a question in `_opened`, where a request may have the same id."""
     return f"question {name}"
 
 

@@ -121,7 +121,7 @@ class AgentContextStore:
         self.stood_in = ""
         """Name of the fallback model that gave the last answer; "" if the chat's own model did."""
         self.left: dict[str, KeptTurn] | None = None
-        """Turns that left the context, by id, from which a conversation is resumed; None once the log is read."""
+        """Turns that left the context, by id. A conversation is resumed from them. None once the log is read."""
         self.recalled: Mapping[str, KeptTurn] = {}
         """Turns of the conversation that the chat is about to resume, by id."""
         self._view: tuple[Message, ...] | None = ()

@@ -1,5 +1,5 @@
-"""Estimates token counts. A plain estimate follows the rates of Claude's tokenizer. `Estimator` multiplies it by a
-ratio for the model, which it learns from the usage of the model's answers.
+"""Estimates token counts. A plain estimate follows the rates of Claude's tokenizer. `Estimator` multiplies this
+estimate by the model's ratio, which it learns from the usage of the model's answers.
 """
 
 from __future__ import annotations

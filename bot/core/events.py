@@ -118,8 +118,8 @@ class Deleted(EventData, kind="deleted"):
 
 @dataclass(frozen=True, slots=True)
 class Stop(EventData, kind="stop"):
-    """Event: a person stopped their own work, or an operator (`everyones`) stopped anybody's. Messages after `since`
-    (epoch ms) go on.
+    """Event: a person stopped their own work, or an operator (`everyones`) stopped anybody's. Messages later than
+    `since` (epoch ms) are not affected.
     """
 
     inbound: Inbound
@@ -168,7 +168,7 @@ class FilesRead(EventData, kind="files_read", words="files"):
 
 @dataclass(frozen=True, slots=True)
 class TurnEnded(EventData, kind="turn_ended"):
-    """Event: a turn ended, after its last message, if any, was queued. `reason` tells the model why the turn failed.
+    """Event: a turn ended. Its last message, if any, was queued before. `reason` tells the model why the turn failed.
     `model` is the model that the turn called last.
     """
 
@@ -542,7 +542,7 @@ def fact_of(data: EventData) -> tuple[str, str, Json | None] | None:
 
 
 def keys_of(data: EventData) -> tuple[str, ...]:
-    """Return the platform's keys for an event. A redelivered event is recognised by them."""
+    """Return the platform's keys for an event. If the platform delivers the event again, they identify it."""
     return data.inbound.keys if isinstance(data, Received | Edited | Deleted | Stop) else ()
 
 

@@ -28,7 +28,7 @@ RETRY_SECONDS = 2.0
 
 
 class ExportLost(errors.StorageError):
-    """An export lost data that it had written. It must be written again from its cursor on."""
+    """An export lost data that it had written. It must be written again, beginning at its cursor."""
 
 
 class Export(ABC):
@@ -50,7 +50,7 @@ class Export(ABC):
         """
 
     async def missing(self, chats: Collection[ChatKey]) -> list[ChatKey]:
-        """Return those of these chats of which the output contains nothing."""
+        """Return those of these chats that are missing in the output."""
         del chats
         return []
 

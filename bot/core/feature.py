@@ -137,9 +137,9 @@ class Display:
     begin: Callable[[Turn], object]
     preview: Callable[[Chat, Inbound, Callable[[], str]], object]
     calls: ToolWatch
-    """Object that is told of the turns' tool calls."""
+    """Object that receives the turns' tool calls while they run."""
     tasks: Callable[[TaskEvent], object]
-    """Function that is told of events of subagent tasks."""
+    """Function that receives the events of subagent tasks."""
     close: Callable[[], Awaitable[None]]
 
 
@@ -193,7 +193,7 @@ class Hooks:
     exports: Sequence[Exporter] = ()
     """Exports of the event log that are kept up to date while the gateway runs."""
     asks: Questions | None = None
-    """Service that asks a turn's person the questions of tools. Without this hook, nobody is asked."""
+    """Service that asks a person the questions of tools. Without this hook, nobody is asked."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,15 +29,15 @@ MOST_HALVINGS = 3
 SHORT_RESULT = 500
 """Min characters that stay of a tool result when long results are shortened."""
 MOST_LOWERED, MIN_OUTPUT_TOKENS, OUTPUT_MARGIN = 2, 256, 64
-"""Max retries with a lower output limit, min tokens of that limit, and tokens to spare for miscounts."""
+"""Max retries with a lower output limit, min tokens of that limit, and tokens kept free for miscounts."""
 LARGE_TURN, MISJUDGED = 2_000, 3.0
-"""Min tokens of a turn that may be too large, and max factor between the provider's count and ours to trust it."""
+"""Min tokens of a turn that may be too large. Max factor between our count and a provider's count that we trust."""
 COLD_AFTER = 300.0
-"""Seconds after a request's start. Afterwards the provider's cache has certainly expired."""
+"""Seconds from a request's start until the provider's cache has certainly expired."""
 COLD_HIDES = 2_000
 """Min tokens that masking must save if the provider's cache has expired."""
 WARM, WARM_HIDES = 3, 0.5
-"""Used while the provider's cache is valid: factor on the token threshold, and min share of tokens to save."""
+"""Factor on the token threshold, and min share of tokens to save. Both apply while the provider's cache is valid."""
 LEAST_KEPT, KEPT_TOKENS = 3, 2_000
 """Number of newest tool results that always stay. More stay while all of them have at most this many tokens."""
 KEPT_FILES, KEPT_BYTES = 4, 8_000_000

@@ -89,7 +89,7 @@ class Locales:
         return self._spoken(person, self.locale(person), chat_type, zone)
 
     def choose(self, inbound: Inbound, name: Literal["language", "zone"], value: str | None) -> ReaderLocale:
-        """Store a person's choice of language or time zone. None goes back to what the person's app reports."""
+        """Store a person's choice of language or time zone. None stands for what the person's app reports."""
         person = inbound.person
         chosen: dict[str, Any] = {name: value, f"{name}_chosen": value is not None}
         locale = _by_app(replace(self.locale(person), **chosen), inbound)

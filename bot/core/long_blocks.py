@@ -56,8 +56,8 @@ LONGEST_CELL = 500
 
 @dataclass(frozen=True, slots=True)
 class Shortened:
-    """A text in which a line naming the file replaces each passage that became a file. `at` converts an offset in the
-    original text to one in `words`. Inside a passage, it returns the end of what replaced the passage.
+    """A text in which a line with the file's name replaces each passage that became a file. `at` converts an offset in
+    the original text into one in `words`. For an offset inside such a passage, it returns the end of that line.
     """
 
     words: str
@@ -81,7 +81,7 @@ class Shortened:
 
 
 class LongBlocks:
-    """Replaces blocks of answers that are too long for their channel by files, if the setting `on` allows that."""
+    """Turns blocks of an answer that are too long for its channel into files. Does nothing unless `on` is true."""
 
     def __init__(self, channels: Mapping[str, Channel], *, on: bool) -> None:
         self._channels = channels
@@ -114,7 +114,7 @@ class _Block:
 
 
 def shortened(words: str, limits: ReadingLimits, *, goes_on: bool = False) -> Shortened:
-    """Return a Markdown text in which files replace the blocks that exceed these limits."""
+    """Return a Markdown text in which the blocks that exceed these limits have become files."""
     if 2 * len(words) <= limits.columns and words.count("\n") <= limits.lines:
         return Shortened(words)
     pieces, files, moves = list[str](), list[OutgoingFile](), list[tuple[int, int, int]]()

@@ -334,7 +334,7 @@ def _only_sent(running: RunningTurn) -> bool:
 
 @dataclass(eq=False)
 class ToolCalls:
-    """Runs and records the tool calls of one turn. The start of a call with side effects is on disk before it runs."""
+    """Runs and records the tool calls of one turn. A call with side effects runs only once its start is on disk."""
 
     chat: Chat
     turn: str
@@ -380,7 +380,7 @@ class ToolCalls:
             self.chats.append(*over, *facts)
 
     async def started(self, call: ToolCall, *, wait: bool) -> None:
-        """Record on disk that a call with side effects starts. Raises `errors.StorageError`; then it must not run."""
+        """Record on disk that a call with side effects starts. On `errors.StorageError` the call must not run."""
         if wait:
             task = self.tasks.name(call) if self.tasks is not None else ""
             data = events.ToolStarted(call.id, call.name, self.boot, task)
@@ -466,6 +466,6 @@ class OlderMessages:
 
 
 def _key(line: ArchiveLine) -> str:
-    """Return a key that identifies an archive line by chat, time, role and message id (without id: by its text)."""
+    """Return a key for an archive line, made of chat, time, role and message id (or text, if there is no id)."""
     key = (str(line.chat_key), line.ts, line.role, line.message_id or line.text)
     return hashlib.sha256(repr(key).encode()).hexdigest()[:24]
