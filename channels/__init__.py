@@ -1,1 +1,1 @@
-"""Channels: the adapters of the chat platforms, one folder for each. `bot.contracts.channel` defines what a channel is."""
+"""Channels: one folder per chat platform, with the adapter of the platform. `bot.contracts.channel` defines the interface."""

@@ -1,4 +1,4 @@
-"""Builds the buttons below a message that asks people for a decision. The value of each button is a command."""
+"""Builds the buttons below a message that asks people for a decision. Each button's value is the text of a command."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _VALUE = re.compile(
 
 
 def offered(buttons: QuestionButtons | None, language: str) -> dict[Choice, tuple[str, str]]:
-    """Return the label and value of each button of a message, keyed by choice."""
+    """Return the label and the value of each button, by choice."""
     if buttons is None:
         return {}
     with speaking(language):
@@ -39,12 +39,12 @@ def offered(buttons: QuestionButtons | None, language: str) -> dict[Choice, tupl
 
 
 def pressed(choice: str, question_id: str) -> Command | None:
-    """Return the command of a button; None if there is no such button or the id is not valid."""
+    """Return the command of a button. Return None if no such button exists or the id is invalid."""
     value = _VALUES.get(cast("Choice", choice))
     return command(value.format(question_id)) if value is not None else None
 
 
 def command(value: str) -> Command | None:
-    """Return the command of a pressed button. The value comes from the person's client, so any other text returns None."""
+    """Return the command in a pressed button's value; None for any other text, because the person's client sends the value."""
     found = _VALUE.fullmatch(value)
     return Command(name=found["name"], args=found["args"]) if found is not None else None

@@ -1,4 +1,4 @@
-"""Shared by Slack and Telegram: calls of a platform's API without its library, and downloads of files."""
+"""HTTP client of the Slack and Telegram channels: calls an API method without the platform's library, and reads files."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ import aiohttp
 from bot import errors, text
 from bot.contracts.channel import FILE_PIECE, LOOPBACK, Examination, Finding
 
-CALL_SECONDS = 10.0  # Timeout of a call in seconds
+CALL_SECONDS = 10.0  # Timeout in seconds of one call
 HEADERS = {"Accept-Encoding": "identity"}
-"""Request headers that forbid compression: a small compressed file may unpack to any size."""
-CONNECTION_ERRORS = (aiohttp.ClientError, OSError)  # Exceptions of a failed connection, including timeouts
-LONGEST_NAME = 200  # Max characters of a file's name
+"""Request headers that forbid compression, because a small compressed file may unpack to any size."""
+CONNECTION_ERRORS = (aiohttp.ClientError, OSError)  # Exceptions of a failed connection or a timeout
+LONGEST_NAME = 200  # Max characters of a file name
 _MARKS = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
 
 @dataclass(frozen=True, slots=True)
 class ApiAnswer:
-    """A JSON response of the platform's API. `time` is the platform's clock in epoch seconds."""
+    """A JSON object that the platform's API returned. `time` is the platform's clock in epoch seconds."""
 
     status: int
     body: Mapping[str, Any]
@@ -34,9 +34,7 @@ class ApiAnswer:
 
 
 async def ask(address: str, *, token: str | None = None, form: Mapping[str, str] | None = None) -> ApiAnswer:
-    """Send a POST request to a method of the API and return the response. Raises `errors.ChannelUnreachable`
-    if there is no response, if its status is 5xx, or if it is no JSON object.
-    """
+    """Call an API method with POST. Raises `errors.ChannelUnreachable` if no response, a 5xx status or no JSON object comes."""
     headers = {} if token is None else {"Authorization": f"Bearer {token}"}
     direct = urlsplit(address).hostname in LOOPBACK
     try:
@@ -61,23 +59,21 @@ async def ask(address: str, *, token: str | None = None, form: Mapping[str, str]
 
 
 def unreachable(channel: str, address: str, error: errors.ChannelUnreachable) -> Examination:
-    """Return the examination of a platform that does not answer."""
+    """Return the examination of a platform that cannot be reached."""
     remedy = "see whether this machine reaches it, then try again"
     return Examination((Finding(channel, "later", f"{address} does not answer: {error}", remedy),))
 
 
 def file_name(name: str) -> str:
-    """Return a file's name without control characters, direction marks and line breaks, which could make the
-    name look like another one.
-    """
+    """Return a file name without control characters, direction marks and line breaks, which could disguise the name."""
     return text.head(_MARKS.sub("", text.clean(name)).strip(), LONGEST_NAME)
 
 
 async def read_file(
     answer: aiohttp.ClientResponse, platform: str, most: int, size: int | None
 ) -> AsyncGenerator[bytes]:
-    """Yield the file of a response in pieces, as `contracts.channel.Files.fetch` does. `size` is the expected
-    length in bytes, if known. A redirect raises `errors.FileGone`: following a redirect would leak the token.
+    """Yield the bytes of a file from a response, as `contracts.channel.Files.fetch` specifies. `size` is the expected number
+    of bytes, if known. A redirect raises `errors.FileGone`, because following it could leak the token.
     """
     if answer.status != 200:
         passing = answer.status == 429 or answer.status >= 500

@@ -1,4 +1,4 @@
-"""The HTTP server to which a platform posts its events (`channels.<name>.webhook`)."""
+"""HTTP server for webhooks (`channels.<name>.webhook`), to which a platform posts its events."""
 
 from __future__ import annotations
 
@@ -12,10 +12,8 @@ from bot import errors
 from bot.contracts.channel import ChannelDeps, HttpServer, Webhook
 
 LARGEST = 1_000_000  # Max bytes of a request
-DRAIN_SECONDS = (
-    0.8  # Timeout in seconds for running requests at a stop. The platform posts unconfirmed events again.
-)
-RETRY = {"Retry-After": "1"}  # Response headers of a 503, after which the platform posts the event again
+DRAIN_SECONDS = 0.8  # Timeout in seconds for running requests when the server stops. The platform posts unconfirmed events again.
+RETRY = {"Retry-After": "1"}  # Headers of a 503 response, which make the platform post the event again
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -23,8 +21,8 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 async def port_error(
     key: str, host: str, port: int, failure: OSError, around: ChannelDeps
 ) -> errors.ShipmateError:
-    """Return the error of a server that cannot listen: `errors.Unavailable` with the process that uses the port, or
-    `errors.ConfigError`. `key` is the settings section, as the error names it.
+    """Return the error of a server that cannot listen on `port`: `errors.Unavailable` if another process uses the port,
+    otherwise `errors.ConfigError`. `key` is the section of the settings that the error names.
     """
     where = f"{key}.port: {port} on {host}"
     if failure.errno != errno.EADDRINUSE:
@@ -37,11 +35,10 @@ async def port_error(
 
 
 class WebhookServer:
-    """Passes each post to `take` if `admits` accepts its headers; otherwise responds 401 without reading the
-    body. A GET of the same path responds 200, for health checks.
+    """Calls `take` with each POST whose headers `admits` accepts. Answers other POSTs with 401 without reading the body, and
+    a GET of the same path with 200, for health checks.
 
-    Each response closes its connection. A load balancer could otherwise reuse a connection that Shipmate has
-    closed, and lose posts.
+    Each response closes its connection. Otherwise a load balancer could reuse a closed connection and lose a post.
     """
 
     def __init__(
@@ -65,9 +62,7 @@ class WebhookServer:
         return self._server is not None
 
     async def start(self) -> None:
-        """Start to listen. Raises `errors.Unavailable` for a port in use, `errors.ConfigError` for a port
-        that cannot be bound.
-        """
+        """Begin to listen. Raises `errors.Unavailable` if the port is in use, and `errors.ConfigError` if it cannot be bound."""
         app = web.Application(middlewares=[self._guarded], client_max_size=LARGEST)
         app.router.add_post(self._webhook.path, self._take)
         app.router.add_get(self._webhook.path, _reached)
@@ -82,14 +77,14 @@ class WebhookServer:
         self._around.log.write("channel", words, channel=self._channel, host=host, port=port)
 
     async def stop(self) -> None:
-        """Stop listening and finish running requests. It may be called twice, and without `start`."""
+        """Stop listening and finish running requests. Does nothing if the server has not started or was stopped."""
         server, self._server = self._server, None
         if server is not None:
             await server.stop()
 
     @web.middleware
     async def _guarded(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        # A later middleware of the server reads the body.
+        # Check the headers first: a later middleware reads the body.
         admitted = request.method == "GET" or self._admits(request.headers)
         response = await handler(request) if admitted else web.Response(status=401)
         response.force_close()

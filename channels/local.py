@@ -1,5 +1,5 @@
-"""Shared by the web page and the terminal: chatKeys of the form `<channel>:chat:<id>`, followed by
-`:thread:<id>` for each further conversation, `/` commands, and inbounds.
+"""Code shared by the web and the console channel: chatKeys, `/` commands and messages. The chatKey of a first conversation
+is `<channel>:chat:<id>`; further conversations add `:thread:<id>`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Attachment, Command, Inbound
 
 CHAT_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
-LONGEST_ZONE = 100  # Max characters of the name of a time zone
+LONGEST_ZONE = 100  # Max characters of a time zone's name
 _COMMAND = re.compile(r"/([A-Za-z][A-Za-z0-9_-]{0,31})(?:\s+(.*))?", re.DOTALL)
 
 
@@ -28,9 +28,7 @@ class LocalKeys:
         return ChatKey(self.name, chat, thread)
 
     def decode(self, chat_key: ChatKey) -> dict[str, str]:
-        """Return the address that `encode` made into this chatKey. Raises ValueError for the chatKey of
-        another channel.
-        """
+        """Return the `chat` and `thread` in a chatKey. Raises ValueError for a chatKey of another channel."""
         thread = {} if chat_key.thread is None else {"thread": chat_key.thread}
         address = {"chat": chat_key.chat_id, **thread}
         if chat_key != self.encode(address):
@@ -49,8 +47,8 @@ class LocalKeys:
         zone: object,
         files: tuple[Attachment, ...] = (),
     ) -> Inbound:
-        """Return the inbound of a message. `key` is the id of the message in its conversation; `zone` is the
-        time zone that the client names.
+        """Return the inbound of a person's message. `key` is the message's id in its conversation. `zone` is the time zone
+        that the client reports.
         """
         target = self.decode(chat_key)
         return Inbound(
@@ -72,6 +70,6 @@ class LocalKeys:
 
 
 def command(said: str) -> Command | None:
-    """Return the command that a text consists of; None for `/usr/bin` and any other text."""
+    """Return the command in a text that begins with `/`. Return None for any other text, such as the path `/usr/bin`."""
     match = _COMMAND.fullmatch(said.strip())
     return Command(name=match[1].lower(), args=(match[2] or "").strip()) if match is not None else None

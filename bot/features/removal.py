@@ -174,9 +174,7 @@ class Removal:
                 tuple(sorted(gone.turns)),
                 tuple(sorted(gone.messages)),
                 head,
-                target.message
-                if own and not told
-                else "",  # if the platform reported the deletion, the archive has it already
+                target.message if own and not told else "",  # the archive has a platform's deletion already
                 target.role,
                 tuple(sorted(target.related)),
                 inbound.request_id,

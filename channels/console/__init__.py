@@ -1,1 +1,1 @@
-"""The console channel: conversations in a terminal, over a Unix socket in `.ship`."""
+"""The console channel: conversations in a terminal, through a Unix socket in the folder `.ship`."""

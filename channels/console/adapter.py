@@ -1,4 +1,4 @@
-"""Serves the console's terminals from the gateway, with JSON lines over a Unix socket.
+"""Gateway side of the console channel: exchanges JSON lines with terminals over a Unix socket.
 
     terminal → gateway   {"hello": {"chat": "local", "language": "en", "zone": "Asia/Tokyo"}}
                          {"id": "…", "text": "…"}   {"ping": 1}
@@ -7,8 +7,8 @@
                          {"message": {"id": "…", "kind": "reply", "text": "…", "asks": false}}
                          {"working": true}   {"pong": 1}
 
-The gateway confirms a message once the intake has accepted it. Messages to a chat without a terminal are kept until a
-terminal connects. `asks` is true if the message asks the person for a decision, and a turn waits for it.
+The gateway confirms a terminal's message after storing it. The bot's messages to a chat without a terminal are kept until
+one connects. `asks` is true if the message asks the person for a decision for which a turn waits.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ from channels.console import socket_file
 from channels.console.manifest import KEYS, NAME
 from channels.local import CHAT_ID
 
-PART = 32_000  # Max characters of one message, so that people can read it; a terminal has no limit
+PART = 32_000  # Max characters of one message. A terminal has no limit, but people could not read a longer message.
 LINE = 1 << 20  # Max bytes of one line of the protocol
 ABSENT = 10.0
-"""Retry delay in seconds of a message whose chat has no terminal while the gateway stops. The gateway stops
-sooner than that, so the message is sent after the next start.
+"""Delay in seconds before a message is sent again, if its chat has no terminal while the gateway stops. The gateway stops
+sooner, so the next process sends the message.
 """
-_HELD = 200  # Max messages that are kept for a chat without a terminal, until a terminal connects
+_HELD = 200  # Max messages kept for a chat without a terminal
 _CHATS = 100
 _BACKLOG = 4 << 20
-"""Max bytes that are queued for a terminal that does not read. A connection with a longer queue is aborted."""
+"""Max bytes waiting for a terminal that does not read. Above this limit, the connection is aborted."""
 
 
 @dataclass(slots=True)
@@ -79,7 +79,7 @@ class ConsoleChannel:
                 "make the folder writable or set channels.console.enabled to false"
             ) from failure
         self._intake = intake
-        # The server is created first and started second, so that a cancelled start leaves no listening server behind.
+        # Creating and starting the server are two steps, so that a start cancelled in between can close the server.
         self._server = await asyncio.start_unix_server(
             self._attached, sock=listener, limit=LINE, start_serving=False
         )
@@ -109,7 +109,7 @@ class ConsoleChannel:
         if CHAT_ID.fullmatch(chat_id) is None:
             raise errors.TargetGone("The target names no console chat.")
         chat = self._chat(chat_id)
-        # During a stop no terminal can connect, and messages kept in memory would be lost with the process.
+        # While the gateway stops, no terminal can connect, and a message kept in memory would be lost.
         if self._paused and not chat.terminals:
             raise errors.DeliveryThrottled("No terminal is there.", retry_after=ABSENT)
         words = text.clean(message.text)
@@ -142,7 +142,7 @@ class ConsoleChannel:
         return Health(connected=True, last_heard=self._around.clock.now())
 
     async def heal(self) -> None:
-        """Do nothing: terminals open the connections, not the gateway."""
+        """Do nothing, because the gateway opens no connections: terminals connect to it."""
 
     # -- one terminal ----------------------------------------------------------------------------------------
 

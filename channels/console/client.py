@@ -1,4 +1,4 @@
-"""The client of the console: what `shipmate chat` runs."""
+"""Client side of the console channel: `shipmate chat`."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ PROMPT = "› "
 _WORKING = "… "
 _CLEAR = "\r\x1b[K"
 QUIET = 0.3
-"""Time in seconds without a further message, after which an answer counts as complete, if the gateway shows no work."""
-_LONGEST = 1_000_000  # Max bytes of a message
+"""Seconds without a further message after which an answer is complete, if the gateway reports no running work."""
+_LONGEST = 1_000_000  # Max bytes of a person's message
 _LINE = 1 << 22  # Max bytes of one line of the protocol
 
 
 class Screen:
-    """Prints messages. If `interactive`, it also prints the prompt or the working indicator below them."""
+    """Prints messages. If `interactive`, also prints the prompt or the working indicator below the messages."""
 
     def __init__(self, stdout: TextIO, *, interactive: bool) -> None:
         self._out = stdout
         self.interactive = interactive and stdout.isatty()
-        """True if a person types and reads. A program gets only the messages."""
+        """True if a person uses the terminal. False if a program does, which reads only messages."""
         self._below = PROMPT
 
     def working(self, *, on: bool) -> None:
@@ -42,13 +42,13 @@ class Screen:
         self.prompt(_CLEAR)
 
     def prompt(self, before: str = "") -> None:
-        """Print the prompt or the working indicator on an empty line."""
+        """Print the prompt or the working indicator on a new line."""
         if self.interactive:
             self._write(before + self._below)
 
     def say(self, words: str) -> None:
         clear, below = (_CLEAR, self._below) if self.interactive else ("", "")
-        shown = text.for_terminal(words)  # without control sequences
+        shown = text.for_terminal(words)  # `for_terminal` removes control sequences
         self._write(f"{clear}{shown}\n{below}")
 
     def leave(self) -> None:
@@ -62,15 +62,13 @@ class Screen:
 
 
 async def read_lines(stdin: TextIO) -> AsyncIterator[str]:
-    """Yield every line of `stdin` without its line break. Reads the file descriptor itself, so that no
-    thread blocks on `stdin` at exit.
-    """
+    """Yield each line of `stdin` without its line break. Read the file descriptor directly, so that no thread blocks at exit."""
     loop, descriptor = asyncio.get_running_loop(), stdin.fileno()
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     rest = ""
     while True:
         readable = asyncio.Event()
-        # `stdin` may be a regular file: always readable, but refused by selectors.
+        # A regular file as `stdin` is always readable, but selectors refuse it.
         with contextlib.suppress(PermissionError):
             loop.add_reader(descriptor, readable.set)
             try:
@@ -95,11 +93,10 @@ async def converse(
     quiet: float = QUIET,
     outlived: bool = True,
 ) -> int:
-    """Connect standard input and output with the gateway of `home` until the input ends; return the exit
-    code. `outlived`: the gateway keeps running afterwards.
+    """Connect standard input and output to the gateway of `home` until the input ends. Return the exit code.
 
-    On a terminal, print a greeting. Ctrl-C stops the running turn; a second Ctrl-C, or Ctrl-D, leaves. From a
-    pipe, each line is a message, which is sent once the message before it is answered.
+    In a terminal, Ctrl-C stops the running turn; a second Ctrl-C, or Ctrl-D, leaves. Each line from a pipe is a message,
+    which is sent after the answer to the line before. `outlived`: the gateway continues to run after the client ends.
     """
     screen = Screen(stdout, interactive=stdin.isatty())
     try:
@@ -124,8 +121,8 @@ class _Conversation:
         self._changed = asyncio.Condition()
         self._messages = 0
         self._working = False
-        self._unanswered = False  # True if a message was sent, and no message has been received since
-        self._asked = False  # True if a turn waits for a person's decision; such a turn shows no work
+        self._unanswered = False  # True from sending a message until the next message is received
+        self._asked = False  # True while a turn waits for a person's decision; the gateway reports no work for such a turn
         self._failed = False
         self._interrupts = 0
         self._stopping = False
@@ -134,7 +131,7 @@ class _Conversation:
         try:
             zone = tzlocal.get_localzone_name()
         except (OSError, ValueError, LookupError):
-            zone = None  # no time zone is configured, or two configured time zones differ
+            zone = None  # the system has no time zone, or two different ones
         self._write({"hello": {"chat": chat_id, "language": language(), "zone": zone}})
         listening = asyncio.create_task(self._listen(reader))
         typing = asyncio.create_task(self._type(stdin))
@@ -191,14 +188,14 @@ class _Conversation:
                 await self._answered(before)
 
     def _post(self, words: str) -> asyncio.Future[bool]:
-        """Send a message and return a future: True if the gateway accepted the message."""
+        """Send a message. The returned future is True if the gateway accepts the message."""
         key = secrets.token_hex(16)
         confirmed = self._confirmations[key] = asyncio.get_running_loop().create_future()
         self._write({"id": key, "text": words})
         return confirmed
 
     async def _answered(self, before: int) -> None:
-        """Wait until a message was received, no work is shown, and no message follows for `quiet` seconds."""
+        """Wait for an answer: a message arrives, the gateway reports no work, and nothing follows for `quiet` seconds."""
         async with self._changed:
             seen = before
             while self._working or self._messages > seen or seen == before:

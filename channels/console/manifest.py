@@ -1,4 +1,4 @@
-"""Manifest, settings and chatKeys of the console channel, which are read before the channel is started."""
+"""Manifest, settings and chatKeys of the console channel."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Path, creation and removal of the console's Unix socket."""
+"""Finds, creates and removes the console's Unix socket."""
 
 from __future__ import annotations
 
@@ -10,9 +10,7 @@ import tempfile
 from pathlib import Path
 
 LONGEST = 100
-"""Max bytes of the path of a Unix socket that every system accepts. macOS allows 104 and Linux 108,
-including the final NUL.
-"""
+"""Max bytes of a socket's path that works on every system: macOS allows 104 and Linux 108, including the final NUL."""
 _FOLDER = "shipmate-console-"
 
 
@@ -33,16 +31,14 @@ def is_listening(path: Path) -> bool:
         try:
             probe.connect(os.fspath(path))
         except BlockingIOError:
-            return True  # the listening process has a full backlog
+            return True  # a process listens, but its queue of connections is full
         except OSError:
             return False
     return True
 
 
 def open_socket(home: Path) -> tuple[socket.socket, Path]:
-    """Return a bound socket that only this user may open, and its path. Replaces the socket of a process
-    that has ended.
-    """
+    """Return a bound socket that only this user may open, and its path. Replace the socket of a process that has ended."""
     remove_socket(home)
     path = home / "console.sock"
     if len(os.fsencode(path)) > LONGEST:
@@ -53,7 +49,7 @@ def open_socket(home: Path) -> tuple[socket.socket, Path]:
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         listener.bind(os.fspath(path))
-        # The mode is set before `listen`, so that no other user can connect in between.
+        # Set the mode before `listen`. Otherwise another user could connect in between.
         path.chmod(0o600)
         listener.setblocking(False)
     except OSError:
@@ -64,7 +60,7 @@ def open_socket(home: Path) -> tuple[socket.socket, Path]:
 
 
 def remove_socket(home: Path) -> None:
-    """Remove the socket, and the file `console.path`, which names a socket in another folder."""
+    """Remove the socket, and the file `console.path` with the socket's path outside `.ship`."""
     folder = socket_path(home).parent
     if folder.name.startswith(_FOLDER):
         shutil.rmtree(folder, ignore_errors=True)

@@ -1,1 +1,1 @@
-"""The Slack channel. Only `manifest` is imported at the start; everything else is imported when the channel is built."""
+"""The Slack channel. The gateway imports only `manifest` at startup, and the other modules if the channel is configured."""

@@ -1,4 +1,4 @@
-"""`SlackChannel`: receives events through Socket Mode or a webhook, and uses the Web API for everything else."""
+"""Implements the Slack channel: receives events through Socket Mode or a webhook, and calls the Web API."""
 
 from __future__ import annotations
 
@@ -46,38 +46,32 @@ from channels.slack.manifest import SlackSettings, is_direct
 from channels.slack.socket_mode import SocketConnection
 from channels.slack.streams import Streams, begun_as
 
-CALL_SECONDS = 20.0  # Timeout of a Web API call in seconds
+CALL_SECONDS = 20.0  # Timeout in seconds of a Web API call
 IDLE_SECONDS = (
-    4.0  # Max idle time of a pooled connection in seconds, since firewalls drop idle connections silently
+    4.0  # Max seconds that an unused connection is kept, because firewalls drop idle connections silently
 )
 HOLD_SECONDS = 0.5
-"""Max seconds for which an `app_mention` without files waits for its `message`. Slack expects the
-acknowledgement within 3 s.
-"""
-MAX_KNOWN = 1_000  # Max messages, and max response URLs, that are remembered
-THREAD_MESSAGES = 50  # Max earlier messages of a thread that are added as context to a message in that thread
+"""Timeout in seconds for an `app_mention` without files to wait for its `message`. Slack expects a response within 3 s."""
+MAX_KNOWN = 1_000  # Max messages, and max response URLs, that are kept in memory
+THREAD_MESSAGES = 50  # Max earlier messages of a thread that are context of a message in the thread
 CHANNEL_MESSAGES = 30
-"""Max earlier messages of people, and max of bots, that are added as context to a mention outside threads."""
-CHANNEL_POSTS = (
-    100  # Max messages that are requested from Slack to find the context of a mention outside threads
-)
-CHANNEL_SECONDS = (
-    86_400  # Max age in seconds of the earlier messages that are added to a mention outside threads
-)
+"""Max earlier messages of people, and max of bots, that are context of a mention outside threads."""
+CHANNEL_POSTS = 100  # Max messages requested from Slack to find the context of a mention outside threads
+CHANNEL_SECONDS = 86_400  # Max age in seconds of the context of a mention outside threads
 PAGE = 200
-PAGES = 10  # Max pages of a thread or channel that are read
-MAX_LOOKUPS = 10  # Max names that are looked up for one message
+PAGES = 10  # Max pages of a thread or channel that are requested
+MAX_LOOKUPS = 10  # Max names of people that are looked up for one message
 METADATA = "shipmate_message"
-LOADING = 4  # Number of status lines that Slack shows in turn
+LOADING = 4  # Number of status lines that Slack shows one after another
 _READS = frozenset({"channels:history", "groups:history"})
-"""OAuth scopes that let the app read channels. Without these scopes Slack sends only mentions."""
+"""OAuth scopes for reading channels. An app without these scopes receives only mentions."""
 _TS = re.compile(r"(\d{1,12})\.(\d{6})")
 
 
 @dataclass(frozen=True, slots=True)
 class _Workspace:
-    """A channel that has started. `site` is the workspace's URL. `scopes` are the app's OAuth scopes, or
-    empty if Slack does not report them.
+    """The workspace of a started channel. `site` is its URL. `scopes` are the app's OAuth scopes; empty if Slack does not
+    report them.
     """
 
     client: AsyncWebClient
@@ -91,14 +85,14 @@ class _Workspace:
 
 
 class DuplicateMentions:
-    """Delays an `app_mention` without files until its `message` was processed, since Slack sends both events
-    for one mention. Correctness does not depend on this delay: if the `app_mention` comes first, the
-    `message` adds the files later (`inbound.rest_of`).
+    """Slack sends an `app_mention` and a `message` for each mention. This class delays an `app_mention` without files until
+    its `message` is processed. If the `app_mention` is nevertheless first, the `message` adds its files later
+    (`inbound.rest_of`).
     """
 
     def __init__(self) -> None:
         self._processed: OrderedDict[tuple[str, str], asyncio.Event] = OrderedDict()
-        """Newest messages by channel and `ts`; each event is set once the message was processed."""
+        """Newest messages by channel and `ts`. The event of a message is set after the message is processed."""
 
     @contextlib.asynccontextmanager
     async def paired(self, event: Json) -> AsyncIterator[None]:
@@ -118,13 +112,11 @@ class DuplicateMentions:
 
 
 class SlackChannel:
-    """Channel of one Slack workspace. The methods are described in `contracts.channel`, in `Channel` and the
-    protocols of optional abilities.
-    """
+    """Implements `contracts.channel.Channel`, and the protocols of optional abilities, for one Slack workspace."""
 
     name = "slack"
     largest_file = 50_000_000
-    # Slack renders tables and wraps their cells, so the limit of columns is high.
+    # Slack wraps the cells of tables, so wide tables stay readable.
     reading_limits = ReadingLimits(characters=11_000, columns=200)
 
     def __init__(self, settings: SlackSettings, outside: ChannelDeps) -> None:
@@ -138,13 +130,13 @@ class SlackChannel:
         self._events: SocketConnection | HttpEvents | None = None
         self._background: set[asyncio.Task[None]] = set()
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        """Lock of each channel: messages keep their order while a name is looked up."""
+        """Locks by channel id. A lock keeps messages in order while names are looked up."""
         self._response_urls: OrderedDict[str, str] = OrderedDict()
-        """URL that answers a slash command or a button press, by `trigger_id`, only in memory: anybody who has the URL
-        can post with it for half an hour.
+        """Response URLs of slash commands and button presses, by `trigger_id`. They are kept only in memory, because anybody
+        who has such a URL can post with it for half an hour.
         """
         self._mentions = DuplicateMentions()
-        self._lacking: set[str] = set()  # Signs of work that the workspace does not support
+        self._lacking: set[str] = set()  # Features that the workspace does not support
         self._writer = block_kit.BlockWriter(outside.log)
 
     @property
@@ -177,11 +169,11 @@ class SlackChannel:
             base_url=self._settings.base_url,
             session=self._session,
             logger=web_api.LibraryLog(self._log),
-            # After a lost response, the library's retries would post the message a second time.
+            # No retries by the library: after a lost response, a retry would post the message a second time.
             retry_handlers=[],
         )
         if urlsplit(self._settings.base_url).hostname in LOOPBACK:
-            # The library reads proxies from the environment and ignores NO_PROXY.
+            # The library takes proxies from the environment but ignores NO_PROXY.
             client.proxy = None
         answer = await client.auth_test()
         team, user, bot = answer.get("team_id"), answer.get("user_id"), answer.get("bot_id")
@@ -209,7 +201,7 @@ class SlackChannel:
             logger=workspace.client.logger,
             before_authorize=self._process,
             ssl_check_enabled=False,
-            request_verification_enabled=False,  # `HttpEvents` verifies the request before it reads the body
+            request_verification_enabled=False,  # `HttpEvents` has verified the signature already
         )
         if (webhook := self._settings.webhook) is not None:
             secret = self._settings.signing_secret or ""
@@ -238,11 +230,11 @@ class SlackChannel:
         if self._events is not None:
             self._events.renew()
 
-    # Incoming
+    # Events from Slack
 
     async def _process(self, body: Json) -> BoltResponse:
-        """Process one payload, as the only middleware of bolt that handles payloads. bolt acknowledges the payload once
-        this method returns. Raises `errors.StorageError` if Slack must deliver the payload again.
+        """Process one payload. bolt acknowledges the payload after this method returns. Raises `errors.StorageError` if
+        Slack must deliver the payload again.
         """
         event = body.get("event")
         async with self._mentions.paired(event if isinstance(event, dict) else {}):
@@ -319,8 +311,8 @@ class SlackChannel:
         return tuple(one.model_copy(update={"user_name": names.get(one.user_id)}) for one in said)
 
     async def _earlier(self, channel: str, root: str | None, before: str) -> Sequence[Quoted]:
-        """Return the newest messages of a thread or a channel, oldest first. Slack returns a thread oldest
-        first, but a channel newest first.
+        """Return the newest messages of a thread or channel, oldest first. (Slack returns a thread oldest first, a channel
+        newest first.)
         """
         client, me, names = self._workspace.client, self._workspace.me, self._workspace.names
         if root is None:
@@ -367,7 +359,7 @@ class SlackChannel:
         hindrance = sentence("operators.deaf_slack", scopes=", ".join(missing))
         return Introduction(paragraph(words, say("slack.deaf")), hindrance)
 
-    # Outgoing
+    # Messages to Slack
 
     def split(self, text: str) -> list[str]:
         return render.split(text)
@@ -386,7 +378,7 @@ class SlackChannel:
                 raise errors.DeliveryFailed("the press of a button can no longer be answered")
             return Sent(message_id=message.id)
         alone, in_channel = ONLY_TO in message.target, not is_direct(message.target["channel"])
-        # A question about a slash command is not private, since other people may press its buttons.
+        # The answer to a slash command is ephemeral, except a question, whose buttons other people may press.
         private = message.kind == "notice" and message.buttons is None and in_channel
         if (alone or private) and await self._whispered(message.target.get("trigger"), markdown):
             return Sent(message_id=message.id)
@@ -397,7 +389,7 @@ class SlackChannel:
             await workspace.client.chat_postEphemeral(
                 channel=message.target["channel"],
                 user=message.target[ONLY_TO],
-                # Slack shows no ephemeral message in a thread without replies.
+                # Slack shows no ephemeral message in a thread without replies, so it is posted in the channel.
                 thread_ts=root if root != message.target.get(ABOUT) else None,
                 markdown_text=markdown,
             )
@@ -421,14 +413,14 @@ class SlackChannel:
         except web_api.CALL_ERRORS as error:
             failure = web_api.send_error(error)
             unsure = isinstance(failure, (errors.DeliveryThrottled, errors.DeliveryUncertain))
-            # A preview must be edited later, but an ephemeral message cannot be edited.
+            # Previews are never ephemeral, because an ephemeral message cannot be edited.
             trigger = message.target.get("trigger") if message.kind != "preview" else None
             if not unsure and await self._whispered(trigger, markdown):
                 return Sent(message_id=message.id)
             raise failure from None
         if not isinstance(ts, str):
             raise errors.DeliveryUncertain("Slack's answer names no message")
-        # A message to a user id is posted in a channel with another id. Edits need the id of that channel.
+        # If the target is a user id, Slack returns the id of the direct channel. Later edits need this channel id.
         elsewhere = isinstance(channel, str) and channel != message.target["channel"]
         return Sent(message_id=f"{channel}/{ts}" if elsewhere else ts)
 
@@ -459,7 +451,7 @@ class SlackChannel:
             except SlackApiError as error:
                 if web_api.error_code(error) != web_api.CONFLICT:
                     raise
-                # An earlier process opened this stream.
+                # An earlier process left this message as an open stream, which blocks edits.
                 await workspace.streams.end(place)
                 await self._writer.write(workspace.client.chat_update, message, markdown, **where)
 
@@ -471,8 +463,8 @@ class SlackChannel:
             await self._workspace.client.chat_delete(channel=channel, ts=ts)
 
     async def find(self, message: Outbound) -> Sent | None:
-        """Look for the id of the message in the metadata of posts in the thread, or of the newest posts in
-        the channel. See `contracts.channel.Channel.find`.
+        """Implement `contracts.channel.Channel.find`: search the metadata of the posts in the thread, or of the channel's
+        newest posts, for the message's id.
         """
         if ONLY_TO in message.target:
             raise errors.DeliveryUncertain("Slack does not list ephemeral messages")
@@ -490,7 +482,7 @@ class SlackChannel:
                         return Sent(message_id=str(post["ts"]))
             if web_api.has_more(
                 first
-            ):  # while paging, the library replaces the response `first` by the last page
+            ):  # the library replaces `first` by each next page, so `first` is now the last page
                 raise errors.DeliveryUncertain(
                     "there is more in this conversation than can be looked through"
                 )
@@ -508,7 +500,8 @@ class SlackChannel:
         begun = message.kind == "preview" and mine and not known and begun_as(message, post)
         return begun and files.may_be(post, message)
 
-    # Signs of work. A method that the workspace does not support is called only once, and logged.
+    # Status, titles and reactions. If the workspace lacks one of these features, this is logged and the method not called
+    # again.
 
     async def indicate(self, target: Mapping[str, str], *, working: bool) -> None:
         await self._set_status(target, "processing" if working else "active")
@@ -517,8 +510,8 @@ class SlackChannel:
         await self._set_status(target, "suspended")
 
     async def _set_status(self, target: Mapping[str, str], status: str) -> None:
-        """Set the status of an agent session, which has a stop button, and a status line. Outside threads Slack
-        has no session, so nothing is set.
+        """Set the status of an agent session, which shows a stop button, and the status line. Does nothing outside threads,
+        because Slack has no session there.
         """
         if "thread_ts" not in target:
             return

@@ -1,4 +1,4 @@
-"""The Slack app: its manifest, which `shipmate init` prints, and the check of its tokens for `shipmate doctor`."""
+"""Creates the manifest of the Slack app for `shipmate init`, and checks the app's tokens for `shipmate doctor`."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SCOPES = (
     "reactions:write",
     "users:read",
 )
-"""OAuth scopes that Shipmate uses. The catalogues say what each scope is for (`rights.…`)."""
+"""OAuth scopes that Shipmate uses. The sentences `rights.…` of the catalogues explain them to operators."""
 EVENTS = (
     "agent_session_stopped",
     "app_home_opened",
@@ -41,12 +41,11 @@ EVENTS = (
     "message.im",
     "message.mpim",
 )
-MOST_PEOPLE = 20  # Max user ids of the allow list that are checked
+MOST_PEOPLE = 20  # Max user ids in the allow list that are checked
 APP_SCOPE = "connections:write"
 _PASSING = frozenset({"fatal_error", "internal_error", "ratelimited", "service_unavailable"})
 _NO_AGENT = frozenset({"access_denied", "not_allowed", "not_authorized", "unknown_method"})
-"""Error codes for an app that is no agent. An app that is an agent gets another error: the conversation does not exist.
-"""
+"""Error codes that Slack returns to an app that is no agent. An agent gets the error for a missing conversation."""
 _NOWHERE = {"channel_id": "C00000000", "thread_ts": "0.000000", "status": "active"}
 _PAGES = "of your app at https://api.slack.com/apps"
 _BOT_TOKENS = f'"OAuth & Permissions" {_PAGES}'
@@ -56,10 +55,10 @@ _APP_OF_TOKEN = re.compile(r"xapp-\d+-(A[A-Z0-9]+)-")
 
 
 def app_manifest(name: str, posts_to: str | None = None) -> dict[str, Any]:
-    """Return the manifest of an app with this name and exactly the scopes that Shipmate uses. `posts_to` is
-    the address to which the app posts its events; without `posts_to` the app uses Socket Mode.
+    """Return a manifest for an app with this name and the scopes that Shipmate uses. The app posts events to the address
+    `posts_to`; None means Socket Mode.
 
-    A manifest cannot ask for the app token (`connections:write`), so the operator creates that token by hand.
+    A manifest cannot create the app token (scope `connections:write`), so the operator creates this token by hand.
     """
     title = name[:35] or "Shipmate"
     address = {} if posts_to is None else {"request_url": posts_to}
@@ -74,7 +73,7 @@ def app_manifest(name: str, posts_to: str | None = None) -> dict[str, Any]:
         "display_information": {"name": title, "description": "An assistant that answers where it is asked."},
         "features": {
             "bot_user": {"display_name": title, "always_online": True},
-            # Without a writable messages tab, Slack silently drops direct messages.
+            # Without a writable messages tab, Slack drops direct messages without an error.
             "app_home": {
                 "home_tab_enabled": True,
                 "messages_tab_enabled": True,
@@ -82,7 +81,7 @@ def app_manifest(name: str, posts_to: str | None = None) -> dict[str, Any]:
             },
             "agent_view": {
                 "agent_description": "Answers questions and does tasks, in direct messages and in channels.",
-                # A tap sends the prompt as the person's message.
+                # If a person taps a prompt, Slack sends it as the person's message.
                 "suggested_prompts": [{"title": words, "message": words} for words in starts],
             },
             "slash_commands": [command | ({} if posts_to is None else {"url": posts_to})],
@@ -99,8 +98,8 @@ def app_manifest(name: str, posts_to: str | None = None) -> dict[str, Any]:
 
 
 async def examine(settings: SlackSettings) -> Examination:
-    """Ask Slack about its tokens: which bot and app they belong to, and which scopes the app lacks. Opens no
-    socket and posts nothing.
+    """Check the tokens: the bot and the app that they belong to, and the scopes that the app lacks. Opens no socket and
+    posts nothing.
     """
     root = settings.base_url.rstrip("/")
     bot_token, app_token = settings.bot_token or "", settings.app_token or ""
@@ -165,7 +164,7 @@ def _of_app_token(answer: ApiAnswer) -> Finding:
 
 
 def _of_app(bot: ApiAnswer, made: object, app_token: str) -> list[Finding]:
-    """Return the link to the app, or an error if the two tokens belong to different apps."""
+    """Return a link to the app's settings page. Return an error if the two tokens belong to different apps."""
     known = made.get("app_id") if isinstance(made, dict) else None
     named = _APP_OF_TOKEN.match(app_token)
     if known is not None and named is not None and named[1] != known:

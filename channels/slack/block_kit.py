@@ -1,4 +1,4 @@
-"""Writes blocks: buttons, thumbs and task cards of outgoing messages, and the app's Home tab."""
+"""Writes Slack blocks: buttons, thumbs and task cards of messages, and the app's Home tab."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from channels.slack import web_api
 from channels.slack.content import escape
 from channels.slack.manifest import is_direct
 
-FALLBACK = 3_000  # Max characters of the text that a notification shows
-MAX_TITLE, MAX_SECTION = 150, 3_000  # Max characters of a header and of a section, as Slack allows
+FALLBACK = 3_000  # Max characters of a notification's text
+MAX_TITLE, MAX_SECTION = 150, 3_000  # Max characters of a header and of a section (limits of Slack)
 CARDS, THUMBS = "task cards", "thumbs"
 REFUSED = frozenset({"invalid_blocks", "invalid_blocks_format", "unsupported_block_type", "block_mismatch"})
-"""Slack's error codes for blocks that it does not support."""
+"""Slack's error codes for blocks that it refuses."""
 _SHOWN_WHOLE: frozenset[Choice] = frozenset({"again", "renew"})
-"""Choices below messages that do not ask for an approval, so their whole text may be in the notification."""
+"""Choices whose message may appear in a notification as a whole, because the message asks for no approval."""
 
 
 class BlockWriter:
-    """Sends task cards and thumbs as blocks. Once Slack has refused one of these kinds, it sends plain
-    Markdown in place of that kind.
+    """Sends messages with task cards or thumbs as blocks. After Slack has refused cards or thumbs once, messages are sent
+    without them.
     """
 
     def __init__(self, log: Log) -> None:
@@ -38,13 +38,13 @@ class BlockWriter:
         self._refused: set[str] = set()
 
     def has_thumbs(self, message: Outbound) -> bool:
-        """Return True if thumbs are shown below a message: the last part of an answer in a direct chat."""
+        """Return True if thumbs belong below the message: it is the last part of an answer in a direct chat."""
         return THUMBS not in self._refused and message.ends and is_direct(message.target["channel"])
 
     async def write(
         self, call: Callable[..., Awaitable[Any]], message: Outbound, markdown: str, **where: Any
     ) -> Any:
-        """Call `chat.postMessage` or `chat.update` with the blocks of a message. Raises what `call` raises."""
+        """Call `chat.postMessage` or `chat.update` with a message's blocks. Raises the exceptions of `call`."""
         forms: dict[str, Json] = {}
         if message.cards and CARDS not in self._refused:
             tasks = [_task(card) for card in message.cards]
@@ -95,9 +95,9 @@ def _with_buttons(markdown: str, asked: QuestionButtons, language: str) -> Json:
         }
         for choice, (label, value) in approval_buttons.offered(asked, language).items()
     ]
-    # A notification on a locked phone must not show the call that needs an approval.
+    # A locked phone shows notifications, so the notification leaves out the call that needs an approval.
     fallback = markdown if _SHOWN_WHOLE & {*asked.choices} else markdown.partition("\n\n")[0]
-    # A decided question has no buttons, but it needs blocks, since Slack would otherwise keep the old buttons.
+    # A decided question has no buttons. It still needs blocks, because without them Slack keeps the old buttons.
     actions = [{"type": "actions", "elements": elements}] if elements else []
     return _blocks(fallback, {"type": "markdown", "text": markdown}, *actions)
 

@@ -1,4 +1,6 @@
-"""Reads what a Slack message contains: mentions and links in Slack's markup `<…>`, blocks, shared messages, files."""
+"""Reads the content of a Slack message: text with mentions and links in Slack's markup `<…>`, blocks, shared messages and
+files.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ from bot.contracts.outbound import Outbound
 from channels.http_client import file_name
 
 Names = Callable[[str], str | None]
-"""Function that returns the name of a person by the person's id; None if the name is unknown."""
+"""Function that returns the name of the person with this id; None if the name is unknown."""
 _MARK = re.compile(r"<([@#!a-z][^<>|\n]{0,3000})(?:\|([^<>\n]{0,1000}))?>", re.IGNORECASE)
 _PERSON = re.compile(r"[UW][A-Z0-9]{1,20}")
 _CHANNEL = re.compile(r"[CG][A-Z0-9]{1,20}")
@@ -30,13 +32,11 @@ _MARKED = {
     "usergroup": ("!subteam^", "usergroup_id"),
     "broadcast": ("!", "range"),
 }
-"""Block elements that are written as `<…>` in a text, with the sign that begins the markup and the field
-that holds the id.
-"""
+"""Block elements that Slack's markup writes as `<…>`. The values are the sign after `<` and the field with the id."""
 
 
 def nobody(_: str) -> None:
-    """A `Names` function that knows no name."""
+    """Return None: a `Names` function without any names."""
 
 
 def escape(typed: str) -> str:
@@ -48,8 +48,8 @@ def unescape(escaped: str) -> str:
 
 
 def readable(source: str, names: Names, me: str = "") -> str:
-    """Return a text without markup. A mention becomes `@Name (U…)`, or only `@Name` for the bot (`me`); a channel with
-    a label becomes `#name (C…)`; a link becomes `words (https://…)`. Other text, including brackets, is not changed.
+    """Return a text without Slack's markup. A person becomes `@Name (U…)`, the bot (`me`) `@Name`, a channel with a label
+    `#name (C…)`, and a link `words (https://…)`. All other text, including brackets, stays as it is.
     """
     parts, end = [], 0
     for found in _MARK.finditer(source):
@@ -79,8 +79,8 @@ def nameless(source: str) -> str:
 
 
 def named(source: str, names: Names, me: str) -> dict[str, str]:
-    """Return the known names of the people, groups and channels that a text mentions, keyed by the mention
-    in its `nameless` form.
+    """Return the names of the people, groups and channels that a text mentions, if known. Keys are the mentions as
+    `nameless` writes them.
     """
     found: dict[str, str] = {}
     for mark in _NAMED.finditer(source):
@@ -104,7 +104,7 @@ def begins_with_other(source: str, me: str) -> bool:
 
 
 def without_address(source: str, me: str) -> str:
-    """Return a text without a mention of the bot at its start. A text that is only this mention is not changed."""
+    """Return a text without a mention of the bot at its start. A text that is only such a mention stays as it is."""
     rest = re.sub(rf"^\s*<@{re.escape(me)}(?:\|[^<>\n]*)?>[\s:,]*", "", source)
     return rest if rest.strip() else source
 
@@ -113,8 +113,8 @@ def without_address(source: str, me: str) -> str:
 
 
 def text_of(blocks: Any) -> str:
-    """Return the text of blocks, line by line. Mentions are written as `<@U…>`; typed text that looks like a
-    mention is escaped.
+    """Return the text of blocks, one line per element. Mentions become `<@U…>`, and text that only looks like a mention is
+    escaped.
     """
     return "\n".join(line for block in _objects(blocks) for line in _lines(block)).strip("\n")
 
@@ -155,7 +155,7 @@ def _element(one: dict[str, Any]) -> str:
 
 
 def _text(value: Any) -> str:
-    """Return the text of a string or a text object. Text of type `mrkdwn` is in Slack's markup already."""
+    """Return the text of a string or text object in Slack's markup. Text of the type `mrkdwn` has this markup already."""
     if not isinstance(value, dict):
         return escape(_word(value))
     said = value.get("text")
@@ -169,7 +169,7 @@ def _word(value: Any) -> str:
 
 
 def _safe(value: Any) -> str:
-    """Return a value without the characters that would end `<…>` early."""
+    """Return a value as text without the characters that would end `<…>` early."""
     return re.sub(r"[<>|\n]", "", _word(value))
 
 
@@ -183,8 +183,8 @@ def _objects(value: Any) -> list[dict[str, Any]]:
 def shared_messages(
     found: Any, *, by: str | None, channel: str | None, ours: frozenset[str]
 ) -> list[tuple[Quoted, tuple[Attachment, ...]]]:
-    """Return the messages that `by` shared in `channel`, and the previews of links, each with its files. `ours`
-    are the ids of the bot.
+    """Return the messages that `by` shared in `channel` and the previews of links, each with its files. `ours` are the bot's
+    ids.
     """
     return [(_quoted(one, by, channel, ours), attachments(one.get("files"))) for one in _objects(found)]
 

@@ -1,4 +1,4 @@
-"""Downloads and sends files. The bot's token goes only to Slack's own hosts."""
+"""Downloads and uploads files. The bot's token is sent only to Slack's own hosts."""
 
 from __future__ import annotations
 
@@ -20,18 +20,20 @@ from bot.contracts.outbound import Outbound, OutgoingFile, Sent
 from channels.http_client import CONNECTION_ERRORS, HEADERS, read_file
 from channels.slack import web_api
 
-UPLOAD_SECONDS = 200.0  # Timeout of the upload in seconds
+UPLOAD_SECONDS = 200.0  # Timeout in seconds of an upload
 MAX_SHARE_WAIT = 16.0
-"""Max seconds to wait before the last attempt to share a file; this attempt is half a minute after the first."""
-SKEW = 60.0  # Max seconds by which Slack's clock may be behind
+"""Max seconds between two attempts to share an uploaded file. With this limit, the last attempt is half a minute after the
+first.
+"""
+SKEW = 60.0  # Max seconds that Slack's clock may be behind ours
 _ID = re.compile(r"F[A-Z0-9]{2,40}")
 _PAGE = "text/html"
 _EXPIRED = frozenset({404, 408, 410, 429})
-"""HTTP statuses of an upload URL that is no longer valid. A new URL may work."""
+"""HTTP statuses of an expired upload URL. The upload is tried again with a new URL."""
 
 
 def hosts(base_url: str) -> tuple[str, ...]:
-    """Return the URL prefixes of Slack's files: the host of the Web API and its `files.` host."""
+    """Return the URL prefixes of Slack's files: the Web API's host, and over HTTPS also its `files.` host."""
     parts = urlsplit(base_url)
     own = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}/"
     return (own, f"https://files.{parts.hostname}/") if parts.scheme == "https" else (own,)
@@ -45,8 +47,8 @@ async def fetch(
     most: int,
     patience: float,
 ) -> AsyncGenerator[bytes]:
-    """Yield the bytes of a file, as `contracts.channel.Files.fetch` does. `patience` is the timeout of each
-    read in seconds.
+    """Yield the bytes of a file, as `contracts.channel.Files.fetch` specifies. `patience` is the timeout in seconds of each
+    read.
     """
     if _ID.fullmatch(attachment.ref or "") is None:
         raise errors.FileGone("the message names no file")
@@ -56,7 +58,7 @@ async def fetch(
         raise errors.FileUnreachable("Slack's answer names no file")
     address, size = file.get("url_private_download"), file.get("size")
     own = hosts(str(client.base_url))
-    # The author of an external file chooses its URL, which may be the URL of a Web API method.
+    # The author of an external file chooses its URL, so the token must not be sent there.
     if file.get("is_external") or not isinstance(address, str) or not address.startswith(own):
         raise errors.FileGone("the file is not kept by Slack itself")
     try:
@@ -69,7 +71,7 @@ async def fetch(
             timeout=aiohttp.ClientTimeout(total=None, connect=patience, sock_read=patience),
         ) as answer:
             if answer.status == 200 and answer.content_type == _PAGE != file.get("mimetype"):
-                # Slack returned its sign-in page.
+                # Slack answered with its sign-in page.
                 raise errors.FileGone("Slack shows a page instead of the file")
             pieces = read_file(answer, "Slack", most, size if isinstance(size, int) else None)
             async with contextlib.aclosing(pieces):
@@ -92,8 +94,8 @@ async def send(
     file: OutgoingFile,
     clock: Clock,
 ) -> Sent:
-    """Upload and share a file. Nothing is visible before the last call, so a failure before it can be retried. If the
-    response of the last call is lost, `files.info` says whether the file was shared. Raises what `Channel.send` raises.
+    """Upload a file and share it. Nothing is visible before the call that shares, so earlier failures can be retried. If the
+    response to that call is lost, `files.info` says if the file was shared. Raises the exceptions of `Channel.send`.
     """
     channel = message.target["channel"]
     with web_api.raised_as(_not_shown):
@@ -132,7 +134,9 @@ async def _upload(client: AsyncWebClient, session: aiohttp.ClientSession, file: 
     try:
         async with session.post(
             address,
-            data=io.BytesIO(file.data),  # aiohttp sends a stream in chunks; bytes would block the event loop
+            data=io.BytesIO(
+                file.data
+            ),  # aiohttp sends a stream in pieces, but sending bytes would block the event loop
             headers={"Content-Type": "application/octet-stream"},
             proxy=client.proxy,
             allow_redirects=False,
@@ -164,7 +168,9 @@ def _perhaps_shown(error: BaseException) -> errors.DeliveryFailed:
 
 
 def _shown_at(files: Any, channel: str) -> str | None:
-    """Return the `ts` of the message in a channel that shows a file, from the file's `shares`."""
+    """Return the `ts` of the message that shows the file in the channel, read from the `shares` of the file; None if there
+    is none.
+    """
     for file in files if isinstance(files, list) else ():
         shares = file.get("shares") if isinstance(file, dict) else None
         for kind in shares.values() if isinstance(shares, dict) else ():
@@ -175,8 +181,8 @@ def _shown_at(files: Any, channel: str) -> str | None:
 
 
 def is_in(post: Json, message: Outbound, file: OutgoingFile) -> bool:
-    """Return True if a post of the bot shows this file. A file has no metadata, so name, size and time are
-    compared. Posts and files of other outbox rows do not count.
+    """Return True if this post of the bot shows the file of `message`. A file has no metadata, so its name, size and time
+    are compared.
     """
     return may_be(post, message) and any(
         (one.get("name"), one.get("size")) == (file.name, len(file.data))
@@ -187,5 +193,5 @@ def is_in(post: Json, message: Outbound, file: OutgoingFile) -> bool:
 
 
 def may_be(post: Json, message: Outbound) -> bool:
-    """Return True if a post is not older than this message and does not belong to another outbox row."""
+    """Return True if the post is not older than `message` and has no metadata of another message."""
     return float(post["ts"]) >= message.meant_at - SKEW and str(post["ts"]) not in message.claimed

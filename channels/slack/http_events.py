@@ -1,6 +1,4 @@
-"""Receives Slack's events over HTTP. A request must have Slack's signature, and is acknowledged once its
-event is on disk.
-"""
+"""Receives Slack's events over HTTP. A request needs Slack's signature, and is acknowledged after its event is on disk."""
 
 from __future__ import annotations
 
@@ -20,15 +18,15 @@ from bot.contracts.channel import ChannelDeps, Webhook
 from channels.http_server import RETRY, WebhookServer
 
 STAMP, SIGNATURE = "X-Slack-Request-Timestamp", "X-Slack-Signature"
-FRESH_SECONDS = 300.0  # Max age of a signature in seconds
-UNSIGNED_SECONDS = (
-    3600.0  # Min seconds since the last valid signature, before an invalid signature is reported
-)
+FRESH_SECONDS = 300.0  # Max age in seconds of a signature
+UNSIGNED_SECONDS = 3600.0  # An invalid signature is reported only if no valid one came for this many seconds
 UNSIGNED = "requests come that are not signed with channels.slack.signingSecret, and none that are"
 
 
 class HttpEvents:
-    """The webhook that receives Slack's events. An idle Slack sends nothing, so `last_heard` is None."""
+    """Webhook for Slack's events. `last_heard` is None because silence is no fault: a workspace without messages sends no
+    events.
+    """
 
     last_heard: None = None
 
@@ -47,7 +45,7 @@ class HttpEvents:
         self._keep_dead_letter = keep_dead_letter
         self._clock, self._log = around.clock, around.log
         self._server = WebhookServer("slack", webhook, around, admits=self._admits, take=self._receive)
-        self._signed_at = -UNSIGNED_SECONDS  # Time of the last valid signature, in monotonic seconds
+        self._signed_at = -UNSIGNED_SECONDS  # Time of the last valid signature in monotonic seconds
 
     @property
     def well(self) -> bool:
@@ -60,10 +58,12 @@ class HttpEvents:
         await self._server.stop()
 
     def renew(self) -> None:
-        """Do nothing: a webhook has no connection to renew."""
+        """Do nothing, because a webhook has no connection to renew."""
 
     def _admits(self, headers: Mapping[str, str]) -> bool:
-        """Return True if the request's headers may belong to a signature of the last five minutes."""
+        """Return True if the headers have a signature and a time stamp within `FRESH_SECONDS`. The signature itself is
+        checked later.
+        """
         stamp = headers.get(STAMP, "")
         fresh = stamp.isdecimal() and len(stamp) < 20 and abs(self._clock.now() - int(stamp)) <= FRESH_SECONDS
         return fresh and headers.get(SIGNATURE, "").startswith("v0=")
@@ -80,8 +80,8 @@ class HttpEvents:
             return web.Response(status=503, headers=RETRY)
 
     async def _dispatch(self, body: bytes, content_type: str) -> web.Response:
-        """Pass a request to bolt as if it were a Socket Mode payload, since bolt misreads an HTTP slash
-        command that contains the word `payload`.
+        """Pass a request to bolt as if it had come through Socket Mode. Over HTTP, bolt misreads a slash command with the
+        word `payload`.
         """
         try:
             payload = _payload(body.decode(), content_type)
@@ -99,7 +99,7 @@ class HttpEvents:
     def _is_signed(self, body: bytes, headers: Mapping[str, str]) -> bool:
         try:
             signed = self._verifier.is_valid_request(body, dict(headers))
-        except (TypeError, ValueError):  # the header is no valid signature, or the body is no text
+        except (TypeError, ValueError):  # the signature header or the body is malformed
             signed = False
         now = self._clock.monotonic()
         if signed:
@@ -111,7 +111,7 @@ class HttpEvents:
 
 
 def _payload(body: str, content_type: str) -> Json:
-    """Return the payload of an event (JSON), of a button press (JSON in a form) or of a slash command (a form)."""
+    """Return the payload of a request: JSON for an event, JSON inside a form for a button press, a form for a slash command."""
     form = {} if content_type == "application/json" else dict(parse_qsl(body, keep_blank_values=True))
     plain = "command" in form or "ssl_check" in form
     payload = form if plain else json.loads(form.get("payload", body))

@@ -1,5 +1,5 @@
-"""Converts Slack's payloads to `Inbound` with pure functions. Fields that decide where an answer is sent
-must be valid; other fields may be missing.
+"""Converts Slack's payloads to `Inbound` with pure functions. Fields that decide where an answer is sent are required. All
+other fields are optional.
 """
 
 from __future__ import annotations
@@ -30,26 +30,27 @@ Label = Annotated[str, Field(pattern=r"^[!-~]{1,300}$")]
 HOME_OPENED, PRESSED = "app_home_opened", "block_actions"
 _RATINGS: dict[str, Literal["good", "bad"]] = {"rating good": "good", "rating bad": "bad"}
 MESSAGES = frozenset({"file_share", "thread_broadcast", "me_message", "bot_message"})
-"""Subtypes of `message` events that are read as messages. Other subtypes, such as joins, topics and pins, are ignored.
-"""
-BOTS = "post of a bot"  # `Quoted.kind` of a message that no person wrote
+"""Subtypes of `message` events that contain a person's or bot's message. Other subtypes (join, topic, pin) are ignored."""
+BOTS = "post of a bot"  # `Quoted.kind` of a bot's message
 
 _WHOLE = ":whole"
-"""End of the de-duplication key of a message that has all its parts. An `app_mention` may lack some parts."""
+"""Suffix of the de-duplication key of a complete message. An `app_mention` may lack files, so its key has no suffix."""
 _LEAD = " \t\r\n\u200b\ufeff"
 _COMMAND = re.compile(r"!([A-Za-z][A-Za-z0-9_-]{0,31})(?:\s+(.*))?", re.DOTALL)
 _COMMANDS = frozenset(command_names("help"))
 _MAX_MISSPELT_ARGS = 2
-"""Max words after a misspelt command. With more words the text is a sentence, as in `!news of today, please`."""
+"""Max words after a misspelt command. More words are a sentence, such as `!news of today, please`."""
 
 
 class Unreadable(ValueError):
-    """A payload lacks fields that Slack documents. The error's text names fields and types, never values."""
+    """Error for a payload that lacks documented fields. Its text names fields and types, but never values."""
 
 
 @dataclass(frozen=True, slots=True)
 class BotIdentity:
-    """The bot's ids and name in its workspace. If `one_direct`, a direct chat and all its threads are one conversation."""
+    """Ids and name of the bot in a workspace. `one_direct`: all messages of a direct chat, also in threads, are one
+    conversation.
+    """
 
     team: str
     user: str
@@ -58,7 +59,7 @@ class BotIdentity:
     name: str = ""
 
     def readable(self, source: str, names: Names = content.nobody) -> str:
-        """Return a text without markup and with the bot's own name, as `content.readable` does."""
+        """Return a text without Slack's markup, as `content.readable` does. Mentions of the bot become its name."""
         known: Names = lambda user: self.name if user == self.user else names(user)  # noqa: E731
         return content.readable(source, known, self.user)
 
@@ -69,7 +70,7 @@ class BotIdentity:
         return post.bot_id == self.bot or post.user == self.user
 
     def inbound(self, channel: str, root: str | None, user: str, **facts: Any) -> Inbound:
-        """Return an `Inbound` of a person in the thread `root`, with the further fields of `facts`."""
+        """Return an `Inbound` of the person `user` in the thread `root`. `facts` are further fields."""
         return Inbound(
             channel="slack",
             chat_id=channel,
@@ -85,7 +86,7 @@ class BotIdentity:
 
 
 Words = Annotated[str, BeforeValidator(lambda value: text.clean(value) if isinstance(value, str) else value)]
-"""Text without lone surrogates, which pydantic would refuse."""
+"""Text without lone surrogates, because pydantic rejects them."""
 
 
 class _Payload(BaseModel):
@@ -104,7 +105,7 @@ class _Edited(_Payload):
 
 
 class _Post(_Payload):
-    """A message, also the one inside an event about an edit or a deletion."""
+    """A message in a payload. Events about edits and deletions contain such messages too."""
 
     ts: Ts
     user: UserId | None = None
@@ -120,7 +121,7 @@ class _Post(_Payload):
 
     @property
     def source(self) -> str:
-        """Return the text in Slack's markup: `<@U…>` is a mention, and a typed `<` is escaped."""
+        """Return the text in Slack's markup: `<@U…>` is a mention, and a `<` that a person typed is escaped."""
         return self.text if self.text and self.text.strip() else content.text_of(self.blocks)
 
     @property
@@ -158,7 +159,7 @@ class _Deleted(_Payload):
 
 
 class _Event(_Payload):
-    """An event that is no message: a stop, a join, or an opened Home tab."""
+    """An event without a message: a stop, a person joining, or a Home tab that was opened."""
 
     channel: ChannelId
     user: UserId
@@ -201,7 +202,7 @@ def _milliseconds(ts: str) -> int:
 
 
 def read(body: Json, me: BotIdentity, now: float, names: Names = content.nobody) -> Inbound | None:
-    """Return the inbound of a payload; None if the payload is not for the bot. Raises `Unreadable`."""
+    """Return the inbound of a payload; None if the payload does not concern the bot. Raises `Unreadable`."""
     kind = body.get("type")
     if kind == "event_callback":
         return read_event(body, me, names)
@@ -215,8 +216,8 @@ def read(body: Json, me: BotIdentity, now: float, names: Names = content.nobody)
 
 
 def read_event(body: Json, me: BotIdentity, names: Names = content.nobody) -> Inbound | None:
-    """Return the inbound of an `event_callback`; None if the event is not for the bot. `names` looks up the
-    people that the text mentions. Raises `Unreadable`.
+    """Return the inbound of an event; None if the event does not concern the bot. `names` returns the names of mentioned
+    people. Raises `Unreadable`.
     """
     head, event = _parse(_Head, body), body["event"]
     event_key = f"slack:{me.team}:event:{head.event_id}"
@@ -236,7 +237,7 @@ def read_event(body: Json, me: BotIdentity, names: Names = content.nobody) -> In
 
 
 def _added(event: _Event, event_key: str, me: BotIdentity) -> Inbound | None:
-    """Return the inbound of a person who added the bot to a conversation; None if somebody else joined."""
+    """Return the inbound of a person who added the bot to a conversation. Return None if somebody else was added."""
     if event.user != me.user or event.inviter is None:
         return None
     ts = _milliseconds(event.event_ts)
@@ -253,8 +254,8 @@ def _added(event: _Event, event_key: str, me: BotIdentity) -> Inbound | None:
 
 
 def read_command(body: Json, me: BotIdentity, now: float) -> Inbound:
-    """Return the inbound of `/shipmate word args`: a command, or a message if `word` is no command. Slack
-    has no slash commands in threads.
+    """Return the inbound of the slash command `/shipmate word args`: a message if `word` is no command. (Threads have no
+    slash commands.)
     """
     slash = _parse(_Slash, body)
     said = unescape(slash.text or "").strip(_LEAD)
@@ -275,9 +276,7 @@ def read_command(body: Json, me: BotIdentity, now: float) -> Inbound:
 
 
 def read_press(body: Json, me: BotIdentity, now: float) -> Inbound | None:
-    """Return the press of a button as a command or rating of the person who pressed it; None for a button of
-    another app. Raises `Unreadable`.
-    """
+    """Return the inbound of a button press: a command or a rating. Return None for another app's button. Raises `Unreadable`."""
     actions = body.get("actions")
     action = actions[0] if isinstance(actions, list) and len(actions) == 1 else None
     value = action.get("value") if isinstance(action, dict) else None
@@ -304,9 +303,7 @@ def read_press(body: Json, me: BotIdentity, now: float) -> Inbound | None:
 
 
 def read_home(body: Json, me: BotIdentity, now: float) -> Inbound | None:
-    """Return an inbound with the person who opened the app's Home tab and the person's direct chat; None for
-    any other event. Raises `Unreadable`.
-    """
+    """Return an inbound that names the person who opened the Home tab. Return None for other events. Raises `Unreadable`."""
     event = body.get("event")
     if not isinstance(event, dict) or event.get("type") != HOME_OPENED or event.get("tab") != "home":
         return None
@@ -316,8 +313,8 @@ def read_home(body: Json, me: BotIdentity, now: float) -> Inbound | None:
 
 
 def read_thread(messages: Any, me: BotIdentity, before: str, names: Names = content.nobody) -> list[Quoted]:
-    """Return messages older than `before` and the messages that these share, oldest first. Skips posts that
-    are no messages.
+    """Return the messages older than `before`, and the messages that they share, oldest first. Skip posts that are no
+    messages.
     """
     found: list[tuple[int, Quoted]] = []
     for message in messages if isinstance(messages, list) else []:
@@ -338,14 +335,14 @@ def read_thread(messages: Any, me: BotIdentity, before: str, names: Names = cont
             found.append((_nano(post.ts), quoted))
         ours = frozenset({me.user, me.bot})
         for shared, _ in content.shared_messages(post.attachments, by=who, channel=None, ours=ours):
-            # An earlier message shared it, not the message that is being answered.
+            # The earlier message shared it, so it does not belong to the message that is answered.
             earlier = shared.model_copy(update={"message_id": post.ts, "brought": False})
             found.append((_nano(post.ts), earlier))
     return [quoted for _, quoted in sorted(found, key=lambda each: each[0])]
 
 
 def newest(said: Sequence[Quoted], most: int) -> list[Quoted]:
-    """Return the `most` newest messages of people and the `most` newest posts of bots, oldest first."""
+    """Return the `most` newest messages of people and as many of bots, all of them oldest first."""
     kinds = (
         [at for at, one in enumerate(said) if (one.kind == BOTS) is bots][-most:] for bots in (False, True)
     )
@@ -380,8 +377,8 @@ def _message(post: _New, event_key: str, me: BotIdentity, names: Names) -> Inbou
 
 
 def rest_of(message: Inbound) -> Inbound | None:
-    """Return an inbound with the files and shared messages that an accepted `app_mention` lacked; None if
-    the message has none. The text of the message becomes a quote, since it is answered already.
+    """Return an inbound with the files and shared messages that an accepted `app_mention` lacked; None if there are none.
+    The text becomes a quote, because the bot has answered it already.
     """
     whole = tuple(key for key in message.keys if key.endswith(_WHOLE))
     if message.kind != "message" or not whole or not (message.attachments or message.brought):
@@ -407,7 +404,7 @@ def _change(event: _Changed, event_key: str, me: BotIdentity, names: Names) -> I
     post, before = event.message, event.previous_message
     if post.subtype == "tombstone":
         return _delete(event.channel, before, event_key, me)
-    # Slack also reports a change for a link preview, for a new reply, and if somebody else than the author edits.
+    # Slack also sends `message_changed` for link previews and new replies. Only the author's own edits count.
     if post.edited is None or not post.is_message or me.wrote(post):
         return None
     if (before is not None and before.source == post.source) or (
@@ -423,12 +420,12 @@ def _change(event: _Changed, event_key: str, me: BotIdentity, names: Names) -> I
 
 
 def _delete(channel: str, post: _Post | None, event_key: str, me: BotIdentity) -> Inbound | None:
-    # Without the deleted message, its author is unknown and no rights can be checked.
+    # Without the deleted message, the author is unknown, so nobody's right to delete can be checked.
     if post is None or me.wrote(post) or (post.user is None and post.bot_id is None) or not post.is_message:
         return None
     addressed = _addressed(channel, me, post)
     if addressed == "chat" and post.thread_ts is not None:
-        addressed = "thread"  # the first message of a thread is context of mentions in the thread
+        addressed = "thread"  # the thread's messages may have quoted this one as context
     keys = (event_key, f"slack:{me.team}:message:{channel}:{post.ts}:deleted")
     return _inbound(channel, post, me, None, keys=keys, addressed=addressed, kind="delete")
 
@@ -449,7 +446,7 @@ def _stop(event: _Event, event_key: str, me: BotIdentity) -> Inbound:
 
 
 def _addressed(channel: str, me: BotIdentity, *versions: _Post, mentioned: bool = False) -> Addressed:
-    """Return why a message, or a change of it, concerns the bot. `versions` are its versions, newest first."""
+    """Return the way in which a message addresses the bot. `versions` are the message's texts, newest first."""
     if is_direct(channel):
         return "direct"
     if mentioned or any(me.named_in(post.source) for post in versions):
@@ -462,7 +459,7 @@ def _addressed(channel: str, me: BotIdentity, *versions: _Post, mentioned: bool 
 
 
 def _typed_command(words: str, me: BotIdentity) -> Command | None:
-    """Return `!word args` at the start of a text, or after a mention of the bot. `word` may be no known command."""
+    """Return the `!word args` at the start of a text, also after a mention of the bot. The command `word` may be unknown."""
     start = words.lstrip(_LEAD)
     mention = re.match(rf"<@{re.escape(me.user)}(?:\|[^<>]*)?>[\s:,]*", start)
     if mention is not None:
@@ -472,16 +469,14 @@ def _typed_command(words: str, me: BotIdentity) -> Command | None:
 
 
 def _is_misspelt(typed: Command) -> bool:
-    """Return True if the word resembles a command. Passed on as a message, a misspelt command would cancel
-    the open question to its author.
-    """
+    """Return True if the word resembles a command. If a misspelt command became a message, it would answer an open question."""
     short = len(typed.args.split()) <= _MAX_MISSPELT_ARGS
     return typed.name not in _COMMANDS and short and text.nearest(typed.name, _COMMANDS) is not None
 
 
 def _inbound(channel: str, post: _Post, me: BotIdentity, names: Names | None, **more: Any) -> Inbound:
-    """Return the inbound of a message or of its change. `names` is None for a deletion, which has no
-    content. `more` holds further fields.
+    """Return the inbound of a message, edit or deletion. `names` is None for a deletion, whose content is left out. `more`
+    are further fields.
     """
     root = post.thread_ts or post.ts
     facts: dict[str, Any] = {"ts": _milliseconds(post.ts)}
@@ -511,9 +506,7 @@ _KEPT = frozenset({"type", "subtype", "channel", "channel_id", "user", "user_id"
 
 
 def skeleton(body: Any) -> dict[str, str]:
-    """Return only the ids and types of a payload and its event. A dead letter has no author by whom its text
-    could be deleted, so the text is left out.
-    """
+    """Return only the ids and types of a payload. A dead letter must not contain text, because its author could not delete it."""
     event = body.get("event") if isinstance(body, dict) else None
     return {
         key: value[:80]

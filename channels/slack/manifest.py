@@ -1,4 +1,4 @@
-"""Manifest, settings and chatKeys of the Slack channel. Imports no library of Slack."""
+"""Manifest, settings and chatKeys of the Slack channel. Does not import Slack's library."""
 
 from __future__ import annotations
 
@@ -44,17 +44,15 @@ class SlackSettings(ChannelSettings):
     webhook: Webhook | None = None
     """Receive events over HTTP. Default: through Socket Mode, which needs no address that Slack can reach."""
     signing_secret: str | None = None
-    """Signing secret of the app, with which Slack signs the events that it posts to the webhook. Default:
-    `${SLACK_SIGNING_SECRET}`.
-    """
+    """Signing secret of the app. Slack signs the events for the webhook with it. Default: `${SLACK_SIGNING_SECRET}`."""
     base_url: str = "https://slack.com/api/"
     """Address of the Web API."""
     allow: list[str] = Field(default_factory=list)
     """Ids of people, groups and channels that may talk to the bot; `*` allows everyone. `shipmate allow` adds ids here.
     """
     direct: Literal["threads", "one"] = "threads"
-    """How direct messages form conversations. `threads`: each message outside threads starts a conversation,
-    which is the message and its thread. `one`: all direct messages of a person are one conversation.
+    """Conversations in direct messages. `threads`: each message outside a thread starts a conversation, and its thread
+    continues it. `one`: all direct messages of a person are one conversation.
     """
     streaming: Streaming = Streaming()
     """Answers and progress that are shown while they change."""
@@ -62,7 +60,7 @@ class SlackSettings(ChannelSettings):
     @field_validator("base_url")
     @classmethod
     def _safe_address(cls, value: str) -> str:
-        # Every call sends the token to this address.
+        # Every call sends the token to this address, so it must be safe.
         parts = urlsplit(value)
         here = parts.scheme == "http" and parts.hostname in LOOPBACK
         if not parts.hostname or not (here or parts.scheme == "https"):
@@ -71,7 +69,7 @@ class SlackSettings(ChannelSettings):
 
 
 def encode(parts: Mapping[str, str]) -> ChatKey:
-    """Return the chatKey of a `channel` and an optional `thread_ts`. Raises `ValueError` for invalid parts."""
+    """Return the chatKey of a `channel` and an optional `thread_ts`. Raises `ValueError` for invalid values."""
     channel, thread_ts = parts["channel"], parts.get("thread_ts")
     if re.search(r"\s", f"{channel}{thread_ts}") is not None:
         raise ValueError("not an address in Slack")
@@ -79,7 +77,7 @@ def encode(parts: Mapping[str, str]) -> ChatKey:
 
 
 def decode(chat_key: ChatKey) -> dict[str, str]:
-    """Return the address that `encode` made into this chatKey. Raises `ValueError` for a chatKey of another channel."""
+    """Return the `channel` and `thread_ts` in a chatKey. Raises `ValueError` for a chatKey of another channel."""
     parts = {"channel": chat_key.chat_id}
     if chat_key.thread is not None:
         parts["thread_ts"] = chat_key.thread
@@ -137,15 +135,15 @@ MANIFEST = Manifest(
     valid_id=lambda value: _ID.fullmatch(value) is not None,
     where_id=sentence("operators.id_slack"),
     pace={"direct": Pace(burst=3, every=1.0), "group": Pace(burst=3, every=1.0)},
-    # Slack accepts one message a second in each conversation, and some hundreds a minute in a workspace.
+    # Slack accepts one message per second in a conversation, and a few hundred per minute in a workspace.
     total=Pace(burst=20, every=0.25),
-    # Slack accepts about fifty `chat.update` calls a minute in one workspace, over all conversations.
-    # Live edits use less than that, so that the final answers can still be written.
+    # Slack accepts about fifty `chat.update` calls per minute in a workspace. Live edits use fewer, so that edits with final
+    # answers still fit.
     edits=EditPace({"direct": 1.2, "group": 1.5}, total=Pace(burst=6, every=1.6)),
     ephemeral=True,
     files=True,
-    silence=90.0,  # Slack pings every few seconds
-    direct=lambda user: {"channel": user},  # for a user id, Slack opens the direct conversation itself
+    silence=90.0,  # Slack sends a ping every few seconds
+    direct=lambda user: {"channel": user},  # Slack accepts a user id in place of the direct channel's id
     examine=_examine,
     connect=_connect,
     rules=RULES,

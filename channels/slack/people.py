@@ -1,4 +1,4 @@
-"""Asks Slack about people: names, languages and time zones, which are kept for an hour, and memberships."""
+"""Looks up people in Slack: their names, languages and time zones, cached for an hour, and their memberships."""
 
 from __future__ import annotations
 
@@ -19,18 +19,16 @@ from channels.slack.manifest import is_direct
 
 MAX_KNOWN = 1_000
 PATIENCE = 1.0
-"""Timeout in seconds for a lookup that a message waits for. Slack expects the acknowledgement within 3 s."""
-MAX_AGE = 3_600.0  # Max age in seconds of a profile, since people travel to other time zones
+"""Timeout in seconds of a lookup for which a message waits. Slack expects a response within 3 s."""
+MAX_AGE = 3_600.0  # Max age in seconds of a cached profile, because people travel to other time zones
 PAGE = 200
-PAGES = 25  # Max pages of a person's conversations that are read
+PAGES = 25  # Max pages of a person's list of conversations that are requested
 _KINDS = "public_channel,private_channel,mpim"
 
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """The profile of a person, or the name of a channel. `asked_at` is the time of the last lookup in
-    monotonic seconds.
-    """
+    """Profile of a person, or name of a channel. `asked_at` is the time of the last lookup in monotonic seconds."""
 
     name: str | None = None
     locale: str | None = None
@@ -39,9 +37,7 @@ class Profile:
 
 
 class UserNames:
-    """Profiles by the id of a person or channel. A profile without a name means that Slack has no name, or
-    has not answered yet.
-    """
+    """Cached profiles by id of a person or channel. If Slack has no name or has not answered, the profile has no name."""
 
     def __init__(self, client: AsyncWebClient, log: Log, clock: Clock, most: int = MAX_KNOWN) -> None:
         self._client = client
@@ -66,7 +62,7 @@ class UserNames:
         return inbound.model_copy(update=known | {"chat_name": chat_name and f"#{chat_name}"})
 
     async def learn(self, users: Iterable[str], most: int | None = None) -> None:
-        """Look up unknown and outdated ids, at most `most`. A lookup that exceeds `PATIENCE` continues in the
+        """Look up unknown and expired ids, at most `most`. A lookup that takes longer than `PATIENCE` continues in the
         background.
         """
         now = self._clock.monotonic()
@@ -76,7 +72,7 @@ class UserNames:
         lookups = asyncio.gather(*(self._lookup(user) for user in due))
         if not await ends_within(PATIENCE, lookups, self._clock):
             for user in due:
-                # The next message does not wait for this lookup.
+                # A second message does not wait for the same lookup.
                 self._known.setdefault(user, Profile(asked_at=now))
 
     def _lookup(self, user: str) -> asyncio.Task[None]:
@@ -110,15 +106,15 @@ class UserNames:
 
 
 async def zone_of(client: AsyncWebClient, user: str) -> str | None:
-    """Return the time zone of a person, without the cache. Raises one of `web_api.CALL_ERRORS`."""
+    """Return a person's current time zone, not from the cache. Raises one of `web_api.CALL_ERRORS`."""
     return _field((await client.users_info(user=user)).get("user"), "tz")
 
 
 async def chats_of(
     client: AsyncWebClient, user_id: str, chat_keys: Sequence[ChatKey], *, direct: bool
 ) -> MembershipAnswer:
-    """Return those of `chat_keys` whose conversation the person is a member of now. `unanswered` lists
-    conversations that may be on pages that were not read.
+    """Return those of `chat_keys` whose conversation has the person as a member now. `unanswered` are those that may be on
+    further pages.
     """
     types = f"{_KINDS},im" if direct else _KINDS
     answer = await client.users_conversations(user=user_id, types=types, limit=PAGE)
@@ -127,7 +123,7 @@ async def chats_of(
         found.update(
             one["id"]
             for one in page.get("channels") or ()
-            # Slack also lists the bot's direct chats with other people.
+            # Slack also lists the bot's direct chats with other people, which are left out.
             if not is_direct(one["id"]) or (direct and one.get("user") == user_id)
         )
     ours = [key for key in chat_keys if key.channel == "slack"]

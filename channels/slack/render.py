@@ -1,4 +1,4 @@
-"""Makes the model's Markdown safe for Slack: mentions notify nobody, images do not load, and links show their host."""
+"""Makes the model's Markdown safe for Slack. Mentions notify nobody, images are not loaded, and links show their hosts."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 
 from bot import text
 
-LIMIT = 11_500  # Max characters of one message. Slack refuses more than 12,000.
+LIMIT = 11_500  # Max characters of one message; Slack refuses more than 12,000
 
 _ZERO_WIDTH = "\u200b"
 _DEFINITION = re.compile(r"^[ >]*\[[^\]\n]+\]:", re.MULTILINE)
@@ -27,16 +27,14 @@ _EVERYONE = re.compile(
 
 
 def render(markdown: str) -> str:
-    """Return one part of an answer in which images are links and mentions are plain text."""
+    """Return Markdown in which images are links and mentions are plain text."""
     inert = _with_hosts(_without_images(text.clean(markdown)))
     inert = _MENTION.sub("<" + _ZERO_WIDTH, inert)
     return _EVERYONE.sub("@" + _ZERO_WIDTH, inert)
 
 
 def size(markdown: str) -> int:
-    """Return an upper bound of the length in characters after `render`. It must be fast, because `split`
-    calls it often.
-    """
+    """Return a number that is not lower than the length after `render`. Faster than rendering, because `split` calls it often."""
     return (
         len(markdown)
         + markdown.count("<!")
@@ -52,8 +50,8 @@ def split(markdown: str) -> list[str]:
 
 
 def _with_hosts(markdown: str) -> str:
-    """Append the host to each link whose label looks like another host. This covers inline links, reference
-    links and Slack's `<…|…>`. It is no parser, so it also changes links in code.
+    """Append the host to each link whose label looks like another host, in any of the forms of Markdown and Slack (`<…|…>`).
+    Links in code change too, because the text is not parsed.
     """
     if "](" not in markdown and "][" not in markdown and "|" not in markdown and "]:" not in markdown:
         return markdown
@@ -64,7 +62,7 @@ def _with_hosts(markdown: str) -> str:
         name = match["name"]
         url = match["url"] or match["address"] or defined.get((name or label).casefold(), "")
         words = _words(label)
-        # `_` may be emphasis or part of a name.
+        # An underscore may be a mark of emphasis, or part of the host's name.
         host = text.real_host(words, url) or text.real_host(words.replace("_", ""), url)
         whole = text.without_direction(match[0]) if url else match[0]
         return whole if host is None else f"{whole} ({host})"
@@ -73,15 +71,15 @@ def _with_hosts(markdown: str) -> str:
 
 
 def _words(label: str) -> str:
-    """Return the label of a link as Slack shows it: without emphasis, escapes and entities."""
+    """Return a link's label as Slack shows it, without emphasis marks, escapes and entities."""
     return text.unescaped(_ESCAPED.sub(r"\1", label.translate(_MARKS)))
 
 
 def _without_images(markdown: str) -> str:
-    """Remove each `!` that may begin an image.
+    """Make every `!` harmless that may begin an image.
 
-    An image needs `](` or `][` in the same paragraph, or a link definition anywhere in the text. The check
-    uses no parser. It removes too many `!` rather than too few, however Slack reads brackets and backticks.
+    An image needs `](` or `][` in the same paragraph, or a link definition anywhere in the text. The text is not parsed, so
+    also some `!` in code are changed.
     """
     if "![" not in markdown:
         return markdown
@@ -93,6 +91,6 @@ def _without_images(markdown: str) -> str:
 
 
 def _defused(match: re.Match[str]) -> str:
-    # After another "!" or a backslash, removing the "!" would create a new image or a new escape.
+    # After another "!" or a backslash, removing the "!" would form a new image or escape. An invisible space prevents this.
     before = match.group("before")
     return f"{before}!{_ZERO_WIDTH}" if before else ""

@@ -1,4 +1,4 @@
-"""Slack's Socket Mode client: the library's client with another way to open and replace sockets."""
+"""Client for Slack's Socket Mode: the library's client with other rules for opening and replacing sockets."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from channels.slack import web_api
 
 PING_SECONDS = 10.0
 CONNECT_SECONDS = 15.0
-"""Timeout in seconds of the WebSocket handshake, and again of Slack's `hello` after the handshake."""
+"""Timeout in seconds of the WebSocket handshake, and of the wait for Slack's `hello` after it."""
 MAX_BACKOFF = 30.0  # Max seconds between two attempts to connect
 DRAIN_SECONDS = 2.5
-"""Max seconds for which a close waits for events that are being processed. Slack waits 3 s for an acknowledgement."""
-CLOSE_SECONDS = 1.0  # Max seconds to wait for Slack's close frame
+"""Timeout in seconds for events that are being processed when the client closes. Slack waits 3 s for each response."""
+CLOSE_SECONDS = 1.0  # Timeout in seconds for Slack's close frame
 _ROUTINE = frozenset({"warning", "refresh_requested"})
 _REASONS = {
     "too_many_websockets": "other programs hold all the sockets of this app (too_many_websockets)",
@@ -35,11 +35,11 @@ _REASONS = {
 
 
 class SocketConnection(SocketModeClient):
-    """The library's client with four changes.
+    """Slack's library client with four changes.
 
-    Each attempt requests a new URL, since a URL works once; the library uses the old URL again. A closed socket is
-    replaced at once, with exponential backoff if Slack sends no `hello`; the library checks only every `ping_interval`.
-    The first attempt raises its error; the library retries forever. `close` waits for events that are being processed.
+    Each attempt requests a new URL, because a URL works only once; the library reuses it. A closed socket is replaced at
+    once, with exponential backoff if no `hello` comes; the library checks only every `ping_interval`. The first attempt
+    raises its error; the library retries forever. `close` waits for events that are being processed.
     """
 
     def __init__(self, app: AsyncApp, app_token: str, around: ChannelDeps) -> None:
@@ -52,27 +52,25 @@ class SocketConnection(SocketModeClient):
         self.proxy = app.client.proxy
         self.socket_mode_request_listeners.append(self._dispatch)
         self.last_heard: float | None = None
-        """Epoch time of the last frame that Slack sent on its own. Pongs do not count, since a socket may
-        answer pings and still deliver no events.
+        """Epoch time of the last frame that Slack sent on its own; None if there was none. Pongs do not count, because a
+        broken socket may answer pings and deliver no events.
         """
-        self.trouble = ""  # Reason why the connection is down; empty after `hello`
+        self.trouble = ""  # Reason why no connection is open; "" after `hello`
         self._app = app
         self._around = around
         self._connect_seconds = CONNECT_SECONDS * around.pace
         self._hello = asyncio.Event()
-        self._attempts = 0  # Number of attempts to connect since the last `hello`
+        self._attempts = 0  # Number of attempts since the last `hello`
         self._processing: set[asyncio.Task[Any]] = set()
 
     @property
     def well(self) -> bool:
-        """Return True if a socket is open and Slack has sent `hello` on it."""
+        """Return True if the socket is open and has received `hello`."""
         socket = self.current_session
         return not self.closed and socket is not None and not socket.closed and not self._attempts
 
     async def start(self) -> None:
-        """Open the first socket and wait for `hello`. Raises `errors.ChannelUnreachable` or one of
-        `web_api.CALL_ERRORS`.
-        """
+        """Open the first socket and wait for `hello`. Raises `errors.ChannelUnreachable` or one of `web_api.CALL_ERRORS`."""
         await self.connect()
         self.message_receiver = asyncio.ensure_future(self.receive_messages())
         try:
@@ -109,9 +107,11 @@ class SocketConnection(SocketModeClient):
                 if frame.type is aiohttp.WSMsgType.TEXT:
                     await self.enqueue_message(frame.data)
                 elif frame.type is aiohttp.WSMsgType.PING:
-                    with contextlib.suppress(ConnectionError):  # the socket has just closed
+                    with contextlib.suppress(ConnectionError):  # the socket has closed in the meantime
                         await socket.pong(frame.data)
-            async with self.connect_operation_lock:  # `send_message` waits for this lock
+            async with (
+                self.connect_operation_lock
+            ):  # `send_message` waits for this lock, and thus for the new socket
                 while socket is self.current_session:
                     if self._attempts:
                         pause = min(2.0 ** min(self._attempts - 1, 10), MAX_BACKOFF)
@@ -124,7 +124,7 @@ class SocketConnection(SocketModeClient):
                             await clock.sleep(web_api.retry_after(error))
 
     def renew(self) -> None:
-        """Close the socket in the background; `receive_messages` opens the next socket."""
+        """Close the socket in the background. `receive_messages` then opens a new one."""
         if self.current_session is not None:
             self._track(asyncio.ensure_future(self.current_session.close()))
 
@@ -133,7 +133,9 @@ class SocketConnection(SocketModeClient):
         task.add_done_callback(self._processing.discard)
 
     async def run_message_listeners(self, message: Json, raw_message: str) -> None:
-        """Process one frame. The library runs this method as a task for each frame and keeps no reference to the task."""
+        """Process one frame. The library starts a task for each frame and keeps no reference to the task, so this method
+        keeps one.
+        """
         match message.get("type"):
             case "hello":
                 self._attempts = 0
@@ -154,7 +156,7 @@ class SocketConnection(SocketModeClient):
         await send_async_response(client, request, await run_async_bolt_app(self._app, request), 0.0)
 
     def _report(self, trouble: str) -> None:
-        """Log a change of `trouble`, but not every attempt to connect."""
+        """Log a change of `trouble`. Repeated failures for the same reason are not logged."""
         log = self._around.log
         if trouble and trouble != self.trouble:
             log.write("channel", "Slack cannot be reached, trying again", level="warn", error=trouble)
@@ -163,8 +165,8 @@ class SocketConnection(SocketModeClient):
         self.trouble = trouble
 
     async def close(self) -> None:
-        """Stop reading, finish the events that are being processed, and close the socket. Slack delivers
-        unacknowledged events again.
+        """Stop reading, finish the events that are being processed, and close the socket. Slack delivers unacknowledged
+        events again.
         """
         self.closed = True
         await cancel_all(filter(None, [self.message_receiver, self.message_processor]))

@@ -1,5 +1,5 @@
-"""Shows answers and progress as Slack's text streams, in threads of direct chats. In a channel only one
-person would see a stream, so messages are edited there instead.
+"""Shows unfinished answers and progress as Slack's text streams, in threads of direct chats. In a channel only one person
+would see a stream, so there the messages are edited instead.
 """
 
 from __future__ import annotations
@@ -19,22 +19,17 @@ from channels.slack import render, web_api
 from channels.slack.manifest import is_direct
 
 MAX_PER_MINUTE = 15
-"""Max streams that are started in a minute, since Slack allows about twenty `chat.stopStream` calls a minute
-per workspace.
-"""
+"""Max streams started per minute. Slack accepts about twenty `chat.stopStream` calls per minute and workspace."""
 MAX_SECONDS = 270.0
-"""Max age of a stream in seconds; an older stream is stopped and its message is edited. Slack stops a stream
-after about five minutes.
-"""
+"""Max age in seconds of a stream, after which its message is edited instead. Slack itself stops a stream after five minutes."""
 _LINK = re.compile(r"\w://|\bwww\.", re.IGNORECASE)
-"""Text that is not streamed: it may be a link, and a stream has no `unfurl_links=False`, so Slack would fetch the link.
-"""
+"""Pattern of text that may be a link. It is not streamed: streams lack `unfurl_links=False`, so Slack would fetch the link."""
 _NO_WORDS = re.compile(r"\W|_")
 
 
 @dataclass(slots=True)
 class _Stream:
-    """The content that Slack has of an open stream. `unsure`: a response was lost, so Slack may have more content."""
+    """Content of an open stream, as Slack has it. `unsure`: a response was lost, so Slack may have more content."""
 
     channel: str
     ts: str
@@ -46,8 +41,8 @@ class _Stream:
 
 
 class Streams:
-    """Open streams of this process. Methods raise `web_api.CALL_ERRORS`. Editing a stream that an earlier
-    process opened fails with `web_api.CONFLICT`.
+    """Streams that this process has opened. Methods raise `web_api.CALL_ERRORS`. While a stream of an earlier process is
+    open, an edit of its message fails with `web_api.CONFLICT`.
     """
 
     def __init__(self, client: AsyncWebClient, clock: Clock, log: Log) -> None:
@@ -59,8 +54,8 @@ class Streams:
         self._open: dict[tuple[str, str], _Stream] = {}
 
     async def begin(self, message: Outbound) -> str | None:
-        """Start a stream and return its `ts`; None if the message has to be posted instead. If the workspace
-        does not support streams, no stream is tried again.
+        """Start a stream and return its `ts`. Return None if the message must be posted instead. After a workspace has
+        refused streams as unsupported, none is started again.
         """
         target, words = message.target, render.render(message.sure)
         now = self._clock.monotonic()
@@ -90,8 +85,8 @@ class Streams:
         return ts
 
     async def show(self, message: Outbound, markdown: str, place: tuple[str, str], ending: Json) -> bool:
-        """Append to a stream. If the message is final, stop the stream with the fields of `ending`. Return
-        False if the message has to be edited instead.
+        """Append to a stream. If the message is final, stop the stream with the fields `ending`. Return False if the message
+        must be edited instead.
         """
         stream = self._open.get(place)
         if stream is None:
@@ -121,20 +116,19 @@ class Streams:
         return (channel, ts) in self._open
 
     async def end(self, place: tuple[str, str]) -> None:
-        """Stop a stream without changes, so that its message can be edited."""
+        """Stop a stream and keep its text, so that its message can be edited."""
         channel, ts = place
         try:
             await self._client.chat_stopStream(channel=channel, ts=ts)
         except web_api.CALL_ERRORS as error:
-            # A stream that cannot be stopped times out; edits fail with CONFLICT until then.
+            # After a permanent refusal, Slack stops the stream itself within five minutes. Until then, edits fail with
+            # CONFLICT.
             if web_api.may_pass(error):
                 raise
         self._open.pop(place, None)
 
     def _delta(self, stream: _Stream, message: Outbound, words: str) -> Json | None:
-        """Return the content that Slack lacks, or {} if Slack has everything. Return None if the stream
-        cannot become the message by appending.
-        """
+        """Return the content to append; {} if there is none. Return None if appending cannot turn the stream into the message."""
         if stream.unsure or self._clock.monotonic() - stream.began > MAX_SECONDS:
             return None
         if stream.cards:
@@ -152,8 +146,8 @@ class Streams:
 
 
 def _chunks(message: Outbound, cards: Sequence[Card] | None = None, *, titled: bool = True) -> Json:
-    """Return the title and the cards as chunks of a stream. The detail is part of a card's title, since
-    Slack replaces a title but appends to a detail.
+    """Return the title and the cards as chunks of a stream. A card's detail is in its title, because Slack replaces titles
+    but appends to details.
     """
     chunks: list[Json] = [{"type": "plan_update", "title": message.title}] if titled else []
     chunks += [
@@ -171,8 +165,8 @@ def _chunks(message: Outbound, cards: Sequence[Card] | None = None, *, titled: b
 
 
 def begun_as(message: Outbound, post: Json) -> bool:
-    """Return True if a post of the bot is an open stream of `message`. An open stream has no metadata, so
-    its first words are compared.
+    """Return True if the bot's post is an open stream of `message`. Compares the first words, because an open stream has no
+    metadata.
     """
     shown, words = _words(text.unescaped(str(post.get("text") or ""))), _words(message.text)
     return "metadata" not in post and bool(shown) and (words.startswith(shown) or shown.startswith(words))

@@ -1,4 +1,4 @@
-"""The library's Web API client, extended to report missing scopes, and the errors of failed calls."""
+"""Slack's Web API client, extended to report missing scopes, and the conversion of its errors."""
 
 from __future__ import annotations
 
@@ -19,9 +19,7 @@ from bot.words import Sentence, sentence
 from channels.slack.app import SCOPES
 
 CALL_ERRORS = (SlackClientError, aiohttp.ClientError, OSError, ValueError, AttributeError)
-"""Exceptions that a call of Slack's library raises. `ValueError` and `AttributeError` mean that the response
-is no JSON object.
-"""
+"""Exceptions of a call of Slack's library. ValueError and AttributeError mean that the response is no JSON object."""
 STOPPED = "agent_session_stopped"
 _GONE = frozenset(
     {
@@ -36,10 +34,10 @@ _GONE = frozenset(
         "restricted_action_read_only_channel",
     }
 )
-"""Error codes that mean that a conversation accepts no message at all. A locked thread is not among them,
-since other threads still accept messages.
+"""Error codes of a conversation that accepts no message at all. A locked thread is not included, because other threads of
+its conversation accept messages.
 """
-# Slack's documentation says that after `fatal_error` and `internal_error` the call may have succeeded in part.
+# Error codes after which a call may have succeeded. Slack documents this for `fatal_error` and `internal_error`.
 _UNSURE = frozenset({"fatal_error", "internal_error", "request_timeout", "service_unavailable"})
 UNSUPPORTED = frozenset(
     {
@@ -53,16 +51,16 @@ UNSUPPORTED = frozenset(
 )
 """Error codes of permanent refusals: the app is no agent or lacks the scope, or the workspace lacks the method."""
 CONFLICT = "streaming_state_conflict"
-"""Error code for an edit of an open stream. Slack stops a stream within five minutes."""
+"""Error code for an edit of an open stream. Slack stops the stream within five minutes."""
 _CONFLICT_SECONDS = 5.0
 _OF_CONVERSATION = re.compile(r"/chat\.(post|update|stopStream)|/files\.")
-"""Methods whose rate limit is per conversation."""
-SHORT = 1.0  # Delay in seconds before a retry, if the response has no `Retry-After`
+"""Pattern of methods with a rate limit per conversation."""
+SHORT = 1.0  # Seconds before a retry if the response has no `Retry-After`
 _LONGEST = 3_600.0  # Max seconds of a `Retry-After`
 
 
 class WebClient(AsyncWebClient):
-    """Web API client that calls `report_missing_right` with each missing scope and a sentence for operators."""
+    """Web API client that calls `report_missing_right` with each missing scope and a sentence about it for operators."""
 
     def __init__(self, *, report_missing_right: Callable[[str, Sentence], None], **options: Any) -> None:
         super().__init__(**options)
@@ -90,8 +88,8 @@ class WebClient(AsyncWebClient):
 
 
 class LibraryLog(logging.Logger):
-    """Logger for Slack's library. It logs only function and exception type of a record, since the record's
-    text has messages and URLs.
+    """Logger for Slack's library. Logs only the function and the exception type, because the records' texts contain messages
+    and URLs.
     """
 
     def __init__(self, log: Log) -> None:
@@ -126,7 +124,7 @@ def has_more(page: AsyncSlackResponse) -> bool:
 
 
 class NotConnected(SlackClientError):
-    """The channel is not signed in: it is starting, its start failed, or it was stopped. Nothing was sent."""
+    """Error of a channel that is not connected: it is starting, has failed to start, or was stopped. Nothing was sent."""
 
 
 def error_code(error: BaseException) -> str | None:
@@ -136,7 +134,9 @@ def error_code(error: BaseException) -> str | None:
 
 
 def _status(error: BaseException) -> int:
-    response = getattr(error, "response", None)  # of the library, or of aiohttp if the body is no JSON
+    response = getattr(
+        error, "response", None
+    )  # a response of the library; of aiohttp if the body is no JSON
     found = getattr(response, "status_code", None) or getattr(response, "status", None)
     if found is None and isinstance(error, aiohttp.ClientResponseError):
         found = error.status
@@ -144,9 +144,7 @@ def _status(error: BaseException) -> int:
 
 
 def retry_after(error: BaseException) -> float:
-    """Return the seconds of the response's `Retry-After` header, at most an hour; 1 if the header is missing
-    or no number.
-    """
+    """Return the seconds in the response's `Retry-After` header, at most an hour; 1 if the header is missing or invalid."""
     headers: Any = getattr(getattr(error, "response", None), "headers", None) or {}
     try:
         seconds = float(headers.get("Retry-After", SHORT))
@@ -164,13 +162,13 @@ def lacks_right(error: BaseException) -> bool:
 
 
 def may_pass(error: BaseException) -> bool:
-    """Return True if a later call may succeed, False for a permanent refusal."""
+    """Return True if a later call may succeed; False after a permanent refusal."""
     code = error_code(error)
     return code is None or code in _UNSURE or is_rate_limited(error) or _status(error) >= 500
 
 
 def name(error: BaseException) -> str:
-    """Return a short description of an error for operators, without free text of the platform or of a person."""
+    """Return a short description of an error for operators. Leaves out text from the platform or from people."""
     if isinstance(error, NotConnected):
         return "not connected"
     if (code := error_code(error)) is not None:
@@ -197,13 +195,15 @@ def connect_error(error: BaseException) -> errors.ChannelError:
 
 
 def history_error(error: BaseException) -> errors.ChannelError:
-    """Return the error of reading messages: `RightMissing` if the app lacks a scope, otherwise as `connect_error` does."""
+    """Return the gateway's error for a failure to read messages: `RightMissing` if the app lacks a scope, otherwise as
+    `connect_error`.
+    """
     words = f"Slack does not show it: {name(error)}"
     return errors.RightMissing(words) if lacks_right(error) else type(connect_error(error))(words)
 
 
 def send_error(error: BaseException) -> errors.DeliveryFailed:
-    """Return the error of posting a message. `DeliveryUncertain` means that the message may have been posted."""
+    """Return the gateway's error for a failure to post a message. `DeliveryUncertain` means that Slack may have posted it."""
     if is_rate_limited(error):
         url = getattr(getattr(error, "response", None), "api_url", "")
         everywhere = _OF_CONVERSATION.search(url) is None
@@ -219,8 +219,8 @@ def send_error(error: BaseException) -> errors.DeliveryFailed:
 
 
 def edit_error(error: BaseException) -> errors.DeliveryFailed:
-    """Return the error of editing a message: `EditRefused` if the message cannot be changed, otherwise as
-    `send_error` does.
+    """Return the gateway's error for a failure to edit a message: `EditRefused` if no edit can succeed, otherwise as
+    `send_error`.
     """
     if error_code(error) == CONFLICT:
         return errors.DeliveryThrottled(f"Slack: {name(error)}", retry_after=_CONFLICT_SECONDS)
@@ -229,7 +229,7 @@ def edit_error(error: BaseException) -> errors.DeliveryFailed:
 
 
 def find_error(error: BaseException) -> errors.DeliveryFailed:
-    """Return the error of a search for a message: `DeliveryUncertain` for a permanent refusal, else
+    """Return the gateway's error for a failed search: `DeliveryUncertain` after a permanent refusal, otherwise
     `DeliveryThrottled`.
     """
     if not may_pass(error):

@@ -1,3 +1,1 @@
-"""The Telegram channel. Only `manifest` is imported at the start; everything else is imported when the
-channel is built.
-"""
+"""The Telegram channel. The gateway imports only `manifest` at startup, and the other modules if the channel is configured."""

@@ -1,4 +1,4 @@
-"""`TelegramChannel`: receives updates by long polling or a webhook, and uses the Bot API through python-telegram-bot."""
+"""Implements the Telegram channel: receives updates by long polling or a webhook, and calls the Bot API."""
 
 from __future__ import annotations
 
@@ -30,13 +30,11 @@ from channels.telegram.updates import UpdateIntake
 from channels.telegram.webhook import UpdateWebhook
 
 LIMIT = 4096  # Max UTF-16 code units of a message
-ENTITIES = 100  # Max entities of a message
+ENTITIES = 100  # Max entities (formatted spans) of a message
 CAPTION = 512  # Max characters of the caption below a file
 PRESS_ANSWER = 200  # Max UTF-16 code units of the answer to a button press
 GLANCE = 80
-"""Max characters of an answer that Telegram shows briefly over the chat. A longer answer is shown in a
-window that the person closes.
-"""
+"""Max characters of an answer to a button press that Telegram shows for a moment. A longer answer opens a window."""
 _ROWS = (
     ("once", "deny"),
     ("chat", "always"),
@@ -46,38 +44,35 @@ _ROWS = (
     ("again",),
     ("renew",),
 )
-"""Buttons below a message, row by row."""
+"""Buttons below a message, in rows."""
 MEASURED = 32_768
-"""Max characters of a text that is split by the rendered size of its parts. A longer text is split by its
-own length, which is faster.
+"""Max characters of a text that is split by the rendered sizes of its parts. A longer text is split by its own length,
+because rendering would take too long.
 """
-SEEN = "👀"  # Reaction that marks a message as seen
+SEEN = "👀"  # Reaction that marks a message as received
 SIGNS = 6
-"""Max concurrent calls that show the bot is working. It is below the number of connections, so that messages
-do not wait for a connection.
-"""
+"""Max concurrent calls that show that the bot works. Fewer than the connections, so that messages need not wait for one."""
 GROUP_MENU = ("help", "new", "stop", "forget", "jobs", "listen", "language", "status", "approve", "deny")
 """Commands in the menu of groups."""
 MENU = tuple(name for name in names("help") if name not in {"allow", "block", "listen", "usage"})
-"""Commands in the menu of private chats: all commands except those of operators and of groups."""
+"""Commands in the menu of private chats: all except those for operators and for groups."""
 OPERATORS_MENU = tuple(name for name in names("help") if name not in {"listen", "usage"})
-"""Commands in the menu of an operator's private chat."""
+"""Commands in the menu of operators' private chats."""
 _LANGUAGES = {code: None if code == DEFAULT else code for code in CATALOGUES}
-"""Telegram's code of each language. None is the code of the texts for all languages that have no texts of their own."""
+"""Telegram's language code of each catalogue. None stands for all languages without a catalogue."""
 UNKNOWN_METHOD = (EndPointNotFound, InvalidToken)
-"""Exceptions of a service that does not know a method. Such a service answers as if the token were wrong."""
+"""Exceptions for a method that the server does not know. An older server answers as if the token were wrong."""
 MOST_GROUPS = 200
-"""Max groups that are asked about for one search, since each group needs a request. The most relevant groups are first.
+"""Max groups that are asked about a person in one search, because each group takes a request. The most relevant groups are
+first.
 """
-_AT_ONCE = 20  # Max concurrent requests of one search
+_AT_ONCE = 20  # Max concurrent requests in one search
 _SUPERGROUP = "-100"
 _TOKEN = re.compile(r"[0-9]+:[A-Za-z0-9_-]+")
 
 
 class TelegramChannel:
-    """Implements `contracts.channel.Channel` for one bot. `patience` is the timeout of each request, in
-    seconds of network time.
-    """
+    """Implements `contracts.channel.Channel` for one bot. `patience` is the timeout in seconds of a request."""
 
     name = "telegram"
     addresses: tuple[str, ...] = ()
@@ -94,7 +89,9 @@ class TelegramChannel:
         self._make_bot = partial(bot_api.connect, self._token, settings.base_url, patience, around.pace)
         self._verified = bot_api.VerifiedConnections(partial(self._make_bot, connections=1), around.pace)
         self._updates: UpdatePoller | UpdateWebhook | None = None
-        self._frozen: dict[str, float] = {}  # End of the flood wait of each chat, in monotonic seconds
+        self._frozen: dict[
+            str, float
+        ] = {}  # Time (monotonic seconds) until which Telegram forbids calls for each chat
         self._migrations = GroupMigrations(around.home, around.disk, around.log)
         self._signs = asyncio.Semaphore(SIGNS)
         self._drafts = True
@@ -143,9 +140,7 @@ class TelegramChannel:
         return ()  # a Telegram bot cannot read earlier messages
 
     async def chats_of(self, user_id: str, chat_keys: Sequence[ChatKey], *, direct: bool) -> MembershipAnswer:
-        """Implement `contracts.channel.KnowsMembers`. A private chat has the id of its person, so no request is
-        needed for it.
-        """
+        """Implement `contracts.channel.KnowsMembers`. A private chat's id is its person's id, so no request is needed for it."""
         if self._bot is None:
             raise errors.ChannelUnreachable("Telegram is not connected")
         chats = {key: self._migrations.now(key.chat_id) for key in chat_keys if key.channel == self.name}
@@ -165,8 +160,8 @@ class TelegramChannel:
     async def _has_member(
         self, bot: bot_api.Bot, chat: str, user_id: str, slots: asyncio.Semaphore
     ) -> bool | None:
-        """Return True if the person is a member of the chat. Return None if Telegram did not answer or has
-        given the group another id, since neither says anything about the person.
+        """Return True if the person is a member of the group. Return None if Telegram does not answer, or if the group has a
+        new id.
         """
         async with slots:
             try:
@@ -187,8 +182,8 @@ class TelegramChannel:
         return self._bot.fetch(attachment, most=most)
 
     def permalink(self, line: ArchiveLine) -> str | None:
-        """Implement `contracts.channel.KnowsLinks`. Only messages of supergroups have an address."""
-        # If a message was sent after the group became a supergroup, its id includes the supergroup's id.
+        """Implement `contracts.channel.KnowsLinks`. Only messages in supergroups have an address."""
+        # The id of a message in a supergroup that was once a group includes the supergroup's id.
         chat, _, number = (line.message_id or "").rpartition("/")
         chat = chat or line.chat_key.chat_id
         if line.chat_key.channel != self.name or not chat.startswith(_SUPERGROUP) or not number.isdecimal():
@@ -201,7 +196,9 @@ class TelegramChannel:
     async def introduce(self, inbound: Inbound) -> Introduction:
         bot = self._bot
         if bot is None or len(self.same_chat(inbound.chat_id)) > 1:
-            return Introduction()  # a supergroup continues the conversation of its group
+            return (
+                Introduction()
+            )  # the bot is in a new supergroup, which continues the conversation of its group
         hears, hindrance = bool(bot.can_read_all_group_messages), None
         try:
             fields = {"chat_id": inbound.target["chat_id"], "user_id": bot.id}
@@ -230,7 +227,7 @@ class TelegramChannel:
     def _delivering(
         self, target: Mapping[str, str], refused: type[errors.DeliveryFailed] = errors.DeliveryFailed
     ) -> Iterator[bot_api.Bot]:
-        """Yield the bot. Raise a failed call as the error for the gateway: `refused` if another call may succeed.
+        """Yield the bot, and convert its errors to the gateway's. If another message could succeed, the error is `refused`.
         Report a missing right to operators.
         """
         if self._bot is None or self._intake is None:
@@ -266,7 +263,8 @@ class TelegramChannel:
         if "press" in message.target:
             return await self._answer_press(bot, message)
         shown, place = _shown(message), self._migrations.place(message.target)
-        # Three kinds of refusal mean that nothing was sent. The message is then sent again without the cause.
+        # After three kinds of refusal, nothing was sent: the group migrated, the topic is closed, the formatting is invalid.
+        # Each time, send again without the cause.
         while True:
             try:
                 return await self._post(bot, place, shown, message)
@@ -296,7 +294,7 @@ class TelegramChannel:
             "reply_markup": _keyboard(message) or _examples(message),
         }
         if message.kind == "progress":
-            fields["disable_notification"] = True  # only the answer notifies with a sound
+            fields["disable_notification"] = True  # only the answer makes a sound
         if (answered := place.get("reply_to", "")).isdecimal():
             fields["reply_parameters"] = {"message_id": int(answered), "allow_sending_without_reply": True}
         content = _words(shown) if message.file is None else {"caption": shown.text or None}
@@ -304,7 +302,7 @@ class TelegramChannel:
         return Sent(self._migrations.named(place["chat_id"], str(number)))
 
     async def _answer_press(self, bot: bot_api.Bot, message: Outbound) -> Sent:
-        """Answer the person who pressed a button. Nobody else sees the answer."""
+        """Show an answer to the person who pressed a button. Nobody else sees it."""
         if not text.visible(message.text):
             raise errors.DeliveryFailed("an answer to a button needs a text")
         press = message.target["press"]
@@ -338,13 +336,15 @@ class TelegramChannel:
         return {"chat_id": _chat(place), "message_id": number}
 
     def _number(self, place: Mapping[str, str], message_id: str) -> int | None:
-        """Return the number of a message in a chat; None if the chat has no such message, or no longer has it."""
+        """Return the number of a message in its chat. Return None if the id is invalid or from before the group became a
+        supergroup.
+        """
         number = message_id.rpartition("/")[2]
         found = number.isdecimal() and self._migrations.named(place["chat_id"], number) == message_id
         return int(number) if found else None
 
     async def draft(self, message: Outbound) -> bool:
-        """Implement `contracts.channel.Drafts`: private chats have drafts, with a stop button."""
+        """Implement `contracts.channel.Drafts`. Only private chats have drafts; a draft has a stop button."""
         place = message.target
         if not self._drafts or _chat(place) < 0:
             return False
@@ -363,7 +363,8 @@ class TelegramChannel:
             except bot_api.UNANSWERED:
                 raise
             except TelegramError as exc:
-                # A refusal may concern only this text, which is then shown as a message.
+                # Other refusals concern only this text. The text is then shown as a message, and later drafts are tried
+                # again.
                 self._drafts = not isinstance(exc, UNKNOWN_METHOD)
                 reason = bot_api.said(exc)
                 self._log.write("delivery", f"Telegram does not take a draft ({reason})", level="warn")
@@ -374,7 +375,7 @@ class TelegramChannel:
         raise errors.DeliveryUncertain(f"Telegram cannot say whether {message.id} arrived")
 
     async def indicate(self, target: Mapping[str, str], *, working: bool) -> None:
-        """Show `typing`. Telegram clears it after five seconds or with the next message."""
+        """Show `typing`. Telegram clears it after five seconds or at the next message."""
         if working:
             place = self._migrations.place(target)
             fields: Json = {"action": "typing", "message_thread_id": _thread(place)}
@@ -387,8 +388,8 @@ class TelegramChannel:
             await self._sign("setMessageReaction", place, fields)
 
     async def _sign(self, method: str, place: Mapping[str, str], fields: Json) -> None:
-        """Call a method that shows the bot is working. Nothing is called during a flood wait, since calls
-        prolong the wait.
+        """Call a method that shows that the bot works. Does nothing while Telegram forbids calls for the chat, because more
+        calls would prolong the ban.
         """
         if self._frozen.get(place["chat_id"], 0.0) <= self._around.clock.monotonic():
             with self._delivering(place) as bot:
@@ -398,8 +399,8 @@ class TelegramChannel:
     # -- menus -----------------------------------------------------------------------------------------------
 
     async def _set_menus(self, bot: bot_api.Bot) -> None:
-        """Set the bot's menus and descriptions in each language. A refusal is only logged, since the bot
-        works without them.
+        """Set the bot's command menus and descriptions in each language. Failures are only logged, because the bot works
+        without them.
         """
         groups = {"type": "all_group_chats"}
         for code, told in _LANGUAGES.items():
@@ -422,7 +423,7 @@ class TelegramChannel:
             if operator.channel != self.name:
                 continue
             scope = {"type": "chat", "chat_id": int(operator.user_id)}
-            # Telegram refuses the menu of a person who has never written to the bot.
+            # Telegram refuses a menu for a person who has never written to the bot.
             with contextlib.suppress(TelegramError):
                 for code in _LANGUAGES:
                     await bot.call("setMyCommands", _menu(OPERATORS_MENU, code) | {"scope": scope})
@@ -445,8 +446,8 @@ def _menu(menu: Sequence[str], code: str) -> Json:
 
 
 def _size(part: str) -> int:
-    """Return the length of a part: that of its Markdown or that of its rendered text, whichever is longer.
-    Return more than `LIMIT` if the part has too many entities.
+    """Return the larger of two lengths: of the Markdown and of the rendered text. If the part has too many entities, the
+    result exceeds `LIMIT`.
     """
     length = text.utf16_len(part)
     if length > LIMIT:
@@ -457,8 +458,8 @@ def _size(part: str) -> int:
 
 
 def _shown(message: Outbound) -> render.Rendered:
-    """Return a rendered message, or the rendered caption of a file. Raises `errors.DeliveryFailed` for an
-    empty text or an invalid chat.
+    """Return a message's rendered text, or a file's caption. Raises `errors.DeliveryFailed` for an empty text or an invalid
+    chat.
     """
     if message.file is not None:
         return render.Rendered(text.head(message.text.strip(), CAPTION), ())
@@ -494,7 +495,9 @@ def _keyboard(message: Outbound) -> Json | None:
 
 
 def _examples(message: Outbound) -> Json | None:
-    """Return example messages as a one-time keyboard. Telegram sends a tapped example as the person's own message."""
+    """Return a one-time keyboard with example messages. If a person taps an example, Telegram sends it as the person's
+    message.
+    """
     choices = message.buttons.choices if message.buttons is not None else ()
     with speaking(message.language):
         rows = [[{"text": say(f"start.{one}")}] for one in EXAMPLES if one in choices]

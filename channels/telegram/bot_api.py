@@ -1,5 +1,5 @@
-"""Client of the Bot API: python-telegram-bot over an HTTP layer that tells a request that certainly failed
-from a request whose outcome is unknown.
+"""Client of Telegram's Bot API: python-telegram-bot with another HTTP transport. This transport distinguishes a request that
+was not executed from a request with an unknown outcome.
 """
 
 from __future__ import annotations
@@ -39,39 +39,37 @@ GARBLED = (
     OSError,
     RecursionError,
 )
-"""Exceptions that the library raises when it parses an object of the wrong shape."""
+"""Exceptions of the library for a response with the wrong structure."""
 
 GONE = ("chat not found", "chat was deactivated", "peer_id_invalid")
-"""Texts in the description of a 400 response that mean that a chat cannot be reached."""
+"""Texts in a 400 response that mean that a chat cannot be reached."""
 NO_TOPIC = ("message thread not found", "topic_deleted", "topic_closed")
-"""Texts in the description of a 400 response that mean that a topic is deleted or closed, while its chat is open."""
+"""Texts in a 400 response that mean that a topic is deleted or closed, while its chat still accepts messages."""
 NO_RIGHT = ("not enough rights", "have no rights", "chat_write_forbidden", "need administrator rights")
-"""Texts in the description of a 400 response that mean that the bot lacks a right in a chat."""
+"""Texts in a 400 response that mean that the bot lacks a right in the chat."""
 
 CONNECTIONS = 64
-"""Max concurrent requests. Telegram accepts about 30 messages a second from one bot, but a file may take
-longer than a second.
-"""
+"""Max concurrent requests. Telegram accepts about 30 messages per second, but sending a file may take longer than a second."""
 IDLE = 4.0
-"""Max seconds for which an unused connection is kept. A NAT router, or a laptop that slept, may have dropped
-an older connection without notice, and a message sent on it has an unknown outcome.
+"""Max seconds that an unused connection is kept. A NAT router or a sleeping laptop may drop an older connection silently,
+and a message sent on it would have an unknown outcome.
 """
-FILE_SECONDS = 180.0  # Timeout in seconds for the upload of a file, including the response
-PROOFS = 8  # Max new connections that are opened at the same time to repeat messages
-PROOF_SECONDS = 10.0  # Timeout in seconds for the response to `getMe` on a new connection
-_LONGEST_WAIT = 24 * 3600.0  # Max seconds to wait because of a `retry_after`, whatever Telegram asks
+FILE_SECONDS = 180.0  # Timeout in seconds of a file's upload, including the response
+PROOFS = 8  # Max concurrent new connections for repeating messages
+PROOF_SECONDS = 10.0  # Timeout in seconds for `getMe` on a new connection
+_LONGEST_WAIT = 24 * 3600.0  # Max seconds of a `retry_after` that is obeyed
 
 
 class RequestNotSent(NetworkError):
-    """The request was not sent, or Telegram refused it without executing it."""
+    """Error of a request that was not sent, or that Telegram refused without executing it."""
 
 
 class OutcomeUnknown(NetworkError):
-    """The request was sent, and its outcome is unknown."""
+    """Error of a request that was sent, with an unknown outcome."""
 
 
 class TooManyRequests(TelegramError):
-    """HTTP status 429: Telegram asks to wait for `wait` seconds."""
+    """Error for HTTP status 429. Telegram asks for a pause of `wait` seconds."""
 
     def __init__(self, wait: float) -> None:
         super().__init__(f"asked to wait {wait:g} s")
@@ -82,9 +80,9 @@ UNANSWERED = (RequestNotSent, OutcomeUnknown, TooManyRequests)  # Errors after w
 
 
 class HttpTransport(BaseRequest):
-    """HTTP client for the library, based on aiohttp because that is several times faster than the library's
-    own client. Raises failures as `RequestNotSent` or `OutcomeUnknown`. `patience` is the timeout of one
-    request in seconds; `pace` scales every timeout.
+    """HTTP transport for the library. It uses aiohttp, which is several times faster than the library's default. Failures
+    raise `RequestNotSent` or `OutcomeUnknown`. `patience` is the timeout in seconds of a request; every timeout is
+    multiplied by `pace`.
     """
 
     def __init__(self, *, connections: int, patience: float, pace: float = 1.0, direct: bool) -> None:
@@ -106,7 +104,7 @@ class HttpTransport(BaseRequest):
                 ),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 headers={"User-Agent": self.USER_AGENT},
-                trust_env=not self._direct,  # a loopback server is called without a proxy
+                trust_env=not self._direct,  # no proxy for a server on this machine
             )
 
     async def shutdown(self) -> None:
@@ -152,7 +150,7 @@ class HttpTransport(BaseRequest):
             if not isinstance(wait, (int, float)) or not wait > 0:
                 wait = 1.0
             raise TooManyRequests(min(float(wait), _LONGEST_WAIT))
-        # The library reads these fields, and expects these types.
+        # The library reads these two fields and fails if their types are wrong.
         moved, reason = parameters.get("migrate_to_chat_id"), found.get("description")
         reason = text.clean(reason[:1_000]) if isinstance(reason, str) else ""
         refusal = {
@@ -173,8 +171,8 @@ class HttpTransport(BaseRequest):
         return self._session
 
     def _timeout(self, read: float, *, total: float | None) -> aiohttp.ClientTimeout:
-        """Return the timeouts of a request: half of `patience` to connect, and 1.5 times `patience` to
-        connect including the wait for a free connection.
+        """Return the timeouts of a request. Opening a connection may take half of `patience`; with the wait for a free
+        connection, 1.5 times `patience`.
         """
         half = self._patience / 2
         return aiohttp.ClientTimeout(total, connect=self._patience + half, sock_connect=half, sock_read=read)
@@ -185,17 +183,17 @@ def _body(sent: RequestData | None) -> aiohttp.FormData | bytes | None:
         return None
     if not sent.contains_files:
         return sent.json_payload
-    # Telegram shows a file's name unchanged, so percent-encoding would be visible.
+    # Telegram shows the file name as it is sent, so it must not be percent-encoded.
     form = aiohttp.FormData(sent.json_parameters, quote_fields=False)
     for name, (file_name, content, mime) in sent.multipart_data.items():
-        # aiohttp sends a stream in pieces; sending bytes would block the event loop.
+        # aiohttp sends a stream in pieces, but sending bytes would block the event loop.
         data = io.BytesIO(content) if isinstance(content, bytes) else content
         form.add_field(name, data, filename=file_name, content_type=mime)
     return form
 
 
 def _object(payload: bytes) -> Json:
-    """Return the JSON object of a response; {} if the response is no object."""
+    """Return the JSON object in a response; {} if it has none."""
     try:
         body = json.loads(payload)
     except (ValueError, RecursionError):
@@ -204,31 +202,31 @@ def _object(payload: bytes) -> Json:
 
 
 class Bot(telegram.Bot):
-    """The library's bot, with every method of the Bot API called through `call`, which returns plain JSON. If the
-    library parsed the updates, one unreadable update would hide the others.
+    """The library's bot with the method `call`, which returns plain JSON. If the library parsed the updates, one invalid
+    update would lose the others.
     """
 
     async def shutdown(self) -> None:
-        """Close both HTTP clients. The library leaves them open if its `initialize` was cancelled."""
+        """Close both HTTP clients. If the library's `initialize` was cancelled, its own `shutdown` would leave them open."""
         await super().shutdown()
         for request in self._request:
             await request.shutdown()
 
     async def call(self, method: str, fields: Json, *, seconds: float | None = None) -> Any:
-        """Call a method of the Bot API and return its result as JSON. Fields that are None are left out. `seconds`
-        is the timeout for the response. Raises a `TelegramError`.
+        """Call a method of the Bot API and return its result. Leaves out fields that are None. `seconds` is the timeout for
+        the response. Raises `TelegramError`.
         """
         return await self._post(method, fields, read_timeout=seconds)
 
     async def call_object(self, method: str, fields: Json, *, seconds: float | None = None) -> Json:
-        """Call a method whose result is an object. Raises a `TelegramError`."""
+        """Call a method that returns an object. Raises `TelegramError`."""
         found = await self.call(method, fields, seconds=seconds)
         if not isinstance(found, dict):
             raise OutcomeUnknown(f"{method} answered without an object")
         return found
 
     async def send(self, message: Json, file: OutgoingFile | None) -> int:
-        """Send a text, or a file with the fields of `sendDocument`, and return the number of the new message."""
+        """Send a message with these fields, with `file` through `sendDocument`. Return the number of the new message."""
         method, seconds = "sendMessage", None
         if file is not None:
             document = telegram.InputFile(file.data, filename=file.name)
@@ -240,7 +238,7 @@ class Bot(telegram.Bot):
         return int(found["message_id"])
 
     async def fetch(self, attachment: Attachment, *, most: int) -> AsyncGenerator[bytes]:
-        """Yield the bytes of a file, as `contracts.channel.Files.fetch` does."""
+        """Yield the bytes of a file, as `contracts.channel.Files.fetch` specifies."""
         if not attachment.ref:
             raise errors.FileGone("the message names no file")
         try:
@@ -254,7 +252,7 @@ class Bot(telegram.Bot):
         path, size = found.get("file_path"), found.get("file_size")
         if not isinstance(path, str):
             raise errors.FileUnreachable("Telegram's getFile names no path")
-        # A relative segment, or "", with which an absolute path begins, could leave the folder of files.
+        # A segment `..`, or an empty one as in an absolute path, could leave the folder of files.
         if not {"", ".", ".."}.isdisjoint(path.split("/")):
             raise errors.FileGone("Telegram gives a path outside of its files")
         transport = cast("HttpTransport", self._request[1])
@@ -265,7 +263,7 @@ class Bot(telegram.Bot):
                     async for piece in pieces:
                         yield piece
         except (RequestNotSent, *CONNECTION_ERRORS) as error:
-            # The messages of these exceptions contain the address, which contains the token.
+            # The texts of these exceptions contain the address, and thus the token.
             reason = type(error).__name__
             raise errors.FileUnreachable(f"the download from Telegram failed: {reason}") from None
 
@@ -273,8 +271,8 @@ class Bot(telegram.Bot):
 def connect(
     token: str, base_url: str, patience: float, pace: float = 1.0, connections: int = CONNECTIONS
 ) -> Bot:
-    """Return a bot that is not connected yet. The first call reads certificates, which blocks."""
-    # At INFO these loggers print addresses that contain the token. At DEBUG the library's logger prints messages.
+    """Return a bot without a connection. The first call blocks while it reads the TLS certificates."""
+    # At level INFO, these loggers write addresses with the token. At DEBUG, the library's logger also writes messages.
     for name in ("httpx", "httpcore", "telegram"):
         logging.getLogger(name).setLevel(logging.WARNING)
     tls()
@@ -293,8 +291,8 @@ def connect(
 
 
 class VerifiedConnections:
-    """Opens a new connection for each repeat of a message, and verifies the connection by `getMe`. If a new
-    connection fails, all repeats that wait for a slot fail at once. `make` returns a bot that is not connected.
+    """Opens and tests a new connection for each message that is sent again. If one test fails, all messages that wait for a
+    free slot fail too. `make` returns a bot without a connection.
     """
 
     def __init__(self, make: Callable[[], Bot], pace: float) -> None:
@@ -305,8 +303,8 @@ class VerifiedConnections:
 
     @contextlib.asynccontextmanager
     async def open_verified(self) -> AsyncIterator[Bot]:
-        """Yield a bot with a verified connection. Raises `RequestNotSent`, or another `TelegramError` after
-        which nothing was sent.
+        """Yield a bot whose new connection has answered `getMe`. If it raises `RequestNotSent` or another `TelegramError`,
+        nothing was sent.
         """
         failed = self._failed
         async with self._slots:
@@ -327,7 +325,7 @@ class VerifiedConnections:
 
 @lru_cache(maxsize=1)
 def tls() -> ssl.SSLContext:
-    """Return the TLS context of all clients. It is shared, since reading the certificates takes tens of milliseconds."""
+    """Return the TLS context, which all clients share because reading the certificates takes tens of milliseconds."""
     return httpx.create_ssl_context()
 
 
@@ -336,14 +334,14 @@ def refused_for(exc: TelegramError, *descriptions: str) -> bool:
 
 
 def said(exc: BaseException) -> str:
-    """Return a description of an error. Leaves out messages of the library that may contain the token."""
+    """Return an error's description. Leaves out texts of the library that may contain the token."""
     if isinstance(exc, InvalidToken):
         return "the bot token is refused"
     return str(exc) if isinstance(exc, TelegramError) else "something else than Telegram answers"
 
 
 def delivery_error(exc: TelegramError) -> errors.DeliveryFailed:
-    """Return the error of a failed send. Its class says whether certainly nothing was sent."""
+    """Return the gateway's error for a failed send. Its class says if Telegram may have executed the request."""
     match exc:
         case TooManyRequests():
             return errors.DeliveryThrottled(f"Telegram: {exc}", retry_after=exc.wait)

@@ -1,6 +1,4 @@
-"""Reads the parts of a Telegram message other than its own text and files: its origin, links, polls, places
-and contacts.
-"""
+"""Reads the content of a Telegram message besides its text and files: origin, links, polls, places and contacts."""
 
 from __future__ import annotations
 
@@ -23,16 +21,16 @@ from bot import text
 from bot.contracts.base import Json
 from bot.contracts.inbound import Link, Origin
 
-MOST_OPTIONS = 100  # Max options of a poll, or tasks of a checklist, that are described
-LONGEST = 8_000  # Max characters of the description of a poll, a place or similar content
+MOST_OPTIONS = 100  # Max options of a poll, or tasks of a checklist, in a description
+LONGEST = 8_000  # Max characters of a description
 MOVING = frozenset({"location", "venue"})
-"""Content fields that Telegram edits by itself while a person shares a live location."""
+"""Types of content that Telegram itself edits while a person shares a live location."""
 OLD_MARKS = frozenset(
     {"forward_date", "forward_from", "forward_from_chat", "forward_sender_name", "forward_signature"}
 )
-"""Fields by which Bot API servers before version 7.0 mark a forwarded message."""
+"""Fields that mark a forwarded message on Bot API servers before version 7.0."""
 _KINDS: Mapping[str, tuple[str, ...]] = {
-    # A venue also has a `location`, so `venue` must precede `location`.
+    # A venue also has the field `location`, so `venue` must be first.
     "venue": ("title", "address", "location", "latitude", "longitude"),
     "location": ("latitude", "longitude", "live_period"),
     "contact": ("first_name", "last_name", "phone_number", "user_id", "vcard"),
@@ -47,12 +45,10 @@ _KINDS: Mapping[str, tuple[str, ...]] = {
     "giveaway_winners": ("prize_description",),
     "web_app_data": ("button_text", "data"),
 }
-"""Fields of a message that hold its content if it has neither text nor files. The value names the subfields,
-at any depth, that are described.
-"""
+"""Types of content besides text and files. The values are the fields to describe, at any depth."""
 _RAW = "~"
-"""Prefix for the names of fields that the library must not parse, since the library rejects a whole message
-if one field of a poll is missing.
+"""Prefix of field names that hides a field from the library. Otherwise the library rejects the whole message if a poll lacks
+one field.
 """
 _NESTED = ("reply_to_message", "external_reply")
 _OF_ANY_KIND = frozenset(
@@ -65,13 +61,11 @@ _OF_ANY_KIND = frozenset(
         MessageType.SUGGESTED_POST_INFO,
     }
 )
-"""Fields that any message may have, although the library lists them as message types."""
+"""Fields of any message that the library lists as types of messages."""
 
 
 def origin(message: Message, me: User) -> Origin | None:
-    """Return the author of a forwarded message, or of a message sent through an inline bot; None if the
-    sender wrote the message.
-    """
+    """Return the origin of a forwarded message, or of one sent through an inline bot. Return None if the sender wrote it."""
     forwarded = message.forward_origin
     if forwarded is not None or OLD_MARKS & message.api_kwargs.keys() or message.is_automatic_forward:
         return _origin(forwarded, "forwarded", me)
@@ -106,16 +100,14 @@ def _origin(given: Any, how: Any, me: User) -> Origin:
 
 
 def with_raw_kinds(message: Json) -> Json:
-    """Return a message for the library to parse, in which the fields of `_KINDS` stay unparsed in `api_kwargs`."""
+    """Return a message in which the fields of `_KINDS` are hidden from the library. It keeps them unparsed in `api_kwargs`."""
     found = {_RAW + key if key in _KINDS else key: value for key, value in message.items()}
     nested = {key: with_raw_kinds(found[key]) for key in _NESTED if isinstance(found.get(key), dict)}
     return found | nested
 
 
 def special_content(message: Message | ExternalReplyInfo | None) -> tuple[str | None, str]:
-    """Return kind and description of a message that is a poll, a place, a contact or similar; (None, "") for
-    any other message.
-    """
+    """Return the type and the description of a poll, place, contact or similar; (None, "") for any other message."""
     if message is None:
         return None, ""
     for kind, fields in _KINDS.items():
@@ -136,7 +128,7 @@ def _lines(value: object, fields: Sequence[str], field: str = "") -> list[str]:
 
 
 def unknown_content(message: Message) -> str | None:
-    """Return a note for a message of an unknown kind; None for a service message, such as a join."""
+    """Return a note about a message of an unknown type. Return None for a service message, such as a join."""
     unknown = sorted(message.api_kwargs.keys() - OLD_MARKS)
     known = any(message[kind] for kind in MessageType if kind not in _OF_ANY_KIND)
     if not unknown or known or message.migrate_from_chat_id:
@@ -150,7 +142,7 @@ def words(message: Message) -> str:
 
 
 def quoted_words(message: Message) -> str:
-    """Return the text of a quoted message, with the address of each link after the words of the link."""
+    """Return the text of a quoted message, with each link's address after the link's words."""
     return linked(words(message), message.entities or message.caption_entities)
 
 
@@ -190,24 +182,22 @@ def _id(value: object) -> str | None:
 
 
 def part(said: str, entity: MessageEntity) -> str:
-    """Return the text that an entity covers; "" if its offsets are outside the text."""
+    """Return the text that an entity covers; "" if the offsets are outside the text."""
     start = max(0, number(entity.offset)) * 2
     raw = said.encode("utf-16-le")[start : start + max(0, number(entity.length)) * 2]
     return raw.decode("utf-16-le", "replace")
 
 
 def number(value: object) -> int:
-    """Return a 64-bit integer of an update. Raises TypeError for any other value, since the library does not
-    check types.
-    """
+    """Return the value if it is a 64-bit integer. Raises TypeError otherwise, because the library does not check types."""
     if type(value) is not int or not -(2**63) <= value < 2**63:
         raise TypeError("a number of 64 bits is expected")
     return value
 
 
 def string(value: object) -> str:
-    """Return a string of an update, or "" for None. Each lone surrogate becomes one U+FFFD, so that the
-    offsets of entities stay valid.
+    """Return the value if it is a string; "" for None. A lone surrogate becomes one U+FFFD, which keeps the offsets of
+    entities.
     """
     if value is None:
         return ""

@@ -1,6 +1,4 @@
-"""Checks Telegram's token for `shipmate doctor`: its bot, the bot's rights in groups, and other programs
-that fetch the bot's updates.
-"""
+"""Checks Telegram's token for `shipmate doctor`: the bot, its rights in groups, and other programs that read its updates."""
 
 from __future__ import annotations
 
@@ -12,11 +10,11 @@ from bot.contracts.channel import Examination, Finding
 from channels.http_client import ApiAnswer, ask, unreachable
 from channels.telegram.manifest import TelegramSettings
 
-MOST_GROUPS = 20  # Max groups in which the rights of the bot are checked
+MOST_GROUPS = 20  # Max groups in which the bot's rights are checked
 
 
 async def examine(settings: TelegramSettings) -> Examination:
-    """Check the token. No update is fetched, since fetching would take updates from a running gateway."""
+    """Check the token. Fetches no updates, because a running gateway would miss them."""
     root = f"{settings.base_url}/bot{settings.bot_token}"
     try:
         me = await ask(f"{root}/getMe")
@@ -87,14 +85,14 @@ def _object(value: object) -> Mapping[str, Any]:
 
 
 async def invite(settings: TelegramSettings, code: str) -> str:
-    """Return how a person sends the code to the bot. Implements `contracts.channel.Claim.invite`."""
+    """Implement `contracts.channel.Claim.invite`: say how a person sends the code to the bot."""
     name = _object((await _asked(settings, "getMe")).body.get("result")).get("username")
     return f"Open https://t.me/{name}?start={code} and press Start, or send the bot: {code}"
 
 
 async def look(settings: TelegramSettings, code: str) -> str | None:
-    """Return who sent the code. Implements `contracts.channel.Claim.look`. A request without an offset
-    confirms no update, so no update is lost.
+    """Implement `contracts.channel.Claim.look`: return the person who sent the code. Requests without an offset, which
+    confirms no update.
     """
     found = (await _asked(settings, "getUpdates?timeout=3")).body.get("result")
     for update in found if isinstance(found, list) else ():

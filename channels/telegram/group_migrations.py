@@ -1,7 +1,7 @@
-"""Keeps track of groups that became supergroups: Telegram gives such a group another id and numbers its messages anew.
+"""Tracks groups that became supergroups, which have another id and number their messages from the beginning.
 
-The conversation keeps the group's id in its chatKey, so that history, jobs, memory, approvals and admission stay valid.
-Updates of the supergroup are mapped to the group's id, and messages to the group are sent to the supergroup.
+The chatKey of the conversation keeps the group's id, so that history, jobs, memory, approvals and admission stay valid.
+Updates from the supergroup get the group's id. Messages to the group are sent to the supergroup.
 """
 
 from __future__ import annotations
@@ -21,15 +21,13 @@ FILE = "telegram-groups.json"
 
 
 class GroupMigrations:
-    """Maps each migrated group to its supergroup. A migration is written to disk before its update is
-    confirmed to Telegram.
-    """
+    """Maps groups to their supergroups. A migration is on disk before its update is confirmed to Telegram."""
 
     def __init__(self, home: Path, disk: Disk, log: Log) -> None:
         self._file = home / FILE
         self._disk = disk
         self._log = log
-        self._groups: dict[str, str] = {}  # Group id by supergroup id
+        self._groups: dict[str, str] = {}  # Group id by id of the supergroup
         self._supergroups: dict[str, str] = {}
         self._learning = asyncio.Lock()
 
@@ -41,16 +39,14 @@ class GroupMigrations:
             message = update.get("message")
             chat = message.get("chat") if isinstance(message, dict) else None
             if isinstance(message, dict) and isinstance(chat, dict):
-                # Telegram reports a migration in both chats.
+                # Both the group and the supergroup receive a message about the migration.
                 old = message.get("migrate_from_chat_id", chat.get("id"))
                 new = message.get("migrate_to_chat_id", chat.get("id"))
                 if type(old) is int and type(new) is int and old != new:
                     await self.learn(old, new)
 
     async def learn(self, old: int, new: int) -> bool:
-        """Record on disk that a group has become a supergroup. Return False if the two ids cannot be those
-        of a group and its supergroup. Raises `errors.StorageError`.
-        """
+        """Write a migration to disk. Return False if the ids are no valid pair. Raises `errors.StorageError`."""
         group, supergroup = str(old), str(new)
         if not old < 0 > new or group == supergroup or group in self._groups:
             return False
@@ -72,17 +68,17 @@ class GroupMigrations:
         return frozenset({chat, group, self.now(group)})
 
     def now(self, chat: str) -> str:
-        """Return the id to which messages for this chat are sent."""
+        """Return the id of the chat to which messages for this chat are sent."""
         return self._supergroups.get(chat, chat)
 
     def named(self, chat: str, message: str) -> str:
-        """Return the id of a message within its conversation. In a supergroup, the id includes the
-        supergroup's id, since the former group may have had a message with the same number.
+        """Return a message's id in its conversation. For a supergroup, it includes the supergroup's id, because the group
+        may have had a message with the same number.
         """
         return f"{chat}/{message}" if chat in self._groups else message
 
     def here(self, inbound: Inbound) -> Inbound:
-        """Return an inbound of a supergroup as an inbound of the former group's conversation."""
+        """Return an inbound from a supergroup with the chatKey of the former group."""
         chat, group = inbound.chat_id, self._groups.get(inbound.chat_id)
         if group is None:
             return inbound
@@ -103,8 +99,8 @@ class GroupMigrations:
         )
 
     def place(self, target: Mapping[str, str]) -> dict[str, str]:
-        """Return a target with the id of the supergroup. A reply to a message of the former group is
-        dropped, since Telegram does not allow it.
+        """Return a target with the supergroup's id. Leave out a reply to a message of the former group, because Telegram
+        does not allow it.
         """
         place = dict(target)
         if (chat := place.get("chat_id", "")) in self._supergroups:

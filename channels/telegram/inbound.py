@@ -24,11 +24,11 @@ PRESSED = "callback_query"
 ADDED = "my_chat_member"
 REACTED = "message_reaction"
 HANDLED = ("message", "edited_message", PRESSED, STOPPED, ADDED, REACTED)
-"""Kinds of update that the bot requests from Telegram."""
+"""Types of updates that the bot requests."""
 
 FULL = 4_000
-"""Min characters of a text that is probably continued in the next message, since apps split long texts at
-4,096 characters or a little before.
+"""Min characters of a text that probably continues in the next message. Apps split long texts at 4,096 characters or just
+before.
 """
 _COMMAND = re.compile(r"/(?P<name>[A-Za-z0-9_]{1,64})(?:@(?P<bot>\w+))?")
 _LANGUAGE = re.compile(r"[A-Za-z]{2,3}([-_][A-Za-z0-9]{1,8}){0,4}")
@@ -36,12 +36,12 @@ _RATINGS: Mapping[str, Literal["good", "bad"]] = {"👍": "good", "👎": "bad"}
 
 
 class Unreadable(ValueError):
-    """An update does not follow the Bot API."""
+    """Error for an update that does not follow the Bot API."""
 
 
 def read(raw: Json, bot: telegram.Bot, now: float) -> Inbound | None:
-    """Parse one update; return None if the update does not concern the bot. `now` (epoch seconds) is the
-    time of updates that have no time. Raises `Unreadable`.
+    """Convert one update; return None if it does not concern the bot. `now` (epoch seconds) is used for updates without a
+    time. Raises `Unreadable`.
     """
     try:
         number(raw["update_id"])
@@ -55,7 +55,7 @@ def read(raw: Json, bot: telegram.Bot, now: float) -> Inbound | None:
             return _reacted(raw, bot.bot)
         for kind in ("message", "edited_message"):
             if kind in raw:
-                # Other fields of the update are not parsed, so they cannot cause an error.
+                # Only this field is parsed, so errors in other fields do no harm.
                 body = content.with_raw_kinds(raw[kind]) if isinstance(raw[kind], dict) else raw[kind]
                 update = Update.de_json({"update_id": raw["update_id"], kind: body}, bot)
                 message = update.effective_message
@@ -66,7 +66,7 @@ def read(raw: Json, bot: telegram.Bot, now: float) -> Inbound | None:
 
 
 def album(raw: Json) -> str | None:
-    """Return the id of the album that the message of a readable update belongs to."""
+    """Return the id of the album that the update's message is part of; None if it is in no album."""
     message = raw.get("message") or {}
     group = message.get("media_group_id")
     return f"{message['chat']['id']}:{group}" if group else None
@@ -87,10 +87,10 @@ def _message(update_id: int, message: Message, me: User, kind: str) -> Inbound |
             return None  # a service message
         special, note = "unknown", unknown
     if edit and special in content.MOVING:
-        return None  # a live location has moved
+        return None  # Telegram updates the place of a live location
     brought = _brought(message, origin, special, note)
     if origin is not None:
-        # The sender did not write a forwarded text, so the text is no command and addresses nobody.
+        # The sender did not write the text of a forwarded message, so it contains no command and no mention by the sender.
         said, entities = "", ()
     direct = chat.type == "private"
     command, for_other_bot = _command(said, entities, me)
@@ -117,13 +117,13 @@ def _message(update_id: int, message: Message, me: User, kind: str) -> Inbound |
         chat_key=encode(place),
         chat_type="direct" if direct else "group",
         user_id=str(number(sender.id)),
-        # Two edits may be in the same second, so only the id of the update identifies an edit.
+        # Two edits may have the same second, so only the update's id is a unique key.
         keys=(update_key,) if edit else (update_key, key),
         ts=int((message.edit_date if edit and message.edit_date else message.date).timestamp() * 1000),
         target=place if direct else {**place, "reply_to": message_id},
         kind="edit" if edit else "message",
         addressed=next(reason for reason, holds in reasons.items() if holds),
-        # The message replies to somebody else, or begins with a mention of somebody else.
+        # the message replies to somebody else, or begins with another person's name
         to_others=(answered is not None and not answers_me)
         or any(one.offset == begins and _mentions(one, said, me) is False for one in entities),
         text=rest if rest.strip() else said,  # without a mention of the bot at the start
@@ -142,13 +142,11 @@ def _message(update_id: int, message: Message, me: User, kind: str) -> Inbound |
     )
 
 
-# -- updates that are no messages: read raw, since the library rejects or lacks them -----------------------------
+# -- updates without a message: the library rejects or does not know them, so they are read as JSON ------------------
 
 
 def _stop(raw: Json, me: User, now: float) -> Inbound | None:
-    """Return the inbound of a press on a draft's stop button. The update names no person: in a private chat
-    the person is known, elsewhere the press is dropped.
-    """
+    """Return the inbound of a draft's stop button. The update names no person, so presses outside private chats are dropped."""
     stopped = raw[STOPPED]
     chat = stopped["chat"]
     number(stopped["draft_id"])
@@ -169,8 +167,8 @@ def _stop(raw: Json, me: User, now: float) -> Inbound | None:
 
 
 def _press(raw: Json, me: User, now: float) -> Inbound | None:
-    """Return the inbound of a press on a button of the bot. The value comes from the person's client, so
-    only commands of buttons are accepted. The person's id comes from Telegram.
+    """Return the inbound of a button press. The person's client sends the value, so only known commands are accepted.
+    Telegram itself sends the person's id.
     """
     pressed = raw[PRESSED]
     command, press = approval_buttons.command(string(pressed.get("data"))), string(pressed["id"])
@@ -194,7 +192,7 @@ def _press(raw: Json, me: User, now: float) -> Inbound | None:
 
 
 def _added(raw: Json, me: User) -> Inbound | None:
-    """Return the inbound of a person who added the bot to a group; None for other changes of the bot's membership."""
+    """Return the inbound of a person who added the bot to a group. Return None for other changes of membership."""
     change = raw[ADDED]
     chat, at = change["chat"], number(change["date"])
     before, after = (is_inside(change[which]) for which in ("old_chat_member", "new_chat_member"))
@@ -208,9 +206,7 @@ def _added(raw: Json, me: User) -> Inbound | None:
 
 
 def _reacted(raw: Json, me: User) -> Inbound | None:
-    """Return the inbound of a thumb that a person added to or removed from a message; None for other
-    reactions and for anonymous ones.
-    """
+    """Return the inbound of a thumb that a person added to a message or removed. Return None for other or anonymous reactions."""
     change = raw[REACTED]
     before, after = (
         next((_RATINGS[one["emoji"]] for one in change[which] if one.get("emoji") in _RATINGS), None)
@@ -235,7 +231,9 @@ def _reacted(raw: Json, me: User) -> Inbound | None:
 def _signal(
     raw: Json, me: User, sender: Any, chat: Any, place: Mapping[str, str], *, key: str = "", **facts: Any
 ) -> Inbound:
-    """Return an inbound of a person that is no message. `key` identifies it in addition to the id of its update."""
+    """Return an inbound without a text, for an action of a person. `key` adds a second de-duplication key besides the
+    update's id.
+    """
     user = User.de_json(sender, None)
     marks = [f"update:{raw['update_id']}", *([key] if key else [])]
     known: dict[str, Any] = {"target": dict(place)} | facts
@@ -272,12 +270,10 @@ def _place(chat_id: Any, topic: Any) -> dict[str, str]:
 
 
 def _command(said: str, entities: Iterable[MessageEntity], me: User) -> tuple[Command | None, bool]:
-    """Return the command at the start of a message, before which the bot may be mentioned, and whether the
-    command is for another bot.
-    """
+    """Return the command at the start of a message, also after a mention of the bot, and True if it is for another bot."""
     begins = _own_mention_end(said, me)
     for entity in entities:
-        # Only ASCII and blanks precede the command, so its offset in UTF-16 units is also its offset in characters.
+        # Only ASCII precedes the command, so its offset is the same in UTF-16 units and in characters.
         if entity.type == "bot_command" and entity.offset in {0, begins}:
             ends = entity.offset + number(entity.length)
             match = _COMMAND.fullmatch(said[entity.offset : ends])
@@ -290,7 +286,7 @@ def _command(said: str, entities: Iterable[MessageEntity], me: User) -> tuple[Co
 
 
 def _mentions(entity: MessageEntity, said: str, me: User) -> bool | None:
-    """Return True for a mention of the bot, False for a mention of somebody else, None for any other entity."""
+    """Return True if the entity mentions the bot, False if it mentions somebody else, None if it is no mention."""
     if entity.type == "mention":
         return part(said, entity).lower() == f"@{me.username}".lower()
     if entity.type == "text_mention":
@@ -299,22 +295,22 @@ def _mentions(entity: MessageEntity, said: str, me: User) -> bool | None:
 
 
 def _own_mention_end(said: str, me: User) -> int:
-    """Return the offset after a mention of the bot at the start of a text; 0 if there is no such mention."""
+    """Return the offset after a mention of the bot at the start of a text; 0 if there is none."""
     found = re.match(rf"\s*@{re.escape(me.username or '')}\b[\s:,]*", said, flags=re.IGNORECASE)
     return found.end() if found else 0
 
 
 def _answered(message: Message) -> Message | None:
-    """Return the message that this message replies to. Messages in a topic also name the message that opened
-    the topic; it does not count.
+    """Return the message that this one replies to. Messages in a topic also name the topic's first message, which does not
+    count.
     """
     answered = message.reply_to_message
     return answered if answered is not None and answered.forum_topic_created is None else None
 
 
 def _quoted(message: Message, me: User) -> tuple[Quoted, ...]:
-    """Return the message, of this chat or another one, that this message replies to. `part` is the passage
-    that the person selected; for a message of another chat Telegram sends no other text.
+    """Return the message that this one replies to, which may be in another chat. `part` is the passage that the person
+    selected. From another chat, Telegram sends only this passage.
     """
     quote = message.quote
     picked = (content.linked(string(quote.text), quote.entities or ()) or None) if quote is not None else None
@@ -359,7 +355,7 @@ def _quote(by: User | None, source: Message | ExternalReplyInfo | None, **facts:
 
 
 def _brought(message: Message, origin: Origin | None, kind: str | None, note: str) -> tuple[Quoted, ...]:
-    """Return the text that a message forwards, or the description of content that is neither text nor a file."""
+    """Return the text of a forwarded message, or the description of content that is neither text nor a file."""
     if origin is None and kind is None:
         return ()
     sender, forwarded = message.from_user, origin is not None
@@ -370,8 +366,8 @@ def _brought(message: Message, origin: Origin | None, kind: str | None, note: st
 
 
 def _attachments(message: Message | ExternalReplyInfo) -> tuple[Attachment, ...]:
-    """Return the file of a message: for a photo, its largest size. Telegram also lists an animation as a
-    document, for old clients.
+    """Return the message's file; of a photo, the largest size. Telegram also sends an animation as `document`, which is
+    ignored.
     """
     photo = max(message.photo or (), key=lambda size: number(size.width) * number(size.height), default=None)
     kinds: tuple[tuple[Any, Literal["photo", "video", "audio", "voice", "sticker", "file"]], ...] = (

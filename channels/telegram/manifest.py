@@ -1,4 +1,4 @@
-"""Manifest, settings and chatKeys of the Telegram channel. Does not import the library."""
+"""Manifest, settings and chatKeys of the Telegram channel. Does not import Telegram's library."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from bot.contracts.identity import ChatKey
 from bot.words import sentence
 
 PLATFORM = "https://api.telegram.org"
-PORTS = (443, 80, 88, 8443)  # Ports to which Telegram posts
+PORTS = (443, 80, 88, 8443)  # Ports to which Telegram can post
 _ID = re.compile(r"-?[1-9][0-9]{0,18}")
 _TOPIC = re.compile(r"[1-9][0-9]{0,18}")
 
@@ -65,7 +65,7 @@ class TelegramSettings(ChannelSettings):
 
 
 def encode(parts: Mapping[str, str]) -> ChatKey:
-    """Return the chatKey of `chat_id` and, in a topic, `message_thread_id`. Other keys of a target are ignored."""
+    """Return the chatKey of `chat_id` and, in a topic, `message_thread_id`. Other keys of `parts` are ignored."""
     chat, topic = parts["chat_id"], parts.get("message_thread_id") or None
     if not valid_id(chat) or (topic is not None and _TOPIC.fullmatch(topic) is None):
         raise ValueError("a chat of Telegram is named by numbers")
@@ -120,17 +120,17 @@ MANIFEST = Manifest(
     token_forms={"bot_token": TokenForm(r"\d+:[\w-]+", "123456789:ABC…")},
     valid_id=valid_id,
     where_id=sentence("operators.id_telegram"),
-    # These are the ids of GroupAnonymousBot and Channel_Bot, which many people share.
+    # Ids of GroupAnonymousBot and Channel_Bot, in whose name many people write.
     never_admit=frozenset({"1087968824", "136817688"}),
     pace={"direct": Pace(burst=3, every=1.0), "group": Pace(burst=3, every=3.0)},
     total=Pace(burst=30, every=1 / 30),
-    # An edit counts like a message in Telegram's rate limits.
+    # In Telegram's rate limits, an edit counts as a message.
     edits=EditPace({"direct": 1.5, "group": 3.0}),
     examples=True,
     files=True,
-    # Only Telegram Passport and httpx's command line need these packages, which take 12 MB.
+    # Only Telegram Passport and httpx's command line use these packages, which take 12 MB.
     unused=frozenset({"cryptography", "pygments", "rich"}),
-    silence=45.0,  # a poll takes 10 s, and times out 5 s later
+    silence=45.0,  # a poll takes at most 10 s, and its timeout is 5 s later
     direct=lambda user: {"chat_id": user},
     examine=_examine,
     claim=Claim(_invite, _look),

@@ -1,4 +1,4 @@
-"""Receives updates by long polling. An update is confirmed to Telegram only after the intake has written it to disk."""
+"""Receives updates by long polling. A poll confirms updates to Telegram after the gateway has written them to disk."""
 
 from __future__ import annotations
 
@@ -16,27 +16,25 @@ from channels.telegram import inbound
 from channels.telegram.bot_api import Bot, OutcomeUnknown, TooManyRequests
 from channels.telegram.updates import NOT_WRITTEN, NotTaken, UpdateIntake, has_id
 
-HOLD = 10  # Seconds for which Telegram keeps a poll open if there is no update
-LATE = 5.0  # Timeout in seconds for the response to a poll, in addition to `HOLD`
+HOLD = 10  # Seconds that Telegram waits for an update before it answers a poll
+LATE = 5.0  # Timeout in seconds for the answer to a poll, added to `HOLD`
 FAREWELL = 3.0
-"""Timeout in seconds for the last confirmation at a stop. Telegram sends unconfirmed updates again, and they
-are dropped as duplicates.
+"""Timeout in seconds of the last confirmation when polling stops. Telegram sends unconfirmed updates again, and the gateway
+drops the duplicates.
 """
 LONGEST_PAUSE = 3.0
-"""Max seconds between two polls after a failure. No updates arrive during the pause, and a poll costs little."""
+"""Max seconds between two polls after a failure. Short, because no updates arrive in between and a poll is cheap."""
 REFUSED_PAUSE = 30.0  # Max seconds between two polls while Telegram refuses the token
 DISK_PAUSE = 0.5
-"""Max seconds between two polls while updates cannot be written. It is short, since a stop works without the
-disk and must arrive.
+"""Max seconds between two polls while no update can be written to disk. Short, because a stop needs no disk and must be
+received.
 """
 LONGEST_RETRY_AFTER = 600.0
-"""Max seconds to wait because of Telegram's `retry_after`, since no updates arrive during the wait."""
+"""Max seconds of Telegram's `retry_after` that are obeyed, because no updates arrive during the wait."""
 CALM = 30.0
-"""Seconds without a conflict, after which the conflict counts as over. The other process also pauses at times."""
+"""Seconds without a conflict after which a conflict has ended. The other process may pause between its polls."""
 CONTESTED = 30.0
-"""Seconds of conflict, after which the channel counts as disconnected. The overlap of two processes at a
-restart is shorter.
-"""
+"""Seconds of conflict after which the channel counts as disconnected. At a restart, two processes overlap for less time."""
 
 
 class UpdatePoller:
@@ -50,18 +48,18 @@ class UpdatePoller:
         self._trouble = ""
         self._failures = 0
         self._conflict: tuple[float, float] | None = None
-        """Times of the first and the last conflict with another process that polls with the same token, in monotonic
-        seconds. Telegram answers both processes and gives each update to only one of them.
+        """Times (monotonic seconds) of the first and the last conflict with another process that polls with the same token.
+        Telegram gives each update to only one of the processes.
         """
         self._contested_since = ""
-        self._offset: int | None = None  # Id of the first update that is not yet accepted
-        self._confirmed: int | None = None  # Offset of the last poll that Telegram has answered
+        self._offset: int | None = None  # Id of the first update that is not stored yet
+        self._confirmed: int | None = None  # Offset in the last poll that Telegram answered
         self._stopping = False
         self._step: Literal["poll", "take", "pause"] = "pause"
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Remove a webhook, but keep its pending updates, and begin to poll. Raises `TelegramError`."""
+        """Remove a webhook, keep its pending updates, and begin to poll. Raises `TelegramError`."""
         await self._bot.call("deleteWebhook", {"drop_pending_updates": False})
         self._task = asyncio.create_task(self._run(), name="telegram poll")
 
@@ -72,7 +70,7 @@ class UpdatePoller:
         return Health(self._connected and not lost, self._heard, self._trouble)
 
     async def renew(self) -> None:
-        """Replace the open poll by a new one. Updates that are being processed are not interrupted."""
+        """Cancel the open poll and begin a new one. Updates that are being processed continue."""
         task = self._task
         if task is None or not (self._step == "poll" or task.done()):
             return
@@ -82,7 +80,7 @@ class UpdatePoller:
             self._task = asyncio.create_task(self._run(), name="telegram poll")
 
     async def stop(self) -> None:
-        """Finish the updates that are being processed, and confirm the accepted updates to Telegram."""
+        """Finish the updates that are being processed, and confirm all stored updates to Telegram."""
         self._stopping = True
         self._updates.stop()
         task, self._task = self._task, None
@@ -112,8 +110,8 @@ class UpdatePoller:
                     self._trouble, self._conflict, self._failures = "", None, 0
 
     async def _round(self) -> None:
-        # After a failure, poll without holding, so that an empty response ends the failure at once. After a conflict, hold
-        # the poll, since only a held poll shows that nobody else polls.
+        # After a failure, Telegram should answer at once, so that the end of the failure is noticed early. After a conflict,
+        # Telegram should wait as usual, because only a waiting poll shows that no other process polls.
         hold = 0 if self._trouble and self._conflict is None else HOLD
         self._step = "poll"
         updates = await self._poll(hold)
@@ -138,7 +136,7 @@ class UpdatePoller:
         return found
 
     def _failed(self, error: TelegramError | errors.StorageError | NotTaken) -> float:
-        """Log a failure, but only once while it lasts. Return the seconds until the next poll."""
+        """Log a failure once, not again while it lasts. Return the seconds until the next poll."""
         longest, wait = LONGEST_PAUSE, 0.0
         match error:
             case Conflict():

@@ -1,4 +1,4 @@
-"""Renders Markdown as Telegram's text and entities. No markup is sent, so Telegram parses nothing."""
+"""Renders Markdown as Telegram's text and entities (formatted spans). Telegram itself parses no markup."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ RULE = "———"
 _LANGUAGE = re.compile(r"[\w+#.-]{1,32}")
 _LINK = re.compile(r"(?:https?|tg)://[^\s/?#]", re.IGNORECASE)
 WIDEST = 100
-"""Max width of a table in terminal cells. The columns of a wider table are not padded, since its lines wrap anyway."""
+"""Max width of a table in terminal cells. A wider table is not aligned, because its lines wrap anyway."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entity:
-    """A formatted span of text, in UTF-16 code units."""
+    """A formatted span of a text. Offset and length are in UTF-16 code units."""
 
     type: str
     offset: int
@@ -42,14 +42,12 @@ class Entity:
 
 @dataclass(frozen=True, slots=True)
 class Rendered:
-    """The text of a message and its entities."""
-
     text: str
     entities: tuple[Entity, ...] = ()
 
 
 def sendable(said: str) -> str:
-    """Return the text, in which U+FFFD replaces characters that Telegram rejects."""
+    """Return a text in which U+FFFD replaces the characters that Telegram rejects."""
     return text.clean(said).replace("\r\n", "\n").replace("\r", "\n").replace("\0", "\ufffd")
 
 
@@ -59,8 +57,8 @@ def without_markup(said: str) -> Rendered:
 
 @lru_cache(maxsize=128)
 def render(markdown: str, *, goes_on: bool = False) -> Rendered:
-    """Render Markdown. Return plain text if parsing would take too long or lose text. If `goes_on`, more
-    text follows, and a spoiler without an end hides the rest of the text.
+    """Render Markdown. Return it as plain text if parsing takes too long or would lose text. `goes_on`: more text follows,
+    so a spoiler without an end hides the rest.
     """
     bare = without_markup(markdown)
     if (tokens := parse(bare.text)) is None:
@@ -75,10 +73,10 @@ class _Writer:
         self._pieces: list[str] = []
         self._at = 0
         self._entities: list[Entity] = []
-        self._open: list[tuple[str, int]] = []  # Kinds and offsets of the styles that have begun
-        self._link: tuple[str, int, int] | None = None  # Address, offset and first piece of the open link
-        self._depth = 0  # Number of open list items
-        self._prefix = ""  # Bullets of the items that have no text yet
+        self._open: list[tuple[str, int]] = []  # Type and offset of each open style
+        self._link: tuple[str, int, int] | None = None  # Address, offset and first entity of the open link
+        self._depth = 0  # Nesting depth of lists
+        self._prefix = ""  # Bullets to write before the next text
         self._box = ""
         self._line = -1
         self._quotes = 0
@@ -135,7 +133,7 @@ class _Writer:
             self._mark("code", start)
 
     def _start_line(self, token: Token, *, indent: bool = True) -> None:
-        """Write line breaks as in the source, with at most one blank line, then the bullet or indentation."""
+        """Write the source's line breaks, but at most one blank line. Then write the bullet or the indentation."""
         first, last = token.map or (self._line, self._line)
         if self._pieces and self._line >= 0:
             self._put("\n\n" if first > self._line else "\n")
@@ -149,7 +147,7 @@ class _Writer:
     # -- tokens ----------------------------------------------------------------------------------------------
 
     def _block(self, token: Token, following: Sequence[Token]) -> None:  # noqa: C901, PLR0912 - one case a token
-        """Write a token. `following` are the token and the two tokens after it."""
+        """Render one token of a block. `following` are this token and the next two."""
         match token.type:
             case "inline":
                 self._inlines(token.children or [])
@@ -173,7 +171,7 @@ class _Writer:
                 self._quotes += 1
                 if self._quotes == 1:
                     self._start_line(token, indent=False)
-                    self._line = -1  # the quote's text starts on this line
+                    self._line = -1  # the quote's text begins on this line
                     self._begin("blockquote")
             case "blockquote_close":
                 self._quotes -= 1
@@ -200,7 +198,7 @@ class _Writer:
                 self._inline(child)
                 continue
             done, self._box = 4 if self._box else 0, ""
-            for mark in hidden[at]:  # a spoiler begins or ends
+            for mark in hidden[at]:  # the begin or end of a spoiler
                 self._put(child.content[done:mark])
                 done = mark + 2
                 self._end(SPOILER) if self._in_spoiler() else self._begin(SPOILER)
@@ -247,13 +245,13 @@ class _Writer:
             if (host := text.real_host(label, url)) is not None:
                 self._put(f" ({host})")
         elif url and label != url.removeprefix("mailto:"):
-            # Telegram accepts only web addresses as links, so any other address is shown as text.
+            # Telegram accepts only web addresses as links, so other addresses are written as text.
             self._put(" " if label else "")
             self._code(url)
 
 
 def _words(tokens: Sequence[Token]) -> str:
-    """Return inline tokens as plain text, with the address of each link after its label."""
+    """Return inline tokens as plain text, with each link's address after its label."""
     words: list[str] = []
     href = ""
     for token in tokens:
@@ -270,16 +268,15 @@ def _words(tokens: Sequence[Token]) -> str:
 
 
 def _task_box(tokens: Sequence[Token]) -> str:
-    """Return the checkbox of a task list item; "" if the item has none."""
+    """Return the check box of a task in a list; "" for any other item."""
     inline = tokens[2].children if len(tokens) > 2 and tokens[2].type == "inline" else None
     first = inline[0].content if inline and inline[0].type == "text" else ""
     return _BOXES.get(first[:4], "") if inline and (len(first) > 4 or len(inline) > 1) else ""
 
 
 def _spoilers(children: Sequence[Token], *, goes_on: bool) -> dict[int, list[int]]:
-    """Return the offsets of the `||` around spoilers, by the index of their token. Both marks of a pair are
-    at the same level of nesting. The first mark stands before a word, the second after a word. A pair
-    inside another pair does not count.
+    """Return the offsets of the `||` around spoilers, by the index of their token. Both marks of a pair have the same depth
+    of nesting. The first is before a word, the second after a word. Pairs inside a spoiler do not count.
     """
     pairs: list[tuple[tuple[int, int], ...]] = []
     begun: list[tuple[int, int] | None] = [None]
@@ -311,7 +308,7 @@ def _outermost(pairs: Sequence[tuple[tuple[int, int], ...]]) -> dict[int, list[i
 
 
 def _around(entity: Entity, holes: Sequence[Entity]) -> list[Entity]:
-    """Return the parts of a style that are outside code, since Telegram does not style code."""
+    """Return the parts of a style outside of code, because Telegram does not allow styles in code."""
     pieces: list[Entity] = []
     start = entity.offset
     for hole in holes:

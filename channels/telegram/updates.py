@@ -1,6 +1,4 @@
-"""Passes Telegram's updates to the gateway, in order within each chat. An update that cannot be read becomes
-a dead letter.
-"""
+"""Passes Telegram's updates to the gateway, in order within each chat. An unreadable update becomes a dead letter."""
 
 from __future__ import annotations
 
@@ -23,21 +21,21 @@ from channels.telegram.group_migrations import GroupMigrations
 
 NOT_WRITTEN = "messages wait at Telegram because they cannot be written down here"
 REMEMBERED = 2_000
-"""Max messages and albums that are remembered. A restart forgets all of them, so an edit that changes
-nothing then counts as an edit once.
+"""Max messages, and max albums, that are kept in memory. After a restart, an edit that changes nothing may count as an edit
+once.
 """
 TRIES = 3
-"""Max attempts for an update at which the gateway fails unexpectedly; after them the update becomes a dead letter."""
-_PASSING = (errors.ShipmateError, OSError, MemoryError)  # Errors that are not caused by the update itself
+"""Max attempts to process an update that causes an unexpected error. Then it becomes a dead letter."""
+_PASSING = (errors.ShipmateError, OSError, MemoryError)  # Errors without any relation to the update
 
 
 class NotTaken(errors.ShipmateError):
-    """An update could not be accepted because of an unexpected error. Telegram must send it again."""
+    """Error for an update that could not be stored because of an unexpected error. Telegram must send it again."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Update:
-    """One update. `inbound` is None if the update does not concern the bot; `fault` says why the update cannot be read."""
+    """One update. `inbound` is None if it does not concern the bot. `fault` says why it cannot be read."""
 
     raw: Json
     inbound: Inbound | None = None
@@ -56,19 +54,19 @@ class UpdateIntake:
         self._intake = intake
         self._clock = around.clock
         self._said: OrderedDict[tuple[str, str | None], str] = OrderedDict()
-        """Digest of each message as it was last accepted, by chat and message id."""
+        """Digest of the stored content of each message, by chat and message id."""
         self._albums: OrderedDict[str, Inbound] = OrderedDict()
-        """Inbound of each album that addresses the bot. All other items of the album then address the bot too."""
+        """Message of each album that addresses the bot. The album's other messages then address the bot too."""
         self._failures: Counter[int] = Counter()
         self._stopping = False
 
     def stop(self) -> None:
-        """Start no further update. Updates that are being processed are finished."""
+        """Process no further updates, except those that have begun."""
         self._stopping = True
 
     async def take(self, raws: Iterable[Json], taken: set[int]) -> None:
-        """Pass updates to the gateway, the chats concurrently. Add the id of each finished update to `taken`; Telegram
-        must send the others again. Raises `errors.StorageError` if an update cannot be written, or `NotTaken`.
+        """Pass updates to the gateway, several chats at a time. Add the id of each finished update to `taken`; Telegram must
+        send the others again. Raises `errors.StorageError` or `NotTaken` for the others.
         """
         ordered = sorted(raws, key=lambda raw: int(raw["update_id"]))
         await self._migrations.read(ordered)
@@ -94,9 +92,7 @@ class UpdateIntake:
         return _Update(raw, self._migrations.here(found), inbound.album(raw) if found.of_album else None)
 
     async def _take_chat(self, updates: Sequence[_Update], taken: set[int]) -> None:
-        """Process the updates of one chat. After a failure only stops are passed on, so that no message
-        overtakes another.
-        """
+        """Process the updates of one chat in order. After a failure, process only stops, so that no message overtakes another."""
         failed: BaseException | None = None
         for one in updates:
             if failed is not None and not (one.inbound is not None and one.inbound.is_stop):
@@ -125,12 +121,12 @@ class UpdateIntake:
         message = (said.chat_id, said.message_id)
         digest = hashlib.sha256(content.encode("utf-8", "surrogatepass")).hexdigest()
         if said.kind == "edit" and self._said.get(message) == digest:
-            return  # nothing changed that is compared; Telegram has added a link preview, for example
+            return  # an edit without new content, such as a link preview that Telegram added
         if await self._intake.accept(said) and said.kind in {"message", "edit"}:
             _remember(self._said, message, digest)
 
     async def _given_up(self, update: _Update, failure: BaseException) -> bool:
-        """Return True if the gateway has failed `TRIES` times at this update, which has become a dead letter."""
+        """Count a failure. After `TRIES` failures, keep the update as a dead letter and return True."""
         if isinstance(failure, _PASSING) or not isinstance(failure, Exception):
             return False
         self._failures[update.id] += 1
@@ -153,5 +149,5 @@ def _remember(memory: OrderedDict[Any, Any], key: object, value: object) -> None
 
 
 def has_id(raw: object) -> TypeGuard[Json]:
-    """Return True for an update that has an id, and can thus be confirmed."""
+    """Return True for an update with an id, which is needed to confirm it."""
     return isinstance(raw, dict) and type(raw.get("update_id")) is int

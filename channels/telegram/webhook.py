@@ -1,5 +1,5 @@
-"""Receives Telegram's updates over HTTP. A post must contain the secret, and is confirmed once the intake
-has written the update to disk.
+"""Receives Telegram's updates over HTTP. A post must contain the secret. It is confirmed after the gateway has written the
+update to disk.
 """
 
 from __future__ import annotations
@@ -21,15 +21,14 @@ from channels.http_server import RETRY, WebhookServer
 from channels.telegram import bot_api, inbound
 from channels.telegram.updates import NOT_WRITTEN, NotTaken, UpdateIntake, has_id
 
-LOOK_EVERY = 15.0  # Interval in seconds at which Telegram is asked whether its posts arrive
+LOOK_EVERY = 15.0  # Seconds between requests to Telegram that ask if its posts arrive
 SECRET = "X-Telegram-Bot-Api-Secret-Token"  # noqa: S105  the name of a header
 
 
 class UpdateWebhook:
-    """Receives updates that Telegram posts. Telegram posts the next message of a chat once the message before it is
-    confirmed.
+    """Receives the updates that Telegram posts. Telegram posts a chat's next message only after the last one is confirmed.
 
-    Each start makes a new secret. If several hosts run the bot, only the host that started last accepts posts.
+    Each start creates a new secret. If several hosts run the bot, only the host that started last accepts posts.
     """
 
     def __init__(
@@ -43,13 +42,13 @@ class UpdateWebhook:
         self._server = WebhookServer("telegram", webhook, around, admits=self._admits, take=self._receive)
         self._connected = False
         self._heard = self._taken_at = self._clock.now()
-        """Time of Telegram's last response or post, and time of the last post that was confirmed, in epoch seconds."""
+        """Times (epoch seconds) of Telegram's last response or post, and of the last post that was confirmed."""
         self._trouble = ""
         self._watching: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Start the server and register the address. Raises `errors.ConfigError` if Telegram rejects the
-        address, a `TelegramError` if Telegram cannot be reached, and what `WebhookServer.start` raises.
+        """Start the server and register its address. Raises `errors.ConfigError` if Telegram rejects the address,
+        `TelegramError` if Telegram cannot be reached, and the exceptions of `WebhookServer.start`.
         """
         await self._server.start()
         try:
@@ -65,7 +64,7 @@ class UpdateWebhook:
         self._watching = asyncio.create_task(self._watch(), name="telegram webhook")
 
     async def renew(self) -> None:
-        """Register the address again with a new secret, so that Telegram forgets earlier failures."""
+        """Register the address again with a new secret. Telegram then forgets earlier failures."""
         if self._server.up:
             with contextlib.suppress(TelegramError):
                 await self._register()
@@ -123,7 +122,7 @@ class UpdateWebhook:
             update = None
         if not has_id(update):
             self._log.write("channel", "Telegram posted no update", level="warn", channel="telegram")
-            return web.Response()  # a second post of it would have the same content
+            return web.Response()  # the same post again would fail in the same way
         taken: set[int] = set()
         try:
             await self._updates.take([update], taken)
