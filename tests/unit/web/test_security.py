@@ -11,6 +11,7 @@ import socket
 from http.cookies import SimpleCookie
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 from urllib.parse import urlsplit
 
 import aiohttp
@@ -254,22 +255,20 @@ async def test_eight_wrong_tokens_make_further_tries_wait_and_lock_nobody_out(
         assert (await person.get("/api/info"))[0] == 200
 
 
-async def test_who_has_gone_keeps_no_place(locked: Channel, stranger: Browser) -> None:
+async def test_who_has_gone_keeps_no_place(tmp_path: Path) -> None:
+    doors = guard.Guard(WebSettings(token=TOKEN), guard.load(tmp_path), surroundings(tmp_path))
+    here, gone = Mock(transport=Mock()), Mock(transport=None)
     for _ in range(8):
-        assert (await stranger.post("/login", {"token": "wrong"}))[0] == 401
-    gone = [asyncio.create_task(stranger.post("/login", {"token": "wrong"})) for _ in range(80)]
-    await asyncio.wait(gone, timeout=0.2)
-    for one in gone:
-        one.cancel()
-    await asyncio.wait(gone)
-    async with Browser(locked) as person:
-        mine = asyncio.create_task(person.post("/login", {"token": TOKEN}))
-        for _ in range(5):  # those who have gone would need ten
-            await asyncio.wait([mine], timeout=0.3)
-            leap(guard.DELAY)
-        await asyncio.wait([mine], timeout=0.3)
-        assert mine.done(), "it waits behind those who have gone"
-        assert (await mine)[0] == 204
+        assert not await doors.fits(here, "wrong")
+    waiting = [asyncio.create_task(doors.fits(gone, "wrong")) for _ in range(100)]
+    mine = asyncio.create_task(doors.fits(here, TOKEN))
+    await asyncio.sleep(0)
+    leap(guard.DELAY)
+    for _ in range(200):
+        await asyncio.sleep(0)
+    assert mine.done(), "it waits behind those who have gone"
+    assert await mine
+    assert not any(await asyncio.gather(*waiting))
 
 
 async def test_there_is_nothing_to_log_in_to_without_a_token(browser: Browser) -> None:
