@@ -395,7 +395,7 @@ def build_windows(llm: config.Llm, learned: LearnedFile, log: JsonlLog) -> Conte
 def build_models(
     settings: config.Settings, environment: Environment, log: JsonlLog, artifacts: ArtifactStore
 ) -> tuple[WatchedModel, list[Fallback]]:
-    """Build the model and its fallbacks."""
+    """Build the clients of the model and of its fallbacks."""
     llm = settings.llm
     build = functools.partial(
         wrapper.build_model,
@@ -531,7 +531,7 @@ def build_agent(
 
 
 def build_model(services: Services, alerts: OperatorAlerts, door: Door, spending: Spending) -> Model:
-    """Return the model wrapped for records, fallbacks and budgets."""
+    """Return the model with wrappers that record requests, ask fallbacks and enforce budgets."""
     settings, environment, log = services.settings, services.environment, services.log
     first: Model = door.model(services.model)
     if settings.llm.provider_fallbacks:

@@ -78,7 +78,7 @@ class Approval:
 
     @property
     def admits(self) -> bool:
-        """Return True if a person asks for access."""
+        """Return True if the request is a person who asks for access, not a tool call."""
         return self.subject == "person"
 
     @property
