@@ -44,7 +44,7 @@ ERASED = """UPDATE cluster_leader SET store = DEFAULT; DELETE FROM files WHERE d
 
 
 def is_name(name: str) -> bool:
-    """Return True if the path `name`, relative to `.ship`, is that of a shared file and has no unusual parts like `..`."""
+    """Return True if the path `name`, relative to `.ship`, belongs to a shared file. Parts like `..` are refused."""
     parts = PurePosixPath(name).parts
     plain = "/".join(parts) == name and not any(part.startswith(".") for part in parts)
     return plain and (name in FILES or (len(parts) > 1 and parts[0] in FOLDERS))

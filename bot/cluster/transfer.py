@@ -212,7 +212,5 @@ def _as_storage_error(words: str) -> Iterator[None]:
 
 
 class _Silent:
-    """Implements `contracts.environment.Log` by ignoring all lines."""
-
     def write(self, kind: str, message: str, **details: Any) -> None:
         pass

@@ -160,7 +160,7 @@ class Question:
         return self.record.asked.subject == "question"
 
     def arrived(self, row: str) -> bool | None:
-        """Return whether the last repeat of this row (or the row itself) was delivered; None if unknown yet."""
+        """Return True if this row or its last repeat was delivered, False if it failed, and None if unknown yet."""
         while f"{row}'" in self.rows:
             row = f"{row}'"
         return self.rows.get(row)

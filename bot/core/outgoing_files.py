@@ -70,7 +70,6 @@ class OutgoingFiles:
         self._keeping = Counter[str]()
         """Number of callers of `kept` that are about to queue a row with a file, by file name."""
         self._alone = asyncio.Lock()
-        """Lock under which files are written and deleted."""
         self._started = False
 
     async def start(self) -> None:

@@ -85,7 +85,7 @@ class Plan(Frozen):
         return next(self.after(moment), None)
 
     def after(self, moment: float) -> Iterator[float]:
-        """Yield a cron plan's due times after a moment, in epoch seconds. Times that a clock change makes equal are yielded once."""
+        """Yield a cron plan's due times after a moment, in epoch seconds. Skipped times with the same due time are yielded once."""
         last = moment
         for shown in cron(self.said, datetime.fromtimestamp(moment, self.where)):
             if (due := shown.timestamp()) > last:

@@ -213,8 +213,8 @@ class Prompts:
         size: Callable[[str], float],
         system_role: bool = False,
     ) -> Frozen:
-        """Read the files again and build the prompt. The static part has at most the `size` `budget`. A section that cannot
-        be read is left out. Raises `PromptTooLarge`.
+        """Read the files again and build the prompt. `budget` is the max `size` of the static part. A section that cannot be
+        read is left out. Raises `PromptTooLarge`.
         """
         told = self.instructions.of_chat(channel, chat_key, model)
         found = await self._part("instructions", told, Instructions())

@@ -22,7 +22,7 @@ UNSAID = 1.0
 NEVER = -math.inf
 UNLIMITED = Pace(burst=1_000_000, every=0.000_001)
 MAX_WAIT = 60.0
-"""Max seconds for which a platform may stop a budget while messages wait. If it asks for longer, messages are postponed."""
+"""Max seconds that messages wait if a platform asks to wait. If it asks for longer, they are postponed."""
 _DUE = 1e-6  # max seconds by which a sleep may end too early
 
 Budget = tuple[str, Pace]

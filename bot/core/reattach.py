@@ -23,9 +23,7 @@ from bot.tools.context import NoOlderTurns, ToolExecutionContext, tool_scope
 
 T = TypeVar("T")
 MOST_TOKENS, SHARE, SOFT_SHARE = 50_000, 0.1, 4
-"""Limits of the restored state: max tokens, max share of the context window, and the divisor of the soft limit that
-gives another maximum. The smallest applies.
-"""
+"""The restored state has at most 50,000 tokens, a tenth of the context window, and a quarter of the soft token limit."""
 TOOLS, SAID = 0.5, 0.2
 """Max shares of the restored tokens for tool definitions, and for usage notes of MCP servers."""
 READ = "read_file"

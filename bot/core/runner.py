@@ -309,7 +309,6 @@ class Runner:
     # ------------------------------------------------------------ turns
 
     async def _run(self, chat: Chat, members: Sequence[Inbound], attempts: int) -> None:
-        """Run one turn from its start to its end."""
         async with self.slots.taken():
             if chat.turn is None:
                 # Leave out messages that were deleted while the turn waited for a slot.

@@ -1,6 +1,4 @@
-"""The part of the event log that SQLite and PostgreSQL share: it collects new events, writes them in batches, retries failed
-writes, and reads events.
-"""
+"""Base class of the event logs in SQLite and PostgreSQL. It writes events in batches, retries failed writes, and reads events."""
 
 from __future__ import annotations
 

@@ -78,7 +78,6 @@ class _Work:
     """State of the compactions and memory updates of one chat. `compacting` and `writing` are the running tasks."""
 
     fit: Fit | None = None
-    """Object that measured the requests of the chat's last turn."""
     compacting: asyncio.Task[CompactResult] | None = None
     writing: asyncio.Task[None] | None = None
     since: int | None = None

@@ -1,6 +1,4 @@
-"""Builds the transcript of a chat: one line for each API message and each change of the model's context. A line of type
-`boundary` has no parent, because it begins a new chain of lines.
-"""
+"""Builds the transcript of a chat: one line for each API message and each change of the model's context."""
 
 from __future__ import annotations
 

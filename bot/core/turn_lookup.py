@@ -113,7 +113,6 @@ def _has(event: Event, request: str) -> bool:
 
 
 def _is_sent(event: Event, message: str) -> bool:
-    """Return True if an event records that the bot's message with this platform id was delivered."""
     return isinstance(event.data, events.RowEnded | events.Shown) and event.data.message_id == message
 
 

@@ -144,7 +144,6 @@ def said_by_servers(results: Message, deps: AgentDeps, seen: Iterable[Message]) 
 
 
 def _tags_in(seen: Iterable[Message]) -> set[tags.Tag]:
-    """Return all of the gateway's tags in these messages."""
     return {tag for message in seen for tag in tags.of(message) if tag is not None}
 
 

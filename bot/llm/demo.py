@@ -72,7 +72,6 @@ class _Turn:
     request: str = ""
     """Key in `demo.toml` of the request that the person made; "" if the demo does not understand the request."""
     found: dict[str, str] = field(default_factory=dict)
-    """Named groups that the pattern matched."""
 
     def result(self, name: str) -> str | None:
         return next((words for tool, words, _ in self.results if tool == name), None)
