@@ -1,1 +1,1 @@
-"""The web channel: a chat page in the browser, which only this machine can reach unless the settings say otherwise."""
+"""The web channel: a chat page in the browser. By default, only this machine can reach the page."""

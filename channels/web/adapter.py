@@ -1,4 +1,4 @@
-"""The web channel: a chat page that sends messages by POST and receives answers by server-sent events."""
+"""Implements the web channel. The chat page sends messages by POST and receives answers as server-sent events."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from channels.web.live_chats import HEARTBEAT, LiveChats, WebMessage, event
 from channels.web.manifest import KEYS, NAME, WebSettings
 from channels.web.markdown import nodes
 
-PART = 32_000  # Max characters of one message, so that people can read it; the page has no limit
+PART = 32_000  # Max characters of one message. The page has no limit, but people could not read a longer message.
 T = TypeVar("T")
-_OWN = re.compile(r"[0-9A-Z]{26}")  # Beginning of the id of each message that Shipmate sent
-_BEAT = 15.0  # Interval in seconds of heartbeats on event streams
+_OWN = re.compile(r"[0-9A-Z]{26}")  # First part of the id of every message from the bot
+_BEAT = 15.0  # Seconds between heartbeats on an event stream
 
 
 class WebChannel:
@@ -65,7 +65,7 @@ class WebChannel:
             intake=intake,
             most=server.streams,
         )
-        # "localhost" may stand for two addresses, and a port may be free on one address and in use on the other.
+        # "localhost" may have two addresses, and the port may be free on one and in use on the other.
         bound = "127.0.0.1" if host.lower() == "localhost" else host
         nearby = "port" not in self._settings.model_fields_set
         try:
@@ -109,7 +109,7 @@ class WebChannel:
         said = await self._said(message, message.id)
         chat = self._chat(message.target)
         if (press := message.target.get(routes.PRESS)) is not None:
-            # The answer goes to the browser that pressed the button. It is no message, so it is not kept.
+            # Only the browser that pressed the button gets the answer. It is no message of the chat, so it is not kept.
             self._chats.chat(chat).tell(event("answer", {"press": press, "text": said.text}))
             return Sent(message.id)
         if message.file is not None:
@@ -136,7 +136,7 @@ class WebChannel:
         if _OWN.match(message_id) is None:
             raise errors.EditRefused("The page shows no such message.")
         said, buttons = await self._said(message, message_id), message.buttons
-        # A decided question has neither an id nor choices. Without choices, another message has no buttons.
+        # Without choices, the message has no buttons. If it still has a question's id, the question is decided.
         if buttons is not None and not buttons.choices and buttons.question_id:
             buttons = None
         self._chats.change(self._chat(message.target), replace(said, buttons=buttons))
@@ -154,7 +154,7 @@ class WebChannel:
         return ()
 
     async def chats_of(self, user_id: str, chat_keys: Sequence[ChatKey], *, direct: bool) -> MembershipAnswer:
-        """Implement `contracts.channel.KnowsMembers`: each browser has only conversations of its own."""
+        """Implement `contracts.channel.KnowsMembers`. A browser is a member of its own conversations only."""
         own = KEYS.encode({"chat": user_id}) if direct and CHAT_ID.fullmatch(user_id) else None
         return MembershipAnswer([key for key in chat_keys if key.chat == own])
 
@@ -164,7 +164,7 @@ class WebChannel:
         return Health(connected=True, last_heard=self._around.clock.now())
 
     async def heal(self) -> None:
-        """Do nothing: browsers open the connections, not the gateway."""
+        """Do nothing, because the gateway opens no connections: browsers connect to it."""
 
     def fetch(self, attachment: Attachment, *, most: int) -> AsyncGenerator[bytes]:
         if self._server is None:

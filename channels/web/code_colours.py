@@ -1,4 +1,4 @@
-"""Divides code into tokens of a few classes, which the page's stylesheet colours. Pygments finds the tokens."""
+"""Divides code into tokens with Pygments. Each token has one of a few classes, which the page's stylesheet colours."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from functools import lru_cache
 from pygments.lexers import find_lexer_class, get_all_lexers
 from pygments.token import Comment, Generic, Keyword, Literal, Name, Operator, Token, _TokenType
 
-MOST = 20_000  # Max characters of a block that are coloured. The rest of the block is plain.
+MOST = 20_000  # Max characters of a block that get colours. The rest stays plain.
 LONGEST_LINE = 1_000
-"""Max characters of a line. A block with a longer line is plain, since the time of some languages is quadratic in it."""
-SECONDS = 0.05  # Max seconds of computing for a block. What is left then is plain.
+"""Max characters of a line. A block with a longer line stays plain, because some lexers take quadratic time."""
+SECONDS = 0.05  # Max seconds to find the tokens of a block. The rest of the block stays plain.
 _NAMES = (
     "Awk;Bash;Bash Session;Batchfile;C;C#;C++;CMake;CSS;Clojure;Common Lisp;Dart;Diff;Docker;Elixir;Erlang;F#;Fish;Go;"
     "GraphQL;Groovy;HTML;HTTP;Haskell;INI;JSON;JSX;Java;JavaScript;Julia;Kotlin;Lua;Makefile;Nginx configuration file;"
     "Nix;OCaml;Objective-C;PHP;Perl;PowerShell;Properties;Protocol Buffer;Python;Python console session;Ruby;Rust;S;"
     "SCSS;SQL;Scala;Swift;TOML;TSX;TeX;Terraform;TypeScript;VimL;XML;YAML;Zig"
 )
-NAMES = frozenset(_NAMES.split(";"))  # Pygments' names of the languages that are coloured
+NAMES = frozenset(_NAMES.split(";"))  # Languages that get colours, by their names in Pygments
 _LABELS = {"Protocol Buffer": "Protobuf", "S": "R", "VimL": "Vim script"}
 _FAILURES = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
-"""What a mistake in the rules of a language raises. What is left then is plain."""
+"""Exceptions that faulty rules of a language raise. The rest of the block then stays plain."""
 _CLASSES = {
     Comment: "c",
     Comment.Preproc: "k",
@@ -56,13 +56,13 @@ _CLASSES = {
     Operator.Word: "k",
     Token: "",
 }
-"""Class of each type of token. A type that is not listed has the class of its parent."""
+"""Class of each type of token. A type that is not in the table has the class of its parent type."""
 CLASSES = frozenset(_CLASSES.values()) - {""}
 
 
 @lru_cache(maxsize=1)
 def names() -> dict[str, str]:
-    """Return Pygments' name of a language by each of its aliases."""
+    """Return a table from each alias of a language to its name in Pygments."""
     known = [(name, aliases) for name, aliases, _, _ in get_all_lexers(plugins=False) if name in NAMES]
     return {alias: name for name, aliases in known for alias in aliases}
 
@@ -73,7 +73,7 @@ def label(language: str) -> str:
 
 
 def divided(code: str, language: str, seconds: float = SECONDS) -> list[tuple[str, str]]:
-    """Return the code as pairs of a class and a text. The class of plain text is ""."""
+    """Return the code as pairs of class and text. Plain text has the class ""."""
     found: list[tuple[str, str]] = []
     for kind, words in _tokens(code, language, seconds):
         if found and (found[-1][0] == kind or not words.strip()):
@@ -86,7 +86,7 @@ def _tokens(code: str, language: str, seconds: float) -> Iterator[tuple[str, str
     name, at, end = names().get(language.lower()), 0, min(MOST, len(code))
     if name is not None and max(map(len, code.split("\n"))) <= LONGEST_LINE:
         with contextlib.suppress(*_FAILURES):
-            # Some languages know the end of a line by its line break alone.
+            # Some languages find the end of a line only by its line break, so one is appended.
             tokens = find_lexer_class(name)().get_tokens_unprocessed(code[:end] + "\n")
             until = time.thread_time() + seconds
             for start, kind, words in tokens:

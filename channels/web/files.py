@@ -1,6 +1,5 @@
-"""Files of web chats, kept so that their links work: those sent to browsers (`.ship/sent`) and those that people
-uploaded (`.ship/received`). A file is `<chat>/<id>.bin`: a line of JSON, then the bytes. All methods but `fetch`
-block and raise OSError.
+"""Stores the files of web chats: files that the bot sent (`.ship/sent`) and files that people uploaded (`.ship/received`). A
+file `<chat>/<id>.bin` has a line of JSON, then the bytes. All methods except `fetch` block and raise OSError.
 """
 
 from __future__ import annotations
@@ -30,21 +29,23 @@ from channels.web.manifest import KEYS
 SENT, RECEIVED = "sent", "received"
 TOTAL = 500_000_000  # Max bytes of all files in a folder. The oldest files are removed first.
 MOST, MOST_OF_CHAT = 10_000, 1_000
-"""Max files in a folder, and max files of one chat, since the search for the oldest file reads all of them."""
+"""Max files in a folder, and max files of one chat. The search for the oldest file reads the whole folder."""
 OF_CHAT = 250_000_000
-"""Max bytes of the uploads of one chat. The limit is higher than the files of one message, which are kept before the
-message is sent.
+"""Max bytes of one chat's uploads. It is more than the files of one message need, because they are stored before the message
+is sent.
 """
-LARGEST = 20_000_000  # Max bytes of an upload: the same as for Telegram's bots
-MOST_FILES = 10  # Max files of a message
-PARTS = Path("cache", "uploads")  # Folder of incomplete uploads. They are not copied to other hosts.
+LARGEST = 20_000_000  # Max bytes of an upload; Telegram has the same limit for bots
+MOST_FILES = 10  # Max files of one message
+PARTS = Path(
+    "cache", "uploads"
+)  # Folder of incomplete uploads. They are not copied when the bot moves to another host.
 PARTS_OF_CHAT, PARTS_IN_ALL = 3, 16
-"""Max incomplete uploads of one chat, and of all chats. The oldest are dropped first."""
+"""Max incomplete uploads of one chat, and of all chats. The oldest ones are dropped first."""
 PDF = "application/pdf"
 HEAD = 256 * 1024
-"""Bytes of a file in which the size of a picture is looked for. Photos hold other facts before it."""
+"""Bytes at a file's beginning that are searched for a picture's size. In photos, other data may precede the size."""
 MOST_PIXELS = 50_000_000
-"""Max pixels of a picture that a browser displays, which are 200 MB of its memory. A larger picture is only saved."""
+"""Max pixels of a picture that browsers display; that many need 200 MB of memory. A larger picture can only be saved."""
 _ID = re.compile(r"[0-9A-Z]{26}")
 _KINDS: dict[str, Literal["photo", "video", "audio"]] = {"image": "photo", "video": "video", "audio": "audio"}
 _TYPE = re.compile(r"[a-z0-9.+-]{1,40}/[a-z0-9.+-]{1,80}")
@@ -52,18 +53,20 @@ _TYPE = re.compile(r"[a-z0-9.+-]{1,40}/[a-z0-9.+-]{1,80}")
 
 @dataclass(frozen=True, slots=True)
 class ChatFile:
-    """A file as a browser shows it. `id` is "" if the file is no longer kept."""
+    """A file in the form that browsers receive. `id` is "" if the file is no longer stored."""
 
     id: str
     name: str
     size: int
-    type: str = ""  # MIME type, if a browser may display the file. Its bytes decide, not its name.
+    type: str = (
+        ""  # MIME type if browsers may display the file, otherwise "". The file's bytes decide, not its name.
+    )
     width: int = 0
     height: int = 0
 
     @classmethod
     def of(cls, id_: str, name: str, size: int, head: bytes) -> ChatFile:
-        """Return a file that begins with the bytes of `head`."""
+        """Return the description of a file that begins with the bytes `head`."""
         if head.startswith(b"%PDF-"):
             return cls(id_, name, size, PDF)
         picture = picture_of(head)
@@ -76,16 +79,16 @@ class ChatFile:
 
 
 class ChatFiles:
-    """The files of all chats in one folder of `.ship`. A chat can open only its own files."""
+    """Files of all chats in one folder of `.ship`. Each chat can open only its own files."""
 
     def __init__(self, home: Path, disk: Disk, folder: str, *, of_chat: int = TOTAL) -> None:
         self._folder = home / folder
         self._disk = disk
-        self._of_chat = of_chat  # Max bytes of the files of one chat
+        self._of_chat = of_chat  # Max bytes of one chat's files
         self._writing = threading.Lock()
 
     def put(self, chat: ChatKey, name: str, file: OutgoingFile) -> ChatFile:
-        """Keep the file of the message `name`. Keeping the same file again changes nothing."""
+        """Store a file of the message `name`. If the file is stored already, nothing changes."""
         if (path := self._path(chat, name)) is None:
             raise OSError(0, "no name of a file")
         with self._writing:
@@ -94,7 +97,7 @@ class ChatFiles:
         return ChatFile.of(name, file.name, len(file.data), file.data[:HEAD])
 
     def find(self, chat: ChatKey, name: str) -> tuple[ChatFile, str] | None:
-        """Return a file and its MIME type; None if there is no such file, or it is no longer kept."""
+        """Return a file's description and its MIME type; None if the file is not stored."""
         if (found := self.open(chat, name)) is None:
             return None
         file, mime, data = found
@@ -102,7 +105,9 @@ class ChatFiles:
         return file, mime
 
     def open(self, chat: ChatKey, name: str) -> tuple[ChatFile, str, BinaryIO] | None:
-        """Return a file, its MIME type and its content, which the caller must close."""
+        """Return a file's description, its MIME type and its content, which the caller must close. Return None if it is not
+        stored.
+        """
         if (path := self._path(chat, name)) is None:
             return None
         with contextlib.ExitStack() as unless_whole:
@@ -120,7 +125,7 @@ class ChatFiles:
         return found, mime, file
 
     def _path(self, chat: ChatKey, name: str) -> Path | None:
-        """Return the path of a file; None if `name` is no valid id."""
+        """Return the path of the file with the id `name`; None if the id is invalid."""
         if _ID.fullmatch(name) is None:
             return None
         return self._folder / str(chat).replace(":", "%3A") / f"{name}.bin"
@@ -140,8 +145,8 @@ class ChatFiles:
 
 
 class Uploads(ChatFiles):
-    """The files that people upload, in pieces: the size limit of requests thus applies to each piece, and a lost piece
-    can be sent again. `user` is the id of a browser, whose chat has its files. A restart drops incomplete uploads.
+    """Files that people upload. They arrive in pieces, so that the size limit of requests applies to a piece, and a lost
+    piece can be sent again. `user` is the id of a browser. A restart of the gateway drops incomplete uploads.
     """
 
     def __init__(self, home: Path, disk: Disk) -> None:
@@ -149,7 +154,7 @@ class Uploads(ChatFiles):
         self._parts = home / PARTS
 
     def begin(self, user: str, name: str, mime: str, size: int) -> str:
-        """Begin an upload of `size` bytes and return its id."""
+        """Begin an upload of `size` bytes. Return its id."""
         id_ = secrets.token_hex(13).upper()
         mime = mime.partition(";")[0].strip().lower()
         head = _head(
@@ -166,9 +171,9 @@ class Uploads(ChatFiles):
         return id_
 
     def add(self, user: str, id_: str, at: int, data: bytes) -> int | None:
-        """Append the bytes at offset `at`, unless they were received before. Return the number of bytes that were
-        received; None if there is no such upload. Raises ValueError if the file has more bytes than announced. An
-        OSError ends the upload.
+        """Append a piece that begins at the offset `at`, and return the number of bytes stored so far. If `at` is another
+        number, store nothing. Return None if the upload does not exist. Raises ValueError if the pieces have more bytes than
+        announced. An OSError ends the upload.
         """
         part, path = self._parts / f"{id_}.{user}", self._path(KEYS.encode({"chat": user}), id_)
         with self._writing:
@@ -190,7 +195,7 @@ class Uploads(ChatFiles):
         try:
             self._disk.append(part, data)
         except OSError:
-            # It is unknown how much was written, and a full disk needs the space.
+            # Nobody knows how many bytes were written. Removing the file also frees space on a full disk.
             self._disk.remove(part)
             raise
 
@@ -224,7 +229,7 @@ class Uploads(ChatFiles):
         )
 
     def shown(self, ref: object, name: object, size: object) -> ChatFile:
-        """Return a file of an archived message as a browser shows it."""
+        """Return the description of a file in an archived message, which may no longer be stored."""
         user, _, id_ = str(ref).partition(":")
         kept = self.find(ChatKey(KEYS.name, user), id_) if user and id_ else None
         if kept is not None:
@@ -232,7 +237,7 @@ class Uploads(ChatFiles):
         return ChatFile("", name if isinstance(name, str) else "", size if isinstance(size, int) else 0)
 
     async def fetch(self, attachment: Attachment, *, most: int) -> AsyncGenerator[bytes]:
-        """Yield the bytes of a file, as `contracts.channel.Files.fetch` does."""
+        """Yield the bytes of a file, as `contracts.channel.Files.fetch` specifies."""
         user, _, id_ = (attachment.ref or "").partition(":")
         try:
             found = await asyncio.to_thread(self.open, ChatKey(KEYS.name, user), id_) if user else None

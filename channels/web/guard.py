@@ -1,10 +1,8 @@
-"""Decides who may use the web page, by the request's origin, the cookie, the token, and the system user of
-the client's process.
+"""Decides who may use the web page. The request's origin, the cookie, the token and the client's system user decide.
 
-An IP address proves no identity, so with a token set, requests from this machine need the token too. Without
-a token, only the user who started Shipmate may use the page: either the kernel names the system user of the
-client's process, or the browser has opened a one-time link. Behind a proxy the client's process is the proxy,
-so a token is needed there.
+An IP address proves no identity. If a token is set, requests from this machine need it too. Without a token, only the
+user who started Shipmate may use the page: either the kernel names the system user of the client's process, or the
+browser has opened a one-time link. Behind a proxy, the client's process is the proxy, so a token is needed.
 
     web.json    {"v": 1, "key": "…", "name": "shipmate-….localhost", "address": "http://127.0.0.1:3000"}
     links/      one file for each unused link; the file's name is the hash of the link's key
@@ -34,17 +32,16 @@ from bot.contracts.identity import UserRef
 from channels.web.manifest import NAME, WebSettings
 
 COOKIE = "shipmate_web"
-"""Name of the cookie. Its value is `<secret>.<user>.<seal>`: a secret of the browser, the id of the system
-user who may use the cookie, and a signature.
+"""Name of the cookie. Its value is `<secret>.<user>.<seal>`: a random secret, the system user who may use the cookie, and a
+signature.
 """
 _COOKIE = re.compile(r"([0-9a-f]{32})\.(\d{1,10}o?|-o?)\.([0-9a-f]{64})")
-_ANYBODY = "-"  # Value in place of the user's id, if the browser gave the token or the user was unknown
+_ANYBODY = "-"  # Replaces the id of the system user if the browser gave the token, or if the user is unknown
 _APPOINTED = "o"
-"""Suffix of the user's id, if the browser has opened a one-time link. Only such a cookie makes the browser an operator.
-"""
-_AGE = 400 * 24 * 3600  # Lifetime of the cookie in seconds: the longest that browsers allow
-_SHARED = frozenset({"localhost", "127.0.0.1", "[::1]"})  # Host names that all servers on this machine have
-DELAY = 1.0  # Seconds for which a wrong token occupies one of `_AT_ONCE` places
+"""Suffix of the user's id if the browser has opened a one-time link. An operator's browser needs a cookie with this suffix."""
+_AGE = 400 * 24 * 3600  # Lifetime of the cookie in seconds, the longest that browsers allow
+_SHARED = frozenset({"localhost", "127.0.0.1", "[::1]"})  # Host names that every server on this machine has
+DELAY = 1.0  # Seconds during which a wrong token blocks one of `_AT_ONCE` parallel comparisons
 _AT_ONCE = 8
 FILE, LINKS = "web.json", "links"
 LINK_SECONDS = 3600.0  # Lifetime of a one-time link in seconds
@@ -65,8 +62,8 @@ def name_of(request: web.Request) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Visitor:
-    """One browser. `fresh`: it has no valid cookie yet. `admitted`: it may use the page. `peer`: the system
-    user of the client's process, if known. `appointed`: it has opened a one-time link.
+    """A browser. `fresh`: it has no valid cookie yet. `admitted`: it may use the page. `peer`: the system user of the
+    client's process; None if unknown. `appointed`: it has opened a one-time link.
     """
 
     secret: str
@@ -97,15 +94,13 @@ class Guard:
         return self._token is not None
 
     def knows_host(self, request: web.Request) -> bool:
-        """Return True if the request names a host of this server. Any other name for a loopback address
-        means a DNS rebinding attack.
-        """
+        """Return True if the request's `Host` is a name of this server. On a loopback address, other names mean DNS rebinding."""
         name = name_of(request)
         return bool(name) and (self._names is None or name in self._names)
 
     @staticmethod
     def same_origin(request: web.Request) -> bool:
-        """Return True unless the browser reports that a page of another site caused the request."""
+        """Return False if the browser reports that a page of another site caused the request."""
         if request.headers.get("Sec-Fetch-Site", "none") not in {"none", "same-origin"}:
             return False
         origin = request.headers.get("Origin")
@@ -122,7 +117,8 @@ class Guard:
         match = _COOKIE.fullmatch(request.cookies.get(COOKIE, ""))
         if match is not None and hmac.compare_digest(match[3], self._seal(match[1], match[2])):
             appointed, user = match[2].endswith(_APPOINTED), match[2].removesuffix(_APPOINTED)
-            # A program that knew the secret before the browser opened the link must not become an operator.
+            # A program may have known the secret before the browser opened the link. Its cookie must not give an operator's
+            # rights.
             if appointed or UserRef(NAME, _user(match[1])) not in self._around.operators:
                 admitted = user in {_ANYBODY, str(peer)}
                 return Visitor(match[1], fresh=False, admitted=admitted, peer=peer, appointed=appointed)
@@ -130,7 +126,7 @@ class Guard:
         return Visitor(secrets.token_hex(16), fresh=True, admitted=ours, peer=peer)
 
     async def _peer(self, request: web.Request) -> int | None:
-        """Return the system user of the client's process, which is looked up once for each connection."""
+        """Return the system user of the client's process. Looked up once per connection."""
         transport = request.transport
         if transport is None or any(name in request.headers for name in PROXY_HEADERS):
             return None
@@ -142,9 +138,9 @@ class Guard:
         return self._peers[transport]
 
     async def fits(self, request: web.Request, token: str) -> bool:
-        """Return True if this is the token. The comparison takes the same time for every input of any length. Eight
-        wrong tokens a second are compared; further attempts wait, and none is refused. Clients that have gone take
-        no place, so the limit of connections bounds how many wait.
+        """Return True if `token` is the configured one. The comparison takes the same time for all tokens.
+
+        At most eight wrong tokens are compared per second. Further attempts wait, unless their clients disconnect.
         """
         given, known = (
             hashlib.sha256(text.encode("utf-8", "replace")).digest() for text in (token, self._token or "")
@@ -169,14 +165,14 @@ class Guard:
         )
 
     def _seal(self, secret: str, user: str) -> str:
-        """Return the signature of a cookie. A change of the token makes the signature invalid."""
+        """Return the signature of a cookie. A new token in the settings invalidates all signatures."""
         signed = f"{secret}\0{user}\0{self._token or ''}".encode("utf-8", "replace")
         return hmac.new(self._state.key, signed, hashlib.sha256).hexdigest()
 
     def better(self, request: web.Request, visitor: Visitor) -> str | None:
-        """Return the address with this server's own host name, to which the browser is redirected from a
-        shared name: browsers send cookies of `localhost` to every server on this machine. Return None for
-        programs and for Safari, which does not resolve names below `localhost`.
+        """Return the page's address with this server's own host name, to which the browser is redirected. Otherwise the
+        browser would send its cookie to every server on `localhost`. Return None if the name is used already, for programs,
+        and for Safari, which cannot resolve names below `localhost`.
         """
         agent = request.headers.get("User-Agent", "")
         if (
@@ -200,8 +196,9 @@ def _user(secret: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class WebState:
-    """State of the web channel. `key` signs cookies. Browsers resolve the host `name` to this machine. Nobody can guess
-    the name, so no other server receives its cookies; browsers send cookies of 127.0.0.1 to every port of this machine.
+    """Stored state of the web channel. `key` signs cookies. `name` is a random host name that browsers resolve to this
+    machine. Browsers send cookies of 127.0.0.1 to every port, but cookies of `name` only to this server, because no other
+    one knows the name.
     """
 
     key: bytes
@@ -209,7 +206,7 @@ class WebState:
 
 
 def load(home: Path) -> WebState:
-    """Read the state, or create it. An unreadable file is replaced, which invalidates all cookies."""
+    """Read the state, or create it. If the file is unreadable, replace it, which invalidates all cookies."""
     kept = _read(home)
     key, name = kept.get("key"), kept.get("name")
     if isinstance(key, str) and isinstance(name, str) and _HEX.fullmatch(key) and _NAME.fullmatch(name):
@@ -222,14 +219,14 @@ def load(home: Path) -> WebState:
 
 
 def save_address(home: Path, address: str) -> None:
-    """Save the page's address for new links. Earlier links are removed, since they contain another address."""
+    """Store the page's address for one-time links. Remove older links, because they contain the former address."""
     for link in _links(home):
         link.unlink(missing_ok=True)
     _write(home, {**_read(home), "address": address})
 
 
 def create_link(home: Path) -> str:
-    """Return a new one-time link. Raises OSError, and LookupError if the page has never been served."""
+    """Return a new one-time link. Raises OSError; LookupError if the page was never served."""
     address = _read(home).get("address")
     if address is None:
         raise LookupError(FILE)
@@ -245,18 +242,18 @@ def create_link(home: Path) -> str:
 
 
 def put_back(home: Path, key: str) -> None:
-    """Make a link with this key valid for one use: a new link, or a used link after a failure. Raises OSError."""
+    """Make a link with this key valid for one use. Also restores a used link after a failure. Raises OSError."""
     os.close(os.open(home / LINKS / _hash(key), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
 
 
 def redeem(home: Path, key: str) -> bool:
-    """Return True if this is the key of an unused link, and mark the link as used."""
+    """Mark the link with this key as used. Return False if no unused link has this key."""
     if _KEY.fullmatch(key) is None:
         return False
     link = home / LINKS / _hash(key)
     try:
         fresh = link.stat().st_mtime >= time.time() - LINK_SECONDS
-        link.unlink()  # only one of two concurrent attempts succeeds
+        link.unlink()  # raises in the second of two concurrent attempts
     except OSError:
         return False
     return fresh

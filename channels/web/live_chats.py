@@ -1,7 +1,7 @@
-"""Keeps the newest messages of each web conversation, and the event streams of its browsers.
+"""Keeps the newest messages of each web conversation, and the event streams to its browsers.
 
-A browser that reconnects receives the messages that it missed. The archive is authoritative: live chats are
-limited in number, length and size, and the oldest are dropped first.
+A browser that reconnects gets the messages that it has missed. All messages are in the archive; here, the oldest ones are
+dropped when a limit is reached.
 """
 
 from __future__ import annotations
@@ -20,16 +20,19 @@ from channels.web.files import ChatFile
 from channels.web.manifest import FIRST
 from channels.web.markdown import Node
 
-MESSAGES, SIZE = 100, 1_000_000  # Max messages of a chat, and max characters of more than one message
+MESSAGES, SIZE = (
+    100,
+    1_000_000,
+)  # Max messages kept of a chat, and max characters of their texts; the newest is kept in any case
 MOST_CHATS = 256
-STREAMS = 20  # Max open event streams of a person
-_QUEUE = 300  # Max events that are queued for a browser. A connection with more events is aborted.
+STREAMS = 20  # Max open event streams of one person
+_QUEUE = 300  # Max events that wait for a browser. Above this limit, its connection is aborted.
 HEARTBEAT = b": still here\n\n"
 
 
 @dataclass(frozen=True, slots=True)
 class WebMessage:
-    """One message as a browser receives it. `number` orders the message among all messages of the channel."""
+    """A message in the form that browsers receive. `number` is its place in the order of all messages of the channel."""
 
     number: int
     id: str
@@ -37,13 +40,13 @@ class WebMessage:
     kind: str
     text: str
     ts: int
-    nodes: Sequence[Node] | None = None  # Nodes of the Markdown, for a message that Shipmate sent
+    nodes: Sequence[Node] | None = None  # Parsed Markdown of a message from the bot
     buttons: QuestionButtons | None = None
-    restored: bool = False  # True if the message was sent before this process started
+    restored: bool = False  # True if an earlier process sent the message
     files: Sequence[ChatFile] = ()
-    turn: str = ""  # Id of the turn that sent the message
+    turn: str = ""  # Id of the turn that sent the message; "" if none did
     changed: int = 0
-    """Number of the message's last change, for browsers that reconnect. A change does not move the message."""
+    """Number of the message's last change; 0 if it has not changed. A change does not move the message in the list."""
 
     @property
     def newest(self) -> int:
@@ -70,7 +73,7 @@ class WebMessage:
 
 
 class BrowserStream:
-    """Queue of events for one browser. `abort` closes the connection if the browser does not read."""
+    """Queue of events for one browser. `abort` closes the connection if the queue is full."""
 
     def __init__(self, abort: Callable[[], None]) -> None:
         self._waiting: asyncio.Queue[bytes | None] = asyncio.Queue(_QUEUE)
@@ -78,7 +81,7 @@ class BrowserStream:
         self.next = self._waiting.get
 
     def push(self, chunk: bytes | None) -> None:
-        """Queue an event; None ends the stream."""
+        """Add an event to the queue. None ends the stream."""
         try:
             self._waiting.put_nowait(chunk)
         except asyncio.QueueFull:
@@ -88,15 +91,13 @@ class BrowserStream:
 @dataclass(slots=True)
 class LiveChat:
     floor: int
-    """Highest message number that is not kept here. Messages up to this number were dropped, or are older
-    than this object.
-    """
+    """Number of the newest message that was dropped, or that is older than this object."""
     said: deque[WebMessage] = field(default_factory=deque)
     streams: list[BrowserStream] = field(default_factory=list)
     working: bool = False
 
     def keep(self, said: WebMessage) -> None:
-        """Keep a message, in the order of numbers."""
+        """Insert a message at the place of its number. Drop the oldest messages above the limits."""
         at = next((at for at, one in enumerate(self.said) if one.number > said.number), len(self.said))
         self.said.insert(at, said)
         size = sum(len(one.text) for one in self.said)
@@ -111,7 +112,7 @@ class LiveChat:
         return said
 
     def tell(self, chunk: bytes | None) -> None:
-        """Send an event to the chat's browsers. None ends the event streams, and the pages open new streams."""
+        """Send an event to the chat's browsers. None closes their event streams, and the pages open new ones."""
         for stream in self.streams:
             stream.push(chunk)
 
@@ -123,7 +124,7 @@ class LiveChats:
         self._number = 0
 
     def chat(self, chat: ChatKey) -> LiveChat:
-        """Return the live chat of a conversation, and mark it as the most recently used one."""
+        """Return the live chat of a conversation, created if necessary. Drop chats without browsers above the limit."""
         live = self.chats.setdefault(chat, LiveChat(self._number))
         self.chats.move_to_end(chat)
         empty = [other for other, known in self.chats.items() if not known.streams and other != chat]
@@ -136,7 +137,7 @@ class LiveChats:
         return self._number
 
     def say(self, chat: ChatKey, said: WebMessage) -> None:
-        """Keep a message and send it to the browsers of its chat."""
+        """Keep a message, and send it to the chat's browsers."""
         live = self.chat(chat)
         live.keep(said)
         live.tell(self._message(said))
@@ -144,21 +145,21 @@ class LiveChats:
             self._tell_elsewhere(chat, {"ts": said.ts, "role": said.role})
 
     def change(self, chat: ChatKey, fresh: WebMessage) -> None:
-        """Change a message without moving it. A message that is not kept was sent by an earlier process."""
+        """Replace a message without moving it. If the message is not kept here, an earlier process sent it."""
         live = self.chat(chat)
         old = live.taken(fresh.id) or replace(fresh, number=live.floor, restored=True)
         changed = replace(fresh, number=old.number, changed=fresh.number, ts=old.ts, files=old.files)
         self.say(chat, replace(changed, restored=old.restored))
 
     def remove(self, chat: ChatKey, id_: str) -> None:
-        """Remove a message. A browser that reconnects then receives the whole history."""
+        """Remove a message. After that, a browser that reconnects gets the whole history."""
         live = self.chat(chat)
         live.taken(id_)
         live.floor = self.number()
         live.tell(event("removed", {"id": id_}, f"{self.boot}-{live.floor}"))
 
     def ask(self, chat: ChatKey, asked: WebMessage) -> None:
-        """Show an open question with the buttons of this viewer. The question may be older than this process."""
+        """Show an open question with the buttons that this person may press. An earlier process may have sent the question."""
         live = self.chat(chat)
         said = live.taken(asked.id) or replace(asked, number=live.floor)
         live.keep(replace(said, text=asked.text, nodes=asked.nodes, buttons=asked.buttons))
@@ -171,7 +172,7 @@ class LiveChats:
             self._tell_elsewhere(chat, {"working": working})
 
     def missed(self, chat: ChatKey, last_event: str) -> bytes | None:
-        """Return the messages after the last event that a browser received; None if these messages are no longer kept."""
+        """Return the messages after the last event that a browser received. Return None if some are no longer kept."""
         boot, _, number = last_event.partition("-")
         live = self.chats.get(chat)
         if live is None or boot != self.boot or not number.isdecimal() or len(number) > 18:
@@ -182,17 +183,17 @@ class LiveChats:
         return b"".join(self._message(said) for said in sorted(news, key=lambda said: said.newest))
 
     def history(self, messages: list[dict[str, Any]]) -> bytes:
-        """Return the event that replaces everything that a browser shows."""
+        """Return an event with a whole history, which replaces everything that the browser shows."""
         return event("history", {"messages": messages}, f"{self.boot}-{self._number}")
 
     def tell(self, person: ChatKey, chunk: bytes | None) -> None:
-        """Send an event to the browsers of all conversations of a person, given the person's chat."""
+        """Send an event to all browsers of a person. `person` is the chatKey of the person's first conversation."""
         for chat, live in self.chats.items():
             if person.contains(chat):
                 live.tell(chunk)
 
     def _tell_elsewhere(self, chat: ChatKey, news: dict[str, Any]) -> None:
-        """Send news of a conversation to the browsers of the person's other conversations."""
+        """Tell the person's other conversations that something has changed in this one."""
         told = event("conversation", {"id": chat.thread or FIRST, **news})
         for other, live in self.chats.items():
             if other != chat and other.chat == chat.chat:

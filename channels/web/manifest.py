@@ -1,4 +1,4 @@
-"""Manifest, settings and chatKeys of the web channel, which are read before the channel is started."""
+"""Manifest, settings and chatKeys of the web channel."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Converts Markdown to nodes from which the page creates elements: a text, or `[tag, attributes,
-*children]`. No HTML is sent.
+"""Converts Markdown to nodes, from which the page creates elements. A node is a text or `[tag, attributes, *children]`. The
+page never gets HTML.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from bot import text
 from bot.markdown import parse
 from channels.web.code_colours import divided, label
 
-MOST = 32_768  # Max characters of a text that is parsed. No message is longer.
+MOST = 32_768  # Max characters that are parsed. Every message is shorter.
 Node = Any
 
 TAGS = {
@@ -43,7 +43,7 @@ _SIDES = {"text-align:center": "center", "text-align:right": "right"}
 
 @lru_cache(maxsize=256)
 def nodes(said: str) -> Sequence[Node]:
-    """Return the nodes of a message. This may take 0.1 s, and longer for text that is made to be slow."""
+    """Return the nodes of a message's Markdown. Takes up to 0.1 s, or longer for text that was made to be slow."""
     said = said.replace("\r\n", "\n").replace("\r", "\n")
     if (tokens := parse(said, most=MOST)) is None:
         return [["p", {}, *_lines(said)]]
@@ -51,8 +51,8 @@ def nodes(said: str) -> Sequence[Node]:
 
 
 class _Tree:
-    """Builds nodes in one pass over the Markdown tokens. `_open` is the stack of open elements, `_children`
-    the stack of lists of their children.
+    """Builds the nodes in one pass over the Markdown tokens. `_open` is the stack of open elements. `_children` is the stack
+    of their lists of children.
     """
 
     def __init__(self) -> None:
@@ -106,7 +106,7 @@ def _closed(opening: Token, children: list[Node]) -> list[Node]:
     if kind == "paragraph" and opening.hidden:
         return children
     if kind == "heading":
-        # h1 and h2 are the page's own headings.
+        # The page itself has h1 and h2, so a message's headings begin at h3.
         return [[f"h{min(6, int(opening.tag[1]) + 2)}", {}, *children]]
     if kind == "list_item":
         return [["li", *_item(children)]]
@@ -118,7 +118,7 @@ def _closed(opening: Token, children: list[Node]) -> list[Node]:
 
 
 def _item(children: list[Node]) -> list[Node]:
-    """Return the facts and children of a list item. `[ ]` and `[x]` at its beginning make it a task."""
+    """Return the attributes and children of a list item. `[ ]` or `[x]` at the beginning becomes a check box."""
     if children and not isinstance(first := children[0], str) and first[0] == "p":
         facts, *words = _item(first[2:])
         return [facts, ["p", {}, *words], *children[1:]]
@@ -133,9 +133,7 @@ def _coloured(code: str, language: str) -> list[Node]:
 
 
 def _link(address: str, children: list[Node]) -> list[Node]:
-    """Return a web link, followed by its host if the label looks like another host. Any other address is
-    returned as code.
-    """
+    """Return a web link, with its host appended if the label looks like another host. Return any other address as code."""
     label = _words(children)
     if not _WEB.match(address):
         return [*children, " ", ["code", {}, address]] if address and label != address else children
@@ -145,7 +143,7 @@ def _link(address: str, children: list[Node]) -> list[Node]:
 
 
 def _with_links(said: str) -> list[Node]:
-    """Return a text in which bare web addresses are links."""
+    """Return a text with its bare web addresses as links."""
     found: list[Node] = []
     at = 0
     for match in _URL.finditer(said):

@@ -1,4 +1,4 @@
-"""HTTP routes of the web channel: the page, the API, and the checks that every request must pass first."""
+"""HTTP routes of the web channel: the page, the API, and the checks of every request."""
 
 from __future__ import annotations
 
@@ -40,21 +40,29 @@ from channels.web.markdown import nodes
 
 T = TypeVar("T")
 LARGEST = 1_000_000  # Max bytes of a request
-STALLED_SECONDS = 60.0  # Timeout in seconds for a browser to read the next piece of a file
-_EARLIER = 100  # Max archive lines that a page shows when it opens
-_LISTED = 50  # Max conversations of a response
+STALLED_SECONDS = 60.0  # Timeout in seconds for a browser to accept the next piece of a file
+_EARLIER = 100  # Max archive lines on a page that opens
+_LISTED = 50  # Max conversations in one response
 _VISITOR = web.RequestKey("visitor", Visitor)
 _SENTENCE = web.ResponseKey("sentence", str)
-"""Key of an error response that holds the sentence for the person."""
+"""Key of an error response under which the sentence for the person is stored."""
 SETTINGS = frozenset({"model", "effort"})
-"""Choices in the header of the page. Each is the command of the same name."""
-PRESS = "press"  # Key of a target. Its value is the id of the press that is answered.
+"""Settings in the page's header. A choice runs the command of the same name."""
+PRESS = "press"  # Key of a target; its value is the id of the button press to which the message is the answer
 _RATINGS = frozenset({"good", "bad", "none"})
 _LONGEST_NAME = 300
-_LOOP = re.compile(r"[\w.:@+-]{1,300}")  # Name of something that waits
+_LOOP = re.compile(r"[\w.:@+-]{1,300}")  # Pattern of the name of an entry on the board (an open loop)
 _FOLDER = Path(__file__).parent / "page"
-_KEY = re.compile(r"`([^`]+)`")  # Keys and typed words in a sentence of the page
-_BELOW = ("afresh", "again", "renew", "good", "good_label", "bad", "bad_label")  # Further words on buttons
+_KEY = re.compile(r"`([^`]+)`")  # Pattern of a key or typed word in a sentence
+_BELOW = (
+    "afresh",
+    "again",
+    "renew",
+    "good",
+    "good_label",
+    "bad",
+    "bad_label",
+)  # Keys of further sentences on buttons
 _TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
 _CSP = "Content-Security-Policy"
 _HEADERS = {
@@ -71,7 +79,7 @@ _HEADERS = {
 }
 _OF_FILE = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
 _SEALED, _OF_PDF = _OF_FILE + "sandbox", _OF_FILE + "object-src 'self'; style-src 'unsafe-inline'"
-"""Policies of a file that is opened alone. Browsers embed their own viewer in the page of a PDF."""
+"""Content security policies of a file in a tab of its own. For a PDF, browsers add their viewer to the page."""
 _JSON, _PIECE, _FILES = "application/json", "application/octet-stream", "/api/files/"
 _KEYS = {404: "web.nothing", 405: "web.not_so", 413: "web.too_large"}
 _PAGE = (
@@ -94,8 +102,8 @@ class WebRoutes:
     ) -> None:
         self._guard, self._chats, self._around, self._intake = gatekeeper, chats, around, intake
         self._sent_files, self._uploads = sent_files, uploads
-        self._most = most  # Max open event streams of all chats
-        self._streams = Counter[str]()  # Number of open event streams by person
+        self._most = most  # Max open event streams in all
+        self._streams = Counter[str]()  # Number of open event streams of each person
         self._paused = False
         self._files = {
             path.name: (path.read_bytes(), _TYPES[path.suffix])
@@ -105,7 +113,7 @@ class WebRoutes:
         self._spoken = {code: self._in_language(code) for code in CATALOGUES}
 
     def _in_language(self, code: str) -> dict[str, tuple[bytes, str]]:
-        """Return the files of the page that contain words, in one language."""
+        """Return the page's files that contain sentences, translated to one language."""
         with speaking(code):
             words = {name: say(f"page.{name}") for name in names("page")}
             labels = {choice: say(f"buttons.{choice}") for choice in (*ANSWERS, "each", *_BELOW)}
@@ -120,7 +128,7 @@ class WebRoutes:
         }
 
     def pause(self) -> None:
-        """Refuse messages and files. Open pages still receive answers."""
+        """Refuse new messages and files. Open pages continue to receive answers."""
         self._paused = True
 
     def app(self) -> web.Application:
@@ -130,7 +138,7 @@ class WebRoutes:
             [
                 web.get("/", self._file),
                 web.get("/{name:[a-z]+[.][a-z]+}", self._file),
-                # A HEAD request, such as one for a link preview, must not use up the link.
+                # Without HEAD: a HEAD request, for example for a link preview, would use up the link.
                 web.get("/open/{key}", self._open, allow_head=False),
                 web.post("/login", self._login),
                 web.get("/api/info", self._info),
@@ -159,7 +167,7 @@ class WebRoutes:
         sentence = response.get(_SENTENCE)
         if not sentence or not _navigates(request):
             return response
-        # The person gets an error page: the sentence, and a link to the chat if this browser may use the chat.
+        # A person who opens an address gets an error page with a link to the chat. A browser without access gets no link.
         words = f"<p>{_marked(sentence)}</p>"
         visitor = request.get(_VISITOR)
         if visitor is not None and visitor.admitted and request.path != "/":
@@ -207,8 +215,8 @@ class WebRoutes:
         return _refusal(request, 401, "web.log_in_first") if api else None
 
     def _redirected(self, request: web.Request) -> web.Response | None:
-        """Return a redirect to this server's own host name, or to the same address so that the browser sends
-        its cookie. Return None if no redirect is needed.
+        """Return a redirect to this server's own host name. If the browser may have withheld its cookie, return a page that
+        loads the address again. Return None if neither is needed.
         """
         visitor = request[_VISITOR]
         if request.method == "GET" and (better := self._guard.better(request, visitor)) is not None:
@@ -220,8 +228,8 @@ class WebRoutes:
         return None
 
     def _welcome(self, request: web.Request, response: web.StreamResponse) -> None:
-        """Give a browser its cookie, but not in the response with the page itself. A browser that follows a
-        link of another site to the page withholds its cookie, and a new cookie would replace the old one.
+        """Give a new browser its cookie, in a response of the API and not of the page. A browser that follows another site's
+        link to the page withholds its cookie, and a new cookie would replace the withheld one.
         """
         visitor = request[_VISITOR]
         if request.path.startswith("/api/") and visitor.fresh and visitor.admitted:
@@ -242,8 +250,8 @@ class WebRoutes:
         return web.Response(body=found[0], content_type=found[1], charset="utf-8")
 
     async def _open(self, request: web.Request) -> web.Response:
-        """Open a one-time link, which makes the browser an operator's browser. The redirect removes the key
-        from the address. If the link was used before, an operator's browser is still sent to the chat.
+        """Open a one-time link, which makes the browser an operator. The redirect removes the key from the address bar. If
+        the link is used already, redirect only a browser that is an operator.
         """
         if "Sec-Purpose" in request.headers:
             return _refusal(request, 503, "web.ahead")
@@ -260,7 +268,7 @@ class WebRoutes:
             raise
         person = KEYS.encode({"chat": visitor.user})
         self._chats.tell(person, event("reload", {}))
-        self._chats.tell(person, None)  # the open streams were authorised by the former cookie
+        self._chats.tell(person, None)  # these event streams were opened with the former cookie's rights
         return self._to_chat(request, replace(visitor, appointed=True))
 
     def _to_chat(self, request: web.Request, visitor: Visitor) -> web.Response:
@@ -321,7 +329,7 @@ class WebRoutes:
         if len(files) < len(found):
             return _refusal(request, 410, "web.file_gone")
         shown = await asyncio.to_thread(self._shown, files)
-        # The message gets its number first: the answer to a command may be sent before `accept` returns, and must be below it.
+        # Take the number before `accept`: a command's answer may be sent before `accept` returns, and needs a higher number.
         number = self._chats.number()
         inbound = self._inbound(request, body, key, words, files)
         taken = await self._intake.accept(inbound)
@@ -336,7 +344,7 @@ class WebRoutes:
     # -- conversations ---------------------------------------------------------------------------------------
 
     async def _list(self, request: web.Request) -> web.Response:
-        """Return a page of the person's conversations, the last spoken in first, after the conversation `before`."""
+        """Return the person's conversations after the conversation `before`, the most recently active first."""
         before = request.query.get("before")
         found = await self._intake.conversations(
             _conversation(request, None),
@@ -353,7 +361,7 @@ class WebRoutes:
             return web.json_response({"loops": [_loop(one, request[_VISITOR].user) for one in loops]})
 
     async def _rename(self, request: web.Request) -> web.Response:
-        """Name a conversation. An empty title restores the first words."""
+        """Rename a conversation. With an empty title, its first words become the title again."""
         chat, title = _conversation(request, request.match_info["id"]), (await _body(request)).get("title")
         if not isinstance(title, str):
             raise web.HTTPBadRequest
@@ -375,12 +383,13 @@ class WebRoutes:
             "working": live is not None and live.working,
         }
 
-    # -- what a person does with a message -------------------------------------------------------------------
+    # -- buttons, ratings and edits --------------------------------------------------------------------------
 
     async def _press(self, request: web.Request) -> web.Response:
-        """Accept a press: of a button of a question, a thumb below an answer, or Stop. A press is no message of the
-        person, so it is never shown. `choice` names the button, `of` is the question, the turn, the message or the open
-        loop below which the button is, or the value that was chosen.
+        """Accept a button press, a rating or Stop. A press never appears as a message.
+
+        `choice` names the button. `of` is the id of the question, turn, message or open loop that the button belongs to. For
+        a choice in the page's header, `of` is the chosen value.
         """
         body = await _body(request)
         choice, of, key = body.get("choice"), body.get("of", ""), _key(body)
@@ -400,14 +409,12 @@ class WebRoutes:
         press = press.model_copy(update=facts)
         taken = await self._intake.accept(press)
         if taken and press.rating is not None:
-            # A browser that reconnects is told all ratings.
+            # Also tells the person's other tabs. A browser that reconnects gets all ratings.
             self._chats.chat(press.chat_key).tell(event("ratings", {of: press.rating}))
         return web.json_response({"taken": taken}, status=202)
 
     async def _edit(self, request: web.Request) -> web.Response:
-        """Replace the words of the person's last message, so that it is answered again. The new words are never a
-        command.
-        """
+        """Replace the text of the person's last message, and answer it again. The new text is never run as a command."""
         body, id_ = await _body(request), request.match_info["id"]
         words, key = _said(body)
         chat = _conversation(request, body.get("conversation"))
@@ -441,7 +448,7 @@ class WebRoutes:
     # -- files -----------------------------------------------------------------------------------------------
 
     async def _begin_file(self, request: web.Request) -> web.Response:
-        """Begin a file of the next message. The bytes follow in pieces."""
+        """Begin the upload of a file for the next message. The bytes follow in pieces."""
         body = await _body(request)
         name, kind, size = body.get("name"), body.get("type", ""), body.get("size")
         if not (isinstance(name, str) and isinstance(kind, str) and type(size) is int and size >= 0):
@@ -461,7 +468,7 @@ class WebRoutes:
         except ValueError:
             return _refusal(request, 400, "web.unreadable")
         kept = await asyncio.to_thread(self._uploads.attachment, user, id_)
-        if kept is not None:  # also if the response to the last piece was lost, and the piece is sent again
+        if kept is not None:  # also if the last piece comes twice because its response was lost
             (shown,) = await asyncio.to_thread(self._shown, [kept])
             return web.json_response({"have": kept.size, "whole": True, "file": shown.json()})
         if have is None:
@@ -474,8 +481,8 @@ class WebRoutes:
         return web.Response(status=204)
 
     async def _file_of_chat(self, request: web.Request) -> web.StreamResponse:
-        """Return a file that was sent to, or uploaded in, any conversation of this browser. The browser may display
-        pictures and PDFs. It must download any other file and never display it, since the content is untrusted.
+        """Return a file of any conversation of this browser. Pictures and PDFs may be displayed. Other files are untrusted,
+        so the browser must download them.
         """
         key, name = KEYS.encode({"chat": request[_VISITOR].user}), request.match_info["id"]
         found = await asyncio.to_thread(
@@ -511,7 +518,9 @@ class WebRoutes:
         key = _conversation(request, request.query.get("conversation"))
         if self._streams[chat] >= STREAMS or self._streams.total() >= self._most:
             return _refusal(request, 503, "web.too_many", {"Retry-After": "30"})
-        self._streams[chat] += 1  # before the first await, so that concurrent requests are counted
+        self._streams[chat] += (
+            1  # counted before the first await, so that concurrent requests are counted too
+        )
         try:
             return await self._stream(request, key)
         finally:
@@ -542,9 +551,9 @@ class WebRoutes:
         for one in questions:
             if one.buttons is not None and one.buttons.question_id:
                 self._chats.ask(key, one)
-            else:  # the question is decided
+            else:  # the question is decided already
                 lines.append(one.json())
-        # There is no await from here to the loop, so no message is lost between the history and the stream.
+        # From here to the loop there is no await, so no message can be lost between history and stream.
         opening = self._chats.missed(key, request.headers.get("Last-Event-ID", ""))
         if opening is None:
             opening = self._chats.history(_merge(lines, list(live.said)))
@@ -557,7 +566,7 @@ class WebRoutes:
         try:
             while (chunk := await stream.next()) is not None:
                 await response.write(chunk)
-                # A command or a new configuration may have changed the model.
+                # A command or a new configuration may have changed the model in the meantime.
                 if (answers := await self._model(key)) != model:
                     model = answers
                     told = {**asdict(model), "model": model.name, "demo": model.name == DEMO}
@@ -609,9 +618,8 @@ def _question(asked: ShownQuestion) -> WebMessage:
 
 
 def _merge(earlier: list[dict[str, Any]], said: list[WebMessage]) -> list[dict[str, Any]]:
-    """Return the messages of the archive, followed by the messages of the live chat. The live chat has every
-    message since its first one. A message that was asked or answered again is shown once: the person's
-    where it first was, the answer where it is newest.
+    """Return the archived messages, then those of the live chat, which has all messages since its first one. A message that
+    was asked or answered again appears once: the person's at its first place, the bot's at its newest.
     """
     known = {message.id for message in said}
     since = next((message.ts for message in said if not message.restored), math.inf)
@@ -625,7 +633,7 @@ def _merge(earlier: list[dict[str, Any]], said: list[WebMessage]) -> list[dict[s
 
 
 def _conversation(request: web.Request, id_: object) -> ChatKey:
-    """Return the chatKey of a conversation of this browser: its first conversation, or the one with this id.
+    """Return the chatKey of this browser's conversation with this id. None means the first conversation.
     Raises `HTTPBadRequest`.
     """
     first = KEYS.encode({"chat": request[_VISITOR].user})
@@ -637,7 +645,7 @@ def _conversation(request: web.Request, id_: object) -> ChatKey:
 
 
 def _loop(loop: OpenLoop, user: str) -> dict[str, Any]:
-    """Return an open loop as a browser receives it, with the conversation in which it is if that is the person's own."""
+    """Return an open loop as JSON. Name its conversation only if it is one of the person's own."""
     key, who = loop.chat_key, UserRef(NAME, user)
     own = key is not None and (key.channel, key.chat_id) == (NAME, user) and key.kind == THREAD
     return {
@@ -668,7 +676,7 @@ async def _body(request: web.Request) -> dict[str, Any]:
 
 
 def _key(body: dict[str, Any]) -> str:
-    """Return the `clientId` of a body: 1 to 64 letters, digits, `_` and `-`. Raises `HTTPBadRequest`."""
+    """Return the `clientId` of a request: 1 to 64 letters, digits, `_` and `-`. Raises `HTTPBadRequest`."""
     key = body.get("clientId")
     if not isinstance(key, str) or CHAT_ID.fullmatch(key) is None:
         raise web.HTTPBadRequest
@@ -676,7 +684,7 @@ def _key(body: dict[str, Any]) -> str:
 
 
 def _said(body: dict[str, Any]) -> tuple[str, str]:
-    """Return the words and the `clientId` of a message. Raises `HTTPBadRequest`."""
+    """Return a message's text and its `clientId`. Raises `HTTPBadRequest`."""
     words = body.get("text")
     if not isinstance(words, str):
         raise web.HTTPBadRequest
@@ -684,7 +692,7 @@ def _said(body: dict[str, Any]) -> tuple[str, str]:
 
 
 def _command(choice: str, of: str) -> Command:
-    """Return the command of a button. The command checks whether the person may use it. Raises `HTTPBadRequest`."""
+    """Return the command of a button. The command itself checks the person's rights. Raises `HTTPBadRequest`."""
     if choice in SETTINGS:
         return Command(name=choice, args=of.strip())
     if (found := approval_buttons.pressed(choice, of)) is not None:
@@ -696,29 +704,28 @@ def _command(choice: str, of: str) -> Command:
 
 
 def _navigates(request: web.Request) -> bool:
-    """Return True if the browser will show the response as a page. Browsers send `Sec-Fetch-Dest` only in
-    secure contexts; without it, `Accept` decides.
+    """Return True if the browser will show the response as a page. `Sec-Fetch-Dest` says so, but browsers send it only in
+    secure contexts. Without it, `Accept` decides.
     """
     told = request.headers.get("Sec-Fetch-Dest")
     return told == "document" if told is not None else "text/html" in request.headers.get("Accept", "")
 
 
 def _from_elsewhere(request: web.Request) -> bool:
-    """Return True if a browser may have withheld its cookie (SameSite=Strict), as it does after a link or
-    redirect of another site. A cookie that is set now would replace the withheld one. A reload by a page
-    of this server sends the cookie.
+    """Return True if the browser may have withheld its cookie (SameSite=Strict), as it does when another site caused the
+    request. A cookie set now would replace the withheld one. When the page reloads itself, the browser sends the cookie.
     """
     headers = request.headers
     return headers.get("Sec-Fetch-Dest") == "document" and headers.get("Sec-Fetch-Site") != "same-origin"
 
 
 def _language(request: web.Request) -> str | None:
-    """Return the language that a browser prefers among those with a catalogue; None if the browser names no language."""
+    """Return the language that the browser prefers, of those with a catalogue. Return None if it names no language."""
     return best_language(request.headers.get("Accept-Language", ""))
 
 
 def _marked(sentence: str) -> str:
-    """Return a sentence as HTML, with `keys` as <kbd>."""
+    """Return a sentence as HTML, in which `words` in backquotes become <kbd>."""
     return _KEY.sub(r"<kbd>\1</kbd>", escape(sentence))
 
 

@@ -1,4 +1,4 @@
-// What a person does with a message: decide a question, edit, ask for another answer, rate. A press is no message.
+// Actions on a message: decide a question, edit, ask for another answer, rate. None of them appears as a message.
 
 import { current, newId } from "/conversations.js";
 import { words as said } from "/words.js";
@@ -6,9 +6,9 @@ import { words as said } from "/words.js";
 const CHOICES = ["once", "deny", "chat", "always", "each", "afresh", "again", "renew"];
 const LOOKS = { once: "primary", deny: "danger" };
 const THUMB = "M3.5 10.5h3.5v9.5H3.5zM7 10.5l3.8-7a2.2 2.2 0 0 1 2.4 2.9l-.9 3.3h6a2 2 0 0 1 2 2.4l-1.3 6.3a2 2 0 0 1-2 1.6H7";
-const PATIENCE = 10; // seconds until the buttons come back if nothing happens
-const ratings = new Map(); // by the turn of the answer
-const pressed = new Map(); // what to do with the answer to a press, by the id of the press
+const PATIENCE = 10; // seconds until pressed buttons are enabled again if the message does not change
+const ratings = new Map(); // ratings of answers, by the id of the turn
+const pressed = new Map(); // functions that receive the server's answer to a press, by the id of the press
 
 export const wait = (seconds) => new Promise((done) => setTimeout(done, seconds * 1000));
 
@@ -24,7 +24,7 @@ export function button(words, name) {
   return made;
 }
 
-/** Send a press. Return "" or the sentence that says why it failed. `answered` gets the sentence of a later answer. */
+/** Send a press. Return "", or a sentence that says why it failed. `answered` receives the sentence of a later answer. */
 export async function press(choice, of = "", answered = () => {}) {
   const id = newId();
   pressed.set(id, answered);
@@ -46,7 +46,7 @@ export function answer({ press: id, text }) {
 
 // -- questions -----------------------------------------------------------------------------------------------
 
-/** Show a question as a card. A decided question has no name, and its last line is the outcome. */
+/** Show a question as a card. If the question is decided, it has no id, and its last line is the decision. */
 export function ask(item, message) {
   const { approval: name, choices } = message;
   const card = item.querySelector(".bubble");
@@ -80,7 +80,7 @@ function row(name, choices) {
   return row;
 }
 
-/** Press a button below a message. The server then changes the message; until then the buttons rest. */
+/** Press a button below a message. The buttons are disabled until the server changes the message. */
 export async function decide(button) {
   const row = button.closest(".choices, .meta");
   const over = (sentence) => {
@@ -95,7 +95,7 @@ export async function decide(button) {
   };
   for (const one of row.querySelectorAll("button")) one.disabled = true;
   tell(row, "");
-  // The answer to a press that counted comes together with the change of the message, which is enough.
+  // If the press counted, the server also changes the message, so its answer need not be shown.
   const failed = await press(button.dataset.choice, row.dataset.of, (sentence) => wait(0.5).then(() => over(sentence)));
   if (failed) over(failed);
   else wait(PATIENCE).then(() => { if (button.disabled) over(""); });
@@ -144,7 +144,7 @@ function showRating(item) {
   }
 }
 
-/** Rate an answer; a second press takes the rating back. */
+/** Rate an answer. A second press removes the rating. */
 export async function rate(thumb) {
   const rating = thumb.getAttribute("aria-pressed") === "true" ? "none" : thumb.dataset.rating;
   tell(thumb.closest(".meta"), await press(rating, thumb.closest("[data-id]").dataset.id));
@@ -159,7 +159,7 @@ export function rated(list, found) {
   }
 }
 
-/** Turn a message of one's own into a text box. Sending replaces its words, Esc leaves it as it is. */
+/** Replace the person's own message by a text box. Sending changes the message, Esc keeps it. */
 export function rewrite(item, words) {
   const form = document.createElement("form");
   form.className = "rewrite";
@@ -184,7 +184,7 @@ export function rewrite(item, words) {
   box.addEventListener("input", grow);
   box.addEventListener("keydown", (event) => {
     if (event.isComposing || event.keyCode === 229 || event.shiftKey || !["Enter", "Escape"].includes(event.key)) return;
-    event.preventDefault(); // Esc then stops nothing
+    event.preventDefault(); // otherwise Esc would also stop the running answer
     if (event.key === "Escape") close();
     else form.requestSubmit();
   });

@@ -15,7 +15,7 @@ const list = $("messages");
 const scroll = $("scroll");
 const text = $("text");
 const pending = new Map(); // messages of all conversations that are not yet confirmed, by id
-const texts = new Map(); // what was said, by id
+const texts = new Map(); // texts of shown messages, by id
 const announced = new Set(); // ids of answers that were read out
 const filesOf = new Map(); // files of the next message of each conversation
 let files;
@@ -134,7 +134,7 @@ function toEnd() {
 
 /** Let the screen reader read a finished answer once. Other changes of the conversation are not read. */
 function announce(message) {
-  const spoken = `${message.id} ${message.turn ?? ""}`; // an answer may be given again in the same place
+  const spoken = `${message.id} ${message.turn ?? ""}`; // a second answer may replace the first one in its place
   if (!finished(message) || announced.has(spoken)) return;
   announced.add(spoken);
   $("announcer").textContent = shown(message.id).querySelector(".bubble").innerText;
@@ -146,7 +146,7 @@ function showHistory(messages) {
   for (const message of pending.values()) if (message.conversation === current() && !shown(message.id)) mark(place(message), "pending");
   for (const message of messages) {
     confirm(message.id);
-    if (finished(message)) announced.add(`${message.id} ${message.turn ?? ""}`); // an old conversation is not read out
+    if (finished(message)) announced.add(`${message.id} ${message.turn ?? ""}`); // messages of an opened conversation are not read out
   }
   days();
   $("empty").hidden = list.childElementCount > 0;
@@ -208,12 +208,12 @@ function confirm(id) {
   if (pending.delete(id)) keepUnsent();
 }
 
-/** Keep the messages that are still to be sent, for a reload. */
+/** Store the unsent messages, so that they survive a reload. */
 function keepUnsent() {
   keep("unsent", JSON.stringify([...pending.values()].filter((message) => !message.refused)));
 }
 
-/** Keep a text for a reload of this tab, unless the browser has no room for it. */
+/** Store a text, so that it survives a reload of this tab. Do nothing if the browser has no room for it. */
 function keep(place, words) {
   try {
     sessionStorage.setItem(place, words);
@@ -281,7 +281,7 @@ $("chosen").addEventListener("change", (event) => {
 });
 text.addEventListener("paste", (event) => {
   const { files: pasted, types } = event.clipboardData;
-  if (!pasted.length || types.includes("text/plain")) return; // a table comes as text and as a picture of it
+  if (!pasted.length || types.includes("text/plain")) return; // a copied table is pasted as text, not as its picture
   event.preventDefault();
   files.add(pasted);
 });
@@ -326,7 +326,7 @@ function listen() {
   stream.addEventListener("removed", (event) => shown(JSON.parse(event.data).id)?.remove());
   stream.addEventListener("answer", (event) => answer(JSON.parse(event.data)));
   stream.addEventListener("ratings", (event) => rated(list, JSON.parse(event.data)));
-  stream.addEventListener("reload", listen); // who has become an operator sees other buttons
+  stream.addEventListener("reload", listen); // a browser that has become an operator's gets other buttons
   stream.addEventListener("model", (event) => showModel(JSON.parse(event.data)));
   stream.addEventListener("working", (event) => {
     $("stop").disabled = false;
@@ -337,7 +337,7 @@ function listen() {
   stream.addEventListener("error", () => {
     connection("lost", said.lost);
     $("working").hidden = true;
-    // A browser reconnects by itself unless the server answered with an error.
+    // The browser reconnects by itself, except after an error response.
     if (stream.readyState === EventSource.CLOSED) wait(3).then(begin);
   });
 }

@@ -2,7 +2,7 @@
 
 import { words as said } from "/words.js";
 
-const WIDE = 480, HIGH = 320; // most pixels of a picture in the list
+const WIDE = 480, HIGH = 320; // max size in pixels of a picture in the list
 
 const large = document.createElement("dialog");
 const whole = document.createElement("img");
@@ -49,7 +49,7 @@ function opens(file) {
   return link;
 }
 
-/** Return a picture that keeps its place before it is loaded, and is shown large when it is pressed. */
+/** Return a picture whose place has its final size before it is loaded. A click shows it large. */
 function picture(file) {
   const image = document.createElement("img");
   const scale = Math.min(1, WIDE / file.width, HIGH / file.height);

@@ -6,7 +6,7 @@ import { words as said } from "/words.js";
 const $ = (id) => document.getElementById(id);
 const FIRST = "first";
 const ID = /^[A-Za-z0-9_-]{1,64}$/;
-const rows = new Map(); // what the server says of each listed conversation, and its list item, by id
+const rows = new Map(); // each listed conversation as the server sent it, and its list item, by id
 let order = []; // ids, newest first
 let unread = readUnread();
 let asked = 0; // number of the newest request; answers of older requests are ignored
@@ -23,7 +23,7 @@ export function current() {
 export function start(opened, titled) {
   if (!location.hash && history.state !== FIRST) {
     const last = localStorage.getItem("conversation") ?? FIRST;
-    if (last === FIRST) history.replaceState(FIRST, ""); // a reload stays here, whatever another tab has opened since
+    if (last === FIRST) history.replaceState(FIRST, ""); // a reload keeps this conversation, even if another tab has opened another one
     else history.replaceState(null, "", `#${last}`);
   }
   const open = () => {
@@ -43,14 +43,14 @@ let shownTitle = () => {};
 
 export const isListed = (id) => rows.has(id);
 
-/** Open a new conversation. The server learns of it with its first message. */
+/** Open a new conversation. The server creates it with its first message. */
 export function openNew() {
   location.hash = newId();
 }
 
 // -- news ----------------------------------------------------------------------------------------------------
 
-/** Take news of a conversation: that something was said in it, that it works, or its name. */
+/** Process news of a conversation: a new message, running work, or another name. */
 export function news(one) {
   if (one.role === "assistant" && (one.id !== current() || document.hidden)) {
     unread.add(one.id);
@@ -100,7 +100,7 @@ export async function load(before = "") {
   show();
 }
 
-/** Show the list as it is known. Items stay in place, so that the focus is kept. */
+/** Show the list from `rows`. Items stay in place, so that the focus is kept. */
 function show() {
   const focused = document.activeElement;
   const items = order.map((id) => rows.get(id).item);
@@ -142,7 +142,7 @@ function label({ id, title, working, link, mark, rename }) {
   rename.setAttribute("aria-label", `${said.rename}: ${words}`);
 }
 
-/** Put a field in the place of a title. Enter and leaving the field keep the new name; Esc keeps the old one. */
+/** Replace a title by a text field. Enter, or leaving the field, stores the new name; Esc keeps the old one. */
 function renaming({ id, title, item, link, rename }) {
   const field = document.createElement("input");
   field.value = title;
@@ -184,7 +184,7 @@ let typed;
 $("find").addEventListener("input", () => { clearTimeout(typed); typed = setTimeout(load, 200); });
 $("find").addEventListener("keydown", (event) => {
   if (event.key !== "Escape" || event.isComposing || !$("find").value) return;
-  event.preventDefault(); // it ends the search, and neither closes the drawer nor stops an answer
+  event.preventDefault(); // Esc ends the search only: it closes no drawer and stops no answer
   $("find").value = "";
   load();
 });

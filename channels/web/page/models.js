@@ -1,4 +1,4 @@
-// The model and the effort that answer here. An operator chooses them; other people see the name.
+// Shows the model and its reasoning effort in this conversation. An operator chooses them; other people see the name.
 
 import { button, press } from "/actions.js";
 import { words as said } from "/words.js";
@@ -8,7 +8,7 @@ const OTHER = "other";
 const EFFORTS = { low: said.low, medium: said.medium, high: said.high };
 let latest;
 
-/** Show what answers here. Without messages, also show examples; the demo model always has its own. */
+/** Show the model's name. Without messages, also show example messages; the demo model always shows its own. */
 export function showModel(answering) {
   const { model, demo, models } = latest = answering;
   $("model").textContent = demo ? said.demo : model;
@@ -36,7 +36,7 @@ function fill(menu, choices, chosen) {
 async function choose(choice, value) {
   const tell = (sentence) => {
     $("model-told").textContent = sentence;
-    showMenus(); // what was refused is not chosen
+    showMenus(); // after a refusal, show the current choice again
   };
   $("model-told").textContent = "";
   const failed = await press(choice, value, tell);
@@ -56,6 +56,6 @@ $("model-name").addEventListener("change", ({ target }) => {
 $("model-effort").addEventListener("change", ({ target }) => choose("effort", target.value));
 $("model-other").addEventListener("keydown", (event) => {
   if (event.key !== "Enter" || event.isComposing || event.keyCode === 229) return;
-  event.preventDefault(); // it would close the dialog
+  event.preventDefault(); // otherwise Enter would close the dialog
   if (event.target.value.trim()) choose("model", event.target.value.trim());
 });

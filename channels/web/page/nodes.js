@@ -1,4 +1,4 @@
-// Builds DOM nodes of messages. The server has parsed the Markdown. Text only becomes a text node, and only the tags
+// Builds DOM nodes of messages. The server has parsed the Markdown. Texts become text nodes, and only the tags
 // and links named here are created.
 
 import { words as said } from "/words.js";
@@ -10,12 +10,12 @@ const TAGS = new Set(["p", "h3", "h4", "h5", "h6", "ul", "ol", "li", "blockquote
 export function build(nodes) {
   const out = document.createDocumentFragment();
   out.append(...nodes.map(made));
-  // The browser finds the direction of each block, since an Arabic paragraph may follow an English one.
+  // The browser chooses each block's direction, because an Arabic paragraph may follow an English one.
   for (const block of out.children) block.dir = "auto";
   return out;
 }
 
-/** Make the mark at the end of an unfinished answer a sign that moves. */
+/** Replace the mark at the end of an unfinished answer by an animated sign. */
 export function goesOn(body) {
   let end = body;
   while (end.lastChild) end = end.lastChild;
@@ -93,7 +93,7 @@ export function patch(old, fresh) {
     if (!known) old.append(node);
     else if (known.nodeName !== node.nodeName) known.replaceWith(node);
     else if (node.nodeType === Node.TEXT_NODE) retype(known, node.data);
-    else if (known.className === "copy" && node.className === "copy") return; // it may say that it has copied
+    else if (known.className === "copy" && node.className === "copy") return; // the button may just say that the code is copied
     else {
       for (const { name } of [...known.attributes]) if (!node.hasAttribute(name)) known.removeAttribute(name);
       for (const { name, value } of node.attributes) if (known.getAttribute(name) !== value) known.setAttribute(name, value);

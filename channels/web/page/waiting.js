@@ -1,13 +1,13 @@
-// What waits for the person: the panel, and the number at its button.
+// The board of what waits for the person: a panel, and the number on its button.
 
 import { button, press } from "/actions.js";
 import { words as said } from "/words.js";
 
 const $ = (id) => document.getElementById(id);
-// What the person is to act on: requests that they may decide, and their own questions and promises.
+// Return true for an entry that needs this person: a request to decide, or the person's own question or promise.
 const isMine = (one) => (["person", "approval"].includes(one.kind) ? one.acts.length > 0 : ["question", "promise"].includes(one.kind) && !one.who);
 
-/** Read what waits; show the number, and the panel if it is open. */
+/** Load the board from the server. Show the number, and the panel if it is open. */
 async function refresh() {
   const answer = await fetch("/api/waiting").then((one) => (one.ok ? one.json() : null), () => null);
   if (!answer) {
@@ -19,7 +19,7 @@ async function refresh() {
   $("board-button").ariaLabel = count ? `${said.board} (${count})` : said.board;
   if (!answer.loops.length) $("board-told").textContent = said.board_nothing;
   $("loops").replaceChildren(...answer.loops.map(row));
-  // The button that had the focus is gone.
+  // The button with the focus was removed, so the close button gets it.
   if ($("board").open && document.activeElement === document.body) $("board-close").focus();
 }
 
@@ -66,7 +66,7 @@ function line(name, words, tag = "p") {
   return made;
 }
 
-/** Read anew what waits a second after the last news of a conversation's stream: a turn ends after its answer. */
+/** Load the board again a second after the last news, because a turn ends shortly after its answer. */
 export function watch(stream) {
   for (const name of ["open", "message", "working"]) stream.addEventListener(name, soon);
 }
