@@ -36,9 +36,7 @@ text, and whether operators were asked.
 KEPT = 7 * EVERY
 """Max age in seconds of a stored request. While the request is stored, a denied person can be notified of a later admission."""
 REACHED_SECONDS = 3.0
-"""Timeout in seconds for delivering a request to an operator. Only after a delivery the stranger reads that an operator was
-asked.
-"""
+"""Timeout in seconds for delivering a request to an operator. The stranger learns of a request only after its delivery."""
 CHECK_SECONDS = 2.0  # interval in seconds between checks for decisions that another process wrote
 
 
@@ -51,8 +49,8 @@ class Admissions:
         self._rules: list[object] = []
 
     async def ask(self, inbound: Inbound) -> Done:
-        """Ask operators to admit the author of a message. A second call for the same message, after a crash, reuses the
-        stored request.
+        """Ask operators to admit a message's author. A second call for the same message, after a crash, reuses the stored
+        request.
         """
         await asyncio.to_thread(self._run.lists.note, inbound.channel, inbound.user_id, inbound.user_name)
         chat = await self._run.chats.get(inbound.chat_key)
@@ -70,9 +68,7 @@ class Admissions:
         return Done(paragraph(say("strangers.hello"), say(key, who=inbound.person)))
 
     def _asked(self, chat: Chat, inbound: Inbound) -> Iterator[Fact]:
-        """Yield the events that store a request. If fewer than `MOST` requests were sent today, also yield its messages to
-        operators.
-        """
+        """Yield the events that store a request. If fewer than `MOST` were sent today, also yield its messages to operators."""
         name, now, run = inbound.request_id, self._run.clock.now(), self._run
         before = run.chats.facts.all(ASKED)
         for old in [old for old, fact in before.items() if fact["at"] < now - KEPT]:

@@ -38,9 +38,7 @@ MOST_BACK = 6  # max digits of a number of turns; a longer argument counts as an
 SHOWN = 2_000
 """Max characters of a conversation that `/resume` and `/fork` show."""
 _GATHERED = 5 * SHOWN
-"""Max characters that are redacted before the text is cut to `SHOWN`. A cut before redaction could leave part of a secret
-unrecognised.
-"""
+"""Max characters that are redacted before the text is cut to `SHOWN`. A secret that is cut first would not be recognised."""
 QUOTED = 80
 _ID = re.compile(r" \([^()]*\)$")
 """Pattern of the id that follows the name of a quoted person."""
@@ -386,9 +384,7 @@ class SessionCommands:
         view: View,
         forked_at: str = "",
     ) -> Done:
-        """Replace the chat's current conversation by `view`. If the former conversation has turns, the answer says how to
-        return to it.
-        """
+        """Replace the chat's conversation by `view`. If the former one has turns, the answer says how to return to it."""
         left = sessions.current
         what = "a fork of the session begins" if forked_at else "an earlier session goes on"
         self._run.log.write("session", what, chat_key=inbound.chat_key, session=name, left=left.id)

@@ -148,9 +148,7 @@ class ListeningService:
         return HEARD if chosen is None else cast("Listening", chosen["to"])
 
     async def _counts(self, inbound: Inbound) -> bool:
-        """Return True if a message is for the bot. Messages of one conversation are decided one after another, to keep their
-        order.
-        """
+        """Return True if a message is for the bot. Messages of a conversation are decided one by one, to keep their order."""
         chat_key = inbound.chat_key
         while (asking := self._asking.get(chat_key)) is not None:
             await asyncio.wait([asking])

@@ -129,9 +129,7 @@ class Account:
         return say("receipt.asked_by", who=f"`{person}`" if person else asked.person, time=when, words=words)
 
     def state(self, turn: Turn | None) -> str:
-        """Return the line about how the turn ended and how long it took, or what it does now. `turn` is the chat's running
-        turn.
-        """
+        """Return the line about how the turn ended and how long it took, or what it does now. `turn` is the running turn."""
         if self.asked_at is None:
             return ""
         if turn is not None and turn.id == self.turn and turn.phase is Phase.SUSPENDED:

@@ -81,9 +81,7 @@ class Removal:
         return [Target(target.message, "assistant", target.person, Gone(turns=related), related), target]
 
     async def _target(self, chat: ChatKey, message: str) -> Target | None:
-        """Return the message with this platform id; None if the chat has none. For an answer in several messages, any id
-        works.
-        """
+        """Return the message with this platform id; None if there is none. For an answer in several messages, any id works."""
         naming = self._run.event_log.naming
         found = [one for one in await naming(chat, {message}) if one.chat == chat]
         received = (

@@ -71,8 +71,8 @@ class Retention:
                 )
 
     async def _expire_events(self, key: ChatKey, since: float) -> int:
-        """Delete expired events of finished turns from the beginning of a chat's log, and return their number. Keep the
-        newest event.
+        """Delete expired events of finished turns from the beginning of a chat's log; return their number. The newest event
+        stays.
         """
         log, chats = self._run.event_log, self._run.chats
         first, end = await log.older(key, since)

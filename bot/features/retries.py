@@ -51,9 +51,7 @@ class PastTurn:
 
     @property
     def text(self) -> str | None:
-        """Return the platform id of the turn's newest text, even if that text is an unfinished preview; None if there is no
-        text.
-        """
+        """Return the platform id of the turn's newest text, which may be an unfinished preview; None if there is no text."""
         texts = [id_ for row, id_ in self.shown.values() if row.form in {"reply", "preview"} and not row.file]
         return texts[-1] if texts else None
 
@@ -177,9 +175,7 @@ class Retries:
         return Done(facts=(Fact(edit.chat_key, shown),))
 
     async def renew(self, press: Inbound) -> Done:
-        """Run `/renew`: answer an edited message again, and replace the old answer. The person who asked and operators may
-        use it.
-        """
+        """Run `/renew`: answer an edited message again, and replace the old answer. The asker and operators may use it."""
         past = await self._past(press)
         edit = past.edits.get(press.args)
         turn = past.about(edit) if edit is not None else None

@@ -70,9 +70,7 @@ _TS = re.compile(r"(\d{1,12})\.(\d{6})")
 
 @dataclass(frozen=True, slots=True)
 class _Workspace:
-    """The workspace of a started channel. `site` is its URL. `scopes` are the app's OAuth scopes; empty if Slack does not
-    report them.
-    """
+    """Workspace of a started channel. `site` is its URL. `scopes` are OAuth scopes; empty if Slack does not report them."""
 
     client: AsyncWebClient
     session: aiohttp.ClientSession

@@ -29,9 +29,7 @@ _SHOWN_WHOLE: frozenset[Choice] = frozenset({"again", "renew"})
 
 
 class BlockWriter:
-    """Sends messages with task cards or thumbs as blocks. After Slack has refused cards or thumbs once, messages are sent
-    without them.
-    """
+    """Sends task cards and thumbs as blocks. After Slack has refused one of them once, messages are sent without it."""
 
     def __init__(self, log: Log) -> None:
         self._log = log

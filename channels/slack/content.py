@@ -1,6 +1,4 @@
-"""Reads the content of a Slack message: text with mentions and links in Slack's markup `<…>`, blocks, shared messages and
-files.
-"""
+"""Reads a Slack message's content: text with mentions and links in Slack's markup `<…>`, blocks, shared messages and files."""
 
 from __future__ import annotations
 
@@ -113,9 +111,7 @@ def without_address(source: str, me: str) -> str:
 
 
 def text_of(blocks: Any) -> str:
-    """Return the text of blocks, one line per element. Mentions become `<@U…>`, and text that only looks like a mention is
-    escaped.
-    """
+    """Return the text of blocks, one line per element. Mentions become `<@U…>`; text that only looks like one is escaped."""
     return "\n".join(line for block in _objects(blocks) for line in _lines(block)).strip("\n")
 
 
@@ -183,9 +179,7 @@ def _objects(value: Any) -> list[dict[str, Any]]:
 def shared_messages(
     found: Any, *, by: str | None, channel: str | None, ours: frozenset[str]
 ) -> list[tuple[Quoted, tuple[Attachment, ...]]]:
-    """Return the messages that `by` shared in `channel` and the previews of links, each with its files. `ours` are the bot's
-    ids.
-    """
+    """Return the messages that `by` shared in `channel` and the previews of links, with their files. `ours` are the bot's ids."""
     return [(_quoted(one, by, channel, ours), attachments(one.get("files"))) for one in _objects(found)]
 
 

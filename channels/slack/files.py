@@ -47,9 +47,7 @@ async def fetch(
     most: int,
     patience: float,
 ) -> AsyncGenerator[bytes]:
-    """Yield the bytes of a file, as `contracts.channel.Files.fetch` specifies. `patience` is the timeout in seconds of each
-    read.
-    """
+    """Yield the bytes of a file, as `contracts.channel.Files.fetch` specifies. `patience` is the timeout of a read in seconds."""
     if _ID.fullmatch(attachment.ref or "") is None:
         raise errors.FileGone("the message names no file")
     with web_api.raised_as(_unknown):
@@ -168,9 +166,7 @@ def _perhaps_shown(error: BaseException) -> errors.DeliveryFailed:
 
 
 def _shown_at(files: Any, channel: str) -> str | None:
-    """Return the `ts` of the message that shows the file in the channel, read from the `shares` of the file; None if there
-    is none.
-    """
+    """Return the `ts` of the message that shows the file in the channel, from the file's `shares`; None if there is none."""
     for file in files if isinstance(files, list) else ():
         shares = file.get("shares") if isinstance(file, dict) else None
         for kind in shares.values() if isinstance(shares, dict) else ():

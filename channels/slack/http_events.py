@@ -24,9 +24,7 @@ UNSIGNED = "requests come that are not signed with channels.slack.signingSecret,
 
 
 class HttpEvents:
-    """Webhook for Slack's events. `last_heard` is None because silence is no fault: a workspace without messages sends no
-    events.
-    """
+    """Webhook for Slack's events. `last_heard` is None, because a workspace without messages sends no events."""
 
     last_heard: None = None
 
@@ -61,9 +59,7 @@ class HttpEvents:
         """Do nothing, because a webhook has no connection to renew."""
 
     def _admits(self, headers: Mapping[str, str]) -> bool:
-        """Return True if the headers have a signature and a time stamp within `FRESH_SECONDS`. The signature itself is
-        checked later.
-        """
+        """Return True if the headers have a signature, and a time within `FRESH_SECONDS`. The signature is checked later."""
         stamp = headers.get(STAMP, "")
         fresh = stamp.isdecimal() and len(stamp) < 20 and abs(self._clock.now() - int(stamp)) <= FRESH_SECONDS
         return fresh and headers.get(SIGNATURE, "").startswith("v0=")

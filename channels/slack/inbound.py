@@ -48,7 +48,7 @@ class Unreadable(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class BotIdentity:
-    """Ids and name of the bot in a workspace. `one_direct`: all messages of a direct chat, also in threads, are one
+    """The bot's ids and name in a workspace. `one_direct`: all messages of a direct chat, also in threads, are one
     conversation.
     """
 
@@ -313,9 +313,7 @@ def read_home(body: Json, me: BotIdentity, now: float) -> Inbound | None:
 
 
 def read_thread(messages: Any, me: BotIdentity, before: str, names: Names = content.nobody) -> list[Quoted]:
-    """Return the messages older than `before`, and the messages that they share, oldest first. Skip posts that are no
-    messages.
-    """
+    """Return the messages older than `before` and the messages that they share, oldest first. Other posts are skipped."""
     found: list[tuple[int, Quoted]] = []
     for message in messages if isinstance(messages, list) else []:
         try:

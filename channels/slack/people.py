@@ -62,9 +62,7 @@ class UserNames:
         return inbound.model_copy(update=known | {"chat_name": chat_name and f"#{chat_name}"})
 
     async def learn(self, users: Iterable[str], most: int | None = None) -> None:
-        """Look up unknown and expired ids, at most `most`. A lookup that takes longer than `PATIENCE` continues in the
-        background.
-        """
+        """Look up unknown and expired ids, at most `most`. A lookup longer than `PATIENCE` continues in the background."""
         now = self._clock.monotonic()
         due = [user for user in dict.fromkeys(users) if now - self.profile(user).asked_at > MAX_AGE][:most]
         if not due:

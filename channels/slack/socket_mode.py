@@ -133,9 +133,7 @@ class SocketConnection(SocketModeClient):
         task.add_done_callback(self._processing.discard)
 
     async def run_message_listeners(self, message: Json, raw_message: str) -> None:
-        """Process one frame. The library starts a task for each frame and keeps no reference to the task, so this method
-        keeps one.
-        """
+        """Process one frame. The library keeps no reference to the task of a frame, so this method keeps one."""
         match message.get("type"):
             case "hello":
                 self._attempts = 0
@@ -165,9 +163,7 @@ class SocketConnection(SocketModeClient):
         self.trouble = trouble
 
     async def close(self) -> None:
-        """Stop reading, finish the events that are being processed, and close the socket. Slack delivers unacknowledged
-        events again.
-        """
+        """Stop reading, finish the events in progress, and close the socket. Slack delivers unacknowledged events again."""
         self.closed = True
         await cancel_all(filter(None, [self.message_receiver, self.message_processor]))
         if self._processing:

@@ -165,9 +165,7 @@ def _chunks(message: Outbound, cards: Sequence[Card] | None = None, *, titled: b
 
 
 def begun_as(message: Outbound, post: Json) -> bool:
-    """Return True if the bot's post is an open stream of `message`. Compares the first words, because an open stream has no
-    metadata.
-    """
+    """Return True if a post of the bot is an open stream of `message`. Such a post has no metadata, so the words are compared."""
     shown, words = _words(text.unescaped(str(post.get("text") or ""))), _words(message.text)
     return "metadata" not in post and bool(shown) and (words.startswith(shown) or shown.startswith(words))
 

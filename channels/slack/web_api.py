@@ -88,9 +88,7 @@ class WebClient(AsyncWebClient):
 
 
 class LibraryLog(logging.Logger):
-    """Logger for Slack's library. Logs only the function and the exception type, because the records' texts contain messages
-    and URLs.
-    """
+    """Logger for Slack's library. Logs only function and exception type, because the texts contain messages and URLs."""
 
     def __init__(self, log: Log) -> None:
         super().__init__("shipmate.slack", logging.ERROR)
@@ -219,9 +217,7 @@ def send_error(error: BaseException) -> errors.DeliveryFailed:
 
 
 def edit_error(error: BaseException) -> errors.DeliveryFailed:
-    """Return the gateway's error for a failure to edit a message: `EditRefused` if no edit can succeed, otherwise as
-    `send_error`.
-    """
+    """Return the gateway's error for a failed edit: `EditRefused` if no edit can succeed, otherwise as `send_error`."""
     if error_code(error) == CONFLICT:
         return errors.DeliveryThrottled(f"Slack: {name(error)}", retry_after=_CONFLICT_SECONDS)
     failure = send_error(error)
@@ -229,9 +225,7 @@ def edit_error(error: BaseException) -> errors.DeliveryFailed:
 
 
 def find_error(error: BaseException) -> errors.DeliveryFailed:
-    """Return the gateway's error for a failed search: `DeliveryUncertain` after a permanent refusal, otherwise
-    `DeliveryThrottled`.
-    """
+    """Return the gateway's error for a failed search: `DeliveryUncertain` after a permanent refusal, else `DeliveryThrottled`."""
     if not may_pass(error):
         return errors.DeliveryUncertain(f"Slack will not tell: {name(error)}")
     wait = retry_after(error) if is_rate_limited(error) else SHORT

@@ -160,9 +160,7 @@ class TelegramChannel:
     async def _has_member(
         self, bot: bot_api.Bot, chat: str, user_id: str, slots: asyncio.Semaphore
     ) -> bool | None:
-        """Return True if the person is a member of the group. Return None if Telegram does not answer, or if the group has a
-        new id.
-        """
+        """Return True if the person is in the group. Return None if Telegram does not answer, or if the group has a new id."""
         async with slots:
             try:
                 member = await bot.call_object("getChatMember", {"chat_id": chat, "user_id": user_id})
@@ -336,9 +334,7 @@ class TelegramChannel:
         return {"chat_id": _chat(place), "message_id": number}
 
     def _number(self, place: Mapping[str, str], message_id: str) -> int | None:
-        """Return the number of a message in its chat. Return None if the id is invalid or from before the group became a
-        supergroup.
-        """
+        """Return a message's number in its chat; None if the id is invalid or from before the group became a supergroup."""
         number = message_id.rpartition("/")[2]
         found = number.isdecimal() and self._migrations.named(place["chat_id"], number) == message_id
         return int(number) if found else None
@@ -399,9 +395,7 @@ class TelegramChannel:
     # -- menus -----------------------------------------------------------------------------------------------
 
     async def _set_menus(self, bot: bot_api.Bot) -> None:
-        """Set the bot's command menus and descriptions in each language. Failures are only logged, because the bot works
-        without them.
-        """
+        """Set the bot's menus and descriptions in each language. Failures are only logged, because the bot works without them."""
         groups = {"type": "all_group_chats"}
         for code, told in _LANGUAGES.items():
             with speaking(code):
@@ -458,9 +452,7 @@ def _size(part: str) -> int:
 
 
 def _shown(message: Outbound) -> render.Rendered:
-    """Return a message's rendered text, or a file's caption. Raises `errors.DeliveryFailed` for an empty text or an invalid
-    chat.
-    """
+    """Return a message's rendered text or a file's caption. Raises `errors.DeliveryFailed` for an empty text or invalid chat."""
     if message.file is not None:
         return render.Rendered(text.head(message.text.strip(), CAPTION), ())
     shown = render.render(message.text, goes_on=message.goes_on)
@@ -495,9 +487,7 @@ def _keyboard(message: Outbound) -> Json | None:
 
 
 def _examples(message: Outbound) -> Json | None:
-    """Return a one-time keyboard with example messages. If a person taps an example, Telegram sends it as the person's
-    message.
-    """
+    """Return a one-time keyboard of example messages. If a person taps one, Telegram sends it as the person's message."""
     choices = message.buttons.choices if message.buttons is not None else ()
     with speaking(message.language):
         rows = [[{"text": say(f"start.{one}")}] for one in EXAMPLES if one in choices]

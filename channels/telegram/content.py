@@ -196,9 +196,7 @@ def number(value: object) -> int:
 
 
 def string(value: object) -> str:
-    """Return the value if it is a string; "" for None. A lone surrogate becomes one U+FFFD, which keeps the offsets of
-    entities.
-    """
+    """Return the value if it is a string; "" for None. Each lone surrogate becomes U+FFFD, which keeps the entities' offsets."""
     if value is None:
         return ""
     if not isinstance(value, str):

@@ -301,9 +301,7 @@ def _own_mention_end(said: str, me: User) -> int:
 
 
 def _answered(message: Message) -> Message | None:
-    """Return the message that this one replies to. Messages in a topic also name the topic's first message, which does not
-    count.
-    """
+    """Return the message that this one replies to. In a topic, a reply to the topic's first message does not count."""
     answered = message.reply_to_message
     return answered if answered is not None and answered.forum_topic_created is None else None
 
@@ -366,9 +364,7 @@ def _brought(message: Message, origin: Origin | None, kind: str | None, note: st
 
 
 def _attachments(message: Message | ExternalReplyInfo) -> tuple[Attachment, ...]:
-    """Return the message's file; of a photo, the largest size. Telegram also sends an animation as `document`, which is
-    ignored.
-    """
+    """Return the message's file; of a photo, the largest size. Telegram also sends an animation as `document`: ignored."""
     photo = max(message.photo or (), key=lambda size: number(size.width) * number(size.height), default=None)
     kinds: tuple[tuple[Any, Literal["photo", "video", "audio", "voice", "sticker", "file"]], ...] = (
         (photo, "photo"),

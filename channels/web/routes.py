@@ -633,9 +633,7 @@ def _merge(earlier: list[dict[str, Any]], said: list[WebMessage]) -> list[dict[s
 
 
 def _conversation(request: web.Request, id_: object) -> ChatKey:
-    """Return the chatKey of this browser's conversation with this id. None means the first conversation.
-    Raises `HTTPBadRequest`.
-    """
+    """Return the chatKey of this browser's conversation with this id; None means the first one. Raises `HTTPBadRequest`."""
     first = KEYS.encode({"chat": request[_VISITOR].user})
     if id_ is None or id_ == FIRST:
         return first

@@ -371,9 +371,7 @@ class ApprovalService:
         return await self._decide(inbound, inbound.args, "denied", "once")
 
     async def afresh(self, press: Inbound) -> Done:
-        """Handle the button [Start over without it]: stop the turn, then ask the person's own text again in a new
-        conversation.
-        """
+        """Handle the button [Start over without it]: stop the turn, and ask the person's own text again in a new conversation."""
         open_ones = [chat.turn for chat, record in self._open() if record.id == press.args]
         turn = open_ones[0] if open_ones else None
         if turn is None:

@@ -170,17 +170,15 @@ _BY_EFFECT: dict[Effect, frozenset[Kind]] = {
 
 @dataclass(frozen=True, slots=True)
 class PerformedAction:
-    """A tool call that was run. `kinds` are the kinds of claims that the call can support. `worked`: the tool reported no
-    failure.
-    """
+    """A tool call that was run. `kinds` are the claims that it can support. `worked`: the tool reported no failure."""
 
     tool: str
     kinds: frozenset[Kind]
     worked: bool
 
     def supports(self, *, admits: bool) -> frozenset[Kind]:
-        """Return the kinds of claims that the call supports. A failed call supports only `ran`, unless the reply admits the
-        failure.
+        """Return the kinds of claims that the call supports. A failed call supports `ran`; others only if the reply admits
+        the failure.
         """
         return self.kinds if self.worked or admits else self.kinds & {"ran"}
 

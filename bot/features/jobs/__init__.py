@@ -118,9 +118,7 @@ class DueJobs:
         note(self._run.log, job, what, due, level=level, missed=missed, user_id=job.user_id)
 
     async def _barred(self, job: ScheduledJob) -> str | None:
-        """Return the reason why a job must not run; "" if it may run. Return None if the platform does not say who is in the
-        group.
-        """
+        """Return why a job must not run; "" if it may run. Return None if the platform does not say who is in the group."""
         standing = self._run.access.standing(job.person, job.chat_id, job.chat_type)
         if not standing.allowed:
             return f"its person is not let in any more ({standing.reason})"

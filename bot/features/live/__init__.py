@@ -99,8 +99,8 @@ class Previews:
             preview.task.cancel()
 
     def _last(self, row: OutboxRow, seen: str) -> tuple[str, LiveForm]:
-        """Return the last text of an unfinished answer with a remark. Return "", which deletes the message, if the answer is
-        complete.
+        """Return the last text of an unfinished answer with a remark. For a complete answer, return "", which deletes the
+        message.
         """
         preview = self._open.get(row.turn)
         if preview is not None and not preview.words():
@@ -218,9 +218,7 @@ class Progress:
             watched.task.cancel()
 
     def _last(self, row: OutboxRow, _: str) -> tuple[str, LiveForm]:
-        """Return the last text of the progress message of a stopped turn. Return "", which deletes the message, for other
-        turns.
-        """
+        """Return the last text of a stopped turn's progress message. For other turns, return "", which deletes the message."""
         watched = self._open.get(row.turn)
         if watched is None:
             return "", LiveForm()

@@ -41,9 +41,7 @@ Work = Callable[[RecordedRequests], object]
 
 
 class Recorder:
-    """Writes model requests to a file, in order, many in one transaction. Records that cannot be written are dropped and
-    logged.
-    """
+    """Writes model requests to a file, in order, many in one transaction. If writing fails, records are dropped and logged."""
 
     def __init__(self, path: Path, *, log: Log) -> None:
         self._path = path
@@ -102,9 +100,7 @@ class Recorder:
 
 
 class RecordedModel(ModelWrapper):
-    """Records each model request of a chat. Retries inside the model client are not recorded, because they send the same
-    bytes.
-    """
+    """Records each model request of a chat. Retries inside the model client are not recorded: they send the same bytes."""
 
     def __init__(self, model: Model, recorder: Recorder, *, ids: Ids, redact: Redact) -> None:
         super().__init__(model)

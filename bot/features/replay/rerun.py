@@ -70,9 +70,7 @@ class RecordedTurn:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a tool call added to the turn: its result, the older messages that it loaded, and the tool definitions that it
-    found.
-    """
+    """What a tool call added to the turn: its result, the older messages that it loaded, and the tools that it found."""
 
     result: Json
     loaded: list[Message] = field(default_factory=list)

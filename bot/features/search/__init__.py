@@ -95,9 +95,7 @@ class QueryExecution:
         return scores.best(CANDIDATES)
 
     def _with_speakers(self, terms: Sequence[Term]) -> list[Term]:
-        """Return the query's terms, with lower weights for names of speakers. If all terms are names, add the speakers'
-        tokens.
-        """
+        """Return the query's terms. Names of speakers get lower weights. If all terms are names, add the speakers' tokens."""
         speakers = {term.token: self._speaker(term.token) for term in terms if len(term.token) > 1}
         named = {token: speaker for token, speaker in speakers.items() if speaker}
         self.named = tuple(dict.fromkeys(named.values()))
@@ -109,9 +107,7 @@ class QueryExecution:
         return found + [Term(speaker) for speaker in self.named if alone]
 
     def _speaker(self, token: str) -> str | None:
-        """Return the token of the speaker with this name. If no line contains the name, accept a similar one. None: no
-        speaker.
-        """
+        """Return the token of the speaker with this name; if no line contains the name, of a similar one. None: no speaker."""
         exact = speaker_token(token)
         counts = self._counts([exact, token])
         if counts[exact]:
@@ -174,9 +170,7 @@ class QueryExecution:
         return sorted(found, reverse=True)[:CANDIDATES]
 
     def _add(self, scores: LineScores, terms: Sequence[Term]) -> None:
-        """Score the lines that contain each term. If the query has rare words, frequent words count only in lines with a
-        rare one.
-        """
+        """Score the lines of each term. If the query has rare words, frequent words count only in lines with a rare one."""
         counts = self._counts(term.token for term in terms)
         common = list[Term]()
         for term in sorted(terms, key=lambda term: counts[term.token]):

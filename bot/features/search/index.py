@@ -161,9 +161,7 @@ class SearchIndex(Export):
                 raise
 
     async def run(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Run `work` on the index's thread. Raises `errors.StorageError`. If the file is damaged, deletes it and raises
-        `ExportLost`.
-        """
+        """Run `work` on the index's thread. Raises `errors.StorageError`; `ExportLost` after deleting a damaged file."""
         self._pool = self._pool or ThreadPoolExecutor(1, thread_name_prefix="index")
         return await asyncio.get_running_loop().run_in_executor(self._pool, self._guarded, work)
 
@@ -334,9 +332,7 @@ class _Writer:
 
 
 def opened(path: Path) -> sqlite3.Connection:
-    """Open the index file and create missing tables. The connection serves one thread at a time. Raises `sqlite3.Error` and
-    OSError.
-    """
+    """Open the index file and create missing tables. The connection serves one thread. Raises `sqlite3.Error` and OSError."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     path.touch(mode=0o600)
     db = sqlite3.connect(path, BUSY_SECONDS, 0, None, check_same_thread=False)

@@ -146,9 +146,7 @@ class Board:
                 yield OpenLoop("task", task[-SHORT:], key, what, since, person, name, state="running")
 
     async def command(self, inbound: Inbound) -> Done:
-        """Run `/waiting`: list what waits for the person, or in a group what waits there. `/waiting done NAME` deletes a
-        promise.
-        """
+        """Run `/waiting`: list what waits for the person, or in a group what waits there. `/waiting done NAME` ends a promise."""
         private, operator = inbound.chat_type == "direct", inbound.person in self._run.operators
         verb, _, name = inbound.args.partition(" ")
         if verb.casefold() == "done":
