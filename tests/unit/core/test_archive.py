@@ -132,14 +132,6 @@ async def test_a_new_archive_is_numbered_after_all_earlier_ones(store: Make, fol
     assert not (folder / f"{NAME}.archive-1.jsonl").exists()
 
 
-async def test_an_append_does_not_read_the_file_again(store: Make) -> None:
-    disk = FaultyDisk(SystemDisk())
-    await fill(chats := store(disk=disk), 3)
-    disk.done.clear()
-    await fill(chats, 20, start=3)
-    assert "read" not in {kind for kind, _ in disk.done}
-
-
 async def test_chats_are_listed_with_their_lines_and_last_times(store: Make, folder: Path) -> None:
     chats = store(4)
     assert await chats.chats() == []

@@ -83,16 +83,6 @@ async def test_an_artifact_is_one_private_file_with_what_it_came_from(make: Make
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
 
 
-async def test_a_page_says_where_it_stands(make: Make) -> None:
-    store = make()
-    artifact_id = await put(store, "eins\nzwei\ndrei\nvier\n")
-    page = await store.read(artifact_id, KEY, offset=5, limit=10)
-    assert (page.text, page.offset, page.end, page.line, page.last) == ("zwei\ndrei\n", 5, 15, 2, 3)
-    assert (page.characters, page.lines) == (20, 4)
-    end = await store.read(artifact_id, KEY, offset=99, limit=10)
-    assert (end.text, end.offset, end.end) == ("", 20, 20)
-
-
 async def test_another_chat_reaches_nothing(make: Make, tmp_path: Path) -> None:
     store = make()
     artifact_id = await put(store, "secret plans")
@@ -156,19 +146,10 @@ async def test_a_disk_that_fails_is_a_storage_error(make: Make) -> None:
 
 
 PARTS = [
-    "a",
-    "é",
-    "字",
-    "\n",
-    "\r\n",
+    *(  # noqa: SIM905 - a list would take a page
+        "a¦é¦字¦\n¦\r\n¦🇩🇪¦e\u0301\u0302¦👍🏽¦שלום ¦क्षि¦ ¦\u200d"
+    ).split("¦"),
     FAMILY,
-    "🇩🇪",
-    "e\u0301\u0302",
-    "👍🏽",
-    "שלום ",
-    "क्षि",
-    " ",
-    "\u200d",
     "x" * 50,
 ]
 TEXTS = st.lists(st.sampled_from(PARTS) | st.text(max_size=5), min_size=1, max_size=60).map("".join)
@@ -307,37 +288,6 @@ async def test_a_clock_that_is_set_forward_makes_nothing_old(make: Make, clock: 
 
 async def grep(store: ArtifactStore, text: str, words: str, **more: int) -> ArtifactMatches:
     return await store.grep(await put(store, text), KEY, words, **({"offset": 0, "limit": 8_000} | more))
-
-
-async def test_lines_are_found_literally_in_any_case_with_number_and_offset(make: Make) -> None:
-    text = "Straße\nSTRASSE (a+)+$\nגשם\nstrasse\r\nΣΊΣΥΦΟΣ\n字字"
-    found = await grep(make(), text, "strasse")
-    assert [(one.line, one.offset, one.text) for one in found.found] == [
-        (1, 0, "Straße"),
-        (2, 7, "STRASSE (a+)+$"),
-        (4, 26, "strasse\r"),
-    ]
-    assert (found.total, found.next) == (3, None)
-    assert (await grep(make(), text, "(A+)+$")).total == 1
-    assert (await grep(make(), text, "σίσυφος")).total == 1
-    assert (await grep(make(), text, "字字")).found[0].line == 6
-    assert (await grep(make(), text, ".*")).total == 0
-
-
-async def test_a_search_goes_on_where_it_ended(make: Make) -> None:
-    store = make()
-    text = "".join(f"line {number} of many\n" for number in range(500))
-    artifact_id = await put(store, text)
-    seen: list[int] = []
-    offset: int | None = 0
-    while offset is not None:
-        found = await store.grep(artifact_id, KEY, "of many", offset=offset, limit=900)
-        assert found.total == 500 - len(seen)
-        seen += [one.line for one in found.found]
-        offset = found.next
-    assert seen == list(range(1, 501))
-    one = await store.grep(artifact_id, KEY, "of many", offset=0, limit=1)
-    assert len(one.found) == 1, "one at the least"
 
 
 async def test_one_endless_line_is_searched_in_segments_and_shown_around_the_find(make: Make) -> None:

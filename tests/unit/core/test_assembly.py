@@ -13,7 +13,7 @@ from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
 from bot.core import prompt
 from bot.core.instructions import InstructionFiles
-from bot.core.prompt import Frozen, Prompts, PromptTooLarge
+from bot.core.prompt import Frozen, Prompts
 from bot.storage.file_names import encode
 from bot.testing.log import MemoryLog
 from bot.tools.skills import Skill, SkillFolder
@@ -91,14 +91,6 @@ def said_by(user_id: str, channel: str = "telegram") -> Inbound:
 
 def chat_part(frozen: Frozen) -> str:
     return str(frozen.system(Path("/project"), said_by("77"), "Markdown.")[-1]["text"])
-
-
-async def test_without_any_file_it_is_the_default_role_and_the_rules(desk: Desk) -> None:
-    frozen = await desk.freeze()
-    role = "You are Robby {x}, a helpful assistant in a team chat."
-    assert frozen.static == f"{role}\n\n{prompt.RULES.strip()}"
-    assert frozen == await desk.freeze()
-    assert desk.warnings == []
 
 
 async def test_the_parts_stand_in_their_order(desk: Desk) -> None:
@@ -205,11 +197,6 @@ async def test_what_does_not_fit_is_shortened_or_left_out_and_told(desk: Desk) -
     (line,) = desk.log.of("prompt")
     assert (line.level, line.details["shortened"]) == ("warn", ["instructions", "skills"])
     assert line.details["dropped"] == []
-
-
-async def test_rules_that_do_not_fit_are_refused_loudly(desk: Desk) -> None:
-    with pytest.raises(PromptTooLarge, match="rules"):
-        await desk.freeze(budget=500)
 
 
 async def test_secrets_do_not_pass(desk: Desk) -> None:

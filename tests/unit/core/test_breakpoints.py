@@ -33,22 +33,10 @@ def marks(messages: tuple[Message, ...]) -> list[int]:
     ]
 
 
-def test_a_short_step_keeps_the_breakpoint_of_the_chat() -> None:
-    system, messages = placed(SYSTEM, [user(), assistant(), user(), assistant(3), user(3)], 2)
-    assert marks(messages) == [1, 4]
-    assert list(system) == SYSTEM
-
-
 def test_a_long_step_marks_where_the_request_before_it_ended() -> None:
     system, messages = placed(SYSTEM, [user(), assistant(), user(), assistant(12), user(12)], 2)
     assert marks(messages) == [1, 2, 4]
     assert ["cache_control" in block for block in system] == [True, False], "the static part keeps its own"
-
-
-def test_a_first_request_has_nothing_before_it() -> None:
-    system, messages = placed(SYSTEM, [user(40)], 0)
-    assert marks(messages) == [0]
-    assert list(system) == SYSTEM
 
 
 @settings(derandomize=True, deadline=None, max_examples=examples(60))

@@ -16,11 +16,6 @@ def texts(*files: str) -> list[str]:
 OVERRIDE = "<!-- shipmate: override -->"
 
 
-def test_without_directives_everything_counts() -> None:
-    far, near = "Intro\n\n# Tone\nKind.", "# Tone\nBrief."
-    assert texts(far, near) == [far, near]
-
-
 def test_an_override_takes_the_place_of_its_own_section_and_of_nothing_else() -> None:
     far = "Intro about tone\n# Tone\nKind.\n## Jokes\nMany.\n# Money\nNever."
     near = f"# TONE  ##\n{OVERRIDE}\nBrief. 简短。"

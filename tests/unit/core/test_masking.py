@@ -14,7 +14,7 @@ from bot.contracts.base import Json, Message
 from bot.contracts.model import ShownFile
 from bot.contracts.tools import OMISSION, Omission
 from bot.core import blocks, estimate
-from bot.core.fit import CROWD, GONE, KEPT_BYTES, KEPT_TOKENS, crowded, masks, placeholder
+from bot.core.fit import CROWD, GONE, KEPT_BYTES, crowded, masks, placeholder
 from tests.shares import examples
 
 LONG = "\n".join(f"Zeile {number} 見た 👀" for number in range(60))
@@ -48,22 +48,12 @@ def test_all_but_the_newest_become_a_line_that_counts_what_went() -> None:
     assert found == {f"t{number}": "[observation masked — 60 lines omitted]" for number in range(5)}
 
 
-def test_small_ones_stay_beyond_their_number() -> None:
-    small = history(30, content="one line, not worth a word")
-    assert estimate.tokens(small[2:-1:2]) < KEPT_TOKENS
-    assert old(small) == {}
-
-
 def test_what_does_not_age_is_neither_masked_nor_counted() -> None:
     messages = [
         *history(6)[:-1],
         *(one for number in range(6, 12) for one in called(number, name="skills_load")),
     ]
     assert sorted(old(messages)) == ["t0", "t1"]
-
-
-def test_a_result_whose_call_is_gone_is_left_alone() -> None:
-    assert old([message for message in history(9) if not blocks.tool_calls(message["content"])]) == {}
 
 
 def test_what_the_model_has_not_seen_yet_stays_however_many() -> None:

@@ -75,12 +75,3 @@ async def test_a_chat_is_asked_about_however_many_others_were_spoken_in_since() 
     others = [ChatKey("slack", "C3", f"{number}.0") for number in range(1_000)]
     asked = memberships(slack=Knows(KEYS[:1]))
     assert await asked.chats_of("slack", "U1", [*others, *KEYS], direct=True) == MembershipAnswer(KEYS[:1])
-
-
-def test_addresses_are_those_that_the_channel_knows() -> None:
-    line = ArchiveLine(
-        ts=1, channel="slack", chat_id="C1", chat_key=KEYS[0], message_id="7", role="user", text=""
-    )
-    assert memberships(slack=Knows([])).permalink(line) == "https://example.org/7"
-    assert memberships(slack=object()).permalink(line) is None
-    assert memberships().permalink(line) is None

@@ -22,33 +22,9 @@ from tests.shares import examples
 
 CHAT = MemoryOwner("chat", "slack:chat:C1")
 PERSON = MemoryOwner("person", "slack:U1")
-PIECES = [
-    "..",
-    ".",
-    "",
-    "/",
-    "\\",
-    "\0",
-    "%2e%2e",
-    "%2F",
-    "~",
-    "a",
-    "A",
-    "é",
-    "e\u0301",
-    "事",
-    "con",
-    "\n",
-    " ",
-    ":",
-    "session.md",
-    "files",
-    "x.md",
-    "\u202e",
-    "🦊",
-    "-",
-    "C1",
-]
+PIECES = (  # noqa: SIM905 - a list would take a page
+    "..¦.¦¦/¦\\¦\0¦%2e%2e¦%2F¦~¦a¦A¦é¦e\u0301¦事¦con¦\n¦ ¦:¦session.md¦files¦x.md¦\u202e¦🦊¦-¦C1"
+).split("¦")
 
 
 def by(request_id: str) -> Written:

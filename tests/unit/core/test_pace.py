@@ -44,18 +44,6 @@ def test_what_a_platform_asks_for_becomes_seconds_that_can_be_waited(asked: floa
     assert patience(asked) == waited
 
 
-async def test_a_channel_that_is_frozen_holds_up_every_chat_and_drops_every_sign() -> None:
-    clock = FakeClock()
-    pacer = Pacer(clock)
-    pacer.freeze(ALL, 10)
-    waiting = asyncio.create_task(pacer.slot(chat("a"), ALL))
-    await clock.advance(9.9)
-    assert not waiting.done()
-    assert not pacer.spare(chat("b", burst=5), ALL)
-    await clock.advance(0.1)
-    assert await waiting == 0
-
-
 async def test_a_chat_frozen_while_it_queued_for_the_whole_budget_lets_the_others_pass() -> None:
     clock = FakeClock()
     pacer = Pacer(clock)
@@ -114,20 +102,6 @@ async def test_chats_share_the_whole_budget_in_the_order_they_came() -> None:
     await clock.advance(4)
     assert order == list("abcdef")
     await asyncio.gather(*tasks)
-
-
-async def test_a_message_that_no_longer_waits_takes_nothing_and_holds_up_nobody() -> None:
-    clock = FakeClock()
-    pacer = Pacer(clock)
-    await pacer.slot(chat("a"), ALL)
-    gone = asyncio.create_task(pacer.slot(chat("a"), ALL))
-    after = asyncio.create_task(pacer.slot(chat("a"), ALL))
-    await calm()
-    gone.cancel()
-    await asyncio.wait([gone])
-    await calm()
-    await clock.advance(1)
-    assert after.done()
 
 
 async def test_the_table_is_bounded_and_forgets_no_freeze_and_no_debt(

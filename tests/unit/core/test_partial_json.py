@@ -40,13 +40,6 @@ def test_a_text_grows_into_what_it_will_be(words: str, escaped: bool, sizes: lis
     assert made.shown() == text.clean(words)
 
 
-def test_what_was_read_before_stays_where_nothing_can_be_read_any_more() -> None:
-    made = heard(*call('{"text": "so f'))
-    assert made.shown() == "so f"
-    made.take(*call("ar\t"))
-    assert made.shown() == "so f"
-
-
 def test_the_words_of_the_first_message_are_shown_as_they_come() -> None:
     made = heard(TextDelta("I shall say: "), *call('{"text": "Es ist', " gr\\u00fc"))
     assert (made.speaks, made.shown()) == (True, "Es ist grü")
@@ -59,13 +52,6 @@ def test_the_words_of_the_first_message_are_shown_as_they_come() -> None:
 def test_what_follows_an_act_is_not_shown_before_that_is_done() -> None:
     made = heard(*call('{"command": "rm', name="run_shell"), *call('{"text": "It is gone', call_id="toolu_2"))
     assert (made.speaks, made.shown()) == (False, "")
-
-
-def test_plain_text_is_shown_until_a_call_follows_it() -> None:
-    made = heard(TextDelta("Let me think."))
-    assert (made.speaks, made.shown(), made.words()) == (True, "Let me think.", "Let me think.")
-    made.take(ToolInputDelta("toolu_1", "read_file", ""))
-    assert (made.speaks, made.shown(), made.words()) == (False, "", "Let me think.")
 
 
 @pytest.mark.parametrize("raw", ['["a', '{"text": 5', '{"text": null', '{"text": {"a": "b', '"text'])

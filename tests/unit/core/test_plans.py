@@ -13,20 +13,10 @@ from bot.core import plans
 from bot.core.plans import Plan
 from bot.words import speaking, times
 
-ZONES = (
-    "UTC",
-    "Europe/Berlin",
-    "America/New_York",
-    "America/Sao_Paulo",
-    "Australia/Lord_Howe",
-    "Asia/Kolkata",
-    "Africa/Cairo",
-    "America/St_Johns",
-    "Pacific/Apia",
-    "Asia/Tehran",
-    "Pacific/Chatham",
-    "Africa/Casablanca",
-)
+ZONES = (  # noqa: SIM905 - a list would take a page
+    "UTC Europe/Berlin America/New_York America/Sao_Paulo Australia/Lord_Howe Asia/Kolkata "
+    "Africa/Cairo America/St_Johns Pacific/Apia Asia/Tehran Pacific/Chatham Africa/Casablanca"
+).split()
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC).timestamp()
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +14,6 @@ from bot.contracts.inbound import Attachment, Due, Inbound, Origin, Quoted
 from bot.contracts.provenance import ANYBODYS
 from bot.core import file_words, quotes, user_message
 from bot.core.file_words import SeenFile
-from bot.core.prompt import Frozen
 from bot.core.user_message import TurnRequest
 from bot.tools.permissions import taint
 
@@ -39,14 +37,6 @@ def inbound(**more: object) -> Inbound:
         "text": WORDS,
     }
     return Inbound.model_validate(fields | more)
-
-
-def test_the_chat_part_names_the_chat(tmp_path: Path) -> None:
-    static, chat = Frozen("static", "Nearer.", "At the end.").system(tmp_path, inbound(), "Markdown.")
-    assert static["text"] == "static"
-    lines = (f"projectRoot: {tmp_path}", "chatKey: telegram:chat:1", "channel: telegram", "chatId: 1")
-    places = [chat["text"].index(words) for words in (*lines, "Markdown.", "Nearer.", "At the end.")]
-    assert places == sorted(places)
 
 
 def test_the_words_of_the_person_are_a_block_of_their_own_byte_for_byte() -> None:
@@ -74,15 +64,6 @@ def test_the_time_is_told_on_the_clocks_of_the_person_too_before_their_words() -
     assert facts(winter, "Europe/Berlin")["localTime"] == "Fri 2027-01-15T09:00+01:00 Europe/Berlin"
     assert facts(summer, "Europe/Berlin")["localTime"] == "Wed 2027-07-14T10:00+02:00 Europe/Berlin"
     assert "localTime" not in facts(winter, "UTC")
-
-
-def test_a_turn_that_no_chat_caused_has_no_user_fields() -> None:
-    message = user_message.build(
-        TurnRequest("01R", ChatKey.parse("job:chat:1"), prompt="Do the round."), 0, NONCE
-    )
-    assert message["content"][-1]["text"] == "Do the round."
-    assert "userId" not in message["content"][0]["text"]
-    assert "userName" not in message["content"][0]["text"]
 
 
 def test_a_job_that_is_due_says_what_it_is_and_how_late() -> None:
@@ -265,13 +246,6 @@ def test_what_files_hold_is_information_and_cannot_close_its_block() -> None:
     assert "text" not in one
     assert (other["beginning"], "name" in other) == ("猫", False)
     assert list(file_words.pointers(message)) == [(ID, 12), (OTHER, 1)]
-
-
-def test_a_short_file_is_shown_whole_and_a_message_may_be_files_alone() -> None:
-    said = inbound(text="", attachments=(Attachment(kind="file"),))
-    request = TurnRequest("01R", ChatKey("tele", "k"), inbound=said, files=[SeenFile("01A", 5, 1, "hello")])
-    _, held = user_message.build(request, 0, NONCE)["content"]
-    assert json.loads(held["text"].split("\n")[1])["text"] == "hello"
 
 
 def test_what_only_looks_like_a_files_block_names_no_artifact() -> None:

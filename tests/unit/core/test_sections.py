@@ -19,13 +19,6 @@ def names(budget: float, *sections: Section) -> list[str]:
     return [name for name, _ in assemble(sections, budget).parts]
 
 
-def test_everything_stands_in_order_of_priority_whatever_the_order_of_choice() -> None:
-    made = assemble([TOOLS, TREE, GIT, RULES], 1_000)
-    assert [name for name, _ in made.parts] == ["rules", "git", "tree", "tools"]
-    assert made.text == "\n\n".join(["r" * 100, "g" * 30, "t" * 90, "x" * 80])
-    assert (made.dropped, made.shortened) == ((), ())
-
-
 def test_what_is_optional_takes_what_is_left_whole_or_shorter_or_not_at_all() -> None:
     assert assemble([RULES, TREE], 192).shortened == ()
     assert assemble([RULES, TREE], 191).text.endswith("r\n\n" + "t" * 50)
@@ -34,17 +27,6 @@ def test_what_is_optional_takes_what_is_left_whole_or_shorter_or_not_at_all() ->
     assert (made.text, made.dropped) == ("r" * 100, ("tree",))
     assert names(150, RULES, GIT, TREE) == ["rules", "git", "tree"]
     assert names(135, RULES, GIT, TREE) == ["rules", "git"]
-
-
-def test_what_is_required_is_shortened_from_the_least_important_on_before_anything_optional_is_taken() -> (
-    None
-):
-    rules = Section("rules", 1, "r" * 100, required=True, alternatives=("r" * 20,))
-    made = assemble([rules, TOOLS, GIT], 150)
-    assert made.shortened == ("tools",)
-    assert made.dropped == ("git",)
-    made = assemble([rules, TOOLS], 60)
-    assert made.text == "r" * 20 + "\n\n" + "x" * 10
 
 
 def test_what_is_required_and_does_not_fit_is_refused_in_an_operators_words() -> None:

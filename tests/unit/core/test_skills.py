@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from pathlib import Path
 
@@ -59,16 +58,6 @@ async def test_a_skill_that_cannot_be_used_is_left_out_and_the_operator_told(
     log = MemoryLog()
     assert await SkillFolder(tmp_path, [], log, Vetting(tmp_path)).overview() == []
     assert [entry.level for entry in log.of("skill")] == ["warn"]
-
-
-async def test_many_chats_that_ask_at_once_have_each_skill_read_once(tmp_path: Path) -> None:
-    write(tmp_path / ".claude/skills/sail", "description: d")
-    write(tmp_path / ".claude/skills/odd", "- a list")
-    log = MemoryLog()
-    skills = SkillFolder(tmp_path, [], log, Vetting(tmp_path))
-    found = await asyncio.gather(*(skills.overview() for _ in range(20)))
-    assert [[skill.name for skill in one] for one in found] == [["sail"]] * 20
-    assert len(log.of("skill")) == 1  # at each reading it is told
 
 
 async def test_a_link_out_of_the_project_is_not_followed(tmp_path: Path) -> None:

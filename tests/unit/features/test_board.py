@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bot.contracts.tools import ToolCall
 from bot.core.tasks.limits import TaskEvent
 from bot.features.live.progress_view import ALONE_SECONDS, MOST, TOGETHER_SECONDS, ProgressState
 from channels.telegram import render
@@ -55,19 +54,6 @@ def test_a_board_says_how_things_stand() -> None:
         ("Look at delta", "pending"),
     ]
     assert shown.cards[2].detail == "20 s · The page *could not* be fetched."
-
-
-def test_what_was_stopped_stands_still() -> None:
-    made = board(event("queued", "alpha"), event("started", "alpha", 1), event("ended", "alpha", 61))
-    made.record(event("queued", "beta"))
-    made.close(START + 100)
-    assert not made.busy
-    for later in (100, 1_000):
-        assert made.shown(START + later).words.splitlines() == [
-            "**Stopped: 1 of 2 done** · 1 min 40 s",
-            "✓ Look at alpha · 1 min 0 s",
-            "■ Look at beta · stopped",
-        ]
 
 
 def test_only_what_takes_long_or_stands_beside_something_else_is_worth_showing() -> None:
@@ -133,14 +119,3 @@ def test_a_label_stays_a_line_of_plain_words(label: str) -> None:
     assert len(words.splitlines()) == 1
     assert not [entity for entity in render.render(words).entities if entity.type == "text_link"]
     assert len(made.shown(START).cards[0].title) <= 60
-
-
-def test_one_call_alone_is_a_line_at_work_and_at_its_end() -> None:
-    made = ProgressState()
-    made.began(ToolCall("call-1", "run_shell", {"command": "make test\n`x`"}), START)
-    assert made.shown(START + 9).words == "Running `make test \\u0060x\\u0060` · 9 s"
-    made.began(ToolCall("call-2", "mcp__a__b"), START)
-    made.ended("call-1", START + 12, failed=False)
-    made.ended("call-2", START + 5, failed=True)
-    made.ended("call-9", START + 9, failed=False)
-    assert made.shown(START + 30).words.splitlines()[2] == "✗ Using `b` of `a` · 5 s"

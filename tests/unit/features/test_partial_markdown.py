@@ -82,20 +82,10 @@ EDITED = [
     LISTED + "ls -la\na | b\n--+--\n1 | 2\n\nDone. …",
 ]
 """The states of a message of Telegram's, word by word."""
-STREAMED = [
-    "Two",
-    " **ways**",
-    " lead",
-    " there:",
-    " 第一。",
-    "\n\n1. `make run`,",
-    " see",
-    " [the docs](https://a.b/c)",
-    "\n2. this:",
-    "\n```sh\nls -la\n```",
-    "\n| a | b |\n|---|---|\n| 1 | *2* |",
-    "\n\nDone.",
-]
+STREAMED = (  # noqa: SIM905 - a list would take a page
+    "Two¦ **ways**¦ lead¦ there:¦ 第一。¦\n\n1. `make run`,¦ see¦ [the docs](https://a.b/c)¦\n2. this:¦"
+    "\n```sh\nls -la\n```¦\n| a | b |\n|---|---|\n| 1 | *2* |¦\n\nDone."
+).split("¦")
 """What is appended to a stream of Slack's."""
 
 
@@ -117,78 +107,19 @@ def test_what_people_see_of_an_answer_word_by_word() -> None:
 
 
 PIECES = [
-    *[
-        "**",
-        "*",
-        "_",
-        "~~",
-        "`",
-        "``",
-        "```",
-        "```py\n",
-        "~~~\n",
-        "\n",
-        "\n\n",
-        "> ",
-        "- ",
-        "  ",
-        "    ",
-        "1. ",
-        "# ",
-    ],
-    *[
-        "[",
-        "](https://a.b)",
-        "](",
-        "][",
-        "![",
-        "<",
-        ">",
-        "|",
-        "\n|---|\n",
-        "---\n",
-        "\\",
-        "&amp;",
-        "<b>",
-        "https://a.b/",
-    ],
-    *[
-        "word ",
-        "你好",
-        "👨‍👩‍👧‍👦",
-        "🇪🇺",
-        "e\u0301",
-        "\u202e",
-        "مرحبا",
-        "\0",
-        "\t",
-        " ",
-        "<!channel>",
-        "<@U1>",
-        "@here ",
-        "[a]: b\n",
-    ],
+    *(  # noqa: SIM905 - a list would take a page
+        "**¦*¦_¦~~¦`¦``¦```¦```py\n¦~~~\n¦\n¦\n\n¦> ¦- ¦  ¦    ¦1. ¦# "
+    ).split("¦"),
+    *(  # noqa: SIM905 - a list would take a page
+        "[¦](https://a.b)¦](¦][¦![¦<¦>¦|¦\n|---|\n¦---\n¦\\¦&amp;¦<b>¦https://a.b/"
+    ).split("¦"),
+    *(  # noqa: SIM905 - a list would take a page
+        "word ¦你好¦👨‍👩‍👧‍👦¦🇪🇺¦e\u0301¦\u202e¦مرحبا¦\0¦\t¦ ¦<!channel>¦<@U1>¦@here ¦[a]: b\n"
+    ).split("¦"),
 ]
-WORDS = [
-    "**",
-    "*",
-    "_",
-    "~~",
-    "`",
-    "\n",
-    "\n\n",
-    "> ",
-    "- ",
-    "  ",
-    "1. ",
-    "# ",
-    "<i>",
-    "|",
-    "\n|---|\n",
-    "alpha ",
-    "βeta ",
-    "你好",
-]
+WORDS = (  # noqa: SIM905 - a list would take a page
+    "**¦*¦_¦~~¦`¦\n¦\n\n¦> ¦- ¦  ¦1. ¦# ¦<i>¦|¦\n|---|\n¦alpha ¦βeta ¦你好"
+).split("¦")
 
 
 def texts(part: int, pieces: list[str], count: int = 100) -> list[str]:

@@ -26,39 +26,12 @@ NOON = PolicyContext(datetime(2026, 11, 20, 12, tzinfo=UTC))
 MEMBER = Subject("slack", "U1", "member", ChatKey.parse("slack:chat:C1:thread:10"))
 STRICT = {"deny": 0, "ask": 1, "allow": 2}
 NAMES = ("open", "secret", "Secret", "vault", "café", "notes.txt", "key.pem", "a b", "秘密", "*", "x")
-STEPS = (
-    "..",
-    ".",
-    "",
-    "open",
-    "secret",
-    "vault",
-    "out",
-    "way",
-    "deep",
-    "loop",
-    "café",
-    "key.pem",
-    "notes.txt",
-    "x",
-    "秘密",
-)
-WORDS = (
-    "git",
-    "status",
-    "log",
-    "rm",
-    "-rf",
-    "/",
-    "x",
-    "--oneline",
-    "=",
-    "A=1",
-    "git=1",
-    "ｇｉｔ",
-    "e\u0301",
-    "#",
-)
+STEPS = (  # noqa: SIM905 - a list would take a page
+    "..¦.¦¦open¦secret¦vault¦out¦way¦deep¦loop¦café¦key.pem¦notes.txt¦x¦秘密"
+).split("¦")
+WORDS = (  # noqa: SIM905 - a list would take a page
+    "git status log rm -rf / x --oneline = A=1 git=1 ｇｉｔ e\u0301 #"
+).split()
 SIGNS = (
     " ",
     " ",
@@ -86,37 +59,13 @@ SIGNS = (
 )
 _READING = frozenset({"read_file", "search_files"})
 _OWN = ("memory", "schedule_create", "schedule_cancel")
-HOSTS = (
-    "docs.example.org",
-    "evil.org",
-    "docs.example.org.evil.org",
-    "DOCS.example.org",
-    "docs.example.org.",
-    "127.0.0.1",
-    "xn--e1afmkfd.org",
-)
-BITS = (
-    "",
-    "@",
-    ":443",
-    ":80",
-    ":8080",
-    "\\",
-    "/",
-    "//",
-    "#",
-    "?",
-    "%2e%2e/",
-    "../",
-    "%61dmin",
-    "admin",
-    "docs/",
-    " ",
-    "\t",
-    "%00",
-    ";",
-    "。",
-)
+HOSTS = (  # noqa: SIM905 - a list would take a page
+    "docs.example.org evil.org docs.example.org.evil.org DOCS.example.org docs.example.org. 127.0.0.1 "
+    "xn--e1afmkfd.org"
+).split()
+BITS = (  # noqa: SIM905 - a list would take a page
+    "¦@¦:443¦:80¦:8080¦\\¦/¦//¦#¦?¦%2e%2e/¦../¦%61dmin¦admin¦docs/¦ ¦\t¦%00¦;¦。"
+).split("¦")
 
 
 def plant(root: Path) -> Path:

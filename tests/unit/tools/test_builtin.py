@@ -39,7 +39,7 @@ from bot.tools.permissions.patterns import ARGUMENTS
 from bot.tools.permissions.rules import Rules
 from bot.tools.policy import Policy
 from bot.tools.project import Project
-from bot.tools.registry import Registry, definition
+from bot.tools.registry import Registry
 from bot.tools.skills import SkillFolder
 from bot.vetting import Vetting
 from channels.slack.manifest import MANIFEST
@@ -87,34 +87,9 @@ class ManyTool:
         return str(args.several)
 
 
-def test_an_argument_of_several_types_that_may_be_left_out_is_declared_without_null() -> None:
-    schema = definition(ManyTool())["input_schema"]
-    assert schema["properties"] == {
-        "several": {"type": ["integer", "string"], "description": "A number or a name."},
-        "listed": {"anyOf": [{"items": {"type": "string"}, "type": "array"}, {"type": "integer"}]},
-        "one": {"type": "integer"},
-        "needed": {"anyOf": [{"type": "integer"}, {"type": "string"}]},
-    }
-    assert schema["required"] == ["needed"]
-
-
 def test_rules_may_name_every_tool_that_is_built_in(tmp_path: Path) -> None:
     assert set(registry(tmp_path).names()) == set(CORE)
     assert set(ARGUMENTS) <= set(CORE)
-
-
-def test_results_that_can_be_looked_up_again_age(tmp_path: Path) -> None:
-    tools = registry(tmp_path)
-    lasting = {name for name in tools.names() if (tool := tools.get(name)) is not None and not tool.ages}
-    assert lasting == {
-        "chat_load_history",
-        "chat_send",
-        "schedule_cancel",
-        "schedule_create",
-        "skills_load",
-        "task",
-        "tool_search",
-    }
 
 
 def test_schemas_are_flat_and_take_what_they_took(tmp_path: Path) -> None:

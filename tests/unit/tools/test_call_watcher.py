@@ -86,12 +86,6 @@ async def test_messages_tasks_and_what_does_not_exist_are_not_told_of(name: str)
     assert heard.events == []
 
 
-async def test_what_runs_inside_a_task_is_told_of_with_the_task() -> None:
-    heard = Heard()
-    await called(heard, "look", inside=True)
-    assert heard.events == []
-
-
 async def test_a_call_that_is_refused_or_still_waits_for_an_approval_does_not_run() -> None:
     heard = Heard()
     assert await called(heard, "look", inner=refused) == ToolResult("toolu_1", "no", failed=True)

@@ -15,7 +15,7 @@ from bot.contracts.tools import FoundTools, Tool, ToolCall
 from bot.testing.clock import FakeClock
 from bot.testing.log import MemoryLog
 from bot.tools.builtin import ToolPorts
-from bot.tools.builtin.tool_search import AT_ONCE, ToolSearch, ToolSearchInput, rank_offers, words_of
+from bot.tools.builtin.tool_search import AT_ONCE, ToolSearch, ToolSearchInput, rank_offers
 from bot.tools.dispatch import Dispatcher
 from bot.tools.registry import Registry, ToolOffer
 
@@ -68,20 +68,6 @@ def test_what_shares_no_word_is_left_out(query: str) -> None:
     assert rank_offers(query, OFFERS, 3) == []
 
 
-def test_repeating_a_word_buys_no_place() -> None:
-    loud = offer("evil", "zzz", "issue " * 500)
-    assert rank_offers("issue", [loud, *OFFERS], 2)[0].name == "mcp__git__create_issue"
-
-
-def test_the_order_does_not_depend_on_that_of_the_servers() -> None:
-    assert rank_offers("city weather", OFFERS, 5) == rank_offers("city weather", reversed(OFFERS), 5)
-
-
-def test_words_of_names_and_of_scripts_without_spaces() -> None:
-    assert words_of("createIssue2_inRepo.v1") == ["create", "issue2", "in", "repo", "v1"]
-    assert words_of("天気予報 ok") == ["天気", "気予", "予報", "ok"]
-
-
 class Shelf:
     """A catalog that stands still."""
 
@@ -122,18 +108,6 @@ async def test_others_go_on_while_what_fits_is_looked_for() -> None:
     found = await search(Many(OFFERS), {}).run(ToolSearchInput(query="weather"))
     assert isinstance(found, FoundTools)
     assert seen == [True]
-
-
-def test_what_begins_alike_counts_less_and_short_words_only_as_they_are() -> None:
-    near = [
-        offer("a", "one", "issues"),
-        offer("b", "two", "issue"),
-        offer("c", "three", "iss"),
-        offer("d", "four", "is"),
-    ]
-    assert [one.title for one in rank_offers("issue", near, 9)] == ["two", "one"]
-    assert {one.title for one in rank_offers("issuers", near, 9)} == {"one", "two"}
-    assert [one.title for one in rank_offers("is", near, 9)] == ["four"]
 
 
 async def test_where_nothing_fits_the_model_hears_what_there_is() -> None:

@@ -18,7 +18,7 @@ from bot.testing.model import tool_use
 from bot.tools import context
 from bot.tools.context import ToolExecutionContext, tool_scope
 from bot.tools.dispatch import CUT_OFF, Dispatcher
-from bot.tools.registry import Registry, definition
+from bot.tools.registry import Registry
 from tests.tool_calls import run_blocks
 
 
@@ -56,12 +56,6 @@ def dispatcher(*tools: Any, log: MemoryLog | None = None, **more: Any) -> Dispat
 async def one(tool: Any, **arguments: Any) -> Json:
     (result,) = await run_blocks(dispatcher(tool), [tool_use(tool.name, **arguments)])
     return result
-
-
-async def test_a_result_answers_its_call() -> None:
-    call = tool_use("fine", count=3)
-    (result,) = await run_blocks(dispatcher(Fake("fine", fine)), [call])
-    assert result == {"type": "tool_result", "tool_use_id": call["id"], "content": "3 done", "origin": []}
 
 
 async def test_invalid_input_never_reaches_the_tool_and_says_what_is_wrong() -> None:
@@ -143,31 +137,6 @@ async def test_reads_run_side_by_side_and_everything_else_one_after_another_in_o
     assert (peak, [r["content"] for r in results]) == (1, ["3", "4", "5"])
 
 
-async def test_what_may_run_side_by_side_does_so_between_calls_that_may_not() -> None:
-    seen: list[str] = []
-    waiting = 0
-    both = asyncio.Event()
-
-    async def meet(args: Input) -> str:
-        nonlocal waiting
-        waiting += 1
-        if waiting == 2:
-            both.set()
-        await asyncio.wait_for(both.wait(), 90)
-        seen.append("met")
-        return "met"
-
-    async def act(args: Input) -> str:
-        seen.append(f"act {args.count}")
-        return "done"
-
-    tools = Fake("look", meet), Fake("hand", meet, "delegate"), Fake("act", act, "write")
-    calls = [tool_use("act", count=1), tool_use("look"), tool_use("hand"), tool_use("act", count=2)]
-    results = await run_blocks(dispatcher(*tools), calls)
-    assert seen == ["act 1", "met", "met", "act 2"]
-    assert [one["tool_use_id"] for one in results] == [one["id"] for one in calls]
-
-
 async def test_a_cut_call_is_not_run() -> None:
     call = tool_use("fine")
     (result,) = await run_blocks(dispatcher(Fake("fine", fine)), [call], frozenset({call["id"]}))
@@ -218,24 +187,6 @@ async def test_no_piece_of_a_secret_is_left_where_a_log_line_is_cut() -> None:
     assert "canary" not in log.text
 
 
-async def test_a_cancelled_turn_cancels_its_tools() -> None:
-    stopped = asyncio.Event()
-
-    async def hang(_: Any) -> str:
-        try:
-            await asyncio.Event().wait()
-        finally:
-            stopped.set()
-        return ""
-
-    task = asyncio.create_task(run_blocks(dispatcher(Fake("hang", hang)), [tool_use("hang")]))
-    await asyncio.sleep(0)
-    await asyncio.sleep(0)
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)
-    assert stopped.is_set()
-
-
 async def test_the_context_of_a_turn_is_its_own() -> None:
     async def who(_: Any) -> str:
         await asyncio.sleep(0)
@@ -251,22 +202,6 @@ async def test_the_context_of_a_turn_is_its_own() -> None:
     assert await asyncio.gather(*map(turn, range(20))) == [f"chat {n}" for n in range(20)]
     (outside,) = await run_blocks(runner, [tool_use("who")])
     assert "only while a message is being answered" in outside["content"]
-
-
-def test_definitions_are_sorted_and_without_titles_and_docstrings() -> None:
-    registry = Registry([Fake("b", fine), Fake("a", fine)])
-    assert [tool["name"] for tool in registry.definitions] == ["a", "b"]
-    assert definition(Fake("a", fine)) == {
-        "name": "a",
-        "description": "A tool.",
-        "input_schema": {
-            "additionalProperties": False,
-            "properties": {
-                "count": {"default": 1, "description": "How many.", "minimum": 1, "type": "integer"}
-            },
-            "type": "object",
-        },
-    }
 
 
 async def test_what_is_long_is_searched_for_secrets_beside_all_else() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -66,14 +65,6 @@ def test_what_is_cut_again_is_the_same_text_with_less_of_it(words: str, rooms: t
     assert len(second.head) + second.characters + len(second.tail) == len(words)
 
 
-def test_the_head_gets_about_three_fifths_and_little_room_is_wasted() -> None:
-    for letter in ("a", "字", "é"):
-        found = excerpt.excerpt(letter * 100_000, excerpt.ROOM, ID)
-        share = len(found.head) / (len(found.head) + len(found.tail))
-        assert 0.58 < share < 0.62
-        assert excerpt.weight(str(found)) > 0.99 * excerpt.ROOM
-
-
 def test_the_note_says_what_is_missing_and_how_to_get_it() -> None:
     found = excerpt.excerpt("one\n" * 10_000, 6_000, ID)
     assert (
@@ -92,28 +83,3 @@ def test_a_quoted_note_is_not_taken_for_the_real_one() -> None:
     assert found.artifact == ID
     assert found.head.startswith(fake * 3)
     assert excerpt.shown_by(fake, None) is None
-
-
-def test_a_text_of_any_size_is_cut_quickly() -> None:
-    words = (FAMILY + "字") * 2_000_000
-    found = excerpt.excerpt(words, excerpt.ROOM, ID)
-    assert len(found.head) + found.characters + len(found.tail) == len(words)
-    assert excerpt.weight(words) > excerpt.ROOM
-    assert excerpt.fitting("字" * 10, 5 * excerpt.TOKEN) == 5
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        "",
-        "abc",
-        "\x7f\x80",
-        "ü\u07ff\u0800\u2e7f",
-        "\u2e7f\u2e80\u2eff",
-        "字\ud800\uffff𠀀😀 a",
-        "\u2000ba\u2fba",
-    ],
-)
-def test_a_text_weighs_what_its_characters_weigh(words: str) -> None:
-    each = [10 if char < "\x80" else 20 if char < "\u2e80" else excerpt.TOKEN for char in words]
-    assert excerpt.weight(words) == sum(each)

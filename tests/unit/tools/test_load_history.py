@@ -170,13 +170,6 @@ async def test_several_phrasings_are_ranked_together(bench: Bench) -> None:
     assert "(2 matches and what was said around them)" in said
 
 
-async def test_of_phrasings_that_say_nothing_the_others_are_left(bench: Bench) -> None:
-    await bench.say("the umbrella is red", gap=10**7)
-    await bench.say("who are you? 谁", gap=10**7)
-    await bench.load(queries=["", "umbrella", "  "])
-    assert bench.texts == ["the umbrella is red"]
-
-
 async def test_what_is_in_view_is_not_loaded_again_and_the_same_offset_goes_on(bench: Bench) -> None:
     for number in range(6):
         await bench.say(f"umbrella number{number}", gap=10**7)
@@ -188,15 +181,6 @@ async def test_what_is_in_view_is_not_loaded_again_and_the_same_offset_goes_on(b
     assert await bench.load(queries=["umbrella"]) == (
         "Nothing matches that, beyond what you see already. Nothing was loaded."
     )
-
-
-async def test_a_keyword_stays_literal_and_narrows_a_question(bench: Bench) -> None:
-    await bench.say("the umbrella is red", gap=10**7)
-    await bench.say("umbrellas are useful", gap=10**7)
-    await bench.load(keyword="umbrella is")
-    assert bench.texts == ["the umbrella is red"]
-    await bench.load(queries=["umbrella"], keyword="USEFUL")
-    assert bench.texts[1:] == ["umbrellas are useful"]
 
 
 async def test_the_other_chats_of_whoever_asks_come_with_their_names(bench: Bench) -> None:
@@ -275,24 +259,6 @@ async def test_a_full_turn_loads_no_more(bench: Bench) -> None:
     bench.injected = Injected(room=0)
     with pytest.raises(errors.ToolError, match="as much history"):
         await bench.load(queries=["anything"])
-
-
-async def test_long_lines_of_any_script_count_as_what_a_turn_takes_in(bench: Bench) -> None:
-    for number in range(5):
-        await bench.say(f"雨伞 {number} " + "长" * 10_000, gap=10**7)
-    said = await bench.load(queries=["雨伞"], limit=50)
-    assert "(2 matches " in said
-    assert "3 more match" in said
-
-
-async def test_the_receipt_tells_of_no_match_that_the_turn_did_not_take(bench: Bench) -> None:
-    bench.injected = Injected(most=1)
-    for number in range(3):
-        await bench.say(f"umbrella {number}", gap=10**7)
-    said = await bench.load(queries=["umbrella"])
-    assert said.startswith("Loaded 1 older messages, ")
-    assert "(1 matches " in said
-    assert "2 more match" in said
 
 
 async def test_what_a_turn_has_put_away_can_be_read_from_a_hit(bench: Bench) -> None:

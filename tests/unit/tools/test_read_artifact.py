@@ -18,7 +18,7 @@ from bot.testing.model import tool_use
 from bot.tools import excerpt, result_limits
 from tests.shares import examples
 from tests.unit.tools.conftest import Says, Workbench
-from tests.unit.tools.test_excerpt import FAMILY, TEXTS
+from tests.unit.tools.test_excerpt import TEXTS
 
 HEAD = re.compile(
     r"\[characters (\d+) to (\d+) of (\d+), lines (\d+) to (\d+) of (\d+); "
@@ -63,13 +63,6 @@ async def test_all_pages_together_are_the_whole_result(tools: Workbench, text: s
     assert await whole(tools, await put_away(tools, large), limit=limit) == large
 
 
-async def test_pages_of_wide_text_are_shorter_so_that_they_are_never_put_away_again(tools: Workbench) -> None:
-    for text in ("字" * 20_000, FAMILY * 3_000, "é\n" * 20_000, "x" * 40_000):
-        artifact_id = await put_away(tools, text)
-        assert await whole(tools, artifact_id) == text
-    assert len({line.details["artifact"] for line in tools.log.of("tool_result")} - {None}) == 4
-
-
 async def test_a_page_tells_lines_and_characters(tools: Workbench) -> None:
     artifact_id = await put_away(tools, "".join(f"{number:04}\n" for number in range(3_000)))
     result = await tools.read(f" {artifact_id.lower()} ", offset=50, limit=10)
@@ -78,13 +71,6 @@ async def test_a_page_tells_lines_and_characters(tools: Workbench) -> None:
     )
     last = await tools.read(artifact_id, offset=14_995)
     assert "; this is the end]\n2999\n" in last["content"]
-
-
-async def test_behind_the_end_the_model_is_told_where_the_end_is(tools: Workbench) -> None:
-    artifact_id = await put_away(tools, "x" * 9_000)
-    result = await tools.read(artifact_id, offset=9_000)
-    assert result["is_error"] is True
-    assert result["content"] == "The artifact ends at character 9000. Use a smaller offset."
 
 
 async def test_only_the_chat_that_made_it_reads_it(tools: Workbench) -> None:

@@ -165,16 +165,10 @@ async def test_our_own_code_is_not_for_commands_to_change(desk: Desk) -> None:
     (code.parents[1] / ".env").write_text("hidden")
     (desk.root / "started").write_text("ours")
     desk.isolation.code = ProtectedCode(desk.root.resolve(), sealed=(code.parent, desk.root / "started"))
-    for command in (
-        "echo theirs > deep/er/.venv/lib/x.py",
-        "touch deep/er/.venv/lib/sitecustomize.py",
-        "echo theirs > started",
-        "rm -f started",
-        "rm -rf deep",
-        "mv deep/er/.venv one",
-        "mv deep/er two",
-        "mv deep three",
-    ):
+    for command in (  # noqa: SIM905 - a list would take a page
+        "echo theirs > deep/er/.venv/lib/x.py¦touch deep/er/.venv/lib/sitecustomize.py¦"
+        "echo theirs > started¦rm -f started¦rm -rf deep¦mv deep/er/.venv one¦mv deep/er two¦mv deep three"
+    ).split("¦"):
         said = await desk.failed(command)
         assert re.search("Read-only file system|resource busy|not permitted|Permission denied", said), command
     assert await desk.said("cat deep/er/.venv/lib/x.py started") == "oursours"
@@ -241,20 +235,6 @@ async def test_outputs_are_bounded_head_and_tail(bare: Desk, monkeypatch: pytest
     assert len(ended.stdout) < 2_100
     assert "bytes left out" in ended.stdout
     assert "2998010" in ended.stdout
-
-
-async def test_a_failure_shows_both_ends_and_the_status(bare: Desk) -> None:
-    said = await bare.failed("seq 1 3000; seq 5000 9000 >&2; exit 3")
-    for words in (
-        "exit code 3",
-        "stdout:\n```\n1\n2\n",
-        "\n3000\n```",
-        "stderr:\n```\n5000\n",
-        "\n9000\n```",
-        "whole output",
-    ):
-        assert words in said
-    assert "signal 15" in await bare.failed("kill -TERM $$; sleep 5")
 
 
 async def test_colours_and_other_escapes_are_left_out(bare: Desk) -> None:

@@ -59,39 +59,18 @@ INSIDE = (  # noqa: SIM905 - a list would take a page
     "http://rebind.example/ http://１２７.０.０.１/ http://①②⑦.⓪.⓪.①/ http://ⓛocalhost/ http://127。0。0。1/ "
     "http://224.0.0.1/ http://255.255.255.255/ http://intranet/ http://v6.example/"
 ).split()
-NO_ADDRESS = (
-    "",
-    "x",
-    "example.org",
-    "//example.org/",
-    "ftp://example.org/",
-    "file:///etc/passwd",
-    "gopher://127.0.0.1:70/_x",
-    "javascript:alert(1)",
-    "data:text/html,x",
-    "http://",
-    "http:///x",
-    "http:/example.org",
-    "http://[::1",
-    "http://]/",
-    "http://user@example.org/",
-    "http://user:pw@example.org/",
-    "http://example.org@127.0.0.1/",
-    "http://127.0.0.1\\@example.org/",
-    "http://example.org\\x",
-    "http://exa mple.org/",
-    "http://example.org/\r\nHost: x",
-    "http://example.org\t/",
-    "http://example.org:99999/",
-    "http://example.org:x/",
-    "http://example.org:-1/",
-    "http://\0/",
+NO_ADDRESS = [
+    *(  # noqa: SIM905 - a list would take a page
+        "¦x¦example.org¦//example.org/¦ftp://example.org/¦file:///etc/passwd¦gopher://127.0.0.1:70/_x¦"
+        "javascript:alert(1)¦data:text/html,x¦http://¦http:///x¦http:/example.org¦http://[::1¦http://]/¦"
+        "http://user@example.org/¦http://user:pw@example.org/¦http://example.org@127.0.0.1/¦"
+        "http://127.0.0.1\\@example.org/¦http://example.org\\x¦http://exa mple.org/¦"
+        "http://example.org/\r\nHost: x¦http://example.org\t/¦http://example.org:99999/¦http://example.org:x/¦"
+        "http://example.org:-1/¦http://\0/¦http://[::1%25eth0]/¦dict://127.0.0.1:11211/stats¦ldap://127.0.0.1/¦"
+        "http://..../"
+    ).split("¦"),
     "http://" + "a" * 70 + ".org/",
-    "http://[::1%25eth0]/",
-    "dict://127.0.0.1:11211/stats",
-    "ldap://127.0.0.1/",
-    "http://..../",
-)
+]
 NAMES = {
     "localhost": ["127.0.0.1", "::1"],
     "metadata.google.internal": ["169.254.169.254"],
@@ -127,16 +106,11 @@ async def test_no_connection_is_made_to_what_is_not_public(address: str) -> None
 @pytest.mark.usefixtures("no_connection")
 @pytest.mark.parametrize(
     "address",
-    [
-        "http://127%2e0%2e0%2e1/",
-        "http://%31%32%37.0.0.1/",
-        "http://127.0.0.1%00.example.org/",
-        "http://a,b.example/",
-        "http://127.0.0.1;x.example/",
-        "http://a|b/",
-        "http://a..b/",
-        "http://ex%61mple.org/",
-    ],
+    (  # noqa: SIM905 - a list would take a page
+        "http://127%2e0%2e0%2e1/ http://%31%32%37.0.0.1/ http://127.0.0.1%00.example.org/ "
+        "http://a,b.example/ http://127.0.0.1;x.example/ http://a|b/ http://a..b/ "
+        "http://ex%61mple.org/"
+    ).split(),
 )
 async def test_a_host_that_somebody_could_read_otherwise_is_no_address(address: str) -> None:
     async def anything(_: str, __: int) -> Sequence[str]:
