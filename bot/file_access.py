@@ -96,7 +96,7 @@ def must_be_regular(found: os.stat_result, path: str) -> None:
 
 
 def opener(path: str, flags: int) -> int:
-    """Open a regular file, as the argument `opener` of the function `open`. Raises OSError, including `NotRegular`."""
+    """Open a regular file. Pass this function to `open` as `opener`. Raises OSError, including `NotRegular`."""
     # Opening a pipe or device may block or have effects, so the path is checked before and after opening.
     must_be_regular(os.stat(path), path)  # noqa: PTH116
     handle = os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY)

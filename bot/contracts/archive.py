@@ -65,7 +65,7 @@ class ArchiveFilter:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HistoryQuery(ArchiveFilter):
     """Selects a window of matches, counted from the newest. Removed and superseded lines are included only if
-    `everything` is True. Unless `counted` is True, reading stops soon after the window, however long the chat is.
+    `everything` is True. If `counted` is False, reading stops soon after the window is full, however long the chat is.
     `HistoryPage.total` may then be too low.
     """
 

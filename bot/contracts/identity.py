@@ -91,7 +91,7 @@ class ChatKey(_Text):
         return self if self.thread is None else ChatKey(self.channel, self.chat_id)
 
     def contains(self, other: ChatKey) -> bool:
-        """Return True if `other` is this conversation, or a thread of this chat."""
+        """Return True if `other` equals this key, or is a thread of this chat and this key names no thread."""
         return other == self or (
             self.thread is None and (other.channel, other.chat_id) == (self.channel, self.chat_id)
         )

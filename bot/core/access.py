@@ -127,7 +127,7 @@ STRANGER = Verdict(allowed=False, reason="stranger")
 @dataclass(eq=False)
 class Access:
     """Decides who may use the bot, by stable ids and never by names. The block list overrules the allow list and
-    ship.json. Whoever no rule admits is denied.
+    ship.json. A person whom no rule admits is denied.
 
     A person's id admits the person in every chat. A group's id admits the group's members, but only in that group.
     Operators are admitted. A channel that only this machine can reach (`local`) admits everyone. Bots are never

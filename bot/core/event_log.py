@@ -35,7 +35,7 @@ class ChatStats:
 RESTORED = "restored"
 """Kind and key of the fact that restoring a backup writes. It makes the first start close unfinished work."""
 Committed = Callable[[Mapping[ChatKey, int]], None]
-"""Callback on the event loop after a commit. It receives the newest event number on disk of each chat concerned."""
+"""Function that is called on the event loop after each commit. It receives the newest event number on disk of each chat concerned."""
 
 
 @dataclass(frozen=True, slots=True)

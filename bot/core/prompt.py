@@ -182,7 +182,7 @@ def top_level(root: Path, others: Callable[[], Names] = frozenset) -> str:
 @dataclass(slots=True)
 class Prompts:
     """Builds system prompts. `custom` replaces the built-in rules and the listing of the project's files; `append` is added
-    at the end. Each is a text, or the path of a file. The listing is made only if `has_files`. For `others` see
+    at the end. Each is a text, or the path of a file. The listing is made only if the model has file tools (`has_files`). For `others` see
     `top_level`.
     """
 

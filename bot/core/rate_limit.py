@@ -37,7 +37,7 @@ def patience(seconds: float) -> float:
 
 @dataclass(slots=True)
 class _Bucket:
-    """Token bucket of one budget. `spent` is the time at which the bucket is full again. The lock `turn` keeps waiting
+    """Token bucket of one budget. `spent` is the time at which the bucket is full again, if nothing more is taken. The lock `turn` keeps waiting
     messages in order, and `waiting` is their number.
     """
 

@@ -26,7 +26,7 @@ OF_CONVERSATION = frozenset(
 """Commands that apply to one conversation of a chat."""
 
 
-RECENT_SECONDS = 3_600.0  # max age in seconds of the earlier turn that a new direct conversation quotes
+RECENT_SECONDS = 3_600.0  # max age in seconds of the turn that a new conversation in a direct chat quotes
 LONGEST = 4_000  # max characters of each quoted message of that turn
 
 

@@ -111,7 +111,7 @@ def without_address(source: str, me: str) -> str:
 
 
 def text_of(blocks: Any) -> str:
-    """Return the text of blocks, one line per element. Mentions become `<@U…>`; text that only looks like one is escaped."""
+    """Return the text of blocks, one line per list item, row, field or picture. Mentions become `<@U…>`; text that only looks like one is escaped."""
     return "\n".join(line for block in _objects(blocks) for line in _lines(block)).strip("\n")
 
 

@@ -307,8 +307,8 @@ def _answered(message: Message) -> Message | None:
 
 
 def _quoted(message: Message, me: User) -> tuple[Quoted, ...]:
-    """Return the message that this one replies to, which may be in another chat. `part` is the passage that the person
-    selected. From another chat, Telegram sends only this passage.
+    """Return the message that this one replies to, which may be in another chat. The quote's `part` is the passage that the
+    person selected. From another chat, Telegram sends only this passage.
     """
     quote = message.quote
     picked = (content.linked(string(quote.text), quote.entities or ()) or None) if quote is not None else None

@@ -222,7 +222,7 @@ def _folded(parts: Parts) -> Parts:
 
 
 def literal_words(command: str) -> tuple[str, ...] | None:
-    """Return the words of a command without characters that a shell interprets; None for any other command. Only such a
+    """Return the words of a command that contains no characters that a shell interprets; None for every other command. Only such a
     command can be judged by its text. It must then be run from these words, without a shell.
     """
     words = tuple(word for word in command.split(" ") if word)
