@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from bot import errors
-from bot.contracts.archive import ArchiveLine
 from bot.contracts.base import Frozen
 from bot.contracts.identity import ChatKey, UserRef
 from tests.shares import examples
@@ -77,13 +74,6 @@ def test_no_key_is_made_of_parts_that_could_not_be_told_apart(parts: tuple[str, 
         ChatKey(*parts)
 
 
-def test_the_texts_are_those_on_disk() -> None:
-    assert str(ChatKey("web", "abc")) == "web:chat:abc"
-    assert str(ChatKey("slack", "C1", "1.2")) == "slack:chat:C1:thread:1.2"
-    assert str(ChatKey("telegram", "-100", "7", "topic")) == "telegram:chat:-100:topic:7"
-    assert str(UserRef("telegram", "9001")) == "telegram:9001"
-
-
 def test_a_chat_contains_its_threads_and_no_chat_that_begins_alike() -> None:
     chat, thread = ChatKey("slack", "C1"), ChatKey("slack", "C1", "1.2")
     assert chat.contains(thread)
@@ -96,16 +86,6 @@ def test_a_chat_contains_its_threads_and_no_chat_that_begins_alike() -> None:
     )
 
 
-def test_keys_stand_in_the_order_of_their_texts() -> None:
-    keys = [ChatKey("slack", "C1", "1"), ChatKey("slack", "C1"), ChatKey("console", "z")]
-    assert [str(key) for key in sorted(keys)] == sorted(map(str, keys))
-
-
-def test_a_key_cannot_be_changed() -> None:
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        ChatKey("web", "1").chat_id = "2"  # type: ignore[misc]
-
-
 def test_a_model_keeps_the_text_and_holds_the_type() -> None:
     kept = Kept.model_validate_json('{"chatKey":"web:chat:1","person":"web:a:b"}')
     assert kept == Kept(chat_key=ChatKey("web", "1"), person=UserRef("web", "a:b"))
@@ -114,21 +94,6 @@ def test_a_model_keeps_the_text_and_holds_the_type() -> None:
     for wrong in ('"web"', "7", "null"):
         with pytest.raises(ValueError, match="chatKey"):
             Kept.model_validate_json(f'{{"chatKey":{wrong},"person":"web:a"}}')
-
-
-def test_a_line_of_the_archive_is_written_as_ever() -> None:
-    line = ArchiveLine(
-        ts=1, channel="web", chat_id="1", chat_key=ChatKey("web", "1"), role="user", text="你好"
-    )
-    assert line.model_dump(by_alias=True, exclude_none=True) == {
-        "v": 1,
-        "ts": 1,
-        "channel": "web",
-        "chatId": "1",
-        "chatKey": "web:chat:1",
-        "role": "user",
-        "text": "你好",
-    }
 
 
 @settings(derandomize=True, deadline=None)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import stat
 import subprocess
 import sys
@@ -54,16 +53,6 @@ def holder(home: Path, runtime: Path) -> Iterator[subprocess.Popen[str]]:
             process.kill()
 
 
-def refused(home: Path, runtime: Path) -> tuple[str, str]:
-    """What the second one is told about the folder, and about the token."""
-    with pytest.raises(errors.Unavailable) as folder, instance.held(home):
-        pass
-    with pytest.raises(errors.Unavailable) as token, instance.tokens_held(TOKENS, home, runtime):
-        pass
-    assert (folder.value.exit_code, token.value.exit_code) == (75, 75)
-    return str(folder.value), str(token.value)
-
-
 def test_the_folder_and_its_files_are_private_whatever_the_umask(tmp_path: Path) -> None:
     home = tmp_path / ".ship"
     before = os.umask(0)
@@ -75,38 +64,6 @@ def test_the_folder_and_its_files_are_private_whatever_the_umask(tmp_path: Path)
         os.umask(before)
     assert modes == {".gitignore": 0o600, "lock": 0o600, "pid": 0o600}
     assert stat.S_IMODE(home.stat().st_mode) == 0o700
-
-
-def test_a_second_process_is_refused_with_the_pid_and_a_frozen_first_one_keeps_both_locks(
-    home: Path, tmp_path: Path
-) -> None:
-    runtime = tmp_path / "runtime"
-    with holder(home, runtime) as first:
-        for frozen in (False, True):
-            if frozen:
-                first.send_signal(signal.SIGSTOP)
-                os.waitpid(first.pid, os.WUNTRACED)
-            folder, token = refused(home, runtime)
-            assert f"held by process {first.pid};" in folder
-            assert token.startswith("channels.telegram.botToken: this token is used by process ")
-            assert f"process {first.pid} in {home.parent};" in token
-            assert TOKEN not in folder + token
-        assert instance.is_held(home)
-
-
-def test_what_a_killed_process_held_is_free_at_once_and_the_pid_is_the_next_ones(
-    home: Path, tmp_path: Path
-) -> None:
-    runtime = tmp_path / "runtime"
-    with holder(home, runtime) as first:
-        first.kill()
-        first.wait()
-    assert (home / "pid").read_text() == f"{first.pid}\n"
-    with instance.held(home), instance.tokens_held(TOKENS, home, runtime):
-        assert (home / "pid").read_text() == f"{os.getpid()}\n"
-        (note,) = (path.read_text() for path in runtime.iterdir())
-        assert note == f"{os.getpid()}\n{home}\n"
-    assert not (home / "pid").exists()
 
 
 def test_a_note_of_a_process_that_is_gone_names_nobody(home: Path) -> None:
@@ -143,11 +100,6 @@ def test_tokens_are_locked_apart_and_one_token_at_two_services_is_two(tmp_path: 
     written = "".join([*names, *(path.read_text() for path in runtime.iterdir())])
     assert TOKEN not in written
     assert "another" not in written
-
-
-def test_where_nothing_has_a_token_no_folder_is_made(tmp_path: Path) -> None:
-    with instance.tokens_held({}, tmp_path, tmp_path / "runtime"):
-        assert not (tmp_path / "runtime").exists()
 
 
 def test_a_folder_that_others_prepared_is_not_trusted(tmp_path: Path) -> None:

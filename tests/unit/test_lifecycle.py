@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from bot import config, discovery, errors, health, shutdown_signals
+from bot import config, discovery, errors, shutdown_signals
 from bot import lifecycle as serving_module
 from bot.composition import Gateway
 from bot.contracts.channel import Channel, Health, Intake
@@ -229,24 +229,3 @@ async def test_a_model_that_is_not_there_is_not_said_to_answer(
         pass
     assert said == [told]
     gateway.services.log.close()
-
-
-async def test_a_part_that_fails_and_one_that_works_again_are_one_line_each(
-    house: Gateway, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    said: list[str] = []
-    lines = health.PartLines(house.health, said.append)
-    await lines.look()
-    house.services.reserve.trouble = "the disk is full: 12 kB are free"
-    monkeypatch.setattr(house.mcp, "troubles", lambda: {"files": "there is no program 'fils'"})
-    for _ in range(2):
-        await lines.look()
-    house.services.reserve.trouble = ""
-    for _ in range(2):
-        await lines.look()
-    assert said == [
-        "disk: the disk is full: 12 kB are free",
-        "mcp files: there is no program 'fils'",
-        "disk: works again",
-    ]
-    house.services.log.close()

@@ -14,7 +14,6 @@ from pydantic.alias_generators import to_camel
 
 from bot import config, discovery, errors
 from bot.composition import Gateway
-from bot.contracts.identity import ChatKey
 from bot.contracts.model import ModelFacts
 from bot.core.agent import AgentDeps
 from bot.instance import prepare_home
@@ -26,7 +25,6 @@ from bot.system import SystemDisk
 from bot.telemetry import JsonlLog
 from bot.testing.log import Entry, MemoryLog
 
-KEY = ChatKey("telegram", "1")
 FIRST = {"llm": {"provider": "demo"}, "context": {"maxMessages": 40}}
 
 
@@ -69,32 +67,6 @@ def told(gateway: Gateway) -> list[Entry]:
 def last(gateway: Gateway) -> Entry:
     """What became of the last reload."""
     return told(gateway)[-1]
-
-
-async def test_new_turns_have_what_has_changed(gateway: Gateway, tmp_path: Path) -> None:
-    before = gateway.turns.agent
-    changed = {
-        "llm": {"provider": "demo", "maxTokens": 900},
-        "context": {"maxMessages": 20},
-        "subagents": {"maxConcurrent": 2},
-        "permissions": {"deny": ["run_shell"]},
-    }
-    await gateway.reload.reload(lambda: load(tmp_path, changed))
-    deps = gateway.turns.agent
-    assert deps.limits.max_messages == 20
-    assert deps.tasks.max_concurrent == 2
-    assert deps.models.windows.max_tokens("demo") == 900
-    assert deps.dispatcher is not before.dispatcher
-    assert (deps.registry, deps.archive, deps.prompts) == (before.registry, before.archive, before.prompts)
-    entry = last(gateway)
-    assert (entry.kind, entry.level) == ("reload", "info")
-    assert entry.details["changed"] == [
-        "context.maxMessages",
-        "llm.maxTokens",
-        "permissions.deny",
-        "subagents.maxConcurrent",
-    ]
-    assert entry.details["restart"] == []
 
 
 async def test_a_wrong_configuration_is_told_and_the_one_before_holds(
@@ -186,26 +158,6 @@ async def test_a_model_that_the_provider_does_not_have_is_refused(
     assert log.entries[-1].level == ("info" if taken else "error")
     if not taken:
         assert "llm.model: found two, which the provider does not have" in log.entries[-1].message
-
-
-async def test_each_signal_is_answered(gateway: Gateway, tmp_path: Path) -> None:
-    asked, loads = asyncio.Event(), 0
-
-    def counted() -> config.Settings:
-        nonlocal loads
-        loads += 1
-        return load(tmp_path)
-
-    said = list[str]()
-    serving = asyncio.create_task(gateway.reload.serve(asked, counted, said.append))
-    for count in (1, 2):
-        asked.set()
-        async with asyncio.timeout(90):
-            while len(said) < count:  # noqa: ASYNC110 - a list sets no event
-                await asyncio.sleep(0)
-    serving.cancel()
-    assert loads == 2
-    assert said == [one.message for one in told(gateway)]
 
 
 async def test_an_unexpected_error_keeps_the_configuration_before(gateway: Gateway, tmp_path: Path) -> None:

@@ -63,18 +63,6 @@ def test_what_hangs_or_blocks_everything_is_left_in_time(how: str) -> None:
     assert life("1.5", how, wait_for="draining") == (0, ["draining", "stopped"])
 
 
-def test_a_hangup_ends_nothing() -> None:
-    with subprocess.Popen(
-        [sys.executable, "-c", LIFE, "60"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "draining\n"
-        process.send_signal(signal.SIGHUP)
-        process.send_signal(signal.SIGTERM)
-        assert process.stdout.read().split() == ["stopped", "ended"]
-        assert process.wait(90) == 0
-
-
 async def test_the_last_resort_is_set_off_by_the_first_stop_alone() -> None:
     before = {number: signal.getsignal(number) for number in (*shutdown_signals.STOPS, signal.SIGHUP)}
     left, stop = threading.Event(), asyncio.Event()

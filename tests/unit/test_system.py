@@ -47,13 +47,6 @@ def test_ids_are_greater_than_those_of_an_earlier_process_though_the_clock_was_s
     assert ids.ulid() > last
 
 
-@pytest.mark.parametrize("foreign", ["", "not an id", "ü" * 26])
-def test_what_is_no_ulid_changes_nothing(foreign: str) -> None:
-    ids = UlidSource(SetClock(0.0), random.Random(1))
-    ids.after(foreign)
-    assert ids.ulid() == UlidSource(SetClock(0.0), random.Random(1)).ulid()
-
-
 def test_a_thousand_ids_ask_the_system_for_randomness_a_few_times_only() -> None:
     asked = 0
 

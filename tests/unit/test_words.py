@@ -21,7 +21,6 @@ from bot.words import (
     DEFAULT,
     best_language,
     is_traditional,
-    language,
     language_of,
     names,
     paragraph,
@@ -159,22 +158,6 @@ def test_tags_of_traditional_chinese(tag: str) -> None:
 @pytest.mark.parametrize("tag", ["zh", "zh-CN", "zh-Hans-HK", "zh-SG", "en-HK", "", None])
 def test_tags_of_other_languages_and_scripts(tag: str | None) -> None:
     assert not is_traditional(tag)
-
-
-def test_english_counts_and_chinese_does_not() -> None:
-    assert say("status.working", count=1) == "Working on a message"
-    assert say("status.working", count=3) == "Working on 3 messages"
-    with speaking("zh"):
-        assert say("status.working", count=1) == "正在处理 1 条消息"
-
-
-def test_a_language_holds_for_its_block_and_one_that_is_unknown_is_english() -> None:
-    with speaking("zh"):
-        assert (language(), say("stop.stopped")) == ("zh", "已停止。")
-        with speaking("tlh"):
-            assert (language(), say("stop.stopped")) == ("en", "Stopped.")
-        assert language() == "zh"
-    assert language() == "en"
 
 
 @pytest.mark.parametrize(

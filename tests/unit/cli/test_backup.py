@@ -15,24 +15,6 @@ def elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("elsewhere")
 
 
-def test_a_project_is_carried_to_another_folder(shipmate: Shipmate, project: Path, elsewhere: Path) -> None:
-    (project / ".ship" / "access.json").write_text("{}", encoding="utf-8")
-    done = shipmate("backup", elsewhere / "file", "--dir", project)
-    assert done.code == 0
-    assert done.out.startswith(f"Wrote 1 file, 2 bytes, to {elsewhere / 'file'}.\n")
-    assert shipmate("init", elsewhere / "new", "--yes").code == 0
-    back = shipmate("restore", elsewhere / "file", "--dir", elsewhere / "new")
-    assert back.code == 0
-    assert "asked to send it again" in back.err
-    assert (elsewhere / "new" / ".ship" / "access.json").read_text(encoding="utf-8") == "{}"
-    again = shipmate("restore", elsewhere / "file", "--dir", elsewhere / "new")
-    assert again.code == 78
-    assert "expected an empty folder" in again.err
-    (elsewhere / "other").mkdir()
-    moved = shipmate("restore", "--moved", elsewhere / "file", "--dir", elsewhere / "other")
-    assert (moved.code, moved.err) == (0, "")
-
-
 def test_what_a_file_brings_of_rights_and_instructions_is_shown_and_asked_for(
     shipmate: Shipmate, project: Path, elsewhere: Path
 ) -> None:

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -12,18 +11,6 @@ from bot.contracts.identity import UserRef
 from bot.system import SystemClock, SystemDisk
 
 from .conftest import Shipmate
-
-
-def test_a_new_folder_is_well_and_says_what_is_left_to_do(shipmate: Shipmate, project: Path) -> None:
-    (project / "ship.json").write_text(
-        json.dumps({"dashboard": {"port": 0}, "channels": {"web": {"port": 0}}})
-    )
-    done = shipmate("doctor", "--dir", project)
-    assert done.code == 0
-    assert "warn   operators: nobody; name yourself in ship.json" in done.out
-    assert "ok     model: the built-in demo (no key is set); set ANTHROPIC_API_KEY for Claude" in done.out
-    assert "ok     telegram: off (TELEGRAM_BOT_TOKEN is not set)" in done.out
-    assert "ok     clock: no platform was asked for the time" in done.out
 
 
 def test_who_became_an_operator_by_a_code_is_one_to_doctor_and_check(

@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from bot import ulids
-from bot.cli import logs
 from bot.cli.common import moment
 from bot.system import SystemDisk
 from bot.telemetry import log_reader
@@ -243,17 +242,3 @@ def test_a_terminal_gets_colours_and_what_fits_it(
     assert "你好" in shipmate("logs", "--full", "--dir", folder).out
     monkeypatch.setenv("NO_COLOR", "1")
     assert "\x1b" not in shipmate("logs", "--dir", folder).out
-
-
-@pytest.mark.parametrize(
-    ("words", "width", "shown"),
-    [
-        ("hello", 5, "hello"),
-        ("hello!", 5, "hell…"),
-        ("你好你好", 8, "你好你好"),
-        ("你好你好", 7, "你好你…"),
-        ("你好", 2, "…"),
-    ],
-)
-def test_wide_characters_take_two_columns(words: str, width: int, shown: str) -> None:
-    assert logs.fitted(words, width) == shown

@@ -95,13 +95,6 @@ def test_where_no_memory_file_tells_the_key_the_archive_does_and_else_the_name_s
     assert shipmate("memory", "list", "--dir", project, "--json").lines == []
 
 
-def test_where_nothing_is_remembered_it_says_so(project: Path, shipmate: Shipmate) -> None:
-    assert shipmate("memory", "list", "--dir", project).out == "Nothing is remembered yet.\n"
-    for command in (("show", KEY), ("forget", KEY, "--yes")):
-        done = shipmate("memory", *command, "--dir", project)
-        assert (done.code, "nothing is remembered of" in done.err) == (1, True)
-
-
 def test_every_line_is_shown_with_where_it_comes_from(remembered: Path, shipmate: Shipmate) -> None:
     out = shipmate("memory", "show", KEY, "--dir", remembered).out
     assert "== plan.md\n2023-11-14 22:13:20  77  01R" in out

@@ -78,19 +78,3 @@ def test_a_group_is_let_in_although_its_id_begins_with_a_minus(shipmate: Shipmat
     assert shipmate("allow", "telegram", "-1001234567890", "--dir", project).code == 0
     assert shipmate("block", "telegram", "-1001234567891", "--dir", project).code == 0
     assert shipmate("allow", "telegram", "-x", "--dir", project).code == 2
-
-
-def test_a_chat_where_the_terminal_is_turned_off_names_the_setting(shipmate: Shipmate, project: Path) -> None:
-    ship = json.loads((project / "ship.json").read_text())
-    ship["channels"]["console"] = {"enabled": False}
-    (project / "ship.json").write_text(json.dumps(ship))
-    done = shipmate("chat", "--dir", project)
-    assert (done.code, done.out) == (78, "")
-    assert done.err.startswith("channels.console.enabled: found false; expected true")
-
-
-def test_a_chat_in_a_folder_that_is_not_set_up_leaves_nothing_behind(
-    shipmate: Shipmate, tmp_path: Path
-) -> None:
-    assert shipmate("chat", "--dir", tmp_path).code == 78
-    assert list(tmp_path.iterdir()) == []

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 
 import pytest
@@ -28,19 +27,6 @@ def test_init_writes_a_project_that_check_accepts(shipmate: Shipmate, tmp_path: 
     assert "provider demo (no key is set)" in checked.out
     assert "channel slack off (SLACK_BOT_TOKEN is not set)" in checked.out
     assert "channel web on" in checked.out
-
-
-def test_init_says_the_next_commands_as_they_can_be_called(
-    shipmate: Shipmate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr(sys, "argv", [".venv/bin/shipmate", "init"])
-    out = shipmate("init", "--yes", tmp_path / "one").out
-    assert "Next: .venv/bin/shipmate check --dir" in out
-    assert ", then .venv/bin/shipmate run --dir" in out
-    (tmp_path / "shipmate").write_text("")
-    (tmp_path / "shipmate").chmod(0o755)
-    assert "Next: shipmate check --dir" in shipmate("init", "--yes", tmp_path / "two").out
 
 
 def test_init_overwrites_nothing(shipmate: Shipmate, project: Path) -> None:
@@ -160,11 +146,6 @@ def test_check_tells_everything_that_is_wrong_one_a_line_and_shows_no_token(
     assert (done.code, done.out) == (78, "")
     assert [line.split(": ")[0] for line in done.err.splitlines()] == ["nmae", "operators[0]", "llm.apiKey"]
     assert "xoxb-1" not in done.err
-
-
-def test_check_without_a_project_names_the_way_to_one(shipmate: Shipmate, tmp_path: Path) -> None:
-    done = shipmate("check", "--dir", tmp_path)
-    assert (done.code, done.err) == (78, f"no ship.json here: run `shipmate init --dir {tmp_path}`\n")
 
 
 def test_check_as_json(shipmate: Shipmate, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:

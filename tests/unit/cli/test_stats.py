@@ -109,38 +109,6 @@ def test_parts_are_shown_in_a_table_or_as_json(shipmate: Shipmate, folder: Path)
     assert shipmate("stats", "--dir", folder, "--by", "year").code == 2
 
 
-def test_people_read_it_in_a_few_lines(shipmate: Shipmate, folder: Path) -> None:
-    assert shipmate("stats", "--dir", folder).out.splitlines() == [
-        "turns    2, 1 of them failed",
-        "model    3 answers (m 3); failures: Overloaded 2, StreamBroken 1",
-        "tokens   4,209 read, 86% of them from the cache; 150 written",
-        "cost     $0.75, and 1 answer of unknown price",
-        "answers  in 900 ms (p50), 2,000 ms (p99); 50% of it is the model",
-    ]
-
-
-def test_without_a_log_there_is_nothing_and_no_failure(shipmate: Shipmate, project: Path) -> None:
-    done = shipmate("stats", "--dir", project)
-    assert (done.code, done.err) == (0, f"No gateway has run in {project} yet; --dir names another folder.\n")
-    assert done.out.splitlines() == [
-        "turns    0",
-        "model    0 answers",
-        "tokens   0 read, none of them from the cache; 0 written",
-        "cost     $0.00",
-    ]
-
-
-def test_chats_are_shown_with_the_names_of_who_spoke_in_them(shipmate: Shipmate, folder: Path) -> None:
-    chats = folder / ".ship" / "chats"
-    chats.mkdir()
-    said = {"ts": 1, "channel": "web", "chatId": "1", "chatKey": "web:chat:1", "role": "user", "text": "hi"}
-    said |= {"meta": {"username": "Ann"}}
-    (chats / "web%3Achat%3A1.jsonl").write_text(json.dumps(said) + "\n")
-    _, first, second = shipmate("stats", "--dir", folder, "--by", "chat").out.splitlines()
-    assert first.endswith("$0.75  Ann")
-    assert second.startswith("telegram:chat:群 ")
-
-
 def test_people_are_shown_with_their_names(shipmate: Shipmate, folder: Path) -> None:
     write(
         folder / ".ship",

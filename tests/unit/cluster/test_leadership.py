@@ -21,7 +21,7 @@ from tests.contracts.event_log import entry, received
 pytestmark = pytest.mark.skipif(postgres.programs() is None, reason=postgres.MISSING)
 
 if postgres.programs() is not None:
-    from bot.cluster.leadership import LEASE, PostgresLeadership, hosts
+    from bot.cluster.leadership import LEASE, PostgresLeadership
     from bot.core.postgres_log import PostgresLog, PostgresSession
 
 Candidate = Callable[..., "PostgresLeadership"]
@@ -58,20 +58,6 @@ async def froze(candidate: Candidate, url: str) -> PostgresLeadership:
     await frozen.close()
     await asyncio.to_thread(postgres.lease, url, "a")
     return frozen
-
-
-async def test_one_leads_and_the_next_one_does_once_it_gives_the_lease_back(
-    candidate: Candidate, url: str
-) -> None:
-    first, second, heard = candidate("a"), candidate("b"), asyncio.Queue[str]()
-    await leads(first)
-    waiting = asyncio.create_task(second.lead(asyncio.Event(), heard.put_nowait))
-    assert await asyncio.wait_for(heard.get(), 90) == "a"
-    assert [(one.holder, one.leads) for one in hosts(url)] == [("a", True), ("b", False)]
-    assert (first.role(), second.role()) == ("leader, epoch 1", "standby; a leads")
-    await first.close()
-    assert await asyncio.wait_for(waiting, 90)
-    assert (second.role(), second.epoch) == ("leader, epoch 2", 2)
 
 
 async def test_a_standby_that_is_stopped_ends(candidate: Candidate) -> None:

@@ -1,30 +1,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from bot import config, errors
-from bot.config.document import dotted
-from bot.contracts.identity import UserRef
 
 from .conftest import TOKENS, Load
 
 KEY = {"ANTHROPIC_API_KEY": "sk-ant-0123456789"}
-
-
-def test_an_empty_file_is_the_demo_on_loopback(load: Load, tmp_path: Path) -> None:
-    settings = load({})
-    assert settings.enabled == ("door",)
-    assert settings.reasons == {"pigeon": "PIGEON_WING_TOKEN is not set", "door": "it needs no token"}
-    assert (settings.llm.provider, settings.llm.provider_reason) == ("demo", "no key is set")
-    assert (settings.llm.model, settings.llm.log_payload) == ("claude-sonnet-5-5", False)
-    assert (settings.context.max_messages, settings.context.max_injected_messages) == (60, 120)
-    assert settings.history.archive_after_lines == 1_000
-    assert settings.memory.limit_mb == 1_024
-    assert settings.home == tmp_path / ".ship"
-    assert (settings.secrets, settings.warnings) == (frozenset(), ())
 
 
 def test_credentials_in_the_environment_turn_things_on(load: Load) -> None:
@@ -89,23 +73,6 @@ def test_message_logging_is_off_where_anything_says_off(
     assert (llm.log_messages, llm.log_payload) == (messages, messages)
 
 
-def test_what_is_said_in_ship_json_holds(load: Load) -> None:
-    document: dict[str, Any] = {
-        "$schema": "./.ship/schema/ship.schema.json",
-        "llm": {"provider": "anthropic", "apiKey": "${ANTHROPIC_API_KEY}", "baseUrl": None},
-        "channels": {
-            "pigeon": {"enabled": False, "wingToken": "${PIGEON_WING_TOKEN}", "allow": ["P1", "*"]},
-            "door": {"enabled": True, "host": "127.0.0.1", "port": 0, "token": None},
-        },
-        "operators": ["pigeon:P1"],
-        "engine": {"kind": "embedded", "databaseUrl": None},
-    }
-    settings = load(document, KEY)
-    assert settings.operators == {UserRef("pigeon", "P1")}
-    assert settings.llm.provider_reason == "ship.json says so"
-    assert settings.enabled == ("door",)
-
-
 def test_what_works_but_should_be_looked_at_is_a_warning(load: Load, tmp_path: Path) -> None:
     load({}, dotenv="A=1")
     (tmp_path / ".env").chmod(0o644)
@@ -130,11 +97,6 @@ def test_a_loopback_address_may_be_plain(load: Load) -> None:
     for address in ("http://127.0.0.1:8081", "http://localhost/", "http://[::1]:1/"):
         document = {"channels": {"pigeon": {"baseUrl": address, "allow": ["P1"]}}}
         assert load(document, TOKENS).warnings == ()
-
-
-def test_a_place_is_written_as_in_the_file() -> None:
-    assert dotted(("channels", "pigeon", "allow", 0)) == "channels.pigeon.allow[0]"
-    assert dotted(()) == "ship.json"
 
 
 def test_prompts_are_texts_or_files_of_the_project(load: Load, tmp_path: Path) -> None:

@@ -71,11 +71,6 @@ async def test_a_start_that_is_cancelled_leaves_no_socket_that_listens(
     assert list(home.iterdir()) == []
 
 
-async def test_stopping_removes_the_socket(channel: Channel, home: Path) -> None:
-    await channel.stop()
-    assert list(home.iterdir()) == []
-
-
 async def test_a_path_too_long_for_a_socket_is_replaced_by_a_private_one(tmp_path: Path) -> None:
     deep = tmp_path / ("d" * 60) / ("e" * 60)
     deep.mkdir(parents=True)

@@ -16,7 +16,6 @@ import pytest
 from bot import errors
 from bot.contracts.approvals import CHOICES, QuestionButtons
 from bot.contracts.channel import Channel
-from bot.contracts.identity import ChatKey
 from bot.testing.intake import RecordingIntake
 from bot.words import speaking
 from channels.console import client
@@ -131,26 +130,6 @@ async def test_lines_of_a_pipe_are_answered_one_after_another(
     assert found == (0, "".join(f"You said {words}\nand that is all\n" for words in said))
 
 
-async def test_a_regular_file_can_be_the_input(
-    channel: Channel, intake: RecordingIntake, home: Path, tmp_path: Path
-) -> None:
-    questions = tmp_path / "questions.txt"
-    questions.write_text("one\r\ntwo\r\n", encoding="utf-8")
-    answering = asyncio.create_task(_echo(channel, intake, 2))
-    with questions.open(encoding="utf-8") as stdin:
-        assert (await piped(home, stdin))[0] == 0
-    await answering
-    assert [inbound.text for inbound in intake.accepted] == ["one", "two"]
-
-
-async def test_another_chat_can_be_named(channel: Channel, intake: RecordingIntake, home: Path) -> None:
-    answering = asyncio.create_task(_echo(channel, intake, 1))
-    code, out = await piped(home, "hi\n", chat_id="other")
-    await answering
-    assert intake.accepted[0].chat_key == ChatKey.parse("console:chat:other")
-    assert (code, out[:12]) == (0, "You said hi\n")
-
-
 @pytest.mark.parametrize(
     ("answer", "shown"),
     [("a command's answer", "a command's answer"), ("a\x1b[2Jb\x9bc\rd\te\nf", "ab\ufffdd\te\nf")],
@@ -162,17 +141,6 @@ async def test_an_answer_is_complete_once_it_is_quiet_and_cannot_steer_the_termi
     talking = asyncio.create_task(piped(home, "hi\n"))
     await channel.send(reply(await intake.offers(1), answer))
     assert await talking == (0, f"{shown}\n")
-
-
-async def test_output_that_lacks_a_character_shows_a_replacement(
-    channel: Channel, intake: RecordingIntake, home: Path
-) -> None:
-    raw = io.BytesIO()
-    out = io.TextIOWrapper(raw, encoding="ascii")
-    talking = asyncio.create_task(piped(home, "hi\n", stdout=out))
-    await channel.send(reply(await intake.offers(1), "fünf"))
-    assert (await talking)[0] == 0
-    assert raw.getvalue() == b"f?nf\n"
 
 
 async def test_a_message_that_is_refused_fails_the_run(

@@ -21,7 +21,6 @@ from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.waiting import OpenLoop
 from bot.dashboard.console import POLICY, ROWS, ActiveChat, Console
 from bot.dashboard.server import Dashboard
-from bot.dashboard.turn_page import STEPS
 from bot.features.search import Search
 from bot.features.search.index import SEARCH_SECONDS
 from bot.system import SystemClock, UlidSource
@@ -275,25 +274,6 @@ async def test_words_of_others_are_no_markup_and_turn_no_line_around(tmp_path: P
         page = await show(console, f"{path}{'&' if '?' in path else '?'}{evil}")
         assert "<script" not in page, path
         assert not {"\u202e", "\x1b"} & set(page), path
-
-
-async def test_a_turn_is_traced_as_far_as_a_page_goes(tmp_path: Path, show: Show) -> None:
-    request = UlidSource().ulid()
-    usage = {"inputTokens": 100, "outputTokens": 50, "cacheReadTokens": 300, "cacheWriteTokens": 0}
-    answer = {"model": "m", "usage": usage, "costUsd": 0.25, "latencyMs": 400}
-    steps = [{"kind": "delivery", "message": f"part {n}", "requestId": request} for n in range(STEPS)]
-    logged(
-        tmp_path,
-        {"kind": "turn_start", "requestId": request, "chatKey": str(KEY), "message": EVIL},
-        {"kind": "llm_response", "requestId": request, "details": answer, "duration": 400.0},
-        *steps,
-    )
-    page = await show(pages.console(tmp_path), f"/turns/{request}")
-    told = words(page)
-    assert "400 → 50 75% $0.2500" in told
-    assert SAFE in told
-    assert f"and 2 more: shipmate trace {request}" in told
-    assert 'href="/conversations/telegram%3Achat%3A1"' in page
 
 
 async def test_costs_are_grouped_and_add_up(tmp_path: Path, show: Show, talk: tuple[Talk, Search]) -> None:

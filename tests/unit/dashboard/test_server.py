@@ -100,14 +100,6 @@ async def test_everybody_sees_whether_it_is_well_and_the_rest_is_for_who_started
                 assert known or "token" in await answer.text()
 
 
-async def test_metrics_are_in_the_format_of_prometheus(
-    dashboard: Dashboard, session: aiohttp.ClientSession
-) -> None:
-    async with session.get(f"{dashboard.address}/metrics") as answer:
-        assert answer.headers["Content-Type"].startswith("text/plain; version=")
-        assert "\nshipmate_queue_messages 5.0\n" in await answer.text()
-
-
 @pytest.mark.parametrize("host", ["evil.example", "evil.example:3001", "10.0.0.1", ""])
 async def test_a_name_that_is_not_this_machine_is_refused(
     dashboard: Dashboard, session: aiohttp.ClientSession, host: str

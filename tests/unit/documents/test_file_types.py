@@ -6,7 +6,6 @@ import pytest
 
 from bot.contracts.inbound import Attachment
 from bot.core.attachments import artifact_id
-from bot.core.file_words import size_in_words
 from bot.documents import file_types
 from bot.errors import NoReadableText
 
@@ -96,11 +95,3 @@ def test_an_artifacts_name_is_a_ulid_of_its_messages_moment() -> None:
     assert len(names) == 6
     assert all(len(name) == 26 and name.startswith("01ARZ3NDEK") for name in names)
     assert artifact_id("01ARZ3NDEKTSV4RRFFQ69G5FAV", 0, Attachment(kind="file", ref="a")) in names
-
-
-@pytest.mark.parametrize(
-    ("size", "words"),
-    [(1, "1 bytes"), (999, "999 bytes"), (1_500, "1.5 kB"), (1_000_000, "1 MB"), (10**7, "10 MB")],
-)
-def test_sizes_are_said_for_people(size: int, words: str) -> None:
-    assert size_in_words(size) == words

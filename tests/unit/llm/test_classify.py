@@ -225,15 +225,6 @@ def test_type_and_code_decide_where_there_are_no_words(
     assert type(classify.classify(status, body)) is expected
 
 
-@pytest.mark.parametrize(
-    ("status", "expected"),
-    [(400, errors.ContextOverflow), (413, errors.RequestTooLarge), (500, errors.ProviderFailing)],
-)
-@pytest.mark.parametrize("body", ["", None])
-def test_an_answer_without_a_body(status: int, expected: Kind, body: str | None) -> None:
-    assert type(classify.classify(status, body)) is expected
-
-
 def test_the_page_of_a_proxy_counts_by_its_status_alone() -> None:
     page = "<html><body>prompt is too long, rate limit, timed out</body></html>"
     assert type(classify.classify(400, page)) is errors.RequestInvalid
@@ -268,15 +259,6 @@ def test_the_provider_may_forbid_to_retry(header: str, retryable: bool) -> None:
     error = classify.classify(529, {}, {"x-should-retry": header})
     assert error.retryable is retryable
     assert errors.Overloaded.retryable
-
-
-def test_the_line_for_the_operator_is_bounded_and_names_the_cause() -> None:
-    body = {"error": {"type": "invalid_request_error", "message": "bad\n" * 50_000}, "request_id": "req_9"}
-    error = classify.classify(400, body)
-    assert str(error).startswith("The provider answered 400 invalid_request_error: bad bad")
-    assert len(str(error)) < 500
-    assert "\n" not in str(error)
-    assert error.request_id == "req_9"
 
 
 json_values = st.recursive(

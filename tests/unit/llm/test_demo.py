@@ -113,11 +113,6 @@ async def test_where_sending_fails_the_answer_comes_as_text() -> None:
     assert "demo model" in blocks[-1]["text"]
 
 
-async def test_without_tools_it_answers_in_text() -> None:
-    (block,) = await play("what did I say before?", tools=())
-    assert block["type"] == "text"
-
-
 async def test_files_are_named_and_what_they_hold_is_not_taken_for_words() -> None:
     context = (
         '<turn_context>{"attachments":[{"kind":"photo","readable":false},'

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import random
 import subprocess
 import sys
 from typing import Any
@@ -13,16 +12,16 @@ import pytest
 from bot import errors
 from bot.contracts.base import Json
 from bot.contracts.identity import UserRef
-from bot.contracts.model import Model, ModelReply, TextDelta, Usage
+from bot.contracts.model import ModelReply, TextDelta, Usage
 from bot.llm.client import AnthropicModel
-from bot.llm.wrapper import MESSAGE_PREVIEW, TOTAL_PREVIEW, LoggedModel, build_model, previews
+from bot.llm.wrapper import MESSAGE_PREVIEW, TOTAL_PREVIEW, LoggedModel, previews
 from bot.system import SystemClock, UlidSource
 from bot.telemetry import turn_scope
 from bot.testing import anthropic_script as script
 from bot.testing.anthropic import KEY, AnthropicServer
 from bot.testing.clock import FakeClock
 from bot.testing.log import MemoryLog
-from tests.unit.llm.asking import ScriptedModel, ask, items, reply_of, tool, user
+from tests.unit.llm.asking import ScriptedModel, ask, items, tool, user
 
 WORDS = "the parrot says 你好鹦鹉"
 ANSWER = "the answer is 四十二"
@@ -153,19 +152,6 @@ async def test_the_payload_is_whole_where_it_is_asked_for() -> None:
     assert log.entries[1].details["payload"]["content"] == REPLY.content
 
 
-async def test_a_failure_is_an_answer_of_level_error() -> None:
-    log = MemoryLog()
-    failure = errors.RateLimited("wait", retry_after=30.0, status=429, request_id="req_7")
-    with pytest.raises(errors.RateLimited):
-        await items(logged(ScriptedModel([failure]), log), REQUEST)
-    (entry,) = log.of("llm_response")
-    assert entry.level == "error"
-    assert entry.details["error"] == "RateLimited"
-    assert (entry.details["status"], entry.details["provider_request_id"]) == (429, "req_7")
-    assert entry.details["retry_after"] == 30.0
-    assert entry.details["call_id"] == log.of("llm_request")[0].details["call_id"]
-
-
 async def test_an_answer_that_is_not_waited_for_has_its_line_too() -> None:
     log = MemoryLog()
     model = ScriptedModel([TextDelta("a"), TextDelta("b"), REPLY])
@@ -185,22 +171,6 @@ def test_previews_have_a_size_whatever_the_messages() -> None:
     assert sum(len(item["text"]) for item in shown) <= TOTAL_PREVIEW
     assert len(shown) == 3
     assert shown[-1]["text"].endswith(emoji + "…")
-
-
-def test_previews_show_every_kind_of_block() -> None:
-    blocks: list[Json] = [
-        {"type": "thinking", "thinking": "secret thoughts", "signature": "s"},
-        {"type": "image", "source": {"data": "AAAA"}},
-        {
-            "type": "tool_result",
-            "tool_use_id": "x",
-            "is_error": True,
-            "content": [{"type": "text", "text": "no"}],
-        },
-    ]
-    shown = previews([{"role": "user", "content": blocks}, {"role": "user", "content": "plain"}])
-    assert shown[0]["text"] == "[thinking]\n[image]\n[tool_result error] no"
-    assert shown[1]["text"] == "plain"
 
 
 @pytest.mark.parametrize(
@@ -232,24 +202,6 @@ async def test_a_call_that_was_refused_has_no_cost(server: AnthropicServer, mode
         await items(LoggedModel(model, log=log, ids=UlidSource(), clock=FakeClock(), messages=False), REQUEST)
     (failed,) = [entry.details for entry in log.of("llm_response")]
     assert (failed["stop_reason"], failed["usage"], failed["cost_usd"]) == (None, None, None)
-
-
-def build(log: MemoryLog | None = None, **how: Any) -> Model:
-    values: dict[str, Any] = {"provider": "demo", "api_key": None} | how
-    return build_model(
-        clock=SystemClock(), log=log or MemoryLog(), ids=UlidSource(), rng=random.Random(1), **values
-    )
-
-
-async def test_anthropic_is_logged_and_asked_again(server: AnthropicServer) -> None:
-    log = MemoryLog()
-    model = build(log, provider="anthropic", api_key=KEY, base_url=server.url, log_messages=False)
-    await model.check()
-    server.then(script.rate_limited(0))
-    assert (await reply_of(model)).stop_reason == "end_turn"
-    assert log.kinds == ["llm_request", "llm_response", "llm_retry", "llm_request", "llm_response"]
-    assert "你好" not in log.text
-    await model.close()
 
 
 def test_only_the_client_imports_the_providers_library() -> None:

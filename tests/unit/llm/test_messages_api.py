@@ -184,19 +184,6 @@ def test_a_call_whose_block_never_ended_is_cut_and_its_text_neighbour_stays() ->
     assert answer.cut == {"toolu_1"}
 
 
-def test_fields_without_value_and_blank_texts_are_left_out() -> None:
-    happened = [
-        BEGIN,
-        start(0, {"type": "text", "text": "", "citations": None}),
-        delta(0, type="text_delta", text="\n\n"),
-        stop(0),
-        start(1, {"type": "tool_use", "id": "toolu_1", "name": "look", "input": {}, "caller": None}),
-        stop(1),
-        *end("tool_use"),
-    ]
-    assert fed(happened)[0].content == [{"type": "tool_use", "id": "toolu_1", "name": "look", "input": {}}]
-
-
 def test_citations_server_tools_and_redacted_thinking_are_kept() -> None:
     happened = [
         BEGIN,
@@ -221,19 +208,6 @@ def test_citations_server_tools_and_redacted_thinking_are_kept() -> None:
     ]
     assert deltas == [TextDelta("Found")]
     assert answer.cut == frozenset()
-
-
-def test_usage_is_cumulative_and_nonsense_in_it_is_passed_over() -> None:
-    odd: Json = {"output_tokens": 7, "input_tokens": None, "cache_read_input_tokens": "many"}
-    happened: list[Json] = [
-        {"type": "message_start", "message": MESSAGE | {"usage": USAGE}},
-        {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": odd},
-        {"type": "message_stop"},
-    ]
-    answer, _ = fed(happened)
-    assert answer.usage.output_tokens == 7
-    assert answer.usage.input_tokens == 10
-    assert answer.usage.cache_read_tokens == 3
 
 
 TEXT = {"type": "text", "text": ""}

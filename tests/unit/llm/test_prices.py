@@ -44,12 +44,6 @@ def test_an_unknown_model_has_no_price(model: str) -> None:
     assert PriceTable().cost_usd(model, Usage(MILLION, MILLION)) is None
 
 
-def test_what_a_million_tokens_cost_is_told() -> None:
-    assert PriceTable().million("claude-opus-5-5-20260101") == (4, 20)
-    assert PriceTable().million("demo") == (0, 0)
-    assert PriceTable().million("claude-opus-5-7") is None
-
-
 def test_prices_of_ones_own_go_before_the_table() -> None:
     own = PriceTable({"claude-opus-5-5": Price(1, 2, 3, write=4), "gpt-9": Price(5, 6, 5)})
     assert own.cost_usd("claude-opus-5-5-20260901", Usage(MILLION, MILLION, MILLION, MILLION)) == 10

@@ -111,18 +111,6 @@ def test_a_call_that_fitted_disproves_a_smaller_window() -> None:
     assert known.window(MODEL) is None
 
 
-def test_the_limits_of_a_large_window() -> None:
-    budget = Budget(window=1_000_000, max_tokens=8_192, soft=40_000)
-    assert budget.hard == 1_000_000 - 8_192 - 13_000
-    assert budget.limit == 40_000
-    assert (budget.share(0.1, 50_000), Budget(200_000, 8_192).share(0.1, 50_000)) == (50_000, 20_000)
-
-
-def test_without_a_window_the_soft_limit_is_all_there_is() -> None:
-    budget = Budget(window=None, max_tokens=8_192, soft=40_000)
-    assert (budget.hard, budget.limit, budget.share(0.1, 50_000)) == (None, 40_000, 50_000)
-
-
 @settings(derandomize=True, deadline=None)
 @given(st.integers(500, 2_000_000), st.integers(1, 1_000_000), st.integers(1, 10**6))
 def test_in_any_window_there_is_room_for_a_prompt(window: int, max_tokens: int, soft: int) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from bot.contracts.channel import Introduces, Introduction
+from bot.contracts.channel import Introduction
 from bot.words import sentence
 
 
@@ -35,15 +35,6 @@ async def test_nobody_who_brought_it_is_nobody_to_answer(stage: Any) -> None:
     await stage.server.push(event)
     await stage.server.until(lambda: not stage.server.unacked())
     assert stage.intake.accepted == []
-
-
-async def test_it_says_how_it_is_spoken_to(stage: Any) -> None:
-    await stage.server.invite(stage.channel, by=stage.ada)
-    (added,) = await stage.arrived()
-    assert isinstance(stage.slack, Introduces)
-    introduction = await stage.slack.introduce(added)
-    assert introduction.words.startswith("Hello! Mention me (@Shipmate), and I answer in a thread")
-    assert introduction.hindrance is None
 
 
 @pytest.mark.parametrize("scopes", [{"channels:history"}, {"channels:history", "groups:history"}])

@@ -67,12 +67,6 @@ async def test_trouble_on_the_way_is_waited_for(idle: Any, method: str, fault: d
     assert idle.slack.health().connected
 
 
-async def test_nobody_listening_is_unreachable(idle: Any) -> None:
-    await idle.server.stop()
-    with pytest.raises(errors.ChannelUnreachable, match="Connection refused"):
-        await idle.slack.start(idle.intake)
-
-
 async def test_a_socket_without_hello_is_unreachable(idle: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     opened = asyncio.Event()
 

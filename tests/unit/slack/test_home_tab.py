@@ -10,16 +10,6 @@ from bot.contracts.inbound import Inbound
 from channels.slack import block_kit
 
 
-async def test_whoever_opens_the_home_sees_their_own_in_the_locale_of_their_profile(stage: Any) -> None:
-    stage.server.world.users[stage.ada] |= {"tz": "Asia/Tokyo", "locale": "zh-CN"}
-    await stage.server.open_home(stage.ada)
-    await stage.server.until(lambda: bool(stage.server.home_of(stage.ada)))
-    assert stage.server.home_of(stage.ada) == f"Home\n• of {stage.ada}, zh-CN, Asia/Tokyo"
-    assert stage.server.home_of(stage.grace) == ""
-    assert stage.intake.offered == []
-    assert not stage.server.unacked()
-
-
 async def test_the_tab_of_messages_is_no_home(stage: Any) -> None:
     await stage.server.open_home(stage.ada, tab="messages")
     await stage.server.open_home(stage.grace)

@@ -50,16 +50,6 @@ async def door(idle: Any) -> AsyncIterator[Door]:
         yield door
 
 
-async def test_without_sockets_everything_arrives_and_is_answered(door: Door) -> None:
-    stage = door.stage
-    ts = await stage.server.say("hello", channel=stage.direct, user=stage.ada)
-    (found,) = await stage.arrived()
-    assert (found.text, found.message_id) == ("hello", ts)
-    assert not stage.server.called("apps.connections.open")
-    assert stage.slack.health().connected
-    assert stage.slack.health().last_heard is None
-
-
 @pytest.mark.parametrize(
     "forged",
     [

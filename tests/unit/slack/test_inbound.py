@@ -72,17 +72,6 @@ def test_a_command_in_a_direct_chat_is_about_the_chat_unless_it_stands_in_a_thre
         assert found.target["thread_ts"] == (thread_ts or LATER)
 
 
-@pytest.mark.parametrize("words", ["!stop", "<@U0SHIP> !stop"])
-def test_a_stop_outside_of_threads_is_about_the_channel_and_is_answered_below_itself(words: str) -> None:
-    found = inbound.read_event(body(**post(text=words, channel="C1AA")), ME)
-    assert found is not None
-    assert found.chat_key == ChatKey.parse("slack:chat:C1AA")
-    assert found.target == {"channel": "C1AA", "thread_ts": TS}
-    inside = inbound.read_event(body(**post(text=words, channel="C1AA", ts=LATER, thread_ts=TS)), ME)
-    assert inside is not None
-    assert inside.chat_key == ChatKey.parse(f"slack:chat:C1AA:thread:{TS}")
-
-
 @pytest.mark.parametrize(
     ("text", "name", "args"),
     [
@@ -282,16 +271,6 @@ def test_what_is_unreadable_is_not_quoted() -> None:
     assert str(caught.value) == "thread_ts: string_pattern_mismatch; channel: string_pattern_mismatch"
 
 
-def test_edits_and_deletions_of_chatter_speak_to_nobody() -> None:
-    message = post(edited={"ts": LATER})
-    edit: dict[str, Any] = {"subtype": "message_changed", "channel": "C1AA", "message": message}
-    gone = {"subtype": "message_deleted", "channel": "C1AA", "deleted_ts": TS, "previous_message": post()}
-    for event in (edit, gone):
-        found = inbound.read_event(body(**event), ME)
-        assert found is not None
-        assert found.addressed == "chat"
-
-
 def test_a_thread_is_read_in_order_and_without_what_is_no_message() -> None:
     messages: Any = [
         post(ts="2.000000", text="two"),
@@ -310,22 +289,6 @@ def test_a_thread_is_read_in_order_and_without_what_is_no_message() -> None:
         Quoted(user_id="B9", text="beep", ts=3_600, message_id="3.600000", kind="post of a bot"),
     ]
     assert inbound.read_thread("nothing", ME, "4.000000") == []
-
-
-async def test_names_are_kept_up_to_a_bound(server: SlackServer, client: AsyncWebClient) -> None:
-    names = UserNames(client, MemoryLog(), FakeClock(), most=2)
-
-    async def learn(user: str) -> None:
-        await asyncio.gather(names.learn([user]), names.learn([user]))
-
-    await learn("U0ADA")
-    await learn("U0GRACE")
-    assert names.get("U0ADA") == "Ada 🚢"
-    server.world.users["U0NEW"] = {"id": "U0NEW", "profile": {"display_name": " ", "real_name": " N\tew "}}
-    await learn("U0NEW")
-    assert names.get("U0GRACE") is None
-    assert (names.get("U0ADA"), names.get("U0NEW"), names.get(None)) == ("Ada 🚢", "N ew", None)
-    assert len(server.called("users.info")) == 3
 
 
 @pytest.mark.parametrize("user", [None, "x", {}, {"profile": 5}, {"profile": {"real_name": 5}}])
@@ -351,16 +314,6 @@ async def test_a_name_that_was_not_reached_is_asked_for_again(
         assert names.get("U0ADA") is None
         await names.learn(["U0ADA"])
     assert names.get("U0ADA") == "Ada 🚢"
-
-
-async def test_closing_ends_what_is_asked(server: SlackServer, client: AsyncWebClient) -> None:
-    server.fail("users.info", action="hang")
-    names = UserNames(client, MemoryLog(), FakeClock())
-    waiting = asyncio.ensure_future(names.learn(["U0ADA"]))
-    await server.until(lambda: bool(server.called("users.info")))
-    await names.close()
-    await waiting
-    assert names.get("U0ADA") is None
 
 
 async def test_only_the_first_message_waits_for_a_name_that_takes_long(

@@ -145,37 +145,6 @@ async def test_events_need_their_scope_a_subscription_and_the_bot_in_the_channel
     ]
 
 
-async def test_threads_are_read_page_by_page_and_history_without_replies(
-    server: SlackServer, client: AsyncWebClient
-) -> None:
-    root = await server.say("0", channel=CHANNEL, user=ADA)
-    stamps = [await server.say(str(n), channel=CHANNEL, user=ADA, thread_ts=root) for n in range(1, 6)]
-    await server.say("1 < 2 & <@U0SHIP>", channel=CHANNEL, user=ADA)
-    found = []
-    async for page in await client.conversations_replies(channel=CHANNEL, ts=root, limit=4):
-        found += [message["text"] for message in page["messages"]]
-    assert found == ["0", "1", "2", "3", "4", "5"]
-    part = await client.conversations_replies(channel=CHANNEL, ts=root, oldest=root, latest=stamps[2])
-    assert [message["text"] for message in part["messages"]] == ["1", "2"]
-    page = await client.conversations_history(channel=CHANNEL)
-    assert [message["text"] for message in page["messages"]] == ["1 &lt; 2 &amp; <@U0SHIP>", "0"]
-
-
-async def test_a_status_ends_with_a_reply_or_after_two_minutes(
-    server: SlackServer, client: AsyncWebClient, clock: FakeClock
-) -> None:
-    ts = await server.say("hi", channel=DIRECT, user=ADA)
-    show: dict[str, Any] = {"channel_id": DIRECT, "thread_ts": ts, "status": "thinks"}
-    await client.assistant_threads_setStatus(**show)
-    await clock.advance(119)
-    assert server.status_of(DIRECT, ts) == "thinks"
-    await clock.advance(1)
-    assert server.status_of(DIRECT, ts) == ""
-    await client.assistant_threads_setStatus(**show)
-    await client.chat_postMessage(channel=DIRECT, thread_ts=ts, text="done")
-    assert server.status_of(DIRECT, ts) == ""
-
-
 async def test_a_stop_button_is_shown_only_during_work_and_to_an_app_that_listens(
     server: SlackServer, client: AsyncWebClient
 ) -> None:
@@ -187,19 +156,6 @@ async def test_a_stop_button_is_shown_only_during_work_and_to_an_app_that_listen
     assert answer["warning"] == "missing_agent_session_stopped_event_subscription"
     with pytest.raises(ValueError, match="no stop button"):
         await server.press_stop(DIRECT, ts, user=ADA)
-
-
-async def test_faults_are_carried_out(server: SlackServer, client: AsyncWebClient) -> None:
-    server.limit("chat.postMessage", "7")
-    with pytest.raises(SlackApiError) as caught:
-        await client.chat_postMessage(channel=CHANNEL, text="a")
-    assert caught.value.response.status_code == 429
-    assert caught.value.response.headers["Retry-After"] == "7"
-    for action, shown in (("lose", 1), ("cut", 1)):
-        server.fail("chat.postMessage", action=action)
-        with pytest.raises(aiohttp.ServerDisconnectedError):
-            await client.chat_postMessage(channel=CHANNEL, text="a")
-        assert len(server.visible(CHANNEL)) == shown
 
 
 async def test_a_ticket_opens_one_socket_and_an_eleventh_socket_is_closed(
@@ -239,24 +195,6 @@ async def test_an_event_is_redelivered_three_times_until_it_is_acknowledged(
     await server.until(lambda: server.deliveries[1].given_up)
     await server.stop()
     assert not [task for task in asyncio.all_tasks() if "_deliver" in repr(task.get_coro())]
-
-
-async def test_a_mention_is_two_events_with_one_ts_and_own_posts_are_events(
-    server: SlackServer, client: AsyncWebClient
-) -> None:
-    ts = await server.say("<@U0SHIP> hi", channel=CHANNEL, user=ADA)
-    await client.chat_postMessage(channel=DIRECT, markdown_text="hi")
-    *mention, own = [one.payload["event"] for one in server.deliveries]
-    assert {(event["type"], event["ts"]) for event in mention} == {("message", ts), ("app_mention", ts)}
-    assert (own["bot_id"], own["user"], own["channel_type"]) == ("B0SHIP", "U0SHIP", "im")
-
-
-async def test_a_file_needs_the_bots_token(server: SlackServer, session: aiohttp.ClientSession) -> None:
-    file = server.add_file("a.txt", b"text")
-    bearer = {"Authorization": f"Bearer {server.bot_token}"}
-    for headers, kind in ((bearer, "text/plain"), ({}, "text/html")):
-        async with session.get(file["url_private_download"], headers=headers) as answer:
-            assert (answer.status, answer.content_type) == (200, kind)
 
 
 async def test_a_stream_is_as_strict_as_slacks(

@@ -52,30 +52,6 @@ def texts(stage: Any) -> list[str]:
     return [seen.text for seen in stage.server.replies(stage.direct)]
 
 
-async def test_an_answer_grows_as_a_stream_and_ends_as_one_message_with_its_name(
-    stage: Any, out: Any, asked: str, live: Any
-) -> None:
-    sent = await stage.slack.send(live(STATES[0]))
-    assert texts(stage) == [STATES[0]], "without the mark that it goes on"
-    assert stage.server.streaming(stage.direct, sent.message_id)
-    for state in STATES[1:]:
-        await stage.slack.edit(live(state), sent.message_id)
-        assert texts(stage) == [state]
-    await stage.slack.edit(live(STATES[-1]), sent.message_id)
-    final = replace(out(FINAL, stage.direct, asked), id="OUT2")
-    await stage.slack.edit(final, sent.message_id)
-    (seen,) = stage.server.replies(stage.direct)
-    assert (seen.ts, seen.text, seen.thread_ts) == (sent.message_id, FINAL, asked)
-    assert seen.metadata == {
-        "event_type": "shipmate_message",
-        "event_payload": {"id": "OUT2", "request_id": "REQ1"},
-    }
-    assert not stage.server.streaming(stage.direct, sent.message_id)
-    assert calls(stage) == ["startStream", "appendStream", "appendStream", "stopStream"]
-    await stage.slack.edit(final, sent.message_id)
-    assert texts(stage) == [FINAL], "made twice it is made once"
-
-
 async def test_a_stream_ends_with_thumbs_where_slack_takes_them(
     stage: Any, out: Any, asked: str, live: Any
 ) -> None:
@@ -142,17 +118,6 @@ async def test_before_slack_ends_a_stream_its_message_is_edited(
     assert (calls(stage).count("update") > 0) is long
 
 
-async def test_a_stream_that_slack_has_ended_is_edited(stage: Any, out: Any, asked: str, live: Any) -> None:
-    sent = await stage.slack.send(live(STATES[0]))
-    await stage.slack.indicate({"channel": stage.direct, "thread_ts": asked}, working=True)
-    delivery = await stage.server.press_stop(stage.direct, asked, user=stage.ada)
-    assert delivery.payload["event"]["streaming_message_ts"] == [sent.message_id]
-    await stage.slack.edit(live(STATES[1]), sent.message_id)
-    assert texts(stage) == [STATES[1] + " …"]
-    await stage.slack.edit(out(FINAL, stage.direct, asked), sent.message_id)
-    assert texts(stage) == [FINAL]
-
-
 async def test_without_the_right_answers_are_posted_and_slack_is_asked_once(
     stage: Any, out: Any, asked: str, live: Any
 ) -> None:
@@ -164,20 +129,6 @@ async def test_without_the_right_answers_are_posted_and_slack_is_asked_once(
     assert texts(stage) == [FINAL, FINAL]
     assert calls(stage).count("startStream") == 1
     assert "does not take a stream" in stage.log.text
-
-
-@pytest.mark.parametrize("where", ["channel", "no thread", "whole"])
-async def test_elsewhere_and_what_is_whole_is_posted(
-    stage: Any, out: Any, asked: str, live: Any, where: str
-) -> None:
-    root = await stage.server.say("?", channel=stage.channel, user=stage.ada)
-    message = {
-        "channel": replace(live(STATES[0]), target={"channel": stage.channel, "thread_ts": root}),
-        "no thread": replace(live(STATES[0]), target={"channel": stage.direct}),
-        "whole": out(FINAL, stage.direct, asked),
-    }[where]
-    await stage.slack.send(message)
-    assert calls(stage) == ["postMessage"]
 
 
 async def test_a_stream_whose_beginning_was_lost_is_found_by_its_words(
@@ -296,30 +247,6 @@ async def test_whatever_fails_the_end_is_whole_and_one_message(
 
 
 CARDS = (Card("01A", "Look at alpha 你好", "in_progress", "0:04"), Card("01B", "Look at beta", "pending"))
-
-
-async def test_work_in_progress_is_a_stream_of_tasks(stage: Any, out: Any, asked: str) -> None:
-    message = replace(
-        out("**Working: 0 of 2**", stage.direct, asked),
-        kind="progress",
-        title="Working: 0 of 2",
-        cards=CARDS,
-        goes_on=True,
-    )
-    sent = await stage.slack.send(message)
-    (begun,) = stage.server.called("chat.startStream")
-    assert begun.params["task_display_mode"] == "plan"
-    assert texts(stage) == ["Working: 0 of 2\nin_progress: Look at alpha 你好 · 0:04\npending: Look at beta"]
-    done = replace(CARDS[0], state="complete", detail="0:09")
-    await stage.slack.edit(replace(message, cards=(done, CARDS[1])), sent.message_id)
-    (grown,) = stage.server.called("chat.appendStream")
-    assert [chunk["id"] for chunk in grown.params["chunks"]] == ["01A"], "only what has changed"
-    ended = replace(CARDS[1], state="error")
-    last = replace(message, title="Done: 1 of 2", cards=(done, ended), goes_on=False)
-    await stage.slack.edit(last, sent.message_id)
-    assert texts(stage) == ["Done: 1 of 2\ncomplete: Look at alpha 你好 · 0:09\nerror: Look at beta"]
-    assert not stage.server.streaming(stage.direct, sent.message_id)
-    assert calls(stage) == ["startStream", "appendStream", "stopStream"]
 
 
 @pytest.mark.parametrize(

@@ -36,15 +36,6 @@ async def test_work_is_a_session_with_a_stop_button_and_its_end_takes_it_away(
     assert stage.server.status_of(*place) == ""
 
 
-async def test_a_conversation_of_a_direct_chat_has_a_title(stage: Any, target: dict[str, str]) -> None:
-    await stage.slack.entitle(target, "Plans for Lisbon 你好")
-    assert stage.server.title_of(*target.values()) == "Plans for Lisbon 你好"
-    root = await stage.server.say("hello", channel=stage.channel, user=stage.ada)
-    await stage.slack.entitle({"channel": stage.channel, "thread_ts": root}, "Elsewhere")
-    await stage.slack.entitle({"channel": stage.direct}, "Elsewhere")
-    assert len(stage.server.called("assistant.threads.setTitle")) == 1
-
-
 async def test_an_app_without_the_right_gives_no_titles_and_says_so_once(
     stage: Any, target: dict[str, str]
 ) -> None:
@@ -78,12 +69,6 @@ async def test_while_a_person_is_waited_for_the_session_is_suspended(
     await stage.slack.suspend(target)
     await stage.slack.suspend(target)
     assert len(stage.server.called(SESSION)) == 3, "where there is none it is tried once"
-
-
-async def test_there_is_no_sign_of_work_outside_threads(stage: Any) -> None:
-    await stage.slack.indicate({"channel": stage.direct}, working=True)
-    assert not stage.server.called(SESSION)
-    assert not stage.server.called(LINE)
 
 
 @pytest.mark.parametrize("answer", ["unknown_method", "missing_scope", "not_authorized"])

@@ -18,19 +18,6 @@ async def introduction(bed: Bed) -> Introduction:
     return await bed.channel.introduce(bed.intake.accepted[0])
 
 
-async def test_who_brought_it_and_where_is_known(bed: Bed) -> None:
-    bed.server.add_bot(GROUP, by=7)
-    found = await introduction(bed)
-    (added,) = bed.intake.accepted
-    assert (added.kind, added.user_id, added.chat_id, added.chat_type) == ("added", "7", str(GROUP), "group")
-    assert (added.user_name, added.target, added.from_bot) == ("Person 7", {"chat_id": str(GROUP)}, False)
-    assert found.words.startswith(
-        "Hello! Mention me (@shipmate_bot), reply to a message of mine or use a command"
-    )
-    assert "privacy mode" in found.words
-    assert found.hindrance is None
-
-
 @pytest.mark.parametrize(
     ("before", "after", "chat"),
     [

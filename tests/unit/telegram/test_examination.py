@@ -19,19 +19,6 @@ def settings(server: TelegramServer, token: str = "") -> TelegramSettings:
     return TelegramSettings(bot_token=token or server.token, base_url=server.url)
 
 
-async def test_a_token_that_holds_is_named_with_its_bot(server: TelegramServer) -> None:
-    found = await examine(settings(server))
-    assert [(one.part, one.verdict) for one in found.findings] == [
-        ("telegram botToken", "ok"),
-        ("telegram privacy mode", "ok"),
-        ("telegram link", "ok"),
-    ]
-    assert found.findings[0].found.startswith("@")
-    assert found.findings[-1].found == f"https://t.me/{found.findings[0].found[1:]}"
-    assert found.time is not None
-    assert not server.called("getUpdates")
-
-
 async def test_a_webhook_of_another_program_is_named(server: TelegramServer) -> None:
     server.hook.url = "https://elsewhere.example/hook"
     (found,) = [one for one in (await examine(settings(server))).findings if one.part == "telegram webhook"]
@@ -100,20 +87,6 @@ async def test_rights_that_are_missing_in_a_group_are_named(
     found = [one for one in (await examine(made)).findings if one.part == "telegram group -100"]
     assert [one.verdict for one in found] == ([verdict] if verdict else [])
     assert all(words in one.found and one.remedy for one in found)
-
-
-async def test_a_token_that_is_refused_says_why_and_what_to_do(server: TelegramServer) -> None:
-    (found,) = (await examine(settings(server, "1:wrong"))).findings
-    assert found.verdict == "wrong"
-    assert "Unauthorized" in found.found
-    assert "@BotFather" in found.remedy
-
-
-async def test_a_service_that_is_away_is_for_later(server: TelegramServer) -> None:
-    await server.stop()
-    (found,) = (await examine(settings(server))).findings
-    assert (found.part, found.verdict) == ("telegram", "later")
-    assert server.token not in found.found
 
 
 async def test_who_sends_the_code_in_private_is_found_and_the_update_stays(server: TelegramServer) -> None:

@@ -49,22 +49,6 @@ def line() -> Line:
     return Line()
 
 
-def test_a_private_message_is_direct(line: Line) -> None:
-    update = line.server.say("  héllo 👋\n你好 ", name="Zoë")
-    found = line.must(update)
-    assert found.text == "  héllo 👋\n你好 "
-    assert (found.chat_type, found.addressed, found.kind) == ("direct", "direct", "message")
-    assert (found.chat_id, found.chat_key, found.user_id) == (
-        "1001",
-        ChatKey.parse("telegram:chat:1001"),
-        "1001",
-    )
-    assert found.target == {"chat_id": "1001"}
-    assert found.keys == (f"telegram:4242:update:{update['update_id']}", "telegram:4242:message:1001:1")
-    assert (found.message_id, found.user_name, found.from_bot) == ("1", "Zoë", False)
-    assert found.ts == update["message"]["date"] * 1000
-
-
 @pytest.mark.parametrize(
     ("text", "addressed"),
     [
@@ -132,12 +116,6 @@ def test_a_mention_without_a_user_name_counts_by_id(line: Line) -> None:
         assert (found is not None) is addressed
 
 
-@pytest.mark.parametrize(("offset", "length"), [(9999, 4), (-3, 2), (0, 10**9), (1, 1)])
-def test_a_mention_with_senseless_numbers_is_no_mention(line: Line, offset: int, length: int) -> None:
-    span = {"type": "mention", "offset": offset, "length": length}
-    assert line.read(line.server.say("👍 hi", chat_id=GROUP, entities=[span])) is None
-
-
 def test_a_reply_to_the_bot_is_for_it_and_brings_its_words(line: Line) -> None:
     mine = line.server.say("I said", chat_id=GROUP, fields={"from": line.server.me})["message"]["message_id"]
     theirs = line.server.say("they said", chat_id=GROUP, user_id=5, name="Fifth")["message"]["message_id"]
@@ -159,15 +137,6 @@ def test_a_reply_to_a_file_says_what_kind_it_is(line: Line) -> None:
     assert line.heard("what is this?", reply_to=photo).quoted[0].text == "[photo]"
     quoted = line.heard("and this?", reply_to=dice["message"]["message_id"]).quoted[0]
     assert (quoted.text, quoted.user_id, quoted.user_name) == ("by a channel", None, None)
-
-
-def test_topics_are_chats_of_their_own(line: Line) -> None:
-    found = line.heard("/help", chat_id=GROUP, thread_id=7)
-    assert found.chat_key == ChatKey.parse(f"telegram:chat:{GROUP}:topic:7")
-    assert found.target == {"chat_id": str(GROUP), "message_thread_id": "7", "reply_to": found.message_id}
-    direct = line.heard("hi", thread_id=9)
-    assert direct.chat_key == ChatKey.parse("telegram:chat:1001:topic:9")
-    assert direct.target == {"chat_id": "1001", "message_thread_id": "9"}
 
 
 def test_a_message_in_a_topic_that_the_bot_opened_is_no_reply_to_it(line: Line) -> None:
@@ -311,12 +280,6 @@ def test_what_is_no_update_is_unreadable(line: Line, change: dict[str, Any]) -> 
     assert "secret" not in str(caught.value)
 
 
-def test_an_edit_without_its_date_is_unreadable(line: Line) -> None:
-    said = line.server.say("x")["message"]
-    with pytest.raises(inbound.Unreadable):
-        line.read({"update_id": 1, "edited_message": said})
-
-
 def sent(line: Line, **fields: Any) -> Quoted:
     """What a message brings that has these fields and no words."""
     told = line.heard(fields=fields)
@@ -416,10 +379,6 @@ def told_of(words: str, entities: list[dict[str, Any]]) -> dict[str, Any]:
     chat = {"id": 666, "type": "private", "first_name": "Eve"}
     who = {"id": 666, "is_bot": False, "first_name": "Eve"}
     return {"message_id": 1, "date": 5, "chat": chat, "from": who, "text": words, "entities": entities}
-
-
-def test_a_rich_message_cannot_be_read(line: Line) -> None:
-    assert "rich_message" in sent(line, rich_message={"blocks": []}).text
 
 
 def test_where_somebody_is_now_is_no_edit(line: Line) -> None:

@@ -12,16 +12,6 @@ from bot.contracts.identity import ChatKey
 from channels.telegram.manifest import MANIFEST, TelegramSettings
 
 
-def test_settings_are_those_of_ship_json() -> None:
-    given = {"enabled": True, "botToken": "1:a", "baseUrl": "http://127.0.0.1:8081/", "allow": ["5", "*"]}
-    settings = TelegramSettings.model_validate(given)
-    assert settings.base_url == "http://127.0.0.1:8081"
-    assert TelegramSettings().base_url == "https://api.telegram.org"
-    assert TelegramSettings().allow == []
-    assert TelegramSettings().bot_token is None
-    assert "1:a" not in repr(settings)
-
-
 @pytest.mark.parametrize("base_url", ["", "api.telegram.org", "ftp://a.b", "https://"])
 def test_an_address_that_is_none_is_refused(base_url: str) -> None:
     with pytest.raises(pydantic.ValidationError, match="https://"):
@@ -51,12 +41,6 @@ def test_names_are_no_ids(value: str) -> None:
 def test_what_is_no_chat_key_is_refused(key: str) -> None:
     with pytest.raises(ValueError, match=r"no chatKey|numbers|No chat is named"):
         MANIFEST.decode(ChatKey.parse(key))
-
-
-@pytest.mark.parametrize("parts", [{"chat_id": "x"}, {"chat_id": "1", "message_thread_id": "1:2"}])
-def test_what_is_no_address_has_no_chat_key(parts: dict[str, str]) -> None:
-    with pytest.raises(ValueError, match="numbers"):
-        MANIFEST.encode(parts)
 
 
 def test_the_manifest_loads_without_the_library() -> None:

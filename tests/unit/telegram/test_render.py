@@ -292,17 +292,6 @@ def test_every_letter_of_the_source_is_shown_in_its_place(markdown: str) -> None
     assert letters(render.render(markdown).text) == letters(markdown)
 
 
-def test_columns_of_a_table_stand_at_their_side() -> None:
-    words, _ = shown("| 名 | n | mid |\n|:--|--:|:-:|\n| a | 1 | x |\n| bb | 200 | 日 |\n| c |")
-    assert words.split("\n") == [
-        "名 |   n | mid",
-        "---+-----+----",
-        "a  |   1 |  x",
-        "bb | 200 | 日",
-        "c  |     |",
-    ]
-
-
 def test_what_is_hidden_is_hidden_before_its_end_is_there() -> None:
     """A preview of a text that goes on must not show what its last form hides."""
     said = "Answer: ||the butler *did* it|| and so on"

@@ -24,21 +24,6 @@ async def chat(bed: Bed) -> Bed:
     return bed
 
 
-async def test_a_message_is_shown_with_its_form(chat: Bed) -> None:
-    sent = await chat.channel.send(message("👍 **你好** `x`\n[l](https://a.b)"))
-    (seen,) = chat.server.visible()
-    assert sent.message_id == str(seen.message_id)
-    assert seen.text == "👍 你好 x\nl"
-    assert [(e["type"], e["offset"], e["length"]) for e in seen.entities] == [
-        ("bold", 3, 2),
-        ("code", 6, 1),
-        ("text_link", 8, 1),
-    ]
-    assert not seen.preview
-    (call,) = chat.server.called("sendMessage")
-    assert "parse_mode" not in call.params
-
-
 async def test_progress_makes_no_sound_and_an_answer_does(chat: Bed) -> None:
     await chat.channel.send(replace(message("Working: 0 of 2"), kind="progress"))
     await chat.channel.send(replace(message("Half of it"), kind="preview"))
@@ -69,24 +54,11 @@ async def test_an_answer_to_a_deleted_question_is_sent_all_the_same(bed: Bed) ->
     assert (seen.text, seen.reply_to) == ("here", None)
 
 
-async def test_a_topic_that_is_gone_is_left_out(chat: Bed) -> None:
-    await chat.channel.send(message("here", {"chat_id": "1001", "message_thread_id": "5"}))
-    (seen,) = chat.server.visible()
-    assert (seen.text, seen.thread_id) == ("here", None)
-    assert len(chat.server.called("sendMessage")) == 2
-
-
 async def test_entities_that_telegram_refuses_are_left_out(chat: Bed) -> None:
     chat.server.fail("sendMessage", **refusal(400, "Bad Request: can't parse entities: unsupported"))
     await chat.channel.send(message("**here**"))
     (seen,) = chat.server.visible()
     assert (seen.text, seen.entities) == ("**here**", ())
-
-
-async def test_both_refusals_at_once_still_end_in_one_message(chat: Bed) -> None:
-    chat.server.fail("sendMessage", **refusal(400, "Bad Request: can't parse entities: unsupported"))
-    await chat.channel.send(message("**here**", {"chat_id": "1001", "message_thread_id": "5"}))
-    assert [seen.text for seen in chat.server.visible()] == ["**here**"]
 
 
 @pytest.mark.parametrize(
@@ -168,21 +140,6 @@ async def test_a_refused_connection_surely_sent_nothing(chat: Bed) -> None:
     await chat.pausing()  # the poll has noticed, and with it the pool of connections
     with pytest.raises(errors.DeliveryThrottled, match="Connection refused"):
         await chat.channel.send(message("x"))
-
-
-async def test_what_goes_to_a_group_goes_to_its_supergroup(bed: Bed) -> None:
-    """Here the refusal is the first that is heard of it; from then on nothing is sent to the group any more."""
-    bed.server.upgrade(-5, GROUP, told=())
-    await bed.channel.send(message("x", {"chat_id": "-5", "reply_to": "3"}))
-    sent = await bed.channel.send(message("x", {"chat_id": "-5", "reply_to": "3"}))
-    assert [one.text for one in bed.server.visible(GROUP)] == ["x", "x"]
-    assert {one.reply_to for one in bed.server.visible(GROUP)} == {None}, "message 3 was one of the group"
-    assert len(bed.server.called("sendMessage")) == 3
-    await bed.channel.edit(message("y", {"chat_id": "-5"}), sent.message_id)
-    assert [one.text for one in bed.server.visible(GROUP)] == ["x", "y"]
-    with pytest.raises(errors.EditRefused):
-        await bed.channel.edit(message("z", {"chat_id": "-5"}), sent.message_id.rpartition("/")[2])
-    assert [one.text for one in bed.server.visible(GROUP)] == ["x", "y"], "not another one of the same number"
 
 
 async def test_a_move_that_cannot_be_kept_is_not_taken_for_known(
@@ -393,23 +350,6 @@ async def test_a_change_whose_form_is_refused_is_made_plain(chat: Bed) -> None:
 
 
 # -- drafts --------------------------------------------------------------------------------------------------
-
-
-async def test_a_draft_shows_words_with_their_form_and_a_message_takes_its_place(chat: Bed) -> None:
-    for words in ("half **of** it", "half **of** it, 你好"):
-        assert await chat.channel.draft(replace(message(words), kind="preview"))
-    assert list(chat.server.drafts().values()) == ["half of it, 你好"], "of one request there is one"
-    assert not chat.server.visible()
-    (first, _) = chat.server.called("sendMessageDraft")
-    assert str(first.params["can_stop"]).lower() == "true"
-    await chat.channel.send(message("the whole"))
-    assert chat.server.drafts() == {}
-
-
-async def test_a_group_has_no_drafts(bed: Bed) -> None:
-    bed.server.chat(GROUP)
-    assert not await bed.channel.draft(message("half of it", {"chat_id": str(GROUP)}))
-    assert not bed.server.called("sendMessageDraft")
 
 
 async def test_a_service_without_drafts_is_asked_once(chat: Bed) -> None:

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import logging
-import warnings
 
 import pytest
 
@@ -51,12 +50,3 @@ def test_with_message_logging_off_no_words_of_a_library_are_kept() -> None:
     assert log.of("library")
     assert "hello" not in log.text
     assert "你好" not in log.text
-
-
-def test_warnings_of_python_are_lines_too() -> None:
-    log = MemoryLog()
-    with warnings.catch_warnings():
-        warnings.simplefilter("always")
-        with telemetry.bridged(log):
-            warnings.warn("old way", DeprecationWarning, stacklevel=1)
-    assert "old way" in log.of("library")[0].message

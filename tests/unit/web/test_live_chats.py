@@ -16,18 +16,6 @@ def _said(store: live_chats.LiveChats, name: str, text: str) -> None:
     store.say(chat(name), live_chats.WebMessage(store.number(), "x", "user", "message", text, ts=1))
 
 
-def test_a_room_keeps_its_newest_messages() -> None:
-    store = live_chats.LiveChats()
-    for number in range(300):
-        _said(store, "a", f"{number}")
-    assert [said.text for said in store.chat(chat("a")).said] == [f"{number}" for number in range(200, 300)]
-    assert store.missed(chat("a"), f"{store.boot}-150") is None, "shown the archive instead"
-    assert (store.missed(chat("a"), f"{store.boot}-299") or b"").count(b"event: message") == 1
-    for _ in range(3):
-        _said(store, "a", "x" * 600_000)
-    assert len(store.chat(chat("a")).said) == 1
-
-
 def test_rooms_without_listeners_are_forgotten_from_the_oldest() -> None:
     store = live_chats.LiveChats()
     cut: list[bool] = []

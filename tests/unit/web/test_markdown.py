@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from pygments.token import Keyword
 
-from bot import markdown
 from channels.web import code_colours
 from channels.web.markdown import MOST, TAGS, nodes
 
@@ -126,15 +125,6 @@ def test_too_long_a_text_stays_as_it_is_with_its_lines_and_links() -> None:
     (paragraph,) = nodes(said)
     assert paragraph[:4] == ["p", {}, "*a*", ["br", {}]]
     assert paragraph[4] == link("https://a.example/")
-
-
-def test_the_parser_says_when_it_would_lose_something() -> None:
-    assert markdown.parse("> " * 70 + "deep") is None
-    assert markdown.parse("[" * (markdown.BRACKETS + 1)) is None
-    assert markdown.parse("x" * (markdown.PARSED + 1)) is None
-    assert markdown.parse("a|" * 100 + "\n" + "-|" * 100 + "\n" + "b|\n" * (markdown.CELLS // 100)) is None
-    assert markdown.parse("|a|b|\n|-|-|\n" + "a | b\n" * 1_000) is not None
-    assert markdown.parse("[a]\n\n[a]: https://a.example/") is not None
 
 
 def test_code_is_coloured_up_to_its_bounds_and_keeps_each_character() -> None:

@@ -34,16 +34,6 @@ HOSTILE = (
 # -- in ------------------------------------------------------------------------------------------------------
 
 
-async def test_a_message_posted_twice_is_taken_in_and_shown_once(
-    browser: Browser, intake: RecordingIntake
-) -> None:
-    await browser.say("hello", "same")
-    answer = await browser.post("/api/messages", {"text": "hello", "clientId": "same"})
-    assert answer == (202, {"id": "same", "taken": False})
-    assert len(intake.accepted) == 1
-    assert [message["id"] for message in await browser.page()] == ["same"]
-
-
 async def test_two_browsers_may_choose_the_same_id(
     channel: Channel, browser: Browser, intake: RecordingIntake
 ) -> None:
@@ -106,21 +96,6 @@ async def test_text_travels_untouched_as_json(
     assert [name for name, _ in heard] == ["history", "working", "message", "message"]
     assert [data["text"] for _, data in heard[2:]] == [hostile, hostile]
     assert [message["text"] for message in await browser.page()] == [hostile, hostile]
-
-
-async def test_every_open_page_of_a_person_hears_the_same(
-    channel: Channel, browser: Browser, intake: RecordingIntake
-) -> None:
-    first, second = await browser.listen(), await browser.listen()
-    await browser.say("hello", "m1")
-    await channel.send(notice(intake.accepted[0], "wait a moment"))
-    for stream in (first, second):
-        heard = [(await stream.next())[1] for _ in range(4)][2:]
-        assert [(said["role"], said["kind"], said["text"]) for said in heard] == [
-            ("user", "message", "hello"),
-            ("assistant", "notice", "wait a moment"),
-        ]
-        assert heard[0]["id"] == "m1"
 
 
 QUESTION = "01M8K3Z5Q2W4E6R8T0Y1V3X5Z7"

@@ -18,11 +18,6 @@ def _channel(tmp_path: Path, **settings: object) -> Channel:
     return MANIFEST.build(WebSettings.model_validate(settings), surroundings(tmp_path))
 
 
-def test_the_settings_have_the_documented_defaults() -> None:
-    settings = WebSettings()
-    assert (settings.enabled, settings.host, settings.port, settings.token) == (None, "127.0.0.1", 3000, None)
-
-
 async def test_port_zero_takes_a_free_port_and_tells_it(channel: Channel) -> None:
     assert channel.addresses[0].startswith("http://127.0.0.1:")
     assert int(channel.addresses[0].rsplit(":", 1)[1]) > 0
@@ -58,7 +53,3 @@ async def test_an_address_that_is_not_here_is_a_finding(tmp_path: Path) -> None:
     channel = _channel(tmp_path, host="192.0.2.1", port=0, token="a token of some length")
     with pytest.raises(errors.ConfigError, match=r"channels\.web"):
         await channel.start(RecordingIntake())
-
-
-async def test_the_page_says_who_answers(browser: Browser) -> None:
-    assert await browser.get("/api/info") == (200, {"name": "Shipmate", "model": "", "operator": False})

@@ -228,22 +228,6 @@ async def test_one_that_is_removed_while_a_piece_is_written_leaves_nothing(
     assert (parts(tmp_path), list(tmp_path.glob("received/*/*"))) == ([], [])
 
 
-def test_all_files_of_a_message_have_room_until_it_is_sent() -> None:
-    assert files.MOST_FILES * (files.LARGEST + 4_096) <= files.OF_CHAT
-    assert files.MOST_FILES <= files.MOST_OF_CHAT
-
-
-async def test_of_a_chat_the_oldest_files_go_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "OF_CHAT", 2_500)
-    channel = MANIFEST.build(WebSettings(port=0), surroundings(tmp_path))
-    await channel.start(RecordingIntake())
-    async with Browser(channel) as browser, Browser(channel) as other:
-        stays = await other.give(b"x" * 900, "other")
-        given = [await browser.give(b"x" * 1_000, str(n)) for n in range(3)]
-        assert {path.stem for path in kept(tmp_path)} == {stays, *given[1:]}
-    await channel.stop()
-
-
 async def test_files_that_are_whole_at_once_are_all_kept_within_the_room_of_their_chat(
     tmp_path: Path, disk: FaultyDisk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
