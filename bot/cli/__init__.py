@@ -14,14 +14,14 @@ _STOPS = (signal.SIGINT, signal.SIGTERM)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit code. Signal handlers are set before `bot.cli.commands` is imported,
+    """Run one command and return its exit code. Set the signal handlers before `bot.cli.commands` is imported,
     because that import takes time.
     """
     if arguments is None and len(sys.argv) == 1:
         sys.argv += _first_look()
     gateway = arguments is None and sys.argv[1:2] in (["run"], ["start"])
     if gateway:
-        # No turns are running until the gateway sets its own handlers. Until then a signal ends the process at once.
+        # Before the gateway sets its own handlers no turn runs, so a signal may end the process at once.
         for number in _STOPS:
             signal.signal(number, lambda *_: os._exit(0))
         # This handler keeps the process alive when the terminal closes. Unlike SIG_IGN, it is not inherited by child processes.

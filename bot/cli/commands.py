@@ -149,7 +149,7 @@ def shipmate(
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command. Return 0 for success, 2 for wrong usage, 78 for a configuration error, 75 for an
-    error that may pass, 1 for anything else.
+    error that may pass, 1 for every other error.
     """
     sys.excepthook = _unexpected
     # A core dump would contain tokens and messages.
@@ -164,7 +164,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         code = _run(list(sys.argv[1:] if arguments is None else arguments))
         sys.stdout.flush()
     except OSError as error:
-        # A broken pipe means that the reader has ended, as in `shipmate logs | head`. EIO means that the terminal was closed.
+        # A broken pipe means that the program that reads our output has ended (`shipmate logs | head`). EIO means that the terminal was closed.
         if not isinstance(error, BrokenPipeError) and error.errno != errno.EIO:
             complain(f"shipmate: {error.strerror}: the output")
             code = 1

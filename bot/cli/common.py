@@ -53,8 +53,8 @@ def say_json(value: Any) -> None:
 
 
 def say_raw(line: str) -> None:
-    """Print a line of JSON. On a terminal, control characters are removed. If stdout is not UTF-8, other
-    characters than ASCII are escaped. Otherwise the line is printed unchanged.
+    """Print a line of JSON. On a terminal, control characters are removed. If stdout is not UTF-8, characters
+    outside ASCII are escaped. Otherwise the line is printed unchanged.
     """
     line = text.one_line(line)
     try:
@@ -102,7 +102,7 @@ def text_of(path: Path) -> str:
 
 
 def moment(value: str) -> datetime:
-    """Parse a time: ISO 8601, in UTC if it names no zone, or an age such as `90s`, `15m`, `2h` or `3d`."""
+    """Parse a time in ISO 8601 (UTC if it names no zone), or an age such as `90s`, `15m`, `2h` or `3d`."""
     from bot.system import SystemClock
 
     ago = _AGO.fullmatch(value.strip())

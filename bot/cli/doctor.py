@@ -43,7 +43,7 @@ MAX_SKEW_SECONDS = 30.0
 """Max difference in seconds between the clocks of this machine and of a platform."""
 TURN_SECONDS = 180.0
 LOW, VERY_LOW = 0.10, 0.02
-"""Min free shares of the disk. Below `LOW` the check warns; below `VERY_LOW` it fails."""
+"""Min shares of the disk that must be free. Below `LOW` the check warns; below `VERY_LOW` it fails."""
 
 Turn = Annotated[
     bool,
@@ -224,7 +224,7 @@ async def isolation(settings: Settings) -> Finding:
 
 
 def in_use(settings: Settings) -> Iterator[Finding]:
-    """Check that no other process uses the folder, a token or a port. A gateway that runs in this folder may."""
+    """Check that no other process uses the folder, a token or a port. A gateway that runs in this folder may use them."""
     if instance.is_held(settings.home):
         yield Finding("gateway", "ok", "running in this folder")
         return
@@ -369,7 +369,7 @@ async def channels(settings: Settings) -> AsyncIterator[Finding]:
 
 
 def compared(ahead: float | None) -> Finding:
-    """Check this machine's clock. `ahead` is its lead over a platform's clock in seconds."""
+    """Check this machine's clock. `ahead` is the number of seconds by which it is ahead of a platform's clock."""
     if ahead is None:
         return Finding("clock", "ok", "no platform was asked for the time")
     if abs(ahead) <= MAX_SKEW_SECONDS:

@@ -116,7 +116,7 @@ def _printer(*, full: bool) -> Callable[[str, Line], None]:
 
 
 def _rendered(line: Line, *, full: bool) -> str:
-    """Return a log line as text for a person. The text has message texts only if `full` is set."""
+    """Return a log line as text for a person. Texts of chat messages are included only if `full` is set."""
     where = [str(line[key]) for key in ("chatKey", "requestId") if line.get(key)]
     if line.get("step") is not None:
         where.append(f"step {line['step']}")
@@ -166,7 +166,9 @@ def trace(
             logged = asyncio.run(find_logged(root, turn))
         except errors.StorageError as error:
             complain(f"shipmate: {error}")
-        if logged is not None and logged.turn != turn:  # the id is that of a message that joined this turn
+        if (
+            logged is not None and logged.turn != turn
+        ):  # the user gave the id of a message that joined this turn
             turn = logged.turn
             lines = _lines(root, turn)
     if lines and not full and not as_json:

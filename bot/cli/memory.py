@@ -112,7 +112,7 @@ def edit(
     chat_key = None
     with contextlib.suppress(
         errors.IdentityInvalid
-    ):  # the owner is a folder's name, because its chatKey is unknown
+    ):  # the memory's chatKey is unknown, so the owner is named by a folder
         chat_key = ChatKey.parse(whose.key) if whose.kind == "chat" else None
     by = Written(int(SystemClock().now() * 1000), "", chat_key, "operator")
     with changing(root) as disk:

@@ -108,7 +108,7 @@ def erase(person: Person, root: Dir = Here, yes: Yes = False) -> None:
 
 
 def _data(person: str, root: Path, disk: Disk | None = None) -> PersonalData:
-    from bot.personal_data import PersonalData  # imports the core, which `allow` does without
+    from bot.personal_data import PersonalData  # imports the core, which `allow` does not need
 
     try:
         ref = UserRef.parse(person)

@@ -1,4 +1,4 @@
-"""Opens settings, access list, event log and cluster database of a project folder for the commands.
+"""Opens a project folder's settings, access list, event log and cluster database for the commands.
 
 The settings and the core are imported inside functions, because most commands do not need all of them.
 """
@@ -63,7 +63,7 @@ def access_list(root: Path) -> AccessList:
 
 
 def named_operators(settings: Settings) -> list[UserRef]:
-    """Return the operators in ship.json and in the access list. Raises `errors.ConfigError` if the list
+    """Return the operators that ship.json or the access list names. Raises `errors.ConfigError` if the list
     cannot be read.
     """
     return sorted(settings.operators | access_list(settings.root).operators())
@@ -132,7 +132,7 @@ def must_lead(root: Path) -> None:
 
 @contextlib.contextmanager
 def changing(root: Path, *, erasing: bool = False) -> Iterator[Disk]:
-    """Yield a disk on which files that a cluster shares can be changed. No process of the cluster may run. With
+    """Yield a disk on which the files shared by a cluster can be changed. No process of the cluster may run. With
     `erasing`, deleted rows are also purged from the database. Raises `errors.Unavailable`,
     `errors.StorageError` and OSError.
     """
@@ -150,8 +150,8 @@ def changing(root: Path, *, erasing: bool = False) -> Iterator[Disk]:
 
 
 def refresh(root: Path) -> None:
-    """Fetch the shared files of a cluster, unless a gateway in this folder already does. Raises
-    `errors.StorageError`.
+    """Fetch the shared files of a cluster. A gateway that runs in this folder fetches them itself, so then do nothing.
+    Raises `errors.StorageError`.
     """
     if (url := database(root)) is not None:
         with contextlib.suppress(errors.Unavailable), _shared(root, url) as disk:

@@ -14,7 +14,9 @@ from bot.words import say
 WIDTH, HEIGHT = 340, 130
 """Size of a chart's plot in SVG units. On a small screen a unit is a CSS pixel."""
 RANGES: Mapping[str, tuple[int, int, int]] = {"day": (1, 24, 6), "month": (24, 30, 7)}
-"""Hours of a period, number of periods, and number of periods between two labels of the time axis, by span."""
+"""Spans of time that a chart can show. Each has the hours of one period, the number of periods, and the number of
+periods between two labels of the time axis.
+"""
 _STEPS = (1, 2, 2.5, 5, 10)
 
 Unit = Literal["number", "dollars", "ms"]
@@ -48,7 +50,9 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """A chart. `ticks` has position and value of each label of the value axis, `times` position and text for the time axis."""
+    """A chart. `ticks` has the position and value of each label on the value axis; `times` has the position and text of each
+    label on the time axis.
+    """
 
     name: str
     unit: Unit

@@ -53,11 +53,13 @@ ROWS = 50
 MOST_ASKED = 200
 """Max characters that are read from a form field."""
 NAMED = 200
-"""Max found conversations whose people are looked up for a search of costs by person."""
+"""Max conversations in which a search of costs looks up the names of people."""
 MOST_CHATS = 100_000
-"""Max conversations that a search on the page of costs considers."""
+"""Max conversations that a search on the costs page considers."""
 COUNT_SECONDS = 0.3
-"""Max seconds that the errors page waits for the count. The first count reads the whole log and may take longer."""
+"""Max seconds that the errors page waits until errors are counted. The first count reads the whole log and may take
+longer.
+"""
 LONGEST = 4_000
 """Max characters of a message that are shown."""
 POLICY = "default-src 'none'; style-src 'self'; img-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
@@ -192,9 +194,9 @@ class Console:
         return {"found": found, "asked": asked, "at": page, "pages": pages}
 
     async def _conversation(self, request: web.Request) -> Found | None:
-        """Return the newest messages of a chat. With the parameter `before`, return messages up to that time (epoch
-        ms). Of those at exactly that time, `from` were already shown and are left out. With `q`, return the
-        messages that match these words best.
+        """Return the newest messages of a chat. With the parameter `before` (epoch ms), return messages up to that time.
+        `from` is the number of messages of exactly that time that were already shown; these are left out. With `q`,
+        return the messages that match these words best.
         """
         try:
             key = ChatKey.parse(request.match_info["chat"])
@@ -305,7 +307,7 @@ class Console:
         }
 
     async def _fitting(self, by: By, asked: str) -> Callable[[str], bool]:
-        """Return a filter for ids of chats or people. It is True if the id or a name contains all words of `asked`.
+        """Return a filter for ids of chats or people. It returns True if the id or a name contains all words of `asked`.
         Names of people are looked up in at most `NAMED` matching conversations.
         """
         words = text.folded(asked).split()
@@ -356,7 +358,7 @@ class Console:
         return 0.0 if period == "all" else self.clock.now() - int(period) * _DAY
 
     def _bounds(self, period: str) -> tuple[float, float]:
-        """Return begin and end (epoch seconds) of a period on the page of costs. The period may be a day (UTC)."""
+        """Return begin and end (epoch seconds) of a period chosen on the costs page. The period may be a date (UTC)."""
         if period in _PERIODS:
             return self._since(period), math.inf
         today = self.clock.now() // _DAY * _DAY
@@ -447,7 +449,7 @@ def _finished(value: Any) -> Any:
 
 
 def _query(fields: Mapping[str, object]) -> str:
-    """Return a URL query with these form fields, without empty ones."""
+    """Return a URL query with these form fields. Empty fields are left out."""
     return f"?{urlencode({name: given for name, given in fields.items() if given})}"
 
 
@@ -459,7 +461,7 @@ def _time(milliseconds: float | None) -> str:
 
 
 def _span(seconds: float) -> str:
-    """Return a duration as text, in the largest unit of which it has at least one."""
+    """Return a duration as text, in the largest unit that is not longer than the duration."""
     for unit, size in (("days", _DAY), ("hours", 3_600), ("minutes", 60)):
         if seconds >= size:
             return say(f"dashboard.{unit}", count=int(seconds // size))

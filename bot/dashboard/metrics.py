@@ -27,7 +27,7 @@ _TOKENS = {
 }
 
 _SERIES = 1_000
-"""Max label combinations whose counters are cached, for each metric."""
+"""Max counters that are cached for each metric. Each combination of label values has one counter."""
 
 FIGURES: Mapping[str, tuple[str, str]] = {
     "shipmate_turns_running": ("Turns that run now.", ""),
@@ -40,11 +40,11 @@ FIGURES: Mapping[str, tuple[str, str]] = {
     "shipmate_part_ok": ("1 if a part of /readyz is well.", "part"),
     "shipmate_log_dropped_lines_total": ("Lines of the log that could not be written.", ""),
 }
-"""Description and label name ("" without a label) of each metric in `Figures`."""
+"""Description and label name of each metric in `Figures`. The label name is "" if the metric has no label."""
 
 Figures = Mapping[str, float | Mapping[str, float] | None]
-"""Values of the metrics in `FIGURES`, by name. The value of a metric with a label is a mapping by label value. None
-means unknown.
+"""Values of the metrics in `FIGURES`, by name. A metric with a label has a mapping from label values to numbers. None
+means that the value is unknown.
 """
 
 

@@ -173,7 +173,7 @@ def _host_of(request: web.Request) -> str:
 
 
 def _same_site(request: web.Request) -> bool:
-    """Return False if a page of another site made the request, unless a person followed a link there."""
+    """Return True unless a page of another site made the request. A link that a person followed there is allowed."""
     site = request.headers.get("Sec-Fetch-Site", "none")
     return site in {"none", "same-origin"} or request.headers.get("Sec-Fetch-Dest") == "document"
 
@@ -181,7 +181,10 @@ def _same_site(request: web.Request) -> bool:
 def _same_origin(request: web.Request) -> bool:
     """Return True if a page of this server made the request. Every request that changes something needs this."""
     site = request.headers.get("Sec-Fetch-Site", "same-origin")
-    own = {f"http://{request.host}", f"https://{request.host}"}  # behind a proxy with TLS the scheme differs
+    own = {
+        f"http://{request.host}",
+        f"https://{request.host}",
+    }  # behind a proxy that ends TLS, the browser uses https
     return site == "same-origin" and request.headers.get("Origin") in own
 
 

@@ -1,4 +1,4 @@
-"""The page of one turn. It shows message, answer and, from the operator's log, the steps as a waterfall chart."""
+"""The page of one turn. It shows the message, the answer, and a waterfall chart of the steps in the operator's log."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LEAST = 0.4
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A step of a turn. `begin` is in milliseconds since the person's message, and `ms` is the duration, None while
+    """A step of a turn. `begin` is in milliseconds since the person's message. `ms` is the duration; it is None while
     the step runs. `key` is the id of a call or question, `task` the id of the subagent's task.
     """
 
@@ -104,7 +104,7 @@ class _Steps:
         """Ids of tool calls that started a subagent, by the subagent's task id."""
         self.ended: list[Step] = []
         self.open: dict[str, Step] = {}
-        """Running steps by id of the model call, tool call or question."""
+        """Running steps; the key is the id of the model call, tool call or question."""
 
     def take(self, line: Line) -> None:
         """Begin or end the step that a log line is about."""
@@ -163,7 +163,9 @@ _PAIRED = {
     "tool_result": ("tool", "toolUseId"),
     "approval": ("approval", "approval"),
 }
-"""Kind of step, and detail with the step's id, by kind of the log lines that begin or end the step."""
+"""Kinds of log lines that begin or end a step. Each has the kind of the step, and the name of the detail that
+contains the step's id.
+"""
 
 
 def _step(

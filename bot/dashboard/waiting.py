@@ -38,7 +38,7 @@ class WaitingPage:
         self._decide = decide
         self._key = secrets.token_bytes(32)
         self._said: OrderedDict[str, str] = OrderedDict()
-        """Results of decisions by random name, until a page shows them."""
+        """Results of decisions, kept until a page shows them; the key is a random name."""
 
     async def find(self, request: web.Request) -> dict[str, Any]:
         """Return the values that the page shows: the open items of one kind, or all."""

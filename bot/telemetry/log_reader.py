@@ -25,13 +25,13 @@ READ = 1024 * 1024
 Line = dict[str, Any]
 Level = Literal["error", "warn"]
 LAST = 10
-"""Max newest log lines that are kept for each cause."""
+"""Max log lines that are kept for each cause. The newest are kept."""
 MAX_WORDS = 400
 """Max characters of a log message that are kept."""
 COUNTED = 20_000
-"""Max newest lines that are counted. They take about 15 MB of memory."""
+"""Max log lines that are counted. The newest are counted; they take about 15 MB of memory."""
 FAILURES = 100
-"""Max newest failed model calls that are kept. They are compared with the causes of failed turns."""
+"""Max failed model calls that are kept, the newest. They are compared with the causes of failed turns."""
 _VARIABLE = re.compile(r"\b[0-9A-HJKMNP-TV-Z]{26}\b|\b[0-9a-f]{8,}\b|\d+(?:[.,]\d+)*")
 """Pattern of ids and numbers. They are ignored when the causes of log lines are compared."""
 
@@ -55,7 +55,7 @@ class LineFilter:
 
     @property
     def holds(self) -> bytes:
-        """Return bytes that every selected line contains, so that other lines need not be parsed."""
+        """Return bytes that every selected line contains. A line without these bytes need not be parsed."""
         named = self.request or self.chat or ""
         return named.encode() if named.isascii() and named.isprintable() and '"' not in named else b""
 
@@ -105,8 +105,8 @@ class LogReader:
         return list(deque(self._of(files[-1]), count))
 
     def of_request(self, request_id: str) -> Iterator[tuple[str, Line]]:
-        """Yield the selected lines of a request. The search covers the days from the request's id until a day after
-        its end. If these have no such line, it covers all days.
+        """Yield the selected lines of a request. The search begins on the day that the request's id names, and ends a day
+        after the request's end. If these days have no such line, all days are searched.
         """
         files, begun = self._files(), day_of(request_id) or date.max
         last, running, found = begun, False, False
@@ -175,8 +175,8 @@ def day_of(request_id: str) -> date | None:
 
 @dataclass(frozen=True, slots=True)
 class CauseFilter:
-    """Selects log lines by level, kind, channel and time (`since`, in epoch seconds), and causes by words in their
-    newest line.
+    """Selects log lines by level, kind, channel and time (`since`, in epoch seconds). Selects causes by the words of
+    their newest line.
     """
 
     level: Level = "error"
@@ -203,7 +203,9 @@ class Cause:
 
 @dataclass(frozen=True, slots=True)
 class Causes:
-    """A page of `total` causes, newest first, and the kinds and channels of all counted lines."""
+    """One page of causes, newest first, and the kinds and channels of all counted lines. `total` is the number of
+    causes on all pages.
+    """
 
     page: Sequence[Cause]
     total: int

@@ -48,7 +48,7 @@ class SpanExport:
     ) -> None:
         self._agent, self._llm, self._redact = agent, provider, redact
         self._models: dict[str, str] = {}
-        """Requested models of the running calls, by callId."""
+        """Model that each running call requested; the key is the callId."""
         self._ids, self._lock = _Ids(), threading.Lock()
         named = Resource.create({"service.name": "shipmate", "service.version": version})
         named = named.merge(OTELResourceDetector().detect())  # names in the environment have priority
@@ -154,7 +154,7 @@ class _Ids(id_generator.IdGenerator):
 
 
 class _Exporter(OTLPSpanExporter):
-    """Sends spans. In place of the library's log lines, one line says that sending fails, one that it works again."""
+    """Sends spans. The library's log lines are replaced: one line says that sending fails, and one that it works again."""
 
     def __init__(self, log: Log, endpoint: str | None) -> None:
         super().__init__(endpoint and f"{endpoint.rstrip('/')}/v1/traces")
@@ -195,6 +195,6 @@ def _span_id(*names: str) -> int:
 
 
 def error_type(error: str) -> str:
-    """Return the error type with which a text begins, else `_OTHER`. The rest is left out, because it may quote people."""
+    """Return the error type with which a text begins, else `_OTHER`. The rest of the text is left out, because it may quote people."""
     found = re.match(r"(\w+(?: \w+)?)(?:$|:| \()", error)
     return "_OTHER" if found is None else found[1].replace(" ", "_")

@@ -40,8 +40,8 @@ _TOKENS = re.compile(
 
 
 def _marked(found: re.Match[str]) -> str:
-    """Return the replacement of a token. The pattern also matches a beginning of a JWT that has no end, which is
-    returned unchanged. If the pattern did not match it, the search would take quadratic time.
+    """Return the replacement of a token. The pattern also matches the beginning of an incomplete JWT, which is
+    returned unchanged. If the pattern did not match such a beginning, the search would take quadratic time.
     """
     return MARK if found["head"] is None or found["rest"] is not None else found[0]
 
@@ -54,7 +54,7 @@ _IN_TOKENS = (
 _TELEGRAM = re.compile(r":[A-Za-z0-9_-]{30}")
 
 _SIGNS = "*_~`\\\\[]()<>|!"
-"""Characters of Markdown that may disappear when it is rendered."""
+"""Characters that may disappear when Markdown is rendered."""
 _UNFORMED = str.maketrans("", "", _SIGNS)
 _CONTROLS = "".join(map(chr, (*range(0x09), 0x0B, 0x0C, *range(0x0E, 0x20), 0x7F)))
 _UNSHOWN = (_SIGNS + _CONTROLS).encode()
@@ -159,7 +159,7 @@ def _views(secrets: set[str]) -> list[_View]:
     """Return two views of a text: one rendered and decoded, one with its lines joined."""
     if not secrets:
         return []
-    # The JSON-escaped secret is searched too: a text that was escaped twice is still escaped once after rendering.
+    # The JSON-escaped secret is searched too, because a text that was escaped twice is still escaped once after rendering.
     written = {form for secret in secrets for form in (secret, json.dumps(secret)[1:-1])}
     rendered = {_UNSEEN.sub("", form.translate(_UNFORMED)) for form in written}
     joined = {form for secret in secrets for form in text.encodings(secret) if _PACKED.fullmatch(form)}
@@ -256,7 +256,7 @@ class Redactor:
         return value
 
     def settled(self, value: str) -> str:
-        """Redact an incomplete text. Return it up to the position at which an incomplete secret may begin."""
+        """Redact a text that will continue. Return it up to the position at which an incomplete secret may begin."""
         pieces: list[str] = []
         at = 0
         while True:
@@ -294,7 +294,7 @@ class LogRedactor(Redactor):
         return value
 
     def finds(self, strings: Sequence[str]) -> bool:
-        """Return True if at least one of the strings contains a secret, and occasionally if none does. One search
+        """Return True if a string contains a secret. Occasionally the result is True although none does. One search
         over all strings is many times cheaper than one for each string.
         """
         words = _BREAK.join(strings)

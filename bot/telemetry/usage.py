@@ -47,9 +47,11 @@ class UsageTotals:
     person's message and ends with the first words that the person sees.
     """
     spent: Counter[str] = field(default_factory=Counter)
-    """Sum of waiting times in milliseconds, under "", and its parts `queue`, `approval`, `model`, `tools`, `delivery`."""
+    """Sum of all waiting times in milliseconds (key ""), and the sums of their parts `queue`, `approval`, `model`, `tools`
+    and `delivery`.
+    """
     ratings: Counter[str] = field(default_factory=Counter)
-    """Number of ratings by rating. A rating that a person changes is counted again."""
+    """Number of times that each rating was given. If a person changes a rating, both are counted."""
 
     def add(self, more: UsageTotals) -> None:
         """Add the turns, calls, tokens and cost of other totals."""
@@ -168,7 +170,7 @@ def steps_of(lines: Sequence[Line]) -> list[TraceStep]:
 
 
 def total_of(lines: Sequence[Line]) -> UsageTotals:
-    """Return the usage totals of a turn, without requests that `shipmate replay` sent later."""
+    """Return the usage totals of a turn. Requests that `shipmate replay` sent later are not counted."""
     sums = UsageTotals()
     for line in lines:
         if details_of(line).get("purpose") != "replay":

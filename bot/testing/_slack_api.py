@@ -164,7 +164,7 @@ class WebApi:
         return self.world.room(room.id)
 
     def _direct(self, user: str) -> str:
-        """Return the direct messages with a user; open the conversation if it does not exist."""
+        """Return the id of the direct conversation with a user; open the conversation if it does not exist."""
         if self.world.users[user]["is_bot"]:
             raise ApiError("cannot_dm_bot")
         channel = f"D{user[1:]}"
@@ -357,8 +357,8 @@ class WebApi:
         return {"user": user if asked else {key: value for key, value in user.items() if key != "locale"}}
 
     async def _conversations(self, params: Json) -> Json:
-        """Return the person's conversations that the bot can see: public channels, and private ones that
-        both are members of.
+        """Return the person's conversations that the bot can see: public channels, and private conversations in which
+        the person and the bot are members.
         """
         kinds = [_KINDS.get(kind) for kind in str(params.get("types") or "public_channel").split(",")]
         for kind in kinds:
@@ -529,7 +529,7 @@ def _check_plans(blocks: list[Json]) -> None:
 
 
 def _fits_home(block: Json) -> bool:
-    """Return True if the text of a header or section has an allowed type and length."""
+    """Return True if the text of a block in the home view has an allowed type and length."""
     kind, most = _HOME_TEXTS.get(str(block.get("type")), ("", 0))
     words = block.get("text") or {}
     return bool(words.get("type") == kind and 0 < len(str(words.get("text", ""))) <= most)

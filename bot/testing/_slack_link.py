@@ -19,7 +19,7 @@ from bot.testing._slack_requests import RequestUrl
 
 ACK_SECONDS = 3.0
 RETRIES = (0.0, 60.0, 300.0)
-"""Intervals in seconds before each of the three redeliveries of an unacknowledged event."""
+"""Intervals in seconds before the first, second and third redelivery of an event that the app did not acknowledge."""
 MAX_SOCKETS = 10
 PING = b"loopback"
 SILENT_PINGS = 3
@@ -37,11 +37,11 @@ class Delivery:
     reply: Any = None
     given_up: bool = False
     retry: tuple[int, str] = (0, "")
-    """Number and reason of the retry, as the first attempt reports them; 0 and "" for no retry."""
+    """Retry number and reason that the first attempt sends to the app; 0 and "" if that attempt is no retry."""
 
 
 class Link:
-    """Sends each payload to one socket. It repeats the payload until the app acknowledges it or no attempts are left."""
+    """Sends each payload to one socket. It repeats the payload until the app acknowledges it, or until no attempts are left."""
 
     def __init__(
         self, clock: Clock, changed: Callable[[], Awaitable[None]], app_id: str, ping_every: float
@@ -230,7 +230,7 @@ class Link:
             await cancel_all(tasks)
 
     async def _until(self, due: float) -> None:
-        # This waits until a due time instead of for a duration. Otherwise a clock moved during the sleep would restart the wait.
+        # The loop waits until a fixed time. If it waited for a duration, a move of the clock during the sleep would restart the wait.
         while (left := due - self._clock.monotonic()) > 0:
             await self._clock.sleep(left)
 

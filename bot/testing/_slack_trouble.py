@@ -1,4 +1,4 @@
-"""Base class of `SlackServer` that makes faults between Slack and the app: dropped or silent sockets, and late,
+"""A base class of `SlackServer`. It makes faults between Slack and the app: dropped or silent sockets, and late,
 duplicated or reordered events.
 """
 
@@ -77,7 +77,7 @@ class FaultInjection(Loopback):
         return copies
 
     def hold(self) -> None:
-        """Hold events back until `release` is called; the Web API shows changes at once."""
+        """Hold all events back until `release` is called. The Web API does not wait: it shows each change at once."""
         self.link.held = [] if self.link.held is None else self.link.held
 
     def release(self, order: Order | None = None) -> list[Delivery]:

@@ -107,7 +107,7 @@ class AnthropicServer(Loopback):
         self.queue: deque[Answer] = deque()
         self._script: Script | None = None
         self.fallback: tuple[str, Reply] | None = None
-        """Name of the provider's fallback model and that model's answer, used for requests that allow a fallback."""
+        """Name and answer of the provider's fallback model. A request that allows a fallback gets this answer."""
         self._cache = PromptCache(self.clock, lambda _: minimum)
         self._binding = Binding()
         self.compacts, self.system_role = compacts, system_role
@@ -307,7 +307,7 @@ class AnthropicServer(Loopback):
             if isinstance(frame, asyncio.Event):
                 await self._wait(request, frame)
             elif isinstance(frame, bytes):
-                # An empty frame stands for text that the model holds back: the gap passes, but nothing is sent.
+                # An empty frame stands for text that the model holds back. The server waits for the gap, but sends nothing.
                 await (response.write(frame) if frame else asyncio.sleep(0))
             elif frame is Halt.CUT:
                 return self.drop(request)

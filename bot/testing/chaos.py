@@ -2,9 +2,9 @@
 
     async with ChaosProxy(server.port, rng=random.Random(7), clock=server.clock) as proxy:
         proxy.chance = 0.02          # each forwarded piece of data breaks its connection with this probability
-        proxy.deafen()               # discard the data of all open connections and of all new connections …
-        proxy.heal()                 # … until here; deaf connections stay deaf, new connections work
-        proxy.strand()               # discard further data on the open connections, as a NAT with a lost entry does
+        proxy.deafen()               # discard the data of all connections, open or opened before `heal`
+        proxy.heal()                 # connections opened from now on work; deaf connections stay deaf
+        proxy.strand()               # discard all later data of the open connections, as a NAT that lost its entries does
 
 `struck` counts the faults by kind. The proxy forwards all other bytes unchanged, so it can be placed in front of any
 server of this package.
@@ -22,7 +22,7 @@ from bot.contracts.environment import Clock, cancel_all
 Fate = Literal["cut", "half closed", "deaf", "slow"]
 """Kinds of network fault.
 
-`cut` resets both ends. `half closed` sends an EOF to one end. `deaf` discards the data of one or both sides.
+`cut` resets both ends. `half closed` sends an EOF to one end. `deaf` discards the data that one or both sides send.
 `slow` sends a piece of data in parts with pauses.
 """
 FATES: tuple[Fate, ...] = get_args(Fate)
@@ -136,7 +136,7 @@ class ChaosProxy:
         return fate
 
     def deafen(self, *, answers_only: bool = False) -> None:
-        """Discard the data of all open connections, and of new connections until `heal` is called. With
+        """Discard the data of all open connections, and of connections that are opened before `heal` is called. With
         `answers_only`, discard only the data that the server sends.
         """
         self._deaf = [not answers_only, True]

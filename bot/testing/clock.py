@@ -9,7 +9,7 @@ from bot.contracts.environment import Clock
 
 
 class FakeClock:
-    """A `contracts.environment.Clock` that only the test moves. `advance` wakes the tasks that sleep on it, in order of time."""
+    """A `contracts.environment.Clock` that only the test moves. `advance` wakes the sleeping tasks in the order of their times."""
 
     def __init__(self, now: float = 1_800_000_000.0) -> None:
         self._now = now

@@ -79,7 +79,7 @@ class Failure:
     then: Then = "error"
     error: int = errno.ENOSPC
     named: str = ""
-    """Part of a file name; only operations on matching files fail."""
+    """Only operations on files whose name contains this text fail."""
 
     def matches(self, kind: str, path: Path) -> bool:
         if self.named not in path.name:

@@ -41,12 +41,12 @@ class RecordingIntake:
         self.accepted: list[Inbound] = []
         self.dead_letters: list[DeadLetter] = []
         self.lacking: dict[str, str] = {}
-        """Sentences that channels reported about missing rights, by right."""
+        """Sentence that a channel reported about each missing right; the key is the right."""
         self.failure: Exception | None = None
         self.lines: dict[ChatKey, list[ArchiveLine]] = defaultdict(list)
         self.open: dict[ChatKey, list[ShownQuestion]] = defaultdict(list)
         self.names: dict[ChatKey, str] = {}
-        """Names that people gave their conversations."""
+        """Names that people gave their conversations; the key is the conversation's chatKey."""
         self.overheard: set[ChatKey] = set()
         self._seen: set[str] = set()
         self._changes = Changes()

@@ -60,7 +60,7 @@ class Fault:
     times: int = 1
     seconds: float = 0.0
     spared: int = 0
-    """Number of matching requests that succeed before the first failure."""
+    """Number of matching requests that succeed before the first request fails."""
 
     @property
     def executes(self) -> bool:

@@ -1,4 +1,4 @@
-"""A gateway for tests whose disk, event log, clock and channels can fail:
+"""Runs a gateway for tests. Its disk, event log and channels can fail, and tests can move its clock:
 
     python -m bot.testing.run --dir DIR [--clock PATH] [--trace PATH] [--speed N --since EPOCH]
 
@@ -62,7 +62,7 @@ async def _run(root: Path, faults: Faults, address: Path | None, speed: float, s
         return await app.run(root, environment)
     vars(base)["datetime"] = _datetime(
         clock
-    )  # APScheduler reads the time through this name instead of our clock
+    )  # APScheduler reads the time through this name, not through our clock
     server = await asyncio.start_unix_server(lambda *ends: steer(clock, *ends), address)
     async with server:
         return await app.run(root, environment)

@@ -50,7 +50,7 @@ _SUBSCRIPTION = {"im": "im", "mpim": "mpim", "channel": "channels", "group": "gr
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A message as a person sees it. `text` is the text as typed; `bot` is true if Shipmate wrote the message."""
+    """A message as a person sees it. `text` is the text as typed; `bot` is True if Shipmate wrote it."""
 
     ts: str
     text: str
@@ -388,7 +388,7 @@ class SlackServer(FileHosting):
         return self.world.status(channel, thread_ts)
 
     def title_of(self, channel: str, thread_ts: str) -> str:
-        """Return the title of a thread in direct messages; "" if there is none."""
+        """Return the title of a thread in a direct conversation; "" if the thread has no title."""
         return self.world.titles.get((channel, thread_ts), "")
 
     def session_of(self, channel: str, thread_ts: str) -> str:
@@ -396,8 +396,8 @@ class SlackServer(FileHosting):
         return self.world.sessions.get((channel, thread_ts), "")
 
     def tally(self, channel: str) -> ChatCounts:
-        """Return the counts of the bot's actions in a conversation: messages visible now, and all messages
-        posted, edited and deleted so far.
+        """Return how many messages the bot has posted, edited and deleted in a conversation, and how many of them are
+        visible now.
         """
         room = self.world.rooms[channel]
         return replace(room.tally, visible=len(self.replies(channel)))
@@ -546,8 +546,8 @@ class SlackServer(FileHosting):
             await self.changed()
 
     def _hears(self, event: str, room: Room) -> bool:
-        """Return True if the app receives the event: the bot is in the conversation, and the app has the
-        subscription and the scope.
+        """Return True if the app receives the event. The bot must be in the conversation, and the app must have the
+        subscription and the scope for the event.
         """
         inside = self.world.bot_user in room.members and event in self.subscriptions
         return inside and slack_scopes.of_event(event, room.kind) <= self.api.scopes

@@ -212,8 +212,8 @@ class TelegramServer(Service):
             self.drop(request)
 
     def tally(self, chat_id: int = 1001) -> ChatCounts:
-        """Return the counts of the bot's actions in a chat: messages visible now, and all messages posted,
-        edited and deleted so far.
+        """Return how many messages the bot has posted, edited and deleted in a chat, and how many of them are
+        visible now.
         """
         chat = self.chats.get(chat_id)
         return replace(chat.tally, visible=len(self.visible(chat_id))) if chat is not None else ChatCounts()

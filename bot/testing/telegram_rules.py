@@ -200,7 +200,7 @@ def detect(text: str) -> list[Json]:
 
 
 def checked_text(text: str, entities: Iterable[Any], limit: int = TEXT_LIMIT) -> tuple[str, list[Json]]:
-    """Return a text without blanks at its ends, and its entities, as Telegram stores them. Raises `Refused`."""
+    """Return the text and the entities as Telegram stores them: without white space at both ends. Raises `Refused`."""
     if re.search("[\ud800-\udfff]", text):
         raise bad("strings must be encoded in UTF-8")
     spans = checked_entities(text, entities)
@@ -222,7 +222,7 @@ def checked_text(text: str, entities: Iterable[Any], limit: int = TEXT_LIMIT) ->
 
 
 def checked_entities(text: str, entities: Iterable[Any]) -> list[Json]:
-    """Return the first 100 entities in text order, because Telegram drops the rest."""
+    """Check the entities, and return the first 100 in text order. Telegram drops the rest."""
     spans = [_checked_entity(text, entity) for entity in entities]
     spans.sort(key=lambda span: (span["offset"], -span["length"]))
     del spans[ENTITY_LIMIT:]

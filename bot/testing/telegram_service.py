@@ -70,7 +70,7 @@ class Service(Loopback):
         The language "" means all other languages.
         """
         self.descriptions: dict[tuple[str, str], str] = {}
-        """Texts of the bot, by name (`description` or `short_description`) and language."""
+        """Descriptions of the bot. The key is the kind (`description` or `short_description`) and the language."""
         self.hook = WebhookPoster(self.clock, self.updates, self.changed)
         self.chats: dict[int, world.Chat] = {}
         self.callbacks: set[str] = set()

@@ -22,7 +22,7 @@ class WebhookPoster:
     different chats in parallel.
 
     If the bot does not answer with 2xx, the update is posted again after a pause. The pause is the answer's
-    `Retry-After`, or without that header 2 s, 4 s and so on, up to 64 s of the clock.
+    `Retry-After`. Without that header, it is 2 s, then 4 s and so on, up to 64 s of the clock.
     """
 
     def __init__(self, clock: Clock, updates: world.Updates, changed: Callable[[], Awaitable[None]]) -> None:
@@ -32,8 +32,8 @@ class WebhookPoster:
         """Text of the last failure, which `getWebhookInfo` returns until another webhook is set."""
         self.failed_at = 0.0
         self.front: int | None = None
-        """Port on this machine to which updates are posted, as if a load balancer forwarded them. None means that
-        they are posted to the webhook's address.
+        """Port of this machine to which updates are posted, as a load balancer would forward them. If it is None,
+        updates are posted to the webhook's address.
         """
         self._clock = clock
         self._updates = updates

@@ -27,7 +27,7 @@ _MIME = {
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A message as a person sees it now. `preview` is true if the first link shows a preview."""
+    """A message as a person sees it now. `preview` is True if the first link shows a preview."""
 
     message_id: int
     text: str
@@ -58,7 +58,7 @@ class Chat:
     members: dict[int, str] = field(default_factory=dict)
     rights: dict[str, bool] = field(default_factory=dict)
     drafts: dict[int, tuple[str, float]] = field(default_factory=dict)
-    """Text of each draft, and time (epoch seconds) until which people see it, by draft id."""
+    """Drafts by draft id, each as its text and the time (epoch seconds) until which people see it."""
     reactions: dict[tuple[int, int], tuple[str, ...]] = field(default_factory=dict)
     """Emoji by message id and user id; the bot's reactions are included."""
     last_id: int = 0
@@ -137,7 +137,7 @@ class Updates:
         self._kept.sort(key=lambda kept: kept[0])
 
     def confirm(self, offset: int) -> None:
-        """Delete all updates before `offset`. A negative offset keeps only that many of the last updates."""
+        """Delete all updates before `offset`. A negative offset -N keeps only the last N updates."""
         self._forget_old()
         if offset > 0:
             self._kept = [kept for kept in self._kept if kept[0] >= offset]

@@ -1,7 +1,7 @@
 """The sentences that Shipmate says to people, in one catalogue (`<code>.toml`) for each language.
 
-`say` returns a sentence in the language of the running task, which `speaking` sets. `sentence` returns a text
-that several people can read, each in a different language.
+`say` returns a sentence in the language of the running task, which `speaking` sets. `sentence` returns a
+text that each reader gets in their own language.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def names(section: str) -> tuple[str, ...]:
 
 
 def language() -> str:
-    """Return the language of the running task."""
+    """Return the language code of the running task."""
     return _language.get()
 
 
@@ -107,7 +107,7 @@ def speaking(
     own: bool = False,  # noqa: FBT001, FBT002 - how a person is spoken to comes as one
 ) -> Iterator[None]:
     """Set the language and the time zone inside this context, and in tasks that are started there. `own` means that
-    every reader is in this time zone, so that texts need not name it. If `zone` is None, time zone and `own`
+    every reader is in this time zone, so texts need not name the zone. If `zone` is None, time zone and `own`
     do not change. A language without a catalogue is replaced by the default.
     """
     language = _language.set(code if code in CATALOGUES else DEFAULT)
