@@ -271,6 +271,16 @@ def test_what_is_unreadable_is_not_quoted() -> None:
     assert str(caught.value) == "thread_ts: string_pattern_mismatch; channel: string_pattern_mismatch"
 
 
+def test_edits_and_deletions_of_chatter_speak_to_nobody() -> None:
+    message = post(edited={"ts": LATER})
+    edit: dict[str, Any] = {"subtype": "message_changed", "channel": "C1AA", "message": message}
+    gone = {"subtype": "message_deleted", "channel": "C1AA", "deleted_ts": TS, "previous_message": post()}
+    for event in (edit, gone):
+        found = inbound.read_event(body(**event), ME)
+        assert found is not None
+        assert found.addressed == "chat"
+
+
 def test_a_thread_is_read_in_order_and_without_what_is_no_message() -> None:
     messages: Any = [
         post(ts="2.000000", text="two"),

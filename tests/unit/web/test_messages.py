@@ -286,12 +286,6 @@ async def test_a_silent_stream_shows_that_it_lives(browser: Browser, clock: Fake
     assert await stream.next() == ("", "still here")
 
 
-async def test_a_person_may_open_only_so_many_pages(browser: Browser) -> None:
-    for _ in range(live_chats.STREAMS):
-        await browser.listen()
-    assert (await browser.get("/api/events"))[0] == 503
-
-
 async def test_pages_that_come_at_once_share_the_places(
     browser: Browser, intake: RecordingIntake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
