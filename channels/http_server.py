@@ -84,7 +84,7 @@ class WebhookServer:
 
     @web.middleware
     async def _guarded(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        # Check the headers first: a later middleware reads the body.
+        # Check the headers before a later middleware reads the body.
         admitted = request.method == "GET" or self._admits(request.headers)
         response = await handler(request) if admitted else web.Response(status=401)
         response.force_close()

@@ -25,13 +25,13 @@ from bot.core.outgoing import Address, Question, examples
 from bot.tools.permissions.display import named
 from bot.words import paragraph, say, speaking, times
 
-MOST = 20  # max requests sent to operators per day; `/allow` also lists the requests that were not sent
+MOST = 20  # max requests sent to operators per day; `/allow` lists further requests too
 MOST_OPEN = 200  # max undecided requests; a further request makes the oldest one expire
 MOST_WAITING = 20  # max undecided people that `/allow` without an argument lists
 ABOUT_A_PERSON: tuple[Choice, ...] = ("admit", "later")
 ASKED = "admission"
-"""`FactSet` kind under which the log stores each request by id. The value has the time, the stranger's message without its
-text, and whether operators were asked.
+"""Kind of the `FactSet` events that store requests; the key is the request's id. The value has the time, the stranger's message
+without its text, and a flag that is true if operators were asked.
 """
 KEPT = 7 * EVERY
 """Max age in seconds of a stored request. While the request is stored, a denied person can be notified of a later admission."""
@@ -147,7 +147,7 @@ class Admissions:
         return [fact for chat, name in theirs for fact in self._decided(chat, name, verdict)]
 
     def _decided(self, chat: Chat, name: str, verdict: Verdict) -> Iterator[Fact]:
-        """Yield the verdict as an event, and the message that tells the person in the chat where the person asked."""
+        """Yield an event that stores the verdict, and a message that tells the person, in the chat where the person asked."""
         yield Fact(chat.key, events.Decided(name, verdict))
         value = self._run.chats.facts.get(ASKED, name)
         if value is None:

@@ -28,7 +28,7 @@ from bot.words import (
 )
 
 MEANT = {"cancel": "stop", "delete": "forget"} | dict.fromkeys(("reset", "restart"), "new")
-"""Command names that other bots use, with our command of the same meaning."""
+"""Command of this bot for each command name that other bots use."""
 MOST_ZONE = 60  # max characters of a time zone name that is looked up
 SECTIONS: Mapping[str, tuple[str, ...]] = {
     "talk": ("start", "help", "new", "stop", "undo", "forget"),

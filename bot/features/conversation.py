@@ -33,12 +33,12 @@ MODEL_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,199}")
 DEFAULT_MODEL = "default"
 LISTED = 10
 SHORTEST, ULID = 4, 26
-"""Min letters of a short id, and letters of a full id. If two ids end alike, their short ids have more letters."""
+"""Min letters of a short id, and number of letters of a full id. If two ids end alike, their short ids are longer."""
 MOST_BACK = 6  # max digits of a number of turns; a longer argument counts as an id
 SHOWN = 2_000
 """Max characters of a conversation that `/resume` and `/fork` show."""
 _GATHERED = 5 * SHOWN
-"""Max characters that are redacted before the text is cut to `SHOWN`. A secret that is cut first would not be recognised."""
+"""Max characters that are redacted before the text is cut to `SHOWN`. If a cut went through a secret, it would not be recognised."""
 QUOTED = 80
 _ID = re.compile(r" \([^()]*\)$")
 """Pattern of the id that follows the name of a quoted person."""
@@ -86,7 +86,7 @@ class Conversation:
         return Done(paragraph(words, figures))
 
     async def stop(self, inbound: Inbound) -> Done:
-        """Run `/stop`, or handle the platform's own stop button. After its own button, the platform shows the outcome itself."""
+        """Run `/stop`, or handle the platform's own stop button. After a press of that button, the platform shows the outcome."""
         chat = await self._run.chats.get(inbound.chat_key)
         ended = chat.stopped.get(inbound.request_id)
         other = ""
@@ -194,7 +194,7 @@ class Conversation:
 
 
 def _work_of(busy: Sequence[Chat]) -> str:
-    """Return a sentence with the number of chats that are working, and of chats that wait for a person."""
+    """Return a sentence with the numbers of chats that are working and of chats that wait for a person."""
     waits = [one for one in busy if one.turn is not None and one.turn.phase is Phase.SUSPENDED]
     asks = sum(any(one.verdict is None and one.of_tool for one in chat.questions.values()) for chat in waits)
     keys = {

@@ -38,7 +38,7 @@ class Conversations:
         self._newest: OrderedDict[ChatKey, Inbound] = OrderedDict()
 
     async def found(self, inbound: Inbound) -> Sequence[Inbound]:
-        """Return the message with the chatKey of its conversation. A stop may become one stop for each conversation. Raises
+        """Return the message with the chatKey of its conversation. A stop may become several stops, one for each conversation. Raises
         `errors.StorageError`.
         """
         chat = inbound.chat_key
@@ -53,8 +53,8 @@ class Conversations:
         return (await self._placed(inbound),)
 
     def _stops(self, stop: Inbound) -> Sequence[Inbound]:
-        """Return one stop for each busy conversation of the chat: in a direct chat for all, in a group for those with a
-        message of this person.
+        """Return one stop for each busy conversation of the chat. In a group, leave out the conversations without a message of
+        this person.
         """
         busy = [
             chat.key
@@ -77,8 +77,8 @@ class Conversations:
         return chat
 
     async def _placed(self, inbound: Inbound) -> Inbound:
-        """Assign a new message to the conversation of the message just before if that one is still unanswered. Assign an
-        edit or deletion to the conversation of the changed message.
+        """Assign a new message to the conversation of the message sent just before it, if the latter is still unanswered.
+        Assign an edit or deletion to the conversation of the changed message.
         """
         if not inbound.opens:
             return inbound
@@ -95,7 +95,7 @@ class Conversations:
         return inbound
 
     def _unanswered(self, before: Inbound) -> bool:
-        """Return True if a message waits, or if its turn has not acted yet."""
+        """Return True if the message waits, or if the turn that answers it has not acted yet."""
         chat = self._run.chats.loaded(before.chat_key)
         if chat is None or before not in chat.said or before in chat.waiting:
             return True

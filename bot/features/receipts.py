@@ -27,7 +27,7 @@ STATES = {"failed": "failed", "withdrawn": "failed", "stopped": "stopped"}
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A message that the turn sent. `until` is set if the platform delayed the message: the time in epoch seconds until then."""
+    """A message that the turn sent. `until` is the end of a delay by the platform in epoch seconds; None if there is none."""
 
     id: str
     kind: OutboundKind
@@ -39,7 +39,7 @@ class Row:
 
 @dataclass(slots=True)
 class Account:
-    """All facts of a receipt about one turn, collected from the chat's events. Times are in epoch seconds."""
+    """Content of a turn's receipt, collected from the chat's events. Times are in epoch seconds."""
 
     turn: str
     asked_at: float | None = None
@@ -228,7 +228,7 @@ class Receipts:
         self._turns = TurnLookup(runtime.chats, runtime.event_log)
 
     async def receipt(self, inbound: Inbound) -> str:
-        """Return the receipt of the turn that the argument names, or that sent the replied message. Default: the latest turn."""
+        """Return the receipt of the turn that the argument names, or that sent the message replied to; by default, of the latest."""
         words = inbound.args.split()
         asked = words[0] if words else inbound.answers
         found = await self._turns.found(inbound, asked)

@@ -24,7 +24,7 @@ LAST = "last"
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A message to remove. `person` is the author, who may remove it. `gone` names what to blank in the log. `related` are
+    """A message to remove. `person` is the author, who may remove it. `gone` names the data to erase in the log. `related` are
     the turns that answered the message or a quote of it.
     """
 
@@ -172,7 +172,7 @@ class Removal:
                 tuple(sorted(gone.turns)),
                 tuple(sorted(gone.messages)),
                 head,
-                target.message if own and not told else "",  # the archive has a platform's deletion already
+                target.message if own and not told else "",  # the archive knows a deletion on the platform
                 target.role,
                 tuple(sorted(target.related)),
                 inbound.request_id,
@@ -181,7 +181,7 @@ class Removal:
         return facts
 
     async def _heads(self, chat: ChatKey) -> list[Event]:
-        """Return events without the conversation summaries in them, because a summary may repeat the removed message."""
+        """Return the chat's events that have a summary, but without it, because it may repeat the removed message."""
         return [
             replace(one, data=replace(one.data, head=None))
             for one in await self._run.event_log.naming(chat, {"head"})

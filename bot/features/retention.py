@@ -18,7 +18,7 @@ from bot.storage import file_names, jsonl
 from bot.system import JumpSafeClock
 
 INTERVAL_SECONDS = 3_600.0
-SLICE = 5_000  # max events deleted per transaction; new events wait until the transaction ends
+SLICE = 5_000  # max events deleted per transaction, because new events wait until the transaction ends
 _DAY = 86_400.0
 _FILE = ".bin"
 
@@ -31,7 +31,7 @@ class Retention:
         self._settings = runtime.configuration.history
         self._archives = ArchiveFiles(runtime.configuration.home / "chats", runtime.disk)
         self._of_page = [runtime.configuration.home / name for name in ("sent", "received")]
-        """Folders with the web page's files, in a subfolder for each chat."""
+        """Folders of the web page's files. Each folder has a subfolder for each chat."""
         self._steady = JumpSafeClock(runtime.clock)
 
     async def watch(self) -> None:

@@ -45,7 +45,7 @@ class PastTurn:
 
     @property
     def answer(self) -> tuple[Queued, str] | None:
-        """Return the turn's reply in text and its platform id; None unless there is exactly one."""
+        """Return the turn's text reply and its platform id; None if the turn has no text reply or several."""
         replies = [one for one in self.shown.values() if one[0].form == "reply" and one[0].file is None]
         return replies[0] if len(replies) == 1 else None
 

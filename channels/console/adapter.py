@@ -124,7 +124,7 @@ class ConsoleChannel:
             chat.held.append(line)
         return Sent(message.id)
 
-    async def find(self, message: Outbound) -> Sent | None:  # noqa: ARG002  an earlier process left nothing
+    async def find(self, message: Outbound) -> Sent | None:  # noqa: ARG002  messages of an earlier process are not kept
         return None
 
     async def indicate(self, target: Mapping[str, str], *, working: bool) -> None:

@@ -55,7 +55,7 @@ HOLD_SECONDS = 0.5
 MAX_KNOWN = 1_000  # Max messages, and max response URLs, that are kept in memory
 THREAD_MESSAGES = 50  # Max earlier messages of a thread that are context of a message in the thread
 CHANNEL_MESSAGES = 30
-"""Max earlier messages of people, and max of bots, that are context of a mention outside threads."""
+"""Max earlier messages of people, and as many of bots, that are context of a mention outside threads."""
 CHANNEL_POSTS = 100  # Max messages requested from Slack to find the context of a mention outside threads
 CHANNEL_SECONDS = 86_400  # Max age in seconds of the context of a mention outside threads
 PAGE = 200
@@ -167,7 +167,7 @@ class SlackChannel:
             base_url=self._settings.base_url,
             session=self._session,
             logger=web_api.LibraryLog(self._log),
-            # No retries by the library: after a lost response, a retry would post the message a second time.
+            # The library must not retry. After a lost response, a retry would post the message a second time.
             retry_handlers=[],
         )
         if urlsplit(self._settings.base_url).hostname in LOOPBACK:
@@ -349,7 +349,7 @@ class SlackChannel:
             return None
         return f"{site.rstrip('/')}/archives/{line.chat_key.chat_id}/p{ts[1]}{ts[2]}"
 
-    async def introduce(self, inbound: Inbound) -> Introduction:  # noqa: ARG002 - the same in each chat
+    async def introduce(self, inbound: Inbound) -> Introduction:  # noqa: ARG002 - the introduction is the same in each chat
         words = say("slack.hello", name=self._outside.name)
         scopes = self._workspace.scopes
         if not scopes or not (missing := sorted(_READS - scopes)):

@@ -45,7 +45,7 @@ MOST_PEOPLE = 20  # Max user ids in the allow list that are checked
 APP_SCOPE = "connections:write"
 _PASSING = frozenset({"fatal_error", "internal_error", "ratelimited", "service_unavailable"})
 _NO_AGENT = frozenset({"access_denied", "not_allowed", "not_authorized", "unknown_method"})
-"""Error codes that Slack returns to an app that is no agent. An agent gets the error for a missing conversation."""
+"""Error codes that Slack returns to an app that is no agent. To an agent, Slack says that the conversation is missing."""
 _NOWHERE = {"channel_id": "C00000000", "thread_ts": "0.000000", "status": "active"}
 _PAGES = "of your app at https://api.slack.com/apps"
 _BOT_TOKENS = f'"OAuth & Permissions" {_PAGES}'
@@ -98,7 +98,7 @@ def app_manifest(name: str, posts_to: str | None = None) -> dict[str, Any]:
 
 
 async def examine(settings: SlackSettings) -> Examination:
-    """Check the tokens: their bot and app, and the scopes that the app lacks. Opens no socket and posts nothing."""
+    """Check the tokens. Report their bot, their app and the scopes that the app lacks. Opens no socket and posts nothing."""
     root = settings.base_url.rstrip("/")
     bot_token, app_token = settings.bot_token or "", settings.app_token or ""
     if bot_token.startswith("xapp-") and "xoxb-" in app_token:

@@ -29,7 +29,7 @@ _SHOWN_WHOLE: frozenset[Choice] = frozenset({"again", "renew"})
 
 
 class BlockWriter:
-    """Sends task cards and thumbs as blocks. After Slack has refused one of them once, messages are sent without it."""
+    """Sends task cards and thumbs as blocks. After Slack has refused cards, no more cards are sent; thumbs likewise."""
 
     def __init__(self, log: Log) -> None:
         self._log = log

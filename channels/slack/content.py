@@ -34,7 +34,7 @@ _MARKED = {
 
 
 def nobody(_: str) -> None:
-    """Return None: a `Names` function without any names."""
+    """Return None. Pass this function as `Names` if no name is known."""
 
 
 def escape(typed: str) -> str:
@@ -179,7 +179,7 @@ def _objects(value: Any) -> list[dict[str, Any]]:
 def shared_messages(
     found: Any, *, by: str | None, channel: str | None, ours: frozenset[str]
 ) -> list[tuple[Quoted, tuple[Attachment, ...]]]:
-    """Return the messages that `by` shared in `channel` and the previews of links, with their files. `ours` are the bot's ids."""
+    """Return the messages that `by` shared in `channel`, and link previews. Each has its files. `ours` are the bot's ids."""
     return [(_quoted(one, by, channel, ours), attachments(one.get("files"))) for one in _objects(found)]
 
 

@@ -59,7 +59,7 @@ class HttpEvents:
         """Do nothing, because a webhook has no connection to renew."""
 
     def _admits(self, headers: Mapping[str, str]) -> bool:
-        """Return True if the headers have a signature, and a time within `FRESH_SECONDS`. The signature is checked later."""
+        """Return True if the headers have a signature that is not older than `FRESH_SECONDS`. It is verified later."""
         stamp = headers.get(STAMP, "")
         fresh = stamp.isdecimal() and len(stamp) < 20 and abs(self._clock.now() - int(stamp)) <= FRESH_SECONDS
         return fresh and headers.get(SIGNATURE, "").startswith("v0=")

@@ -111,8 +111,8 @@ async def zone_of(client: AsyncWebClient, user: str) -> str | None:
 async def chats_of(
     client: AsyncWebClient, user_id: str, chat_keys: Sequence[ChatKey], *, direct: bool
 ) -> MembershipAnswer:
-    """Return those of `chat_keys` whose conversation has the person as a member now. `unanswered` are those that may be on
-    further pages.
+    """Return those of `chat_keys` whose conversation has the person as a member now. In the answer,
+    `unanswered` are the chatKeys that may be on pages that were not read.
     """
     types = f"{_KINDS},im" if direct else _KINDS
     answer = await client.users_conversations(user=user_id, types=types, limit=PAGE)

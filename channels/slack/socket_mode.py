@@ -37,9 +37,9 @@ _REASONS = {
 class SocketConnection(SocketModeClient):
     """Slack's library client with four changes.
 
-    Each attempt requests a new URL, because a URL works only once; the library reuses it. A closed socket is replaced at
-    once, with exponential backoff if no `hello` comes; the library checks only every `ping_interval`. The first attempt
-    raises its error; the library retries forever. `close` waits for events that are being processed.
+    Each attempt requests a new URL, because a URL works only once. (The library reuses the URL.) A closed socket is replaced
+    at once, with backoff if no `hello` comes. (The library checks every `ping_interval`.) The first attempt raises its
+    error. (The library retries forever.) `close` waits for events that are being processed.
     """
 
     def __init__(self, app: AsyncApp, app_token: str, around: ChannelDeps) -> None:

@@ -23,7 +23,7 @@ MAX_PER_MINUTE = 15
 MAX_SECONDS = 270.0
 """Max age in seconds of a stream, after which its message is edited instead. Slack itself stops a stream after five minutes."""
 _LINK = re.compile(r"\w://|\bwww\.", re.IGNORECASE)
-"""Pattern of text that may be a link. It is not streamed: streams lack `unfurl_links=False`, so Slack would fetch the link."""
+"""Pattern of text that may be a link. It is not streamed, because Slack fetches the links in a stream (streams lack `unfurl_links=False`)."""
 _NO_WORDS = re.compile(r"\W|_")
 
 
@@ -165,7 +165,7 @@ def _chunks(message: Outbound, cards: Sequence[Card] | None = None, *, titled: b
 
 
 def begun_as(message: Outbound, post: Json) -> bool:
-    """Return True if a post of the bot is an open stream of `message`. Such a post has no metadata, so the words are compared."""
+    """Return True if a post of the bot is an open stream of `message`. Such a post has no metadata, so its text is compared."""
     shown, words = _words(text.unescaped(str(post.get("text") or ""))), _words(message.text)
     return "metadata" not in post and bool(shown) and (words.startswith(shown) or shown.startswith(words))
 

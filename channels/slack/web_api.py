@@ -193,8 +193,8 @@ def connect_error(error: BaseException) -> errors.ChannelError:
 
 
 def history_error(error: BaseException) -> errors.ChannelError:
-    """Return the gateway's error for a failure to read messages: `RightMissing` if the app lacks a scope, otherwise as
-    `connect_error`.
+    """Return the gateway's error for a failure to read messages: `RightMissing` if the app lacks a scope,
+    otherwise the error that `connect_error` returns.
     """
     words = f"Slack does not show it: {name(error)}"
     return errors.RightMissing(words) if lacks_right(error) else type(connect_error(error))(words)
@@ -217,7 +217,7 @@ def send_error(error: BaseException) -> errors.DeliveryFailed:
 
 
 def edit_error(error: BaseException) -> errors.DeliveryFailed:
-    """Return the gateway's error for a failed edit: `EditRefused` if no edit can succeed, otherwise as `send_error`."""
+    """Return the gateway's error for a failed edit: `EditRefused` if no edit can succeed, else that of `send_error`."""
     if error_code(error) == CONFLICT:
         return errors.DeliveryThrottled(f"Slack: {name(error)}", retry_after=_CONFLICT_SECONDS)
     failure = send_error(error)

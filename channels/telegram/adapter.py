@@ -44,14 +44,14 @@ _ROWS = (
     ("again",),
     ("renew",),
 )
-"""Buttons below a message, in rows."""
+"""Choices of the buttons below a message, by row."""
 MEASURED = 32_768
 """Max characters of a text that is split by the rendered sizes of its parts. A longer text is split by its own length,
 because rendering would take too long.
 """
 SEEN = "👀"  # Reaction that marks a message as received
 SIGNS = 6
-"""Max concurrent calls that show that the bot works. Fewer than the connections, so that messages need not wait for one."""
+"""Max concurrent calls that show that the bot works. It is less than `CONNECTIONS`, so that messages find a free connection."""
 GROUP_MENU = ("help", "new", "stop", "forget", "jobs", "listen", "language", "status", "approve", "deny")
 """Commands in the menu of groups."""
 MENU = tuple(name for name in names("help") if name not in {"allow", "block", "listen", "usage"})

@@ -171,8 +171,8 @@ class HttpTransport(BaseRequest):
         return self._session
 
     def _timeout(self, read: float, *, total: float | None) -> aiohttp.ClientTimeout:
-        """Return the timeouts of a request. Opening a connection may take half of `patience`; with the wait for a free
-        connection, 1.5 times `patience`.
+        """Return the timeouts of a request. Opening a connection may take half of `patience`. Waiting for a free
+        connection and opening it may together take 1.5 times `patience`.
         """
         half = self._patience / 2
         return aiohttp.ClientTimeout(total, connect=self._patience + half, sock_connect=half, sock_read=read)

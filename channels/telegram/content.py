@@ -47,8 +47,8 @@ _KINDS: Mapping[str, tuple[str, ...]] = {
 }
 """Types of content besides text and files. The values are the fields to describe, at any depth."""
 _RAW = "~"
-"""Prefix of field names that hides a field from the library. Otherwise the library rejects the whole message if a poll lacks
-one field.
+"""Prefix of field names that hides a field from the library. Otherwise, if a poll lacks one field, the library rejects the
+whole message.
 """
 _NESTED = ("reply_to_message", "external_reply")
 _OF_ANY_KIND = frozenset(

@@ -27,7 +27,7 @@ class GroupMigrations:
         self._file = home / FILE
         self._disk = disk
         self._log = log
-        self._groups: dict[str, str] = {}  # Group id by id of the supergroup
+        self._groups: dict[str, str] = {}  # Id of the former group, by the id of the supergroup
         self._supergroups: dict[str, str] = {}
         self._learning = asyncio.Lock()
 

@@ -364,7 +364,7 @@ def _brought(message: Message, origin: Origin | None, kind: str | None, note: st
 
 
 def _attachments(message: Message | ExternalReplyInfo) -> tuple[Attachment, ...]:
-    """Return the message's file; of a photo, the largest size. Telegram also sends an animation as `document`: ignored."""
+    """Return the message's file. Of a photo, return the largest size. Of an animation, ignore its copy in `document`."""
     photo = max(message.photo or (), key=lambda size: number(size.width) * number(size.height), default=None)
     kinds: tuple[tuple[Any, Literal["photo", "video", "audio", "voice", "sticker", "file"]], ...] = (
         (photo, "photo"),

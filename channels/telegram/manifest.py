@@ -120,7 +120,7 @@ MANIFEST = Manifest(
     token_forms={"bot_token": TokenForm(r"\d+:[\w-]+", "123456789:ABC…")},
     valid_id=valid_id,
     where_id=sentence("operators.id_telegram"),
-    # Ids of GroupAnonymousBot and Channel_Bot, in whose name many people write.
+    # Ids of GroupAnonymousBot and Channel_Bot. Messages of many different people have these ids.
     never_admit=frozenset({"1087968824", "136817688"}),
     pace={"direct": Pace(burst=3, every=1.0), "group": Pace(burst=3, every=3.0)},
     total=Pace(burst=30, every=1 / 30),

@@ -23,11 +23,11 @@ FAREWELL = 3.0
 drops the duplicates.
 """
 LONGEST_PAUSE = 3.0
-"""Max seconds between two polls after a failure. Short, because no updates arrive in between and a poll is cheap."""
+"""Max seconds between two polls after a failure. It is short, because no updates arrive in between and a poll is cheap."""
 REFUSED_PAUSE = 30.0  # Max seconds between two polls while Telegram refuses the token
 DISK_PAUSE = 0.5
-"""Max seconds between two polls while no update can be written to disk. Short, because a stop needs no disk and must be
-received.
+"""Max seconds between two polls while no update can be written to disk. It is short, because a stop needs no disk and
+must be received.
 """
 LONGEST_RETRY_AFTER = 600.0
 """Max seconds of Telegram's `retry_after` that are obeyed, because no updates arrive during the wait."""

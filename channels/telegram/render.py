@@ -276,7 +276,7 @@ def _task_box(tokens: Sequence[Token]) -> str:
 
 def _spoilers(children: Sequence[Token], *, goes_on: bool) -> dict[int, list[int]]:
     """Return the offsets of the `||` around spoilers, by the index of their token. Both marks of a pair have the same depth
-    of nesting. The first is before a word, the second after a word. Pairs inside a spoiler do not count.
+    of nesting. The first stands before a word, the second after a word. Pairs inside a spoiler are ignored.
     """
     pairs: list[tuple[tuple[int, int], ...]] = []
     begun: list[tuple[int, int] | None] = [None]

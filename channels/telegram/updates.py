@@ -92,7 +92,7 @@ class UpdateIntake:
         return _Update(raw, self._migrations.here(found), inbound.album(raw) if found.of_album else None)
 
     async def _take_chat(self, updates: Sequence[_Update], taken: set[int]) -> None:
-        """Process the updates of one chat in order. After a failure, process only stops, so that no message overtakes another."""
+        """Process one chat's updates in order. After a failure, process stops only, so that no message overtakes another."""
         failed: BaseException | None = None
         for one in updates:
             if failed is not None and not (one.inbound is not None and one.inbound.is_stop):

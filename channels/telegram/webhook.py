@@ -1,5 +1,5 @@
-"""Receives Telegram's updates over HTTP. A post must contain the secret. It is confirmed after the gateway has written the
-update to disk.
+"""Receives Telegram's updates over HTTP. Each post must contain the webhook's secret. The post is confirmed after the
+gateway has written the update to disk.
 """
 
 from __future__ import annotations

@@ -144,7 +144,7 @@ class WebChannel:
     async def delete(self, message: Outbound, message_id: str) -> None:
         self._chats.remove(self._chat(message.target), message_id)
 
-    async def find(self, message: Outbound) -> Sent | None:  # noqa: ARG002  an earlier process left nothing
+    async def find(self, message: Outbound) -> Sent | None:  # noqa: ARG002  messages of an earlier process are not kept
         return None
 
     async def indicate(self, target: Mapping[str, str], *, working: bool) -> None:

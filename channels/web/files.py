@@ -45,7 +45,7 @@ PDF = "application/pdf"
 HEAD = 256 * 1024
 """Bytes at a file's beginning that are searched for a picture's size. In photos, other data may precede the size."""
 MOST_PIXELS = 50_000_000
-"""Max pixels of a picture that browsers display; that many need 200 MB of memory. A larger picture can only be saved."""
+"""Max pixels of a picture that browsers display; 50 million pixels need 200 MB of memory. A larger picture can only be saved."""
 _ID = re.compile(r"[0-9A-Z]{26}")
 _KINDS: dict[str, Literal["photo", "video", "audio"]] = {"image": "photo", "video": "video", "audio": "audio"}
 _TYPE = re.compile(r"[a-z0-9.+-]{1,40}/[a-z0-9.+-]{1,80}")

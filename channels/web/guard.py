@@ -171,7 +171,7 @@ class Guard:
 
     def better(self, request: web.Request, visitor: Visitor) -> str | None:
         """Return the page's address with this server's own host name, to which the browser is redirected. Otherwise the
-        browser would send its cookie to every server on `localhost`. Return None if the name is used already, for programs,
+        browser would send its cookie to every server on `localhost`. Return None if the browser uses it already, for programs,
         and for Safari, which cannot resolve names below `localhost`.
         """
         agent = request.headers.get("User-Agent", "")

@@ -23,7 +23,7 @@ from channels.web.markdown import Node
 MESSAGES, SIZE = (
     100,
     1_000_000,
-)  # Max messages kept of a chat, and max characters of their texts; the newest is kept in any case
+)  # Max messages kept of a chat, and max characters of their texts; the newest message is always kept
 MOST_CHATS = 256
 STREAMS = 20  # Max open event streams of one person
 _QUEUE = 300  # Max events that wait for a browser. Above this limit, its connection is aborted.

@@ -48,7 +48,7 @@ _SENTENCE = web.ResponseKey("sentence", str)
 """Key of an error response under which the sentence for the person is stored."""
 SETTINGS = frozenset({"model", "effort"})
 """Settings in the page's header. A choice runs the command of the same name."""
-PRESS = "press"  # Key of a target; its value is the id of the button press to which the message is the answer
+PRESS = "press"  # Key in a message's target; the value is the id of the button press that the message answers
 _RATINGS = frozenset({"good", "bad", "none"})
 _LONGEST_NAME = 300
 _LOOP = re.compile(r"[\w.:@+-]{1,300}")  # Pattern of the name of an entry on the board (an open loop)
@@ -619,7 +619,7 @@ def _question(asked: ShownQuestion) -> WebMessage:
 
 def _merge(earlier: list[dict[str, Any]], said: list[WebMessage]) -> list[dict[str, Any]]:
     """Return the archived messages, then those of the live chat, which has all messages since its first one. A message that
-    was asked or answered again appears once: the person's at its first place, the bot's at its newest.
+    was asked or answered again appears once: a person's message at its first place, a message of the bot at its newest place.
     """
     known = {message.id for message in said}
     since = next((message.ts for message in said if not message.restored), math.inf)

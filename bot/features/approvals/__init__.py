@@ -29,19 +29,19 @@ from bot.features.approvals.wording import SHORT, act, call_in_words, runs, that
 from bot.tools.permissions.display import changed_lines, in_words, named
 from bot.words import language, own_zone, say, speaking, times, zone
 
-GRANTED = "approval"  # `FactSet` kind under which the log stores lasting approvals by question id
+GRANTED = "approval"  # kind of the `FactSet` events that store lasting approvals by question id
 MOST_SHOWN = 5  # max questions listed on a person's home page
 REACHED_SECONDS = 3.0
-"""Timeout in seconds for delivering a group's question to an operator. If no operator was reached in time, the copy in the
-group gets buttons too.
+"""Timeout in seconds for delivering a group's question to an operator. If no operator is reached in time, the question in
+the group gets buttons too.
 """
 SCOPES: dict[str, Scope] = {"once": "once", "chat": "chat", "today": "today", "always": "always"}
 _RECORDS = TypeAdapter(ApprovalRecord)
 
 
 class ApprovalService:
-    """Implements `contracts.approvals.Approvals`. A question is sent to several chats. The messages are outbox rows of the
-    chat whose turn asks.
+    """Implements `contracts.approvals.Approvals`. A question is sent to several chats. All its messages are outbox
+    rows of the chat whose turn asks.
     """
 
     def __init__(self, runtime: Runtime) -> None:
@@ -269,7 +269,7 @@ class ApprovalService:
 
     def _has_operator(self, first: Inbound) -> bool:
         """Return True if an operator can see the question. People on the web page and in the terminal see only their own
-        chats, so an operator there sees only questions of his own.
+        chats, so an operator there sees only questions from these chats.
         """
         manifests = self._run.manifests
         return any(
@@ -478,7 +478,7 @@ class ApprovalService:
         return say("approval.which", name=near[0].id[-SHORT:], names=", ".join(names), prefix=prefix)
 
     def _seen_in(self, one: Question, inbound: Inbound) -> set[ChatKey]:
-        """Return the chats in which this person sees a question: the asking chat, and for an operator the chats with copies."""
+        """Return the chats in which this person sees a question: the asking chat; for an operator, also all chats with a copy."""
         asked_in, here = one.record.asked.chat_key, inbound.chat_key
         found = {asked_in} if here.shows(asked_in) else set[ChatKey]()
         if inbound.person in self._run.operators:

@@ -36,7 +36,7 @@ _ACTS: Mapping[str, str] = {
     "web_search": "search",
     "write_file": "write",
 }
-"""Key suffix of the sentence (`approval.act_…`) that describes what each built-in tool does."""
+"""For each built-in tool, the end of a text's key. The text `approval.act_<end>` describes what the tool does."""
 
 
 def that_hold(asked: Approval, choices: tuple[Choice, ...]) -> tuple[Choice, ...]:
@@ -97,7 +97,7 @@ def outcome(found: Question) -> str:
 
 
 def act(asked: Approval, *, names_tool: bool = True) -> str:
-    """Return a phrase for what a call would do, to follow the word “to”. Only people who may decide see the tool's name."""
+    """Return what a call would do, as a phrase after the word “to”. Only people who may decide see the tool's name."""
     if asked.subject == "budget":
         return say("approval.act_budget")
     if asked.step:
@@ -136,7 +136,7 @@ def wish(asked: Approval, who: str) -> str:
 
 
 def replacement(asked: Approval) -> list[str]:
-    """Return sentences about how the call changes an existing file; none if the call replaces no text."""
+    """Return sentences about how the call changes an existing file; [] if the call replaces no text."""
     if asked.replaces is None:
         return []
     if asked.gone is None:
@@ -214,5 +214,5 @@ def together(calls: Sequence[Approval]) -> Approval:
 
 
 def runs(asked: Approval) -> str:
-    """Return the part of the fingerprint that says which programs a call runs; "" if the programs are unknown."""
+    """Return the part of a call's fingerprint that says which programs the call runs; "" if the programs are unknown."""
     return asked.fingerprint.partition(":")[2].partition(":")[0]

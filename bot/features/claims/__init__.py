@@ -159,7 +159,7 @@ _LOOKS = regex.compile(
     "check|count|describe|fetch|find|get|inspect|list|lookup|query|read|search|show|status|view|whoami",
     regex.IGNORECASE,
 )
-"""First words in the names of third-party tools that only read."""
+"""Pattern of words with which the names of read-only third-party tools begin."""
 _EVERYTHING: frozenset[Kind] = frozenset({"sent", "mailed", "saved", "deleted", "ran", "scheduled", "acted"})
 _BY_EFFECT: dict[Effect, frozenset[Kind]] = {
     "write": frozenset({"saved", "deleted"}),
@@ -177,8 +177,8 @@ class PerformedAction:
     worked: bool
 
     def supports(self, *, admits: bool) -> frozenset[Kind]:
-        """Return the kinds of claims that the call supports. A failed call supports `ran`; others only if the reply admits
-        the failure.
+        """Return the kinds of claims that the call supports. A failed call supports the kind `ran`. It supports
+        other kinds only if the reply admits the failure.
         """
         return self.kinds if self.worked or admits else self.kinds & {"ran"}
 

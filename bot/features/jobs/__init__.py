@@ -33,11 +33,11 @@ from bot.words import DEFAULT, UTC, say, speaking, times
 
 JOB_SECONDS = 1.0  # interval in seconds between checks for due jobs
 ASK_SECONDS, ASK_AGAIN_SECONDS = 15.0, 60.0
-"""Timeout in seconds for a platform to say if a person is in a group, and interval in seconds between attempts."""
+"""Timeout in seconds of a question to the platform about a person, and seconds until a failed question is repeated."""
 SHORT = 6  # number of letters of a job's short name
 LONGEST = 4_000  # max characters of a job's instructions
 MOST_WORDS = 50
-"""Max people recorded as authors of a job's text. If there are more authors, anybody may have written the text."""
+"""Max people recorded as authors of a job's text. A text with more authors counts as written by anybody."""
 MOST_SHOWN = 10  # max jobs shown on a person's home page
 STATES: Mapping[str, LoopState] = {"": "", "failed": "failed", "person": "paused"}
 UNKNOWN = "the default here; ask the person if theirs may differ"
@@ -61,7 +61,7 @@ class DueJobs:
         self._book = book
         self._grace = 60.0 * runtime.configuration.schedule.grace_minutes
         self._unsure: dict[str, float] = {}
-        """Jobs whose person may have left the chat, each with the time (monotonic seconds) at which to ask the platform again."""
+        """Time (monotonic seconds) of the next question to the platform, by id of a job whose person may have left the chat."""
         self._seen = math.inf
 
     async def look(self) -> None:
@@ -75,7 +75,7 @@ class DueJobs:
             if set_back and (again := job.replanned(now)) != job:
                 await self._book.append(self._book.fact(job := again))
             if self._runs(job):
-                continue  # one message of a job waits at a time; the next message covers the due times in between
+                continue  # a job has at most one waiting message; its next message covers the due times in between
             if job.next is None:
                 await self._book.append(self._book.fact(job, over=True))
             elif not job.paused and job.next <= now:

@@ -20,8 +20,8 @@ FAILURES = 3  # number of consecutive failed turns after which a job is paused
 class ScheduledJob(Frozen):
     """A scheduled job. Times are in epoch seconds.
 
-    `next` is the next due time; None after the last due time. `paused` says why the job is paused: after `failures`, or by a
-    `person`.
+    `next` is the next due time; None after the last due time. `paused` is "failed" if the job was paused after too many
+    failures, "person" if a person paused it, and "" if it is not paused.
     """
 
     v: int = 1
@@ -44,7 +44,7 @@ class ScheduledJob(Frozen):
 
     @property
     def origin(self) -> Provenance:
-        """Return the authors of all text that was in the model's context when the job was created."""
+        """Return the authors and the taint of all text that was in the model's context when the job was created."""
         return Provenance(frozenset(self.words_of), self.taint) if self.words_of is not None else ANYBODYS
 
     @property
@@ -104,7 +104,7 @@ class ScheduledJob(Frozen):
         return self
 
     def skipped(self, due: float, missed: int, grace: float, *, unsure: bool) -> str:
-        """Return the sentence that says that a due time was skipped because it is too long ago, with `missed` times before it."""
+        """Return the sentence about a due time that was skipped because it was too late. `missed` due times before it were too."""
         key = "jobs.skipped_membership" if unsure else "jobs.skipped"
         words = [say(key, id=self.id, title=self.title, time=times.date(due), minutes=grace / 60)]
         if missed:
@@ -121,7 +121,7 @@ def merged(due: Due) -> str:
     return say("jobs.merged_most" if due.missed >= MOST_MISSED - 1 else "jobs.merged", count=due.missed)
 
 
-JOB = "job"  # `FactSet` kind under which the log stores jobs
+JOB = "job"  # kind of the `FactSet` events that store jobs
 
 
 class JobBook:

@@ -32,10 +32,10 @@ DRAFT_SECONDS = 20.0
 """Interval in seconds at which an unchanged draft is sent again. Telegram deletes a draft after 30 s."""
 CHECK_SECONDS = 0.5  # interval in seconds between checks for changes
 GROWS_SECONDS = 5.0
-"""Seconds after an edit for which an answer counts as growing. A growing answer needs no typing indicator."""
-LONG = 2_000  # characters from which a text is split on a worker thread instead of the event loop
+"""Seconds during which an answer counts as growing after an edit. A growing answer needs no typing indicator."""
+LONG = 2_000  # min characters of a text that is split on a worker thread, because splitting would block the event loop
 FRESH_SECONDS = 10.0
-"""Interval in seconds at which a progress message gets new elapsed times, even if nothing else changed."""
+"""Interval in seconds between updates of the elapsed times in a progress message in which nothing else changes."""
 SHOWN_AFTER = 0.4  # seconds from a turn's start to its typing indicator; a faster answer needs no indicator
 SIGN_SECONDS = 5.0  # timeout in seconds for the call that shows an indicator
 CLOSE_SECONDS = 1.0  # timeout in seconds for clearing all indicators at shutdown
@@ -99,8 +99,8 @@ class Previews:
             preview.task.cancel()
 
     def _last(self, row: OutboxRow, seen: str) -> tuple[str, LiveForm]:
-        """Return the last text of an unfinished answer with a remark. For a complete answer, return "", which deletes the
-        message.
+        """Return the text with which the preview in `row` ends: the shown text and a remark that it is unfinished. For a
+        complete answer, return "", which deletes the preview.
         """
         preview = self._open.get(row.turn)
         if preview is not None and not preview.words():
@@ -158,7 +158,7 @@ class Previews:
         return await off_loop(len(words), LONG, work)
 
     def _split(self, channel: str, words: str, *, anything: bool) -> list[tuple[str, LiveForm]]:
-        """Return the messages to show now. Return none before the first complete sentence, unless `anything` is true."""
+        """Split the text into the messages to show now. Return [] before the first complete sentence, unless `anything` is true."""
         split, shown = self._run.channels[channel].split, beginning(words)
         if not (anything or has_begun(words, shown)):
             return []
@@ -169,7 +169,7 @@ class Previews:
             return []
         *whole, last = parts
         messages = [(part, LiveForm(sure=part)) for part in whole]
-        # `closing` closes marks of the last message only, and not marks that an earlier message opened.
+        # `closing` closes only marks that the last message opened. It closes no marks of earlier messages.
         unsure = len(shorter.words) - sure
         inside = unsure <= len(last)
         ending = last + (closing if inside or closing.startswith("\n") else "")
@@ -243,7 +243,7 @@ class Progress:
 
     @contextlib.contextmanager
     def waiting(self, request_id: str, seconds: float) -> Iterator[None]:
-        """Show, while the block runs, that the model has not answered. `seconds` have passed already."""
+        """While the `with` block runs, show that the model has not answered. It has been silent for `seconds` already."""
         since = self._clock.now() - seconds
         self._tell(request_id, lambda board: board.waits.append(since))
         try:
@@ -322,7 +322,7 @@ class LiveTurns:
         runtime.chats.watch(self._update)
 
     def begin(self, turn: Turn) -> None:
-        """Show in the turn's progress if the model does not answer. Must be called in the turn's asyncio task."""
+        """Make the turn's progress show when the model does not answer. Must be called in the turn's asyncio task."""
         if not _unasked(turn):
             on_waiting_for_model(partial(self._progress.waiting, turn.id))
 
@@ -392,7 +392,7 @@ class LiveTurns:
             await self._sign(to, self._channels[to.channel].indicate(to.target, working=working))
 
     def _suspend(self, turn: Turn) -> None:
-        """Show that a turn waits for a person or works again, on platforms that can display it."""
+        """On platforms that can display it, show that a turn waits for a person, or that it works again."""
         channel, waits = self._channels[turn.first.channel], turn.phase is Phase.SUSPENDED
         if waits == (turn.id in self._suspended) or not isinstance(channel, Sessions):
             return

@@ -14,12 +14,12 @@ LONGEST_ROW = 400
 """Max characters of a last line with `|` that is held back, because the line may be the header row of a table."""
 LONGEST = 4_000
 """Max characters of a block in which open marks are searched. A longer block is shown with its open marks."""
-MOST_MARKS = 100  # max marks, counted from the end of a block, before which the block may be cut
+MOST_MARKS = 100  # max marks at which a cut of a block is tried, counted from the end of the block
 PASSES = 12  # max passes over a text; each pass cuts the text shorter
 
 _FENCE = re.compile(r"^([ \t>]*)((?:[-+*]|\d{1,9}[.)])[ \t]+)?(`{3,}(?=[^`\n]*$)|~{3,})[^\n]*", re.MULTILINE)
 _MARKS_ALONE = re.compile(r"[>\-+*#=_~`|: \t]*(?:\[[ xX]?\]?)?|[> \t]*\d{1,9}[.)]?")
-"""Pattern of a last line that has only marks, so that it may become any construct."""
+"""Pattern of a last line that has only marks. The next characters decide which construct it becomes."""
 _BLOCK = re.compile(r"\n(?=[ \t>]*(?:\n|[-+*][ \t]|\d{1,9}[.)][ \t]|#))")
 """Pattern of the line break before a blank line, list item or heading. No mark continues after such a line break."""
 _DELIMITER = re.compile(r":?-+:?")

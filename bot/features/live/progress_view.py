@@ -19,7 +19,7 @@ State = Literal["running", "failed", "stopped", "waiting", "done"]
 ALONE_SECONDS = 8.0
 """Seconds after which a single running item is shown. Two or more items are shown after `TOGETHER_SECONDS`."""
 TOGETHER_SECONDS = 2.0
-BUSY_SECONDS = 5.0  # seconds without an answer of the model after which people are told about it
+BUSY_SECONDS = 5.0  # seconds without an answer after which people are told that the model does not answer
 MOST = 12  # max items listed; running and failed items are listed first
 LABEL = 60
 """Max characters of a task's label. The note after the label may have twice as many."""
@@ -142,7 +142,7 @@ class ProgressState:
         return waited >= (TOGETHER_SECONDS if len(works) > 1 else ALONE_SECONDS) or self.without_model(now)
 
     def shown(self, now: float) -> RenderedProgress:
-        """Return the progress message for now; a summary if no item runs. A single item takes one line."""
+        """Return the progress message at the time `now`. If no item runs, it is a summary. A single item takes one line."""
         items = list(self.items.values())
         ranked = sorted(items, key=lambda one: (_ORDER.index(one.state), -one.since))
         listed = [one for one in items if one in ranked[:MOST]]

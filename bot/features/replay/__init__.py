@@ -100,7 +100,7 @@ class Recorder:
 
 
 class RecordedModel(ModelWrapper):
-    """Records each model request of a chat. Retries inside the model client are not recorded: they send the same bytes."""
+    """Records each model request of a chat. Retries by the model client are not recorded, because they send the same bytes."""
 
     def __init__(self, model: Model, recorder: Recorder, *, ids: Ids, redact: Redact) -> None:
         super().__init__(model)

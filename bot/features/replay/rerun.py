@@ -78,7 +78,7 @@ class Outcome:
 
 
 def recorded_turn(records: Iterable[RecordedRequest], said: Iterable[Message] = ()) -> RecordedTurn:
-    """Build the turn from its requests. `said` are people's messages; those that only later requests contain have joined it."""
+    """Build the turn from its requests. A message in `said` (from people) has joined it if only later requests have it."""
     turn = RecordedTurn([Call(one) for one in records])
     requests = [call.request for call in turn.calls]
     for at, (call, request) in enumerate(zip(turn.calls, requests, strict=True)):
@@ -107,7 +107,7 @@ def recorded_turn(records: Iterable[RecordedRequest], said: Iterable[Message] = 
 
 
 def _loaded(request: ModelRequest, behind: ModelRequest, first: ModelRequest | None) -> list[Message]:
-    """Return the older messages that the later request `behind` has before the question, and that `request` lacks."""
+    """Return the older messages that the later request `behind` has before the question, but `request` has not."""
     if first is None:
         return []
     asked = _bare(first.messages[-1])
@@ -129,7 +129,7 @@ def _plain(block: Json) -> Json:
 MAX_STEPS = 50
 NOT_RECORDED = "Not recorded: this is a replay in which no tool runs, and the turn did not make this call. Go on without it."
 TAKEN = "Taken as delivered: this is a replay in which nothing is sent."
-LOADS = "chat_load_history"  # name of the tool that also puts older messages before the turn
+LOADS = "chat_load_history"  # name of the tool that also adds older messages before the turn
 GOES_ON = frozenset({"max_tokens", "pause_turn", "model_context_window_exceeded"})
 _TOKENS = ("inputTokens", "cacheReadTokens", "cacheWriteTokens", "outputTokens")
 
@@ -172,7 +172,7 @@ async def rerun(
     turn: RecordedTurn, model: Model, *, name: str | None, static: str | None, redact: Redact = str
 ) -> RerunResult:
     """Run the turn again from its first request. `name` is another model. `static` replaces the part of the system prompt
-    that all chats share. People's messages that joined the turn later are in its first request. Raises `errors.ModelError`.
+    that all chats share. Its first request already has the messages that joined later. Raises `errors.ModelError`.
     """
     first = turn.calls[0].request
     if first is None:

@@ -95,7 +95,7 @@ class QueryExecution:
         return scores.best(CANDIDATES)
 
     def _with_speakers(self, terms: Sequence[Term]) -> list[Term]:
-        """Return the query's terms. Names of speakers get lower weights. If all terms are names, add the speakers' tokens."""
+        """Return the terms, with lower weights for names of speakers. If all terms are names, add the speakers' tokens."""
         speakers = {term.token: self._speaker(term.token) for term in terms if len(term.token) > 1}
         named = {token: speaker for token, speaker in speakers.items() if speaker}
         self.named = tuple(dict.fromkeys(named.values()))
@@ -107,7 +107,7 @@ class QueryExecution:
         return found + [Term(speaker) for speaker in self.named if alone]
 
     def _speaker(self, token: str) -> str | None:
-        """Return the token of the speaker with this name; if no line contains the name, of a similar one. None: no speaker."""
+        """Return the token of the speaker with this name. If no line has the name, use a similar name. None if nobody fits."""
         exact = speaker_token(token)
         counts = self._counts([exact, token])
         if counts[exact]:
@@ -141,7 +141,7 @@ class QueryExecution:
         for line, score in best:
             row = self._db.execute("SELECT raw ->> '$.text' FROM lines WHERE line = ?", (line,)).fetchone()
             for token in set(analysis.tokens(str(row[0]) if row else "")).difference(known):
-                # A single character or a pair of characters is only part of a word, so a shared one says nothing.
+                # One or two characters are only part of a word. Lines that share them need not share a word.
                 worth[token] += 0.0 if analysis.is_paired(token) else score
         offered = sorted(worth, key=lambda token: (worth[token], token), reverse=True)[:_OFFERED]
         # A word that is in one line finds no other line. A frequent word is slow to search, and finds unrelated lines.

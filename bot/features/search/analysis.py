@@ -31,7 +31,7 @@ def compiled(pattern: str, flags: int = re.IGNORECASE) -> re.Pattern[str]:
 
 FORM = {name: compiled(pattern) for name, pattern in _WORDS["form"].items()}
 """Patterns that recognise the form of a question or of an archive line."""
-# Irregular word forms with their base form: the query and the archive line may use different forms.
+# Base form of each irregular word form, because a query and an archive line may use different forms.
 _IRREGULAR = {
     form: forms.split()[0] for forms in _WORDS["irregular"].split("|") for form in forms.split()[1:]
 }
@@ -57,7 +57,7 @@ NOISE = frozenset(_WORDS["noise"].split())
 ASKING = frozenset(_WORDS["asking"].split())
 """Words that are typical of questions and rare in answers. A query's other words are searched without them."""
 
-# A longer phrase must match before its own beginning does.
+# Longer phrases come first, because a shorter phrase may be the beginning of a longer one.
 ASKING_CJK = re.compile("|".join(map(re.escape, sorted(_WORDS["asking_cjk"].split(), key=len, reverse=True))))
 """Chinese, Japanese and Korean question words. They are found by a pattern, because no spaces separate them."""
 
@@ -79,7 +79,7 @@ _MIXED, _LIGHT = 0.5, 0.3  # weights of a pair of characters with one particle, 
 # Weights of Japanese tokens: a pair across a change of script (often the end of a word), a kanji with its ending (飲む), two
 # hiragana, two katakana inside a word, and a single kanji among kana, which is a word or a stem.
 _ACROSS, _ENDING, _HIRAGANA, _KATAKANA_PAIR, _LONE = 0.2, 0.7, 0.25, 0.5, 0.9
-_CASES = "はがをにでのともへや"  # hiragana particles, which follow words and are rarely part of one
+_CASES = "はがをにでのともへや"  # hiragana particles, which follow words and are rarely part of a word
 
 # Scripts that join words without spaces. In these scripts, every character and every pair of characters is a token.
 PAIRED = (

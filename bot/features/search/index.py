@@ -38,7 +38,7 @@ ROLES = ("user", "assistant")
 NAMED_BY = 20
 """Max lines at each end of a chat that are read to find its first words and its speakers' names."""
 SEARCH_SECONDS = 0.25
-"""Timeout in seconds for a search in the list of conversations. It begins with the most recently active ones."""
+"""Timeout in seconds for a search in the list of conversations. The most recently active ones are searched first."""
 MOST_TOKENS = 12  # max tokens of a search for conversations; more are ignored
 _CHAT_BITS = 20
 _PLACES = (1 << PLACE_BITS) - 1
@@ -161,7 +161,7 @@ class SearchIndex(Export):
                 raise
 
     async def run(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Run `work` on the index's thread. Raises `errors.StorageError`; `ExportLost` after deleting a damaged file."""
+        """Run `work` on the index's thread. Raises `errors.StorageError`. Deletes a damaged file and raises `ExportLost`."""
         self._pool = self._pool or ThreadPoolExecutor(1, thread_name_prefix="index")
         return await asyncio.get_running_loop().run_in_executor(self._pool, self._guarded, work)
 
@@ -416,7 +416,7 @@ def chats_of(db: sqlite3.Connection, channel: str) -> list[ChatKey]:
 
 
 def chats_saying(db: sqlite3.Connection, chat: ChatKey, words: Sequence[str]) -> frozenset[ChatKey]:
-    """Return those of a chat and its threads that have a line with all of these words."""
+    """Return each conversation, of a chat and its threads, in which one line contains all of these words."""
     # SQLite ignores the case of ASCII letters only. Other words are searched in lower case, capitalised and in upper case.
     forms = [{word} if word.isascii() else {word, word.capitalize(), word.upper()} for word in words]
     tells = " AND ".join(f"({' OR '.join(['instr(said, ?) > 0'] * len(some))})" for some in forms)

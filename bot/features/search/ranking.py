@@ -135,7 +135,7 @@ class LineScores:
         self._matches.append((term.weight * rare * (weights.session_k + 1), counts))
 
     def consider(self, rows: Iterable[int]) -> None:
-        """Add these rows with the score 0, so that lines of a requested period are found without any matching word."""
+        """Add these rows with the score 0. Lines of a requested period are thus found even if no word matches."""
         for row in rows:
             self._own.setdefault(row >> ROW_BITS, 0.0)
 
@@ -157,7 +157,7 @@ class LineScores:
         return sorted(scores.items(), key=lambda one: (one[1], one[0]), reverse=True)[:most]
 
     def _foremost(self, most: int) -> list[int]:
-        """Return the lines with the best own scores. Of equal scores, put at most `Weights.alike` lines first."""
+        """Return the lines with the best own scores. Of lines with equal scores, put at most `Weights.alike` first."""
         own, alike = self._own, self._weights.alike
         if most <= alike:
             return heapq.nlargest(most, own, key=own.__getitem__)

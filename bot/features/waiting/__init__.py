@@ -34,9 +34,9 @@ from bot.words import say, times
 
 LANGUAGES = ("english", "chinese")
 HEAD, TAIL = 500, 1_500
-"""Max characters that are searched at the beginning and at the end of an answer. The search takes milliseconds."""
+"""Max characters that are searched at the beginning and at the end of an answer. Searching more would take too long."""
 LONGEST = 200  # max characters of a stored promise
-PROMISE = "promise"  # `FactSet` kind under which the log stores promises by turn
+PROMISE = "promise"  # kind of the `FactSet` events that store promises; the key is the turn's id
 KEPT = 14 * 86_400.0  # max age in seconds of a promise on the board
 SHORT = 6  # number of letters of a promise's short name
 MOST_SHOWN = 8  # max entries of each kind that `/waiting` lists
@@ -69,7 +69,7 @@ def language(name: str) -> _Language:
 def promise_in(words: str, person: str = "") -> str:
     """Return the first promise in an answer; "" if there is none. `person` is the text that the answer replies to."""
     words = phrases.ends(words, HEAD, TAIL)
-    # This one search excludes nearly every answer.
+    # This fast search finds nothing in nearly every answer.
     if not any(language(name).cue.search(words.lower()) for name in LANGUAGES):
         return ""
     if phrases.composing(phrases.ends(person)):

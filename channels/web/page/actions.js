@@ -150,7 +150,7 @@ export async function rate(thumb) {
   tell(thumb.closest(".meta"), await press(rating, thumb.closest("[data-id]").dataset.id));
 }
 
-/** Show ratings, by turn or by the id of an answer in the list. */
+/** Show ratings. The keys of `found` are ids of turns, or ids of answers in the list. */
 export function rated(list, found) {
   for (const [key, rating] of Object.entries(found)) {
     const turn = list.querySelector(`[data-id="${CSS.escape(key)}"]`)?.dataset.turn ?? key;

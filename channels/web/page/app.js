@@ -326,7 +326,7 @@ function listen() {
   stream.addEventListener("removed", (event) => shown(JSON.parse(event.data).id)?.remove());
   stream.addEventListener("answer", (event) => answer(JSON.parse(event.data)));
   stream.addEventListener("ratings", (event) => rated(list, JSON.parse(event.data)));
-  stream.addEventListener("reload", listen); // a browser that has become an operator's gets other buttons
+  stream.addEventListener("reload", listen); // the browser has become an operator's, so it needs other buttons
   stream.addEventListener("model", (event) => showModel(JSON.parse(event.data)));
   stream.addEventListener("working", (event) => {
     $("stop").disabled = false;

@@ -83,7 +83,7 @@ function seen() {
 
 // -- the list ------------------------------------------------------------------------------------------------
 
-/** Read the list again from its beginning, or the page of it after the conversation `before`. */
+/** Load the first page of the list, or the page that follows the conversation `before`. */
 export async function load(before = "") {
   asked += 1;
   const number = asked;

@@ -8,7 +8,7 @@ const OTHER = "other";
 const EFFORTS = { low: said.low, medium: said.medium, high: said.high };
 let latest;
 
-/** Show the model's name. Without messages, also show example messages; the demo model always shows its own. */
+/** Show the model's name. Also fill the list of example messages; the demo model has its own. */
 export function showModel(answering) {
   const { model, demo, models } = latest = answering;
   $("model").textContent = demo ? said.demo : model;

@@ -6,7 +6,7 @@ import { words as said } from "/words.js";
 const TAGS = new Set(["p", "h3", "h4", "h5", "h6", "ul", "ol", "li", "blockquote", "pre", "code", "span", "hr", "br",
   "table", "thead", "tbody", "tr", "th", "td", "em", "strong", "s"]);
 
-/** Return the DOM nodes of a message. Each given node is a text or [tag, facts, ...children]. */
+/** Return the DOM nodes of a message. Each given node is a text or [tag, attributes, ...children]. */
 export function build(nodes) {
   const out = document.createDocumentFragment();
   out.append(...nodes.map(made));
