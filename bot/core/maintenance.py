@@ -23,13 +23,13 @@ from bot.words import sentence
 PROBE_SECONDS = 5.0
 ASK_SECONDS = 30.0
 AWAY_SECONDS = 60.0
-"""Max seconds that an MCP server may be unavailable before operators are alerted."""
+"""Operators are alerted if an MCP server is unavailable for longer than this many seconds."""
 LOW_DISK = (0.02, 0.10)
 """Shares of free disk space below which operators are warned, in ascending order."""
 WELL_AGAIN = 1.2
-"""Factor on a share in `LOW_DISK`. An alert ends once the free share exceeds the product, so that alerts do not alternate."""
+"""An alert ends once the free share exceeds its share in `LOW_DISK` times this factor. The gap prevents repeated alerts."""
 KEEP_ARTIFACT_DAYS = 30
-"""Max age of artifacts in days. No model's context still refers to an older artifact."""
+"""Artifacts are deleted after this many days. By then, no model's context refers to them."""
 HOUR = 3_600.0
 
 
@@ -61,12 +61,12 @@ class Maintenance:
         ]
 
     async def check_disk(self) -> None:
-        """Alert operators if the disk is (nearly) full, or if the event log cannot be written."""
+        """Alert operators if the disk is full or nearly full, or if the event log cannot be written."""
         await asyncio.to_thread(self.reserve.look)
         trouble = self.reserve.trouble
         self._tell("disk", "disk_full", "disk_again", trouble)
         if trouble:
-            return  # operators have already been alerted to the disk
+            return  # operators have already been alerted that the disk is full
         self._tell("chat log", "chat_log", "chat_log_again", self.event_log.trouble)
         space = self.reserve.space
         if space is None:
@@ -81,7 +81,7 @@ class Maintenance:
                 self.alerts.end(subject, sentence("operators.disk_low_again", share=share, **figures))
 
     async def check_model(self) -> None:
-        """Ask a model that was unavailable whether it works again, and alert operators to a change."""
+        """Check whether an unavailable model works again. Alert operators if the model has failed or has recovered."""
         before = self.model.trouble
         await self.model.poll()
         trouble = self.model.trouble

@@ -1,5 +1,5 @@
-"""Session memory: the essentials of a conversation, as Markdown in sections. The gateway numbers the items, and a model
-answers with changes to these numbers. Every prompt says that the memory is information, not instructions.
+"""Session memory: the essentials of a conversation, as Markdown in sections. To update it, the gateway sends numbered items
+to a model, which answers with changed items. Every prompt says that the memory is information, not instructions.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from bot.core import estimate, view
 
 SECTIONS = ("What happened", "Facts", "Decisions", "Preferences", "Where we are", "Open tasks")
 OPEN_TASKS, GONE, USED = "open tasks", "gone", "used"
-"""Headings in lower case. Below `Gone` a model lists the numbers of items to delete; below `Used`, of items that are still used."""
+"""Headings in lower case. Below `gone`, a model lists the numbers of items to delete; below `used`, the numbers of items in use."""
 NONE = "(none)"
 MAX_TOKENS, SUMMARY_TOKENS = 3_000, 6_000
 """Max tokens of a memory, and of a summary. A longer memory loses its least recently used items; a longer summary is invalid."""
@@ -33,7 +33,7 @@ _NONE = re.compile(r"^\W*(?:none|nothing|n/a|无|無|没有|なし)?\W*$", re.IG
 _ANALYSIS = re.compile(r"<analysis>.*?(?:</analysis>|(?=<summary>))", re.DOTALL)
 _PROMPTS: Mapping[str, str] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
 MEMORY_WORDS, SUMMARY_WORDS = 800, 600
-"""Max words that the model is told to write in a second attempt, if its first memory or summary was too long."""
+"""Max words of a second attempt, after a first memory or summary that was too long. The model is told this limit."""
 MOST_INSTRUCTIONS = 16_000
 """Max characters of the instructions for a provider's own summary. The provider accepts 16,384."""
 _SHOWN_NOTE = (
@@ -43,11 +43,11 @@ _SHOWN_NOTE = (
 
 
 class MemoryInvalid(ValueError):
-    """The model's text is not a valid memory or summary. The exception's message says why."""
+    """Raised if a model's text is not a valid memory or summary. The exception's message says why."""
 
 
 class TooLong(MemoryInvalid):
-    """The text exceeds a length limit. A shorter text may be valid."""
+    """Raised if a model's text exceeds a length limit. A shorter text may be valid."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +67,11 @@ class SessionMemory:
 
     @property
     def markdown(self) -> str:
-        """Return the memory as the text that is stored, and that `read` parses."""
+        """Return the memory as Markdown text, which is stored and which `read` parses."""
         return self.listed(numbered=False)
 
     def listed(self, *, numbered: bool) -> str:
-        """Return the memory as text. `numbered` adds a number to each item, so that a model can refer to the item."""
+        """Return the memory as text. If `numbered` is True, each item has a number by which a model can refer to it."""
         count, parts = itertools.count(1), []
         for name, items in zip(SECTIONS, astuple(self), strict=True):
             rows = [f"- [{next(count)}] {item}" if numbered else f"- {item}" for item in items]
@@ -90,7 +90,7 @@ class SessionMemory:
 
 
 def read(words: str) -> SessionMemory:
-    """Parse the memory in the text of a memory file or summary. A missing section is empty. Raises `MemoryInvalid`."""
+    """Parse the text of a memory file or of a summary. A missing section is empty. Raises `MemoryInvalid`."""
     return changed(None, words).capped()
 
 
@@ -131,7 +131,7 @@ def changed(known: SessionMemory | None, words: str) -> SessionMemory:
 
 
 def read_summary(words: str, known: SessionMemory | None = None, *, block: bool = False) -> str:
-    """Return the summary in a model's text. Pass `block=True` for a summary that the provider made itself, since it has
+    """Return the summary that a model's text contains. Pass `block=True` for a summary that the provider made, since it has
     no tags. Raises `MemoryInvalid` if the summary is empty, too long or truncated, or has no section of open tasks.
     """
     after = _ANALYSIS.sub("", words)
@@ -156,7 +156,7 @@ def inner(words: str, tag: str) -> str:
 
 
 def _sections(words: str) -> dict[str, list[str]]:
-    """Return the lines below each heading, by the heading in lower case."""
+    """Return the lines below each heading. The keys are the headings in lower case."""
     found: dict[str, list[str]] = {}
     lines: list[str] = []
     for line in words.splitlines():
@@ -187,7 +187,7 @@ def _items(lines: list[str]) -> list[str]:
 
 
 def extraction(known: SessionMemory | None, *, brief: bool = False) -> Message:
-    """Return the message that asks a model for changes to the memory. `brief` also asks for a shorter answer."""
+    """Return the message that asks a model for changes to the memory. If `brief` is True, it asks for a shorter answer."""
     known = known or SessionMemory()
     tokens = round(estimate.text_tokens(known.markdown))
     task = _PROMPTS["extract"].format(tokens=tokens, most=MAX_TOKENS)
@@ -197,7 +197,7 @@ def extraction(known: SessionMemory | None, *, brief: bool = False) -> Message:
 
 
 def summarizing(known: SessionMemory | None, focus: str = "", *, brief: bool = False) -> Message:
-    """Return the message that asks a model for a summary that keeps the `focus`. `brief` also asks for a shorter answer."""
+    """Return the message that asks a model for a summary. The summary must keep the `focus`, and be shorter if `brief` is True."""
     shorter = _PROMPTS["brief"].format(words=SUMMARY_WORDS) if brief else ""
     words = f"{_PROMPTS['summarize'].format(**_PROMPTS)}{_wishes(known, focus)}{shorter}</summary_task>"
     return {"role": "user", "content": [{"type": "text", "text": words}]}

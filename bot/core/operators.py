@@ -20,15 +20,15 @@ from bot.tools.permissions.display import named
 from bot.words import Sentence, say, speaking
 
 EVERY = 3_600.0
-"""Default min seconds between two alerts about the same subject, also across restarts."""
+"""Default min seconds between two alerts about the same subject, even if the process restarts in between."""
 TOLD = "alert"
-"""Kind of the stored facts that contain the time of the last alert about a subject."""
+"""`kind` of the rows of the table `facts` that contain the time of the last alert about a subject."""
 
 
 @dataclass(eq=False)
 class OperatorAlerts:
-    """Implements `contracts.environment.OperatorNotices`. An alert is stored as one or more outbox rows per operator, in the
-    log of the chat `NO_CHAT`.
+    """Implements `contracts.environment.OperatorNotices`. The log of the chat `NO_CHAT` stores each alert, as one or more outbox
+    rows for each operator.
     """
 
     chats: Chats
@@ -87,7 +87,7 @@ class OperatorAlerts:
 
 
 def who_decided(verdict: Verdict, nameless: str) -> str:
-    """Return the name that the deciding person had at that time. For an unknown name, return the sentence `nameless`."""
+    """Return the deciding person's name at the time of the decision. If it is unknown, return the text of the sentence `nameless`."""
     if verdict.by == CONSOLE:
         return say("operators.the_console")
     # People choose their names freely, so formatting and links in names are not rendered.

@@ -28,8 +28,8 @@ from bot.words import Sentence, say, sentence, speaking
 
 @dataclass(frozen=True, slots=True)
 class LiveForm:
-    """Display options of a live message, i.e. of a preview or progress message. The fields are explained in `Outbound`.
-    `mark` is shown after an incomplete text and is not stored.
+    """Display options of a preview or progress message. `Outbound` explains the fields. `mark` is shown after an incomplete
+    text and is not stored.
     """
 
     title: str = ""
@@ -45,14 +45,14 @@ SEND_SECONDS = 120.0
 FILE_SECONDS = 240.0
 """Timeout in seconds of sending a file."""
 FILE_PATIENCE = 40.0
-"""If a connected platform does not accept a file, the file is tried again for this many seconds. Then a notice replaces
-the file, so that later messages are not delayed any longer.
+"""If a connected platform does not accept a file, the bot retries to send it for this many seconds. Then it sends a notice
+instead, so that later messages are not delayed any longer.
 """
 AGAIN_SECONDS = 5.0
 """Interval in seconds between retries of an edit whose outcome is unknown."""
 REPEAT_SECONDS = (0.0, 8.0, 64.0, 600.0, 3_600.0)
-"""Interval in seconds before each repeat of a message that may not have arrived. The intervals grow, because all copies
-may have arrived.
+"""Intervals in seconds before the repeats of a message that may not have arrived. The intervals grow, because each
+repeat may be a duplicate.
 """
 
 _T = TypeVar("_T")
@@ -79,7 +79,7 @@ class Leadership(Protocol):
         ...
 
     def role(self) -> str:
-        """Describe the leadership state for operators; "" if there is nothing to report."""
+        """Return a description of the leadership state for operators; "" if there is nothing to report."""
         ...
 
 
@@ -121,7 +121,7 @@ class Outbox:
 
     @contextlib.asynccontextmanager
     async def alone(self, row: OutboxRow) -> AsyncIterator[None]:
-        """Lock a row's target. Inside the `with` block, nothing else is sent to this target or edited there."""
+        """Lock a row's target. During the `with` block, no other message is sent to this target or edited there."""
         lock = self._places.setdefault(row.place, asyncio.Lock())
         try:
             async with lock:
@@ -183,7 +183,7 @@ class Outbox:
             self._note(row, "a send got no answer", "uncertain", level="warn", cause=str(error))
             if row.replaces is None:
                 self._append(row, events.Uncertain(row.id))
-            else:  # an edit can be repeated without harm
+            else:  # a repeated edit is harmless
                 self._append(row, events.Deferred(row.id, self.clock.now() + AGAIN_SECONDS))
         except errors.DeliveryFailed as error:
             if row.file is not None and type(error) in {errors.DeliveryFailed, errors.FileRefused}:
@@ -196,8 +196,8 @@ class Outbox:
             self._sent(row, sent, (self.clock.monotonic() - began) * 1000)
 
     async def find(self, row: OutboxRow) -> None:
-        """Ask the platform whether a row's message was delivered. If it was not, queue the row again. If the platform cannot
-        tell, queue a copy that is marked as a repeat. A preview or progress message is never sent again.
+        """Ask the platform whether a row's message was delivered. If it was not, queue the row again. If the platform does not
+        know, queue a copy that is marked as a repeat. A preview or progress message is never sent again.
         """
         try:
             found = await self.within(SEND_SECONDS, self.channels[row.channel].find(await self._loaded(row)))
@@ -247,7 +247,7 @@ class Outbox:
         self.chats.append(*(Fact(row.chat, one, row.turn) for one in data))
 
     def seen(self, row: OutboxRow) -> None:
-        """Record the person's waiting time if this row shows the first words of an answer."""
+        """Record how long the person has waited, if this row shows the first words of an answer."""
         chat = self.chats.loaded(row.chat)
         waited = None if chat is None else chat.waited(row, self.clock.now())
         if waited is None:
@@ -316,7 +316,7 @@ class Outbox:
             self._lost(row, error, unknown)
 
     def _lost(self, row: OutboxRow, error: errors.DeliveryFailed, end: events.RowEnded) -> None:
-        """Record the end of a row that is not sent again. If the row is an answer, alert operators."""
+        """Record that a row is not sent again. If the row is part of an answer, alert operators."""
         self._append(row, end)
         if row.form == "reply":
             request = row.turn or row.id
@@ -362,7 +362,7 @@ class Outbox:
         return Sent(row.replaces)
 
     async def _loaded(self, row: OutboxRow) -> Outbound:
-        """Return the message of a row, with its file. Raises `errors.FileRefused`."""
+        """Return the message of a row, including its file. Raises `errors.FileRefused` if the file is missing or damaged."""
         message = self.message(row)
         if row.file is None:
             return message

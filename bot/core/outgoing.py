@@ -19,7 +19,7 @@ from bot.core.events import Event, Queued
 from bot.words import language, own_zone, zone
 
 SECONDS = 30 * 60.0
-"""Timeout in seconds for the decision of a question. Time while the process is stopped counts too."""
+"""Timeout in seconds for the decision of a question. The time during which the process is stopped counts too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +55,9 @@ class OutboxRow(Queued):
            ▲                   │
            └─ returned, deferred
 
-    `boot` is the id of the process that is sending the row; "" if the platform did not answer. If another process has
-    sent it, the platform is asked whether it arrived. A row that has ended leaves the chat's state. `message_id` is the
-    platform id of a preview or progress message. `outdated` is True for a preview that no message will replace.
+    `boot` is the id of the process that is sending the row; "" if the platform did not answer. If that process has ended,
+    the platform is asked whether the message arrived. A row that has ended is removed from the chat's state. `message_id` is
+    the platform's id of a preview or progress message. `outdated` is True for a preview that no message will replace.
     """
 
     chat: ChatKey
@@ -125,22 +125,22 @@ class ApprovalRecord:
 
     @property
     def expires_at(self) -> float:
-        """Return the time (epoch seconds) until which the question can be decided. Requests for admission never expire."""
+        """Return the time (epoch seconds) at which the question expires. A person's request for admission never expires."""
         return math.inf if self.asked.admits else self.asked_at + SECONDS
 
 
 @dataclass(slots=True, eq=False)
 class Question:
     """A question to people. After the first verdict, each message that shows the question is edited to show the outcome.
-    The question then leaves the chat's state. `turn` is the turn that waits for the verdict; None if no turn waits.
+    Then the question is removed from the chat's state. `turn` is the turn that waits for the verdict; None if no turn waits.
     """
 
     record: ApprovalRecord
     turn: str | None
     decided: int = 0
-    """Number of the event that decided the question. Messages are edited once this event is on disk."""
+    """Number of the event that decided the question. The messages are edited only after this event has been written to disk."""
     rows: dict[str, bool | None] = field(default_factory=dict)
-    """Delivery of each message of the question by outbox row: True if delivered, False if it failed, None if unknown yet."""
+    """Delivery of the question's messages, by outbox row: True if delivered, False if it failed, None if not known yet."""
     copies: dict[str, OutboxRow] = field(default_factory=dict)
     """Delivered messages of the question that can still be edited, by outbox row."""
 
@@ -154,21 +154,21 @@ class Question:
 
     @property
     def of_tool(self) -> bool:
-        """Return True if a tool asks the person for a text. The message of such a question is not edited afterwards, and
+        """Return True if a tool asks the person for a text. The message of such a question is not edited after the answer, and
         the question ends when the process ends.
         """
         return self.record.asked.subject == "question"
 
     def arrived(self, row: str) -> bool | None:
-        """Return True if this row or its last repeat was delivered, False if it failed, and None if unknown yet."""
+        """Return True if this row or its last repeat was delivered, False if it failed, and None if it is not known yet."""
         while f"{row}'" in self.rows:
             row = f"{row}'"
         return self.rows.get(row)
 
 
 def is_shown_in(row: str, chat_key: ChatKey) -> bool:
-    """Return True if this outbox row shows a question in this chat. The row of a message's first part is named
-    `<question>/<chatKey>`, the next row `<question>/<chatKey>/1`.
+    """Return True if this outbox row shows a question in this chat. The first row of such a message is named
+    `<question>/<chatKey>`, and the next row `<question>/<chatKey>/1`.
     """
     place = row.rstrip("'").partition("/")[2]
     return place == str(chat_key) or place.startswith(f"{chat_key}/")
@@ -225,6 +225,6 @@ class Saying:
 
 
 def examples(inbound: Inbound, manifests: Mapping[str, Manifest]) -> QuestionButtons | None:
-    """Return example prompts as buttons for a greeting; None outside direct chats, or if the channel has no such buttons."""
+    """Return buttons with example prompts for a greeting; None outside direct chats, or if the channel has no such buttons."""
     offered = inbound.chat_type == "direct" and manifests[inbound.channel].examples
     return QuestionButtons("", EXAMPLES) if offered else None

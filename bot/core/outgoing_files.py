@@ -25,17 +25,17 @@ from bot.core.events import StoredFile
 LONGEST_NAME = 120
 """Max characters of a file name that is sent to a platform."""
 PIECE = 32_768
-"""Number of bytes of a file that are searched for secrets at a time. A regex search blocks all Python threads meanwhile."""
+"""Number of bytes of a file that are searched for secrets at a time. The regex search of one piece blocks all Python threads."""
 LONGEST_SECRET = 8_192
 """Number of bytes by which two searched pieces of a file overlap, so that no secret is split between them."""
 _UNSAFE = re.compile(
     r'[\x00-\x1f\x7f-\x9f"\\/:*?<>|\u061c\u200b\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]'
 )
-"""Pattern for characters with a special meaning in paths or headers, and for invisible characters that change a text's order."""
+"""Pattern of unsafe characters: they have a special meaning in paths or headers, or invisibly change the order of a text."""
 
 
 def shown_name(name: str) -> str:
-    """Return the name under which a file is sent: without unsafe characters, at most `LONGEST_NAME` characters long. A
+    """Return the name under which a file is sent. It has no unsafe characters and at most `LONGEST_NAME` characters. A
     shortened name keeps its extension.
     """
     name = _UNSAFE.sub("_", unicodedata.normalize("NFC", text.clean(name))).strip(" .")
@@ -68,7 +68,7 @@ class OutgoingFiles:
 
     def __post_init__(self) -> None:
         self._keeping = Counter[str]()
-        """Number of callers of `kept` that are about to queue a row with a file, by file name."""
+        """Number of running `with` blocks of `kept` that may queue a row with a file, by file name."""
         self._alone = asyncio.Lock()
         self._started = False
 
@@ -100,7 +100,7 @@ class OutgoingFiles:
                 words = piece.decode(encoding, "replace")
                 if self.redact(words) != words:
                     return True
-                if "\ufffd" not in words[4:-4]:  # a piece may begin and end inside a character
+                if "\ufffd" not in words[4:-4]:  # a piece may begin or end in the middle of a character
                     return False
             return False
 
@@ -111,7 +111,7 @@ class OutgoingFiles:
 
     @contextlib.asynccontextmanager
     async def kept(self, files: Sequence[OutgoingFile]) -> AsyncIterator[list[StoredFile]]:
-        """Store files, and prevent their deletion until the `with` block has queued their rows. Raises
+        """Store files, and keep them during the `with` block, which queues the rows that refer to them. Raises
         `errors.FileRefused`.
         """
         found = [

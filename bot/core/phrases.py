@@ -39,7 +39,7 @@ _ITEM = regex.compile(r"^\s*(?:[-+*•]|\d{1,3}[.)]|#{1,6})\s+")
 _SENTENCES = regex.compile(r"(?<=[.!?…])\s+|(?<=[。！？；;])|\n+")
 _CLAUSES = regex.compile(r"[,，、;；:：–—]| but | however | aber | jedoch ")
 LATIN = ("english", "german")
-"""Languages of a text without Japanese and Chinese characters."""
+"""Languages whose phrases are searched in a text without Japanese and Chinese characters."""
 _KANA = regex.compile(r"[\p{Hiragana}\p{Katakana}]")
 _HAN = regex.compile(r"\p{Han}")
 _ASKS = regex.compile(r"[?？]\W*$")
@@ -74,7 +74,7 @@ def compiled(phrase: str) -> Pattern:
 
 @functools.cache
 def _drafts() -> dict[str, tuple[Pattern, Pattern]]:
-    """Return two patterns by language: one matches the introduction of a draft, the other a request to write a draft."""
+    """Return two patterns for each language: the first matches the introduction of a draft, the second a request for a draft."""
     raw = load(Path(__file__).parent, "phrases")
     return {name: (compiled(one["draft"]), compiled(one["composing"])) for name, one in raw.items()}
 
@@ -97,12 +97,12 @@ def asks(sentence: str) -> bool:
 
 
 def composing(person: str) -> bool:
-    """Return True if a person's message asks for a text that somebody else will send or receive."""
+    """Return True if a person's message asks the bot to draft a text that somebody else will send or receive."""
     return any(_drafts()[name][1].search(person) for name in languages(person))
 
 
 def sentences(words: str) -> Iterator[tuple[str, str]]:
-    """Yield each sentence that the author of a text wrote, as (at most `SENTENCE` characters, whole sentence). Stops
+    """Yield each sentence that the author of a text wrote, as (first `SENTENCE` characters, whole sentence). Stop
     before a draft, because a draft's sentences are not the author's own.
     """
     plain = _FENCED.sub("\n", words)

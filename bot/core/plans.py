@@ -1,7 +1,7 @@
 """Schedules of jobs: once, by a cron expression, or at fixed intervals.
 
 Cron times are wall-clock times in a time zone. `cronsim` computes them like Debian's cron. When clocks are set
-forward, a job at a skipped time runs right after the gap. When clocks are set back, a job runs only the first time.
+forward, a job at a skipped time runs right after the gap. When clocks are set back, a job at a repeated time runs once.
 Fixed intervals ignore clock changes.
 """
 
@@ -28,9 +28,9 @@ NAMED = {
     "@hourly": "0 * * * *",
 }
 _SAMPLE = 100
-"""Number of a cron expression's due times that are examined to find its shortest interval."""
+"""Number of due times that are examined to find the shortest interval of a cron expression."""
 MOST_MISSED = 100
-"""Max missed due times that are counted. More missed times count as this number."""
+"""Max number of missed due times. Further missed times are not counted."""
 FARTHEST = 10 * 366 * 86_400.0
 """Max seconds between now and the time of a plan that runs once."""
 LONGEST_EVERY = 366 * 86_400
@@ -43,8 +43,8 @@ _CRON = re.compile(r"@\S+|\S+(?: \S+){2,}")
 
 
 def cron(said: str, after: datetime, *, reverse: bool = False) -> CronSim:
-    """Return the due times of a cron expression after the time `after`. With `reverse`, return the earlier times, latest
-    first. Raises `ValueError`.
+    """Return the due times of a cron expression after the time `after`. If `reverse` is True, return the times before it,
+    latest first. Raises `ValueError`.
     """
     expression = NAMED.get(said.strip().lower(), said)
     try:
@@ -77,7 +77,7 @@ class Plan(Frozen):
         return times.zone(self.zone)
 
     def following(self, moment: float) -> float | None:
-        """Return the first due time after a moment; None if there is none. Both are epoch seconds."""
+        """Return the first due time after `moment`, both in epoch seconds; None if no due time follows."""
         if self.kind == "once":
             return self.at if self.at > moment else None
         if self.kind == "every":
@@ -85,7 +85,7 @@ class Plan(Frozen):
         return next(self.after(moment), None)
 
     def after(self, moment: float) -> Iterator[float]:
-        """Yield a cron plan's due times after a moment, in epoch seconds. Skipped times with the same due time are yielded once."""
+        """Yield a cron plan's due times after a moment, in epoch seconds. If several skipped times move to one due time, yield it once."""
         last = moment
         for shown in cron(self.said, datetime.fromtimestamp(moment, self.where)):
             if (due := shown.timestamp()) > last:
@@ -123,7 +123,7 @@ def in_words(plan: Plan) -> str:
     if plan.kind == "every":
         return say(f"plan.every_{plan.said[-1]}", count=int(plan.said[:-1]))
     found = cron(plan.said, datetime(2024, 1, 1))  # noqa: DTZ001 - what clocks show, in any zone
-    # In `days` Monday is 0; cronsim uses 0 and 7 for Sunday. Entries like "second Monday of a month" are left out.
+    # In `days`, Monday is 0. In cronsim, Sunday is 0 or 7. Entries like "second Monday of a month" are left out.
     days = sorted({(day - 1) % 7 for day in found.weekdays if isinstance(day, int)})
     minute, names = min(found.minutes), say("time.weekdays").split()
     return say(
@@ -137,7 +137,7 @@ def in_words(plan: Plan) -> str:
 
 
 def _kind(found: CronSim, days: list[int]) -> str:
-    """Return the key (after `plan.`) of the sentence that describes a cron expression completely; "cron" if there is no
+    """Return the key, without `plan.`, of the sentence that fully describes a cron expression. Return "cron" if there is no
     such sentence.
     """
     _, _, hour, day, month, weekday = found.parts
@@ -153,7 +153,7 @@ def _kind(found: CronSim, days: list[int]) -> str:
 
 
 def said(when: str) -> str:
-    """Return a description for people of the schedule `when` in a `JobRequest`. A single or an invalid time is returned unchanged."""
+    """Describe the schedule `when` of a `JobRequest` for people. A schedule that runs once or is invalid is returned unchanged."""
     try:
         plan = read(when, zone="UTC", now=0, least=0)
     except errors.ToolInputInvalid:
@@ -162,8 +162,8 @@ def said(when: str) -> str:
 
 
 def read(when: str, *, zone: str, now: float, least: float) -> Plan:
-    """Parse the schedule `when` of a `tools.context.JobRequest`. `zone` must be an existing time zone, `now` is in epoch
-    seconds, and `least` is the min interval in seconds. Raises `errors.ToolInputInvalid`, which names the expected form.
+    """Parse the schedule `when` of a `tools.context.JobRequest`. `zone` is the name of a time zone, `now` is in epoch
+    seconds, and `least` is the min interval in seconds. Raises `errors.ToolInputInvalid`, which explains the valid forms.
     """
     words = " ".join(when.split())
     try:
@@ -229,7 +229,7 @@ def of_a_clock(plan: Plan) -> bool:
 
 
 def remark(plan: Plan) -> str:
-    """Return a sentence for the model if a clock change skips or repeats the plan's time; otherwise ""."""
+    """Return a sentence for the model if a clock change skips or repeats the time of a plan that runs once; otherwise ""."""
     if plan.kind != "once" or not of_a_clock(plan):
         return ""
     shown, found = _moment(plan.said), datetime.fromtimestamp(plan.at, plan.where)

@@ -131,7 +131,7 @@ def has_tables(session: PostgresSession) -> bool:
 
 
 def words_of(error: Exception) -> str:
-    """Return an error's main message in one line. Its other lines are left out, since they may contain the data to be written."""
+    """Return an error's main message in one line. The error's other lines may contain the data to be written, so omit them."""
     primary = error.diag.message_primary if isinstance(error, psycopg.Error) else None
     return " ".join((primary or str(error)).split()) or type(error).__name__
 
@@ -147,7 +147,7 @@ def as_storage_error(words: str) -> Iterator[None]:
 
 class PostgresLog(SqlLog):
     """Implements `EventLog` in the PostgreSQL database at `url`. `epoch` is the number of this process's leadership; None
-    for commands that run while no bot process does. Every host makes its own exports, so the positions of exports are
+    for commands, which run while the bot is stopped. Every host makes its own exports, so the positions of exports are
     stored in the local file `cursors`.
     """
 
@@ -180,9 +180,9 @@ class PostgresLog(SqlLog):
             yield self._db
         self._proven = True
 
-    def _again(self, error: Exception) -> bool:  # noqa: ARG002 - it knows from the session
-        """Return True if a working connection was lost, so that the transaction is retried at once in a new session. If
-        the first attempt was committed after all, the second changes nothing.
+    def _again(self, error: Exception) -> bool:  # noqa: ARG002 - the session's state decides
+        """Return True if a working connection was lost. The transaction is then retried at once in a new session. If
+        the first attempt was committed after all, the second attempt changes nothing.
         """
         db, self._db = self._db, None
         again, self._proven = self._proven and db is not None and db.lost, False
@@ -227,7 +227,7 @@ def _translated(statement: str) -> sql.SQL:
 
 
 def values(given: Sequence[Any]) -> Sequence[Any] | None:
-    """Return the parameters of a statement with NUL replaced. Without parameters, return None, so that psycopg does not
+    """Return a statement's parameters, with NUL characters replaced. If there are none, return None, so that psycopg does not
     interpret `%` in the statement.
     """
     return [one.replace("\0", _NUL) if isinstance(one, str) else one for one in given] or None

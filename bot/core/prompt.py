@@ -1,5 +1,5 @@
 """Builds the system prompt of a chat. The prompt does not depend on time, request or person, because one changed byte
-invalidates the provider's cache. Such content is part of the user messages instead.
+invalidates the provider's cache. The user messages contain what depends on these.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ _TEXTS: Mapping[str, str] = tomllib.loads(Path(__file__).with_suffix(".toml").re
 RULES, SYSTEM_RULE = _TEXTS["rules"], f"\n{_TEXTS['system_rule']}"
 DEFAULT_ROLE = "You are {name}, a helpful assistant in a team chat."
 NAME = "You are {name}."
-"""First line of the rules if there are shared instruction files, which then describe the role."""
+"""First line of the rules if there are shared instruction files. These files then describe the bot's role."""
 BETWEEN = "\n\n"
 LEAST_BUDGET, MOST_BUDGET, SHARE = 4_000, 60_000, 0.5
 """Token budget of the system prompt and tool definitions: its minimum, its maximum, and its share of the context window."""
 SHORTER = (192_000, 128_000, 96_000, 64_000, 48_000, 32_000, 16_000, 8_000)
-"""Lengths in characters to which too long instructions are shortened. The first length that fits is used."""
+"""Lengths in characters to which instructions are shortened if they are too long. The first length that fits is used."""
 SHARED = 32
-"""Max cached prompt texts. Chats with an equal text share one copy of it."""
+"""Max cached prompt texts. Chats with equal texts share one string object."""
 LISTED_CHARACTERS = 200
 """Max characters of names in one folder listing; the remaining names are only counted."""
 INSTRUCTIONS = "instructions"
@@ -63,7 +63,7 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Assembled:
-    """Selected sections of a prompt. `parts` are (name, text) in order of priority; `dropped` and `shortened` are names."""
+    """Sections that were selected for a prompt. `parts` are (name, text) in order of priority; `dropped` and `shortened` are names."""
 
     parts: tuple[tuple[str, str], ...]
     dropped: tuple[str, ...] = ()
@@ -75,7 +75,7 @@ class Assembled:
 
 
 class PromptTooLarge(errors.ShipmateError):
-    """The required sections exceed the token budget even in their shortest versions."""
+    """Raised if the required sections exceed the token budget even in their shortest versions."""
 
     @property
     def person(self) -> str:
@@ -131,7 +131,7 @@ class Frozen:
 
     static: str
     own: str = ""
-    """Instructions for this chat alone."""
+    """Instructions that apply only to this chat."""
     appended: str = ""
     surroundings: Mapping[str, str] = field(default_factory=dict)
     """Short listing of the project's files. If the listing changes, the next user message contains the new one."""
@@ -140,7 +140,7 @@ class Frozen:
 
     def system(self, root: Path, first: Inbound, rules: str = "", *, hour: bool = False) -> list[Json]:
         """Return the `system` blocks of a chat's requests. Each block ends in a cache breakpoint. `first` is any message of
-        the chat. With `hour`, the provider caches the tools and the static block, which all chats share, for an hour.
+        the chat. If `hour` is True, the provider caches the tools and the static block, which all chats share, for an hour.
         """
         facts = {"projectRoot": root, "chatKey": first.chat_key, "channel": first.channel}
         facts |= {"chatId": first.chat_id, "chatType": first.chat_type, **self.surroundings}
@@ -182,8 +182,8 @@ def top_level(root: Path, others: Callable[[], Names] = frozenset) -> str:
 @dataclass(slots=True)
 class Prompts:
     """Builds system prompts. `custom` replaces the built-in rules and the listing of the project's files; `append` is added
-    at the end. Each is a text, or the path of a file. The listing is made only if the model has file tools (`has_files`). For `others` see
-    `top_level`.
+    at the end. Each is a text, or the path of a file. The listing is made only if the model has file tools (`has_files`).
+    `top_level` explains `others`.
     """
 
     root: Path

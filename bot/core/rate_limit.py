@@ -18,18 +18,18 @@ SWEEP_EVERY = 4_096
 LONGEST_WAIT = 24 * 3600.0
 SHORTEST_WAIT = 0.1
 UNSAID = 1.0
-"""Seconds to wait if a platform asks to wait, but does not say how long."""
+"""Seconds to wait if a platform asks the bot to wait, but does not say how long."""
 NEVER = -math.inf
 UNLIMITED = Pace(burst=1_000_000, every=0.000_001)
 MAX_WAIT = 60.0
-"""Max seconds that messages wait if a platform asks to wait. If it asks for longer, they are postponed."""
-_DUE = 1e-6  # max seconds by which a sleep may end too early
+"""Max seconds that messages wait because a platform asks for it. If a platform asks for a longer wait, they are postponed."""
+_DUE = 1e-6  # a sleep may end too early by this many seconds
 
 Budget = tuple[str, Pace]
 
 
 def patience(seconds: float) -> float:
-    """Return the seconds that a platform asks to wait, limited to `SHORTEST_WAIT` … `LONGEST_WAIT`."""
+    """Return the `seconds` that a platform asks the bot to wait, limited to `SHORTEST_WAIT` … `LONGEST_WAIT`."""
     if math.isnan(seconds) or seconds <= 0:
         return UNSAID
     return min(max(seconds, SHORTEST_WAIT), LONGEST_WAIT)
@@ -37,8 +37,8 @@ def patience(seconds: float) -> float:
 
 @dataclass(slots=True)
 class _Bucket:
-    """Token bucket of one budget. `spent` is the time at which the bucket is full again, if nothing more is taken. The lock `turn` keeps waiting
-    messages in order, and `waiting` is their number.
+    """Token bucket of one budget. If no more tokens are taken, the bucket is full again at the time `spent`. The lock `turn`
+    keeps waiting messages in order, and `waiting` is their number.
     """
 
     pace: Pace
@@ -48,7 +48,7 @@ class _Bucket:
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def free_at(self, reserve: int = 0) -> float:
-        """Return the earliest time at which the bucket has tokens for one message and `reserve` more messages."""
+        """Return the earliest time at which the bucket has tokens for 1 + `reserve` messages."""
         return max(self.spent - (self.pace.burst - 1 - reserve) * self.pace.every, self.frozen_until)
 
     def take(self, now: float) -> None:
@@ -89,15 +89,15 @@ class Pacer:
                         if wait := await self._wait_for_slot(far, longest):
                             return wait
                         now = self._clock.monotonic()
-                        # If the chat was frozen meanwhile, release the channel's lock while waiting, for other chats.
+                        # If the chat was frozen meanwhile, release the channel's lock, so that other chats can send.
                         if near.frozen_until <= now + _DUE:
                             near.take(now)
                             far.take(now)
                             return 0.0
 
     def spare(self, *budgets: Budget, reserve: int = 1) -> bool:
-        """Take a slot for a cosmetic change if all budgets have this slot and `reserve` more free. The reserve prevents
-        that a message waits because of the change. Returns True if a slot was taken.
+        """Take a slot for a cosmetic change if all budgets have 1 + `reserve` free slots. Because of the reserve, no message
+        has to wait after the change. Returns True if a slot was taken.
         """
         now = self._clock.monotonic()
         buckets = [self._bucket(budget) for budget in budgets]
@@ -108,7 +108,7 @@ class Pacer:
         return True
 
     def freeze(self, budget: Budget, seconds: float) -> None:
-        """Assign no slots of this budget for the seconds that the platform asked to wait."""
+        """Assign no slots of this budget for `seconds`, the time for which the platform asked the bot to wait."""
         bucket = self._bucket(budget)
         bucket.frozen_until = max(bucket.frozen_until, self._clock.monotonic() + patience(seconds))
 
@@ -163,7 +163,7 @@ class RateLimiter:
         return self._pacer.spare(*self._budgets(to), *more, reserve=reserve)
 
     def freeze(self, to: Address, error: errors.DeliveryThrottled, *, cosmetic: bool = False) -> None:
-        """Stop sending for as long as the platform asks. If it limits a `cosmetic` call in all chats, only cosmetic calls stop."""
+        """Stop sending for as long as the platform asks. If a `cosmetic` call is refused in all chats, only cosmetic calls stop."""
         chat, total = self._budgets(to)
         if error.everywhere and cosmetic:
             total = (_signs(to), UNLIMITED)

@@ -1,6 +1,6 @@
 """Selects the working state that is restored after a compaction: found tools, usage notes of MCP servers, pointers to
-large results, skills and files. Skills and files are read again with the permissions of the last person, and without
-questions to the person.
+large results, skills and files. Skills and files are read again with the permissions of the person who wrote last. That
+person is not asked for permission.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ T = TypeVar("T")
 MOST_TOKENS, SHARE, SOFT_SHARE = 50_000, 0.1, 4
 """The restored state has at most 50,000 tokens, a tenth of the context window, and a quarter of the soft token limit."""
 TOOLS, SAID = 0.5, 0.2
-"""Max shares of the restored tokens for tool definitions, and for usage notes of MCP servers."""
+"""Max share of tool definitions, and max share of MCP servers' usage notes, in the tokens of the restored state."""
 READ = "read_file"
 _ARTIFACTS, _SKILLS, _TOOLS, _FILES = "artifacts", "skills", "tools", "files"
 _MOST: Mapping[str, int] = {_ARTIFACTS: 20, _SKILLS: 20, _TOOLS: 20, _FILES: 3}
-"""Max restored names of each kind. The newest names are restored."""
+"""Max number of restored artifacts, skills, tools and files. The newest ones are restored."""
 
 
 async def put_back(
@@ -41,8 +41,8 @@ async def put_back(
     chat_key: ChatKey,
     person: UserRef | None,
 ) -> view.PutBack:
-    """Return the state to restore, of at most `most` tokens, after the messages `dropped` were replaced by a summary. An
-    earlier summary is part of `dropped`. State that the messages `kept` show is left out.
+    """Return the state to restore after a summary has replaced the messages `dropped`, which include an earlier summary.
+    The state has at most `most` tokens. State that the messages `kept` already show is left out.
     """
     model, estimator = deps.models.name, deps.models.estimator
     budget = deps.models.budget(deps.limits.compaction.soft_tokens)
@@ -56,7 +56,7 @@ async def put_back(
     tools = _newest(found, TOOLS * most, lambda tool: estimator.tokens(model, (tool,)))
     names[_TOOLS] = {name: None for name in names[_TOOLS] if name not in tools}
     known, declared = view.server_notes(kept), [*tools, *seen]
-    # A usage note without a restored tool is left out. It is shown again when a tool of its server is found.
+    # A server's usage note is left out if none of its tools is restored. It is shown again when such a tool is found.
     notes = {
         server: words
         for server, words in view.server_notes(dropped).items()
@@ -101,7 +101,7 @@ async def put_back(
 
 
 def _newest(found: Mapping[str, T], most: float, size: Callable[[T], float]) -> dict[str, T]:
-    """Return the newest entries that together have at most `most` tokens, oldest first. Too large entries are skipped."""
+    """Return the newest entries that together have at most `most` tokens, oldest first. Entries that no longer fit are skipped."""
     chosen: dict[str, T] = {}
     for name, value in reversed(list(found.items())):
         if (cost := size(value)) <= most:
@@ -111,7 +111,7 @@ def _newest(found: Mapping[str, T], most: float, size: Callable[[T], float]) -> 
 
 
 def _texts(title: str, again: str, names: Iterable[str], read: Mapping[str, ToolResult]) -> tuple[str, ...]:
-    """Return ever shorter versions of a section. Each version has the newest texts in full, and the other texts by name."""
+    """Return versions of a section, longest first. Each version has the newest texts in full, and only names of the others."""
     newest = list(names)[::-1]
     shown = [one for one in newest if one in read]
     forms = []

@@ -22,9 +22,9 @@ from bot.contracts.base import Json
 
 FILE = "requests.db"
 CHAT_BYTES = 32 * 1024 * 1024
-"""Max bytes of the pieces of a chat. Above the limit, the oldest requests are deleted."""
+"""Max total bytes of the pieces of one chat. Above the limit, the chat's oldest requests are deleted."""
 MOST_PIECES = 4_000
-"""Max pieces of a body. A body with more pieces is stored as one piece."""
+"""Max pieces of a body. A body that would have more is stored as one piece."""
 REMOVED = "words were removed from this conversation since"
 DAMAGED = "its record is damaged"
 REDACTED = "it held a secret, which is not recorded"
@@ -78,7 +78,7 @@ class RecordedRequests:
         self._db.close()
 
     def transaction(self, work: Callable[[], object]) -> None:
-        """Run `work` in a transaction. If `work` erases content, the content is removed from the WAL file too."""
+        """Run `work` in a transaction. Content that `work` erases is removed from the write-ahead log too."""
         with self._db:
             self._db.execute("BEGIN IMMEDIATE")
             work()
@@ -89,7 +89,7 @@ class RecordedRequests:
     # ------------------------------------------------------------ writing
 
     def record(self, asked: RecordedRequest, kept: bytes) -> None:
-        """Record a request that is about to be sent. `kept` is the request's body with secrets redacted."""
+        """Record a request that is about to be sent. `kept` is the request's body, in which secrets are redacted."""
         late = (
             asked.task is not None
             and self._db.execute(
@@ -107,7 +107,7 @@ class RecordedRequests:
                 asked.model,
                 asked.sha256,
                 hashlib.sha256(kept).hexdigest(),
-                # A task that was ordered before a removal may still contain the removed text, so its body is not stored.
+                # If a task was ordered before a removal, its request may still contain the removed text. Do not store its body.
                 None if late else self._pieces(asked.chat_key, kept),
             ),
         )

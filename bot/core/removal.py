@@ -14,13 +14,13 @@ from bot.core.events import Event, EventData
 
 REMOVED = "[message removed]"
 SENDS = "chat_send"
-"""Name of the tool that sends messages to people. Its input is removed, unlike the input of other tools."""
+"""Name of the tool that sends messages to people. This tool's input is removed; the input of other tools stays."""
 _REMOVED: Json = {"type": "text", "text": REMOVED}
 
 
 @dataclass(frozen=True, slots=True)
 class Gone:
-    """Ids of the content to remove: `requests` are people's messages, `turns` answers, and `messages` quoted messages."""
+    """Ids of the content to remove. `requests` are of people's messages, `turns` of answers, and `messages` of quoted messages."""
 
     requests: frozenset[str] = frozenset()
     turns: frozenset[str] = frozenset()
@@ -46,7 +46,7 @@ def message_without(message: Message, sources: Collection[str], turn: str | None
     return quotes.without(message, gone.names, REMOVED)
 
 
-def blanked(event: Event, gone: Gone) -> EventData:  # noqa: PLR0911 - one `match` of the kinds with words
+def blanked(event: Event, gone: Gone) -> EventData:  # noqa: PLR0911 - one `match` of the events that contain text
     """Return an event's data without the content to remove; the same object if nothing is removed."""
     data = event.data
     match data:

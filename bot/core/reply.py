@@ -21,11 +21,11 @@ from bot.tools.permissions.display import named
 from bot.words import say
 
 LONGEST_WAIT = 10.0
-"""Max seconds for which a turn waits for a postponed message. A message that is postponed longer is sent after the turn."""
+"""Max seconds for which a turn waits for a postponed message. A message with a longer delay is sent after the turn."""
 MISSED_CHARS = 60
-"""Max characters that a notice quotes of an undelivered answer."""
+"""Max characters of an undelivered answer that a notice quotes."""
 SHORT = 2_000
-"""Max characters of a text that is split on the event loop. A longer text is split on a thread, because it takes long."""
+"""Max characters of a text that is split on the event loop. A longer text is split on a thread, because splitting takes long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +42,8 @@ class ReplyPorts:
 
 
 def question(asked: Inbound) -> str:
-    """Return the question in a slash command as a quote with its author; "" for other messages. Otherwise the members of
-    the group would not see the question.
+    """Return the question in a slash command as a quote with its author; "" for other messages. The answer shows the quote,
+    because a group's members do not see slash commands.
     """
     if asked.chat_type != "group" or asked.message_id is not None or asked.due is not None or not asked.text:
         return ""
@@ -75,7 +75,7 @@ class ChatReply:
         return turn.rows if turn is not None and turn.id == self.turn else {}
 
     def end_with(self, step_id: str | None) -> None:
-        """Declare that the message of this step is the last message of the turn; None: no step's message is the last."""
+        """Declare that this step's message is the last message of the turn. None means that no step's message is the last."""
         self._ending = step_id
 
     def said(self, step_id: str) -> bool:
@@ -91,8 +91,8 @@ class ChatReply:
         return [one for one in self._rows if one.startswith(f"{self.turn}/{step_id}/")]
 
     async def leave(self, words: str, step: str, files: Sequence[OutgoingFile] = ()) -> None:
-        """Queue a message and then `files`, without waiting for the delivery. If the step was queued before, do nothing.
-        Raises `errors.FileRefused` for a file that cannot be sent; then nothing is queued.
+        """Queue a message and then `files`, without waiting for the delivery. If the step's message is already queued, do
+        nothing. If a file cannot be sent, queue nothing and raise `errors.FileRefused`.
         """
         if self.queued(step):
             return
@@ -118,7 +118,7 @@ class ChatReply:
         return await self.chats.until(self.chat.key, lambda: self._outcome(step))
 
     def _with_notes(self, words: str) -> str:
-        """Return a message's text with pending notes below it. Above the turn's first message, add the question of a slash
+        """Return a message's text with pending notes below it. The turn's first message begins with the question of a slash
         command and a notice about undelivered answers.
         """
         if all(end is not None and end.state == "failed" for end in self._rows.values()):

@@ -34,11 +34,11 @@ UNANSWERED = "a message before this one got no whole answer; the person was told
 READ_AT_ONCE = 100
 """Max chats that are loaded concurrently when the process starts."""
 CANCEL_SECONDS = 0.5
-"""Timeout in seconds for a cancelled task to end."""
+"""Max seconds to wait until a cancelled task ends."""
 MOST_CANCELS = 2
-"""Max times that one task is cancelled. One cancellation is not always enough, since a library may swallow it."""
+"""Max number of times that a task is cancelled. One time is not always enough, since a library may swallow the cancellation."""
 LATEST = 86_400.0
-"""Max age in seconds of an unanswered message. After a restore of the log, its author is asked to send it again."""
+"""Max age in seconds of an unanswered message whose author is asked to send it again after a restore of the log."""
 Key = tuple[ChatKey, str, str]
 """Key of a running effect: the chat, the kind of effect, and the id of the row or command ("" for a turn)."""
 
@@ -62,7 +62,7 @@ class Slots:
             yield
         finally:
             again = asyncio.ensure_future(self._free.acquire())
-            # If the wait for the slot were cancelled, the turn would later release a slot that it does not have.
+            # If this wait were cancelled, the turn would later release a slot that it does not have.
             await asyncio.shield(again)
 
 
@@ -99,7 +99,7 @@ class Runner:
         self.event_log.watch(self._on_disk)
 
     async def start(self) -> None:
-        """Load every chat with unfinished work, then run the effects that are due. All chats are loaded first, because a
+        """Load every chat that has unfinished work. Then run the effects that are due. All chats are loaded first, because a
         command may concern a question in another chat.
         """
         keys = await self.event_log.open_chats()
@@ -111,8 +111,8 @@ class Runner:
             self._look_at(chat)
 
     async def close_restored(self) -> None:
-        """After a restore of the log, close all unfinished work in one transaction, because the work may have been
-        finished after the backup. Ask the authors of unanswered messages to send them again. Raises
+        """Close all unfinished work in one transaction. Call this after a restore of the log, because the work may have been
+        finished after the backup. Authors of unanswered messages are asked to send them again. Raises
         `errors.StorageError`.
         """
         if self.chats.facts.get(RESTORED, RESTORED) is None:
@@ -149,7 +149,7 @@ class Runner:
                 )
 
     async def open(self, channel: str) -> None:
-        """Run the effects that waited for a channel. Call this when the channel has connected."""
+        """Run the effects that wait for this channel. Call this when the channel has connected."""
         self._channels.add(channel)
         for chat in self.chats:
             self._look_at(chat)
@@ -159,8 +159,8 @@ class Runner:
         return len(self._loops)
 
     async def close(self, seconds: float) -> bool:
-        """Start no new turns. Give running effects `seconds` seconds to finish, except turns that wait for a person's
-        decision; then cancel all. The next start continues cancelled turns. Returns True if nothing was cancelled.
+        """Start no new turns. Wait up to `seconds` seconds for running effects, but not for turns that wait for a person's
+        decision. Then cancel the rest; the next process continues these turns. Returns True if nothing was cancelled.
         """
         self._closing = True
         with contextlib.suppress(TimeoutError):
@@ -258,7 +258,7 @@ class Runner:
         task.add_done_callback(over)
 
     def _failed(self, chat: Chat, key: Key, error: BaseException) -> None:
-        """Log an effect's unexpected exception, and record that the effect has ended, so that it is not due again."""
+        """Log an effect's unexpected exception. Record that the effect has ended, so that it does not become due again."""
         _, what, name = key
         cause = f"{type(error).__name__}: {error}"
         self.log.write("error", f"a {what} failed", level="error", chat_key=chat.key, cause=cause)
@@ -355,7 +355,9 @@ class Runner:
     def _stop(self, chat: Chat, turn: str) -> None:
         task = self._tasks.get((chat.key, "turn", ""))
         if task is not None and turn in self._loops:
-            if not task.cancelling():  # a second cancel would interrupt storing the partial answer
+            if (
+                not task.cancelling()
+            ):  # a second cancellation would interrupt the storing of the partial answer
                 task.cancel()
             return
         person = chat.turn.first.person if chat.turn is not None else None

@@ -25,7 +25,7 @@ POSITION = "INSERT INTO chats (chat, base, open) VALUES (?, ?, ?) ON CONFLICT (c
 FACT = "INSERT INTO facts (kind, key, value) VALUES (?, ?, ?) ON CONFLICT (kind, key) DO UPDATE SET value = excluded.value"
 FACTS = "SELECT kind, key, value FROM facts WHERE kind <> ? ORDER BY kind, key"
 CURSOR = "cursor"
-"""Kind of the stored facts that contain the position of an export in the log."""
+"""`kind` of the rows of the table `facts` that contain the position of an export in the log."""
 FORGET = "DELETE FROM facts WHERE kind = ? AND key = ?"
 AFTER = "SELECT id, seq, turn, person, kind, at, data, chat, n FROM events WHERE n > ? ORDER BY n LIMIT ?"
 READ = (
@@ -53,14 +53,14 @@ FIRST_SAID = """
     AND instr(data, '"text":"') > 0 ORDER BY seq LIMIT 1) FROM chats WHERE chat IN (%s)
 """
 LINGER = 0.05
-"""Max seconds until an event is written if no caller waits for it. If the process is killed, only such events are lost."""
+"""Max seconds until an event for which no caller waits is written. Only such events are lost if the process is killed."""
 RETRY_SECONDS = 2.0
 """Interval in seconds between retries while the disk refuses writes."""
 
 Alert = Callable[[str, Sentence], object]
 """Function that alerts operators. Its arguments are the subject and the sentence."""
 CONTENT: tuple[type[Exception], ...] = (ValueError, TypeError, OverflowError)
-"""Errors that the data causes, not the disk. A retry would fail again."""
+"""Errors that are caused by the data, not by the disk. A retry would fail again."""
 _R = TypeVar("_R")
 
 
@@ -83,7 +83,7 @@ class SqlLog(ABC):
     def __init__(self, *, clock: Clock, log: OperatorLog, alert: Alert | None = None) -> None:
         self._alert = alert or (lambda _subject, _words: None)
         self._lost = set[ChatKey]()
-        """Chats of which an event could never be written. A chat is removed once operators were alerted."""
+        """Chats that have lost an event because it could not be written. A chat leaves this set once operators were alerted."""
         self._watchers: list[Committed] = []
         self._clock = clock
         self._log = log
@@ -103,7 +103,7 @@ class SqlLog(ABC):
 
     @abstractmethod
     def _reading(self, work: Callable[[Any], _R]) -> _R:
-        """Return the result of `work`, which gets the reading session. Runs on the reader's thread. Raises
+        """Call `work` with the session for reading, and return its result. Runs on the reader's thread. Raises
         `errors.StorageError`.
         """
 
@@ -159,7 +159,7 @@ class SqlLog(ABC):
                     if not waiter.done():
                         waiter.set_result(None)
         finally:
-            # With an await between the loop's last check and this line, a new event would not be written.
+            # No await may stand between the loop's last check and this line. Otherwise a new event might not be written.
             self._writing = None
 
     def _well(self, entries: Sequence[Entry]) -> None:
@@ -188,8 +188,8 @@ class SqlLog(ABC):
 
     def _write(self, batch: Sequence[Sequence[Entry]]) -> Exception | None:
         """Write a batch of appends in one transaction. If the database rejects the data, write each append separately. If it
-        rejects an append, write the append's events of each chat separately, and drop those that it rejects again.
-        Returns the error if the database is unusable, otherwise None.
+        rejects an append, write the append's events of each chat separately, and drop the events that it rejects again.
+        Return the error if the database is unusable, otherwise None.
         """
         while True:
             try:
@@ -244,8 +244,8 @@ class SqlLog(ABC):
         return await self._asked(lambda db: db.execute(sql, _clean(*values)).fetchall())
 
     async def _events(self, waiting: Sequence[Event], sql: str, *values: object) -> list[Event]:
-        """Return the events that a query finds, then the pending events `waiting` that it does not find. The caller copies
-        the pending events before the query, so that an event that is written in between is not missed.
+        """Return the events that a query finds, then those events in `waiting` that it does not find. `waiting` are the pending
+        events before the query, so that an event that is written meanwhile is not missed.
         """
         found = await self._asked(lambda db: [_event(row) for row in db.execute(sql, _clean(*values))])
         known = {one.id for one in found}
@@ -275,7 +275,7 @@ class SqlLog(ABC):
 
     async def naming(self, place: ChatKey, names: Collection[str]) -> list[Event]:
         # The query scans all rows of the chat. Removals are rare, and an index of ids would slow down every message.
-        # An id occurs as a JSON string. In a model's message, it occurs in JSON that is inside a JSON string.
+        # An id occurs as a JSON string. In a model's message, its quotes are escaped, because that JSON is inside a JSON string.
         forms = {name: (f'"{name}"', f'\\"{name}\\"') for name in names if name}
 
         def refers(one: Entry) -> bool:

@@ -20,11 +20,11 @@ from bot.disk_reserve import FULL, DiskReserve
 
 FILE = "shipmate.db"
 NO_ROOM = frozenset({sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_IOERR_SHMSIZE})
-"""SQLite error codes that a full disk or an exhausted quota causes."""
+"""SQLite error codes for a full disk or an exhausted quota."""
 VERSION = 1
 """Version of the schema (`PRAGMA user_version`)."""
 LOST = "log_lost"
-"""Kind of a stored fact. The fact records that the log was `damaged` or `gone` when a process started."""
+"""`kind` of a row of the table `facts`. The row records that the log was `damaged` or `gone` when a process started."""
 SCHEMA = Path(__file__).with_suffix(".sql").read_text("utf-8")
 """Statements that create the tables. They have no effect on existing tables."""
 PRAGMAS = """
@@ -130,7 +130,7 @@ class SqliteLog(SqlLog):
 
 
 def _wrong(path: Path) -> str:
-    """Return a description of the first damage in a database after a quick check; "" if none is found. Raises
+    """Check a database quickly. Return a description of the first damage; "" if none is found. Raises
     `errors.StorageError` if the database has a newer version.
     """
     try:
@@ -160,8 +160,8 @@ def _set_aside(path: Path, at: int) -> Path:
 
 
 def _salvage(path: Path, db: sqlite3.Connection) -> None:
-    """Copy every readable row of the damaged database `path` to the new database `db`. Triggers are disabled meanwhile,
-    because they would count copied events a second time.
+    """Copy every readable row of the damaged database `path` to the new database `db`. Triggers are disabled during the
+    copying, because they would count copied events a second time.
     """
     tables = [name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
     triggers = db.execute("SELECT name, sql FROM sqlite_master WHERE type = 'trigger'").fetchall()
@@ -170,7 +170,7 @@ def _salvage(path: Path, db: sqlite3.Connection) -> None:
     if path.exists():
         with contextlib.suppress(sqlite3.Error), contextlib.closing(sqlite3.connect(path)) as old:
             old.text_factory = lambda raw: raw.decode(errors="replace")
-            # Without this, nothing can be read from a truncated file.
+            # Without this setting, SQLite reads nothing from a truncated file.
             old.execute("PRAGMA writable_schema = ON")
             for table in tables:
                 for row in _rows(old, table):
@@ -195,8 +195,8 @@ def _rows(old: sqlite3.Connection, table: str) -> Iterator[tuple[object, ...]]:
 
 
 def damage(path: Path) -> str:
-    """Return a description of the first damage in a database after a full check, or say that its version is newer. Return
-    "" if the database is intact. Blocks on disk access.
+    """Check a whole database. Return a description of the first damage, or of a newer version; "" if the database is intact.
+    Blocks on disk access.
     """
     try:
         address = f"{path.absolute().as_uri()}?mode=ro"
