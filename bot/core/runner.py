@@ -111,7 +111,7 @@ class Runner:
             self._look_at(chat)
 
     async def close_restored(self) -> None:
-        """Close all unfinished work in one transaction. Call this after a restore of the log, because the work may have been
+        """If the log was restored from a backup, close all unfinished work in one transaction, because the work may have been
         finished after the backup. Authors of unanswered messages are asked to send them again. Raises
         `errors.StorageError`.
         """
