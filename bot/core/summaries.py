@@ -1,5 +1,5 @@
-"""Compacts the histories of chats. Between turns, the model updates a chat's session memory. A compaction drops old
-messages and puts the session memory in their place, or a new summary if the memory does not cover enough of them. If a
+"""Compacts the histories of chats. Between turns, the model updates a chat's session memory. A compaction replaces old
+messages by the session memory, or by a new summary if the memory does not cover enough of these messages. If a
 compaction fails, the history stays unchanged.
 """
 
@@ -32,22 +32,24 @@ WAIT_SECONDS = 15.0
 ENOUGH = 0.5
 """Min share of the dropped tokens that the session memory must cover. Otherwise a compaction makes a summary."""
 IDLE_AFTER, IDLE_UNTIL = COLD_AFTER - 30.0, COLD_AFTER - 5.0
-"""Min and max seconds since a chat's last request for an idle compaction. The provider still has the prefix in its cache."""
+"""Idle chats are compacted between these numbers of seconds after their last request, while the provider still caches the prefix."""
 LOOK_SECONDS = 10.0
-"""Interval in seconds between two searches for idle chats."""
+"""Interval in seconds between two searches for idle chats that should be compacted."""
 MOST_CHATS = 500
 """Max chats whose state (`_Work`) is kept in memory."""
 FAILURES, PAUSE_SECONDS = 3, 600.0
-"""Number of failures in a row after which operators are alerted, and seconds for which the chat is then not compacted."""
+"""After three failures in a row, operators are alerted, and the chat is not compacted for 600 seconds."""
 Maker = Literal["memory", "summary", "provider"]
-"""Source of the text that replaces dropped messages: the session memory, a summary by the model, or by the provider."""
+"""Source of the text that replaces dropped messages: the session memory, the model's summary, or the provider's summary."""
 IDLE_KEEPS = 2_000
-"""Min tokens that stay after the compaction of an idle chat. The number is small, so that few compactions are needed."""
+"""Min tokens of the newest messages that a compaction of an idle chat keeps. It is small, so that few compactions are needed."""
 GROWTH = 2
-"""Factor on the message cap (`max_messages`). Up to the product, messages stay until the session memory covers them."""
+"""Factor on the message cap (`max_messages`). Above the cap, messages stay until the session memory covers them, but at most up
+to cap × factor.
+"""
 KEEP_MESSAGES = 5
 SPAN = 2
-"""Factor on the tokens to keep. If a turn would make the kept tokens exceed the product, only its newest API rounds are kept."""
+"""Factor on the tokens to keep. If a whole turn would exceed tokens × factor, only the turn's newest API rounds are kept."""
 WORTH = 2_000
 """Min tokens that a compaction must drop. Dropping fewer would cost more than it saves, since the prefix is cached again."""
 EXTRACT_AFTER, EXTRACT_CALLS, EXTRACT_ALONE = 5_000, 3, 15_000
@@ -56,15 +58,15 @@ EXTRACT_SHARE = 8
 """Divisor of the message cap. Above the cap, the session memory is updated after cap / divisor new messages."""
 FAILED = (errors.ShipmateError, MemoryInvalid)
 PutsBack = Callable[[ChatKey, Sequence[Message], Sequence[Message], float], Awaitable[PutBack]]
-"""Function that returns the working state to restore. Its arguments are the chat, the dropped and the kept messages, and the
-max tokens of the state.
+"""Function that returns the working state to restore. Its arguments are the chat, the dropped messages, the kept messages,
+and the max tokens of the state.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class CompactResult:
-    """Result of a compaction. `messages` is the number of dropped messages; the tokens are those of all messages before and
-    after.
+    """Result of a compaction. `messages` is the number of dropped messages. The token numbers count all messages before and
+    after the compaction.
     """
 
     outcome: Maker | Literal["nothing", "failed"]
@@ -81,7 +83,7 @@ class _Work:
     compacting: asyncio.Task[CompactResult] | None = None
     writing: asyncio.Task[None] | None = None
     since: int | None = None
-    """Event number of the newest message when the last memory update began."""
+    """Event number of the message that was the newest when the last memory update began."""
     unwritten: int = 0
     """Number of memory updates that have failed in a row."""
     failures: int = 0
@@ -103,7 +105,7 @@ class Summaries:
     _work: OrderedDict[ChatKey, _Work] = field(default_factory=OrderedDict)
 
     async def stop(self) -> None:
-        """Cancel all compactions and memory updates; no data is lost."""
+        """Cancel all compactions and memory updates. No data is lost."""
         for work in self._work.values():
             for task in (work.compacting, work.writing):
                 await _cancel(task)
@@ -111,8 +113,8 @@ class Summaries:
     # ------------------------------------------------------------ when work may be due
 
     async def before_turn(self, fit: Fit) -> None:
-        """Wait for a running compaction. Then drop the oldest messages if there are more than the message cap, or more than
-        twice the cap if the chat has a session memory.
+        """Wait for a running compaction. Then drop the oldest messages if their number exceeds the message cap, or twice the
+        cap if session memories are on.
         """
         chat, context, limits = fit.chat, fit.context, fit.limits
         work = self._of(chat)
@@ -140,18 +142,18 @@ class Summaries:
         fit.apply(change)
 
     async def before_asking(self, fit: Fit) -> None:
-        """Compact the history before the running turn if the turn's next request may exceed the context window."""
+        """Compact the messages of earlier turns if the running turn's next request may exceed the context window."""
         hard = fit.budget().hard
         if hard is None or not fit.limits.compaction.enabled or not fit.context.turns or fit.tokens() <= hard:
             return
-        # `left` is the space beside the running turn. Half of it stays free for messages that the turn will add.
+        # `left` is the number of tokens that the running turn leaves to earlier turns. The turn will add more messages.
         left = hard - fit.tokens() + fit.measure(fit.context.view())
         dropped = _border(fit, min(_keep(fit), max(0, left // 2)))
         if self._pays(fit, dropped):
             await self._compact(fit, "size", dropped, current=fit.context.current())
 
     def turn_ended(self, chat: Chat) -> None:
-        """Start a background task with the compaction or memory update that is due after a turn."""
+        """Start a background task for a compaction or memory update if one is due after a turn."""
         work, over = self._of(chat), chat.context.over_cap()
         fit = work.fit
         if fit is not None and fit.limits.compaction.enabled:
@@ -197,7 +199,7 @@ class Summaries:
     # ------------------------------------------------------------ compaction
 
     async def compact(self, fit: Fit, focus: str) -> CompactResult:
-        """Compact a chat for the command `/compact`. With a `focus`, always make a summary, which preserves the focus."""
+        """Compact a chat for the command `/compact`. If there is a `focus`, always make a summary, which preserves the focus."""
         dropped = _border(fit, min(_keep(fit), fit.measure(fit.context.view()) // 4))
         return (
             await self._compact(fit, "compact", dropped, focus=focus) if dropped else CompactResult("nothing")
@@ -229,7 +231,7 @@ class Summaries:
                 change = await self._change(fit, reason, dropped, summary.words, summary.block)
                 with contextlib.suppress(
                     *FAILED
-                ):  # a summary that is not a valid memory does not replace the memory
+                ):  # only a summary that is a valid memory replaces the memory
                     await self._keep(chat, memory.read(summary.words), newest, prefix.messages)
         except FAILED as error:
             work.failures, work.failed_at = work.failures + 1, self.clock.monotonic()
@@ -290,7 +292,7 @@ class Summaries:
     async def _keep(
         self, chat: Chat, known: SessionMemory, covers: int | None, seen: Iterable[Message]
     ) -> None:
-        """Append the session memory `known` to the log, then write its file. Raises `errors.StorageError` for the file."""
+        """Append the session memory `known` to the log, then write its file. Raises `errors.StorageError` if the file cannot be written."""
         origin, words = _origin(chat, seen), known.markdown
         self.append(chat, events.Remembered(words, covers, origin.packed()))
         self.log.write("memory", "the memory of the chat is written", covers=str(covers))
@@ -376,8 +378,8 @@ def _origin(chat: Chat, messages: Iterable[Message]) -> Provenance:
 
 def _border(fit: Fit, keep: float) -> list[int]:
     """Return the event numbers of the messages to drop, so that at least `keep` tokens and `KEEP_MESSAGES` messages stay.
-    Whole turns are dropped. If the oldest turn to keep is too long, its oldest API rounds are dropped too, but not its
-    last round, which is the answer, and not the messages of people.
+    Whole turns are dropped. If the oldest turn to keep is too long, its oldest API rounds are dropped too. Its last
+    round, which is the answer, and the messages of people stay.
     """
 
     def tokens_of(entries: Sequence[ContextEntry]) -> float:
@@ -435,11 +437,11 @@ def _messages(fit: Fit, numbers: Iterable[int]) -> list[Message]:
 
 
 def _prefix(fit: Fit, current: Sequence[Message] = ()) -> forks.Prefix:
-    """Return the system prompt and messages that a memory update or summary starts with, without untrusted text."""
+    """Return the system prompt and messages with which the request for a memory update or summary begins, without untrusted text."""
     shown = [*fit.context.view()]
     history, now = taint.faded(shown), taint.faded(current)
     prefix = forks.Prefix(fit.frame.system, history, now)
-    # The provider rejects thinking and its own summaries if the messages before them have changed.
+    # The provider rejects thinking blocks and its own summaries if the messages before them have changed.
     return prefix if (history, now) == (shown, [*current]) else forks.in_words(prefix)
 
 

@@ -57,8 +57,8 @@ def lines(key: ChatKey, log: Iterable[Event]) -> Iterator[Json]:
             parent = name
 
 
-def _facts(event: Event, named: dict[int, str]) -> tuple[str, Json]:  # noqa: C901, PLR0911 - one `match` of kinds
-    """Return the type and the data of an event's line. The type is "" if the data belong to the line of the added message."""
+def _facts(event: Event, named: dict[int, str]) -> tuple[str, Json]:  # noqa: C901, PLR0911 - one `match` of all event types
+    """Return the type and the data of an event's line. The type is "" if the event has no line because another line has its data."""
     match data := event.data:
         case events.Told():
             return "", {"sources": list(data.sources)}

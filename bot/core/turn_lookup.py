@@ -1,4 +1,4 @@
-"""Finds turns in the event log: the turn to which a person refers, and for the console the slowest turns."""
+"""Finds turns in the event log: the turn to which a person refers, and the slowest turns, which the console shows."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from bot.core.events import Event
 from bot.core.usage import UsageSums
 
 NEWEST = 500
-"""Number of newest events that are searched first for the latest answer. After that, all events are searched."""
+"""Number of newest events in which the latest answer is searched first. If it is not among them, all events are searched."""
 
 
 @dataclass(frozen=True, slots=True)
 class TurnRef:
-    """A turn of a chat. `about` is the id of the turn's message to which the person referred; None if none was named."""
+    """A turn of a chat. `about` is the id of the message of this turn that the person named; None if the person named no message."""
 
     chat: ChatKey
     id: str
@@ -38,7 +38,7 @@ class TurnLookup:
     event_log: EventLog
 
     async def found(self, inbound: Inbound, asked: str | None) -> TurnRef | None:
-        """Return the turn to which the id `asked` refers: the id of a turn, of a request or of a message. For None, return the
+        """Return the turn to which `asked` refers. It is the id of a turn, of a request or of a message; for None, return the
         latest turn that answered. Return None if there is no such turn. Raises `errors.StorageError`.
         """
         if asked is not None:
@@ -57,7 +57,7 @@ class TurnLookup:
 
     @staticmethod
     def _called(named: Iterable[Event], asked: str) -> list[TurnRef]:
-        """Return the turns to which the id `asked` may refer: first by turn or request, then by sent, then by received message."""
+        """Return the turns to which the id `asked` may refer: first as a turn or request, then as a sent message, then as a received one."""
         sent, turns, said = list[TurnRef](), list[TurnRef](), list[TurnRef]()
         for one in named:
             match one.data:
@@ -93,9 +93,7 @@ class TurnLookup:
         return None
 
     async def _near(self, inbound: Inbound) -> TurnRef | None:
-        """Return the latest turn of this person in a thread of the chat. If the person asks in a thread, return the latest
-        turn in the whole chat.
-        """
+        """Return this person's latest turn in the whole chat, including its threads."""
         named = await self.event_log.naming(inbound.chat_key.chat, {inbound.user_id})
         for one in reversed(named):
             match one.data:
@@ -119,9 +117,9 @@ def _is_sent(event: Event, message: str) -> bool:
 # ------------------------------------------------------------ for the console
 
 SPAN = 2_000
-"""Max events after a turn's first message in which its answer is searched."""
+"""Max number of events that are searched for a turn's answer. The search begins at the turn's first message."""
 PARTS = 20
-"""Max parts of an answer that are shown."""
+"""Max number of an answer's parts that are shown."""
 _WAITS = "FROM events AS waits{} WHERE waits.kind = 'waited' AND waits.at >= ?"
 _SAID = " LEFT JOIN events AS said ON said.id = waits.turn"
 _SLOW = "SELECT waits.turn, waits.chat, waits.at, waits.data, said.data {} ORDER BY json_extract(waits.data, '$.ms') DESC LIMIT ? OFFSET ?"

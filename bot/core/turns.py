@@ -49,7 +49,7 @@ class Turns:
         self._door = door
         self._cleaner = cleaner
         self.agent = agent
-        """Settings and services of the agent. `use` replaces them for later turns."""
+        """Settings and services of the agent. The method `use` replaces them for later turns."""
         self._chats = chats
         self._event_log = event_log
         self._reply = reply
@@ -182,7 +182,7 @@ class Turns:
         )
 
     async def _frame(self, chat: Chat, first: Inbound, models: ModelDeps, news: dict[str, str]) -> Frame:
-        """Return system prompt and tools of a chat's requests. Add the listing of the project's files to `news` if it changed."""
+        """Return the system prompt and tools of a chat's requests. If the listing of the project's files changed, add it to `news`."""
         agent = self.agent
         frozen, changed = await self._frozen(chat, first, models)
         news |= changed
@@ -192,9 +192,9 @@ class Turns:
     async def _frozen(
         self, chat: Chat, first: Inbound, models: ModelDeps
     ) -> tuple[Frozen, Mapping[str, str]]:
-        """Return the chat's prompt, and the listing of the project's files if it changed. Keep a prompt that is still cached."""
+        """Return the chat's prompt, and the listing of the project's files if it changed. A prompt that is still cached stays the same."""
         if models.chosen is not None:
-            # The model may have been chosen in another process. So this process must ask for the model's limits once.
+            # Another process may have stored the choice of this model. So this process must ask once for the model's limits.
             with suppress(errors.ModelError):
                 await models.windows.ask(models.model, models.chosen)
         context, agent = chat.context, self.agent

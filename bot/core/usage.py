@@ -1,5 +1,5 @@
 """Records the usage of the model as one event per call, and reads the totals. Triggers in the log's database add each event
-to tables of totals by hour, chat, person, model and purpose. The retention time deletes events but not totals.
+to tables of totals by hour, chat, person, model and purpose. Totals stay when old events are deleted (retention).
 Erasing a chat or a person also deletes their totals.
 """
 
@@ -35,7 +35,7 @@ _WHERE = " WHERE hour >= ? AND hour < ? AND chat = coalesce(?, chat) AND substr(
 
 @dataclass(frozen=True, slots=True)
 class UsagePage:
-    """A page of the usage by groups, e.g. by chat. `total` is the number of all groups, `highest` the highest cost of a group."""
+    """A page of usage totals of groups, e.g. of chats. `total` is the number of all groups, `highest` the highest cost of a group."""
 
     groups: list[tuple[str, UsageTotals]]
     total: int
@@ -80,7 +80,7 @@ class UsageSums:
         until: float = math.inf,
     ) -> list[tuple[str, UsageTotals]]:
         """Return totals by day (UTC), oldest first, or by person, chat or model, highest cost first. Errors, models and waits
-        are not counted. The name "" has the usage without a person or chat.
+        are not counted. The name "" stands for usage that has no person or chat.
         """
         whole = chat is None and name in {"day", "model"}
         given = _given(chat, since, channel, until)
@@ -95,7 +95,7 @@ class UsageSums:
         return sorted(found, key=lambda one: (-one[1].cost, -one[1].prompt, one[0]))
 
     def series(self, hours: int, *, since: float) -> dict[int, UsageTotals]:
-        """Return the totals, with errors and waits, of each period of `hours` hours. Keys count the periods since 1970 (UTC)."""
+        """Return the totals of each period of `hours` hours, including errors and waits. The keys number the periods from 1970 (UTC)."""
         of, given = _source(None, since)
         select = f"SELECT hour / {hours}, what, name, sum(count) FROM counts{of}{_WHERE} GROUP BY hour / {hours}, what, name"  # noqa: S608 - a number
         with self.opened() as db:
@@ -109,14 +109,14 @@ class UsageSums:
     def page(
         self, name: By, *, fits: Callable[[str], bool] = lambda _: True, offset: int, limit: int, **what: Any
     ) -> UsagePage:
-        """Return a page of the totals of `by` whose names `fits` accepts. Days are not filtered, and the newest comes first."""
+        """Return a page of those totals of `by` whose names `fits` accepts. Days are not filtered, and the newest day comes first."""
         found = [one for one in self.by(name, **what) if name == "day" or fits(one[0])]
         found = found[::-1] if name == "day" else found
         highest = max((sums.cost for _, sums in found), default=0.0)
         return UsagePage(found[offset : offset + limit], len(found), highest)
 
     def last_chats(self, ids: Collection[str], *, of: Literal["person", "chat"] = "person") -> dict[str, str]:
-        """Return the chat in which each person last caused usage. `ids` are people. With `of="chat"`, `ids` are chats: then
+        """Return the chat in which each person last caused usage, for the people `ids`. With `of="chat"`, `ids` are chats. Then
         return all people who caused usage in these chats, and ignore other chats.
         """
         if not ids:
@@ -190,7 +190,7 @@ def _source(
     chat: str | None, since: float, channel: str = "", until: float = math.inf
 ) -> tuple[str, Sequence[Any]]:
     """Return the suffix of the tables to read, and the parameters of `_WHERE`. Tables with the suffix `_hours` have the sums
-    of all chats of a channel, with the channel in the column `chat`.
+    of all chats of a channel; their column `chat` contains the channel.
     """
     if chat is not None:
         return "", _given(chat, since, until=until)
@@ -203,7 +203,7 @@ def _given(chat: str | None, since: float, channel: str = "", until: float = mat
 
 
 class UsageRecorder:
-    """Appends a usage event for each model call. It learns of calls from the lines of the operators' log (`JsonlLog`)."""
+    """Appends a usage event for each model call. The lines of the operators' log (`JsonlLog`) inform it about calls."""
 
     def __init__(self, chats: Chats) -> None:
         self._chats = chats

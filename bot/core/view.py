@@ -1,6 +1,6 @@
 """Builds the request to the model from the stored messages, and validates it. Equal messages and prompts give requests
-with equal bytes. The next request of a chat has the same beginning, unless a compaction changes the messages or old
-tool results are replaced by pointers.
+with equal bytes. A chat's next request begins with the same bytes, unless a compaction changes the messages or pointers
+replace old tool results.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from bot.identity_cache import IdentityCache, MessageFact
 CACHE = {"type": "ephemeral"}
 HOUR = {"type": "ephemeral", "ttl": "1h"}
 MOST_BREAKPOINTS, LOOK_BACK = 4, 15
-"""Max cache breakpoints of a request, and max blocks between the new and the previous breakpoint (the provider allows 20)."""
+"""Max cache breakpoints of a request, and max blocks between two breakpoints. The provider looks back at most 20 blocks."""
 MAX_MESSAGES, MAX_BYTES = 100_000, 32 * 1024 * 1024
 REFERENCE = "tool_reference"
-"""Type of a part in a tool result. The part names a tool that `tool_search` has found."""
+"""Type of a block inside a tool result. The block names a tool that `tool_search` has found."""
 DEFINITION, TOOLS, WORKED_WITH = "definition", "tools", "workedWith"
-"""Keys in stored messages that are never sent to the provider. `definition` has the definition of a tool that a result
-found. In a summary, `tools` has the definitions of tools found before, and `workedWith` the names of files, skills and
-artifacts that the model used before.
+"""Keys in stored messages that are never sent to the provider. In a tool result, `definition` is the definition of a found
+tool. In a summary, `tools` has the definitions of tools that were found before, and `workedWith` the names of files, skills
+and artifacts that the model used before.
 """
 _UNSENT = frozenset({ORIGIN, INSTRUCTIONS, TOOLS, OMISSION, PICTURES, SOURCES, WORKED_WITH})
 _IDS = frozenset({"id", "tool_use_id"})
@@ -55,11 +55,11 @@ def render(
     found: dict[str, Json] = {}
     for _, new in sent:
         found |= {name: tool for name, tool in new.items() if name not in found}
-    # A summary is always the first message. No tool result refers to its tools, so they are not deferred.
+    # A summary is always the first message. No tool result refers to the summary's tools, so they are not deferred.
     more = {name: tool for message in stored[:1] for name, tool in _kept_tools(message) if name not in found}
     more |= {name: {**tool, "defer_loading": True} for name, tool in found.items()}
     shown_system, shown = placed(system, [message for message, _ in sent], len(history))
-    # Without found tools, every request has the same tuple, so that caches by object identity work.
+    # If no tools were found, keep the tuple `tools` itself, so that caches by object identity work.
     declared = (*(one for one in tools if one["name"] not in more), *more.values()) if more else tuple(tools)
     return ModelRequest(
         model=model, max_tokens=max_tokens, system=shown_system, tools=declared, messages=shown
@@ -67,7 +67,7 @@ def render(
 
 
 def _sent(message: Message) -> tuple[Message, dict[str, Json]]:
-    """Return a message without the fields that are never sent, and the definitions of the tools that it found, by name."""
+    """Return a message without the fields that are never sent, and the definitions of tools found in its results, by name."""
     found: dict[str, Json] = {}
     content: list[Json] = []
     for block in message["content"]:
@@ -94,8 +94,8 @@ def placed(
     system: Sequence[Json], messages: Sequence[Message], history: int
 ) -> tuple[tuple[Json, ...], tuple[Message, ...]]:
     """Return system blocks and messages with cache breakpoints: after the first `history` messages and after the last
-    message. If the last step added many blocks, another breakpoint marks the end of the previous request. The remaining
-    breakpoints stay on the system blocks.
+    message. If the last step added many blocks, another breakpoint marks the end of the previous request. System blocks keep
+    their breakpoints as far as `MOST_BREAKPOINTS` allows.
     """
     places = {len(messages) - 1, *([history - 1] if history else [])}
     answers = (at for at in reversed(range(1, len(messages))) if messages[at]["role"] == "assistant")
@@ -137,7 +137,7 @@ def _kept_tools(message: Message) -> Iterator[tuple[str, Json]]:
 
 
 def definitions(messages: Sequence[Message]) -> dict[str, Json]:
-    """Return the definitions of the tools that were found in these messages, by name, newest last."""
+    """Return the definitions of the tools that the results in these messages found, by name, newest last."""
     tools: dict[str, Json] = {}
     for message, (_, found) in zip(messages, _SENT.each(messages), strict=True):
         for name, tool in (*_kept_tools(message), *found.items()):
@@ -168,7 +168,7 @@ def server_notes(messages: Iterable[Message]) -> dict[str, str]:
 
 
 def validate(request: ModelRequest, *, paused: bool = False) -> None:
-    """Raise `errors.RequestInvalid` or `errors.RequestTooLarge`. `paused`: the request may end with a paused answer."""
+    """Raise `errors.RequestInvalid` or `errors.RequestTooLarge`. If `paused` is True, the request may end with a paused answer."""
     for problem in problems(request, paused=paused):
         raise errors.RequestInvalid(problem)
     try:
@@ -195,7 +195,7 @@ _TOOL_BYTES = IdentityCache[Sequence[Json], int](_json_bytes)
 
 
 def problems(request: ModelRequest, *, paused: bool = False) -> Iterator[str]:
-    """Yield every rule that a request breaks. Unlike the provider, forbid other content in a message with tool results."""
+    """Yield every fault of a request. Unlike the provider, this check forbids other content in a message with tool results."""
     messages = request.messages
     if request.max_tokens < 1:
         yield "max_tokens: less than one"
@@ -284,7 +284,7 @@ def _block_faults(block: Any, role: str) -> Iterator[str]:
 
 
 def _pairs(messages: Sequence[Message]) -> Iterator[str]:
-    """Yield a fault for each message with tool calls without results, results without calls, or repeated ids."""
+    """Yield a fault for each message that has tool calls without results, results without calls, or repeated ids."""
     calls, seen = list[str](), set[str]()
     for at, message in enumerate(messages):
         content, results = message["content"], list[str]()
@@ -304,8 +304,8 @@ def _pairs(messages: Sequence[Message]) -> Iterator[str]:
 
 
 def _answers(messages: Sequence[Message], *, paused: bool, final: bool) -> Iterator[str]:
-    """Yield a fault for each call of a provider's tool without a result (not at the end if `paused`), each answer that ends
-    in thinking, and a last message that is an answer (both not at the end if `final`).
+    """Yield a fault for each call of a provider's tool that has no result, each answer that ends in thinking, and an answer as
+    last message. At the end, `paused` allows a call without a result, and `final` allows the other two.
     """
     server = set[str]()
     for at, message in enumerate(messages):
