@@ -224,8 +224,8 @@ class AccessList:
 @dataclass(eq=False)
 class Operators(Collection[UserRef]):
     """The people who may approve tool calls and use operators' commands: the people `named` in ship.json, the user who
-    started Shipmate, people who became operators while Shipmate runs, and whoever may use the console. Iteration leaves
-    out the console, since it is not a person with a chat.
+    started Shipmate, people who became operators while Shipmate runs, and every user of the console. Iteration leaves
+    out `CONSOLE`, because it is not a person with a chat.
     """
 
     named: frozenset[UserRef]

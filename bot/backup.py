@@ -275,7 +275,7 @@ def restore(
 
 
 def _prepare_log(source: Path, scratch: Path, disk: Disk, *, moved: bool, database: str | None) -> None:
-    """Prepare a restored log: reset the exports' cursors, mark open work as ended unless `moved`, copy it to `database`."""
+    """Reset the exports' cursors in a restored log, end open work if not `moved`, and copy the log to `database`."""
     log = scratch / LOG
     if disk.size(log):
         with (

@@ -558,8 +558,8 @@ def model_choice(llm: config.Llm) -> dict[str, Any]:
 
 
 def with_settings(deps: AgentDeps, services: Services, door: Door, settings: config.Settings) -> AgentDeps:
-    """Return the agent's dependencies with those settings changed that apply to new turns (`bot.reload.OF_TURNS`). The
-    result shares everything else with `deps`.
+    """Return the agent's dependencies with new values for the settings that apply to new turns (`bot.reload.OF_TURNS`).
+    The result shares everything else with `deps`.
     """
     changed = dataclasses.replace(
         services, settings=settings, windows=build_windows(settings.llm, services.learned, services.log)

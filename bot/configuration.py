@@ -61,7 +61,7 @@ def too_large(settings: config.Settings) -> Iterator[str]:
 
 
 def prices_of(llm: config.Llm) -> PriceTable:
-    """Return the prices of models: the built-in table, with the prices in ship.json in place of its own."""
+    """Return the prices of models. Prices in ship.json replace the built-in prices of the same models."""
     return PriceTable(
         {
             name: Price(

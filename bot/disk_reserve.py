@@ -40,7 +40,7 @@ class DiskSpace:
 
 
 def space_of(folder: Path) -> DiskSpace:
-    """Return the space of the file system that contains a folder. Blocking; raises OSError."""
+    """Return the space of the file system that contains a folder. This call blocks. Raises OSError."""
     space = os.statvfs(folder)
     free = space.f_bfree if os.geteuid() == 0 else space.f_bavail
     return DiskSpace(space.f_frsize * free, space.f_frsize * space.f_blocks)

@@ -70,7 +70,7 @@ class ShipmateError(Exception):
 
     @property
     def for_model(self) -> str:
-        """Return the sentence for people in English. Requests to the model must be equal, whatever the person's language."""
+        """Return the sentence for people in English. The language of a person must not change requests to the model."""
         with speaking(DEFAULT):
             return self.person
 

@@ -60,7 +60,7 @@ def set_aside(root: Path, known: HiddenNames) -> dict[str, str]:
 
 
 def save_names(root: Path, known: HiddenNames | None) -> None:
-    """Save the hidden names for the start after a kill, before a command runs; None deletes them. Raises OSError."""
+    """Save the hidden names before a command runs, for `sweep`. None deletes the saved names. Raises OSError."""
     place = root / _SAVED
     if known is None:
         place.unlink(missing_ok=True)
@@ -75,7 +75,7 @@ def save_names(root: Path, known: HiddenNames | None) -> None:
 
 
 def sweep(root: Path) -> dict[str, str]:
-    """Run `set_aside` at the start after a kill, before settings and secrets are read."""
+    """Run `set_aside` if the last run was killed during a command. Call this before settings are read."""
     try:
         known = dict(json.loads((root / _SAVED).read_bytes())["known"])
     except (OSError, ValueError, KeyError, TypeError):
@@ -109,6 +109,6 @@ def opener(path: str, flags: int) -> int:
 
 
 def read(path: Path, most: int) -> bytes:
-    """Return the first `most` bytes of a file; links are followed. Blocking. Raises OSError, including `NotRegular`."""
+    """Return the first `most` bytes of a file. Links are followed. This call blocks. Raises OSError (`NotRegular`)."""
     with open(path, "rb", opener=opener) as file:
         return file.read(most)

@@ -25,8 +25,8 @@ BODY_SECONDS = 15.0
 """Timeout in seconds for a request's body."""
 LAST_PORT = 65_535
 MOST_FILES = 65_536
-"""Max limit of open files that is set. With a higher limit, some programs that the process starts take long, because
-they loop over all possible descriptors.
+"""Max value to which the limit of open files is raised. With a higher limit, some programs that the process starts take
+long, because they loop over all possible descriptors.
 """
 _RESERVED_FILES = 256
 """Number of descriptors that are reserved for channels, tools and files."""

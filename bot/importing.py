@@ -46,8 +46,8 @@ BACKUP = "before-0.2"
 CLEAN = "clean"
 """Name of a file in the backup folder. It is created when a process that used the imported data exits cleanly."""
 MOVED = ("chats", "transcripts", "index.db", "usage.db", "cache", JOURNAL)
-"""Beginnings of the names of files of version 0.1 that are moved to the backup. The journal is moved last. If it
-exists, there are still files to move.
+"""Beginnings of the names of files of version 0.1 that are moved to the backup. The journal is moved last. While the
+journal exists, there are still files to move.
 """
 BOOT = "before-0.2"
 """Boot id of all work that version 0.1 began. No process has this id, so unfinished work counts as interrupted."""

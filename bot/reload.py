@@ -15,7 +15,7 @@ OF_TURNS = {
 }
 """Settings, by section, whose changes apply to new turns. All other settings need a restart."""
 ASK_SECONDS = 20.0
-"""Timeout in seconds for the question to the provider whether it has a model."""
+"""Timeout in seconds for asking the provider if it has a model."""
 
 
 class ConfigurationReload:

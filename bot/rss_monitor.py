@@ -23,8 +23,8 @@ LONGEST_PAUSE = 0.04
 are collected.
 """
 LEFT_OUT_ABOVE = 0.01
-"""Max seconds of a full collection before the objects that survived it are frozen. The next collection then scans only
-new objects.
+"""If a full collection takes more seconds than this, the objects that survived it are frozen. The next collection then
+scans only new objects.
 """
 PAUSED_FOR = 300.0
 """Interval in seconds before a full collection is tried again, after one that took too long."""
@@ -36,7 +36,7 @@ CPU time of a message.
 FULL_EVERY = 60.0
 """Interval in seconds between two full collections while memory use is normal."""
 NEW = 60_000
-"""Number of new objects that starts a full collection before `FULL_EVERY` has passed. It then takes about 10 ms."""
+"""Number of new objects that starts a full collection before `FULL_EVERY` has passed. It takes about 10 ms then."""
 _MB = 1024 * 1024
 _STATM = Path("/proc/self/statm")
 _M_ARENA_MAX = -8  # of mallopt(3)

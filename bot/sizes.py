@@ -89,7 +89,7 @@ def fair_cap(loads: Sequence[int], room: int) -> int | None:
 @dataclass(frozen=True, slots=True)
 class Bounds:
     """Limits of a JSON copy. `values` is the max number of values in total. Strings longer than `characters` are
-    shortened; if it is None, strings are neither shortened nor copied. `null` replaces None.
+    shortened. If `characters` is None, strings are neither shortened nor copied. `null` replaces None.
     """
 
     depth: int = 3

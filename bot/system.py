@@ -39,7 +39,7 @@ class SystemClock:
 
 
 class JumpSafeClock:
-    """Returns the time of day without forward jumps of the system clock. Otherwise things would expire early."""
+    """Returns the time of day without forward jumps of the system clock. A jump would make approvals expire early."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -103,7 +103,7 @@ class SystemFile:
 
 
 def read_link(path: str) -> str | None:
-    """Return the target of a symbolic link; None if the path is not a link."""
+    """Return the target of a symbolic link; None if no link can be read at the path."""
     try:
         return os.readlink(path)  # noqa: PTH115 - the text itself, which a Path would normalise
     except OSError:

@@ -23,8 +23,8 @@ r"""Pattern of a grapheme. A flag is matched first, because `\X` counts all flag
 which takes quadratic time in a sequence of flags.
 """
 _APART = regex.compile(r"(?![\p{M}\p{Cf}\p{Grapheme_Extend}])\X\X")
-"""Pattern of two characters that have a grapheme border between them, whatever precedes them. The first is no mark or
-format character: after those, earlier characters matter.
+"""Pattern of two characters that have a grapheme border between them, whatever precedes them. The first is not a mark
+or format character. After those, the border also depends on earlier characters.
 """
 _FENCE = regex.compile(r"^ {0,3}(```+|~~~+)[ \t]*([^\s`]*)[^\n]*$", regex.MULTILINE)
 _SENTENCE_END = regex.compile(r"[.!?。！？؟।]['\"”’」』)]*(?:\s|(?<=[。！？」』]))")
@@ -168,7 +168,7 @@ _EXTENSION = re.compile(
     "c|cfg|conf|css|csv|cpp|dart|exe|gif|go|h|hpp|htm|html|ini|java|jpeg|jpg|js|json|jsonl|jsx|kt|"
     "lock|log|pdf|php|png|ts|tsx|txt|toml|tmp|svg|sql|wasm|xml|yaml|yml"
 )
-"""File name extensions that are not top-level domains."""
+"""File name extensions. A name such as `notes.txt` does not count as a host."""
 _ALIKE = regex.compile(r"[\p{Cyrillic}\p{Greek}\p{Armenian}\p{Cherokee}]")
 _UNSEEN = regex.compile(f"[{INVISIBLE}]")
 _MARKS = r"[\p{M}\uff9e\uff9f]"
@@ -442,8 +442,8 @@ def _cut(window: str, at: int) -> tuple[int, str]:
 
 
 def split(text: str, limit: int, size: Callable[[str], int] = len) -> list[str]:
-    """Split Markdown into parts of at most `limit`. `size` measures a part; it must never return less than the number
-    of characters.
+    """Split Markdown into parts whose `size` is at most `limit`. `size` must never return less than the number of
+    characters of a text.
 
     Links, inline code and graphemes are never cut, except a grapheme that exceeds the limit. Code fences and emphasis
     are closed at the end of a part and opened again in the next part; a fence keeps its language. Parts without a

@@ -1,5 +1,5 @@
-"""Checks rules between settings, and the platforms' forms of ids and tokens. Each violation gives a finding: one line
-with the key, the value found, the value expected and the remedy.
+"""Checks that settings fit each other, and that ids and tokens have the forms of their platforms. Each violation gives
+a finding: one line with the key, the value found, the value expected and the remedy.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ MOVED = {
 }
 """Remedies for keys that only ShipMyAgent, Shipmate's predecessor, had in ship.json."""
 _SUBJECT = re.compile(r"^\w+ should (?:be|have) ")
-"""Beginning of a message of pydantic, such as “Input should be a valid string”."""
+"""Pattern of the beginning of pydantic's error messages, such as “Input should be a valid string”."""
 
 
 def from_error(error: Mapping[str, Any], *, known: Collection[str], hidden: bool) -> str:
@@ -50,8 +50,8 @@ def from_error(error: Mapping[str, Any], *, known: Collection[str], hidden: bool
 
 
 def token_keys(manifest: Manifest, *, webhook: bool = False) -> dict[str, str]:
-    """Return the tokens that a channel needs, as field name → key in ship.json. `webhook` is True if the
-    channel uses its webhook.
+    """Return the key in ship.json of each token that a channel needs, by field name. `webhook` is True if the channel
+    uses its webhook.
     """
     needed = manifest.webhook_tokens if webhook and manifest.webhook_tokens else manifest.tokens
     fields = manifest.settings.model_fields
@@ -63,14 +63,14 @@ def token_keys(manifest: Manifest, *, webhook: bool = False) -> dict[str, str]:
 
 
 def keys_in_use(settings: ChannelSettings, manifest: Manifest) -> dict[str, str]:
-    """Return the tokens that a channel with these settings needs, as field name → key in ship.json."""
+    """Return the key in ship.json of each token that a channel with these settings needs, by field name."""
     return token_keys(manifest, webhook=getattr(settings, "webhook", None) is not None)
 
 
 def tokens_in_use(
     channels: Mapping[str, ChannelSettings], manifests: Mapping[str, Manifest], names: Iterable[str]
 ) -> dict[str, tuple[str, str]]:
-    """Return the tokens of the named channels, as key in ship.json → (token, address of the service)."""
+    """Return (token, address of the service) for each token of the named channels, by key in ship.json."""
     return {
         f"channels.{name}.{key}": (getattr(channels[name], token), getattr(channels[name], "base_url", name))
         for name in names
@@ -234,7 +234,7 @@ def _has_own_service(settings: ChannelSettings) -> bool:
 def identity(
     key: str, entry: str, manifest: Manifest, *, prefix: str = "", hidden: bool = False
 ) -> Iterator[str]:
-    """Yield a finding for an id that is not a stable id of one person or channel on its platform."""
+    """Yield a finding if `entry` is not the stable id of one person or channel on the platform."""
     found = shown(prefix + entry, hidden=hidden)
     if "@" in entry or not manifest.valid_id(entry):
         yield finding(key, found, f"a stable id of {manifest.name}", STABLE)
@@ -246,7 +246,7 @@ def identity(
 def operator(
     key: str, entry: str, manifests: Mapping[str, Manifest], *, hidden: bool = False
 ) -> Iterator[str]:
-    """Yield a finding for an operator that is not written as `channel:ID`."""
+    """Yield a finding if `entry`, which names an operator, is not written as `channel:ID`."""
     name, colon, person = entry.partition(":")
     if not colon or name not in manifests:
         expected = f"channel:ID with one of {', '.join(sorted(manifests))}"

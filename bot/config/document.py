@@ -41,7 +41,7 @@ def dotted(loc: Sequence[str | int]) -> str:
 
 
 def shown(value: Any, *, hidden: bool = False) -> str:
-    """Return a value for display in a finding: shortened, with its type, and never a secret."""
+    """Return a value as a finding displays it: shortened, with its type, and replaced by `HIDDEN` if `hidden`."""
     if isinstance(value, Mapping):
         return "an object"
     if isinstance(value, list | tuple):
@@ -93,7 +93,7 @@ def read_env_file(path: Path, findings: list[str]) -> dict[str, str]:
 
 
 def read_ship_file(path: Path, default: dict[str, Any] | None) -> dict[str, Any]:
-    """Return the parsed ship.json; return `default` if the file does not exist. Raises `errors.ConfigError`."""
+    """Return ship.json. If it is missing, return `default`, unless that is None. Raises `errors.ConfigError`."""
     init = f"run `{command('init', path.parent)}`"
     try:
         words = _read_text(path)

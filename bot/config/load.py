@@ -42,7 +42,7 @@ _ON = frozenset({"1", "true", "yes", "on"})
 
 
 class Llm(ship_file.Llm):
-    """The section `llm` of ship.json. The provider has been chosen, and the environment's switches have been applied."""
+    """The section `llm` of ship.json, with a provider chosen and with the environment's switches applied."""
 
     provider: Literal["anthropic", "demo"] = "demo"
     provider_reason: str = ""
@@ -81,7 +81,7 @@ class Settings(ship_file.ShipFile):
     reasons: Mapping[str, str]
     """Reason why each channel is enabled or disabled."""
     secrets: frozenset[str] = Field(repr=False)
-    """Everything that must be redacted."""
+    """All texts that must be redacted."""
     fingerprint: str
     """Hash of all settings in ship.json. Values from the environment are included, secrets are not."""
     warnings: tuple[str, ...]
@@ -221,7 +221,7 @@ def _keys_at(model: Any, loc: Loc) -> list[str]:
 def _state(
     name: str, settings: ChannelSettings, manifest: Manifest, filled: FilledDocument
 ) -> tuple[bool, str]:
-    """Return whether a channel is enabled, and the reason."""
+    """Return True if a channel is enabled, and the reason for the result."""
     if settings.enabled is not None:
         return settings.enabled, "ship.json says so"
     for token, key in checks.keys_in_use(settings, manifest).items():

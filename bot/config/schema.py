@@ -89,7 +89,7 @@ def descriptions(manifests: Mapping[str, Manifest], keys: Iterable[str]) -> dict
 
 
 def model_of(found: Mapping[str, Any], definitions: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Return the nested model of a key; None if the key has a plain value."""
+    """Return the JSON Schema of the object that is a key's value; None if the value is no object with fixed keys."""
     either = (found, *found.get("anyOf", ()))
     reference = next((one["$ref"] for one in either if "$ref" in one), None)
     return definitions[reference.rpartition("/")[2]] if reference is not None else None

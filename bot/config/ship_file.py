@@ -191,7 +191,7 @@ class Compaction(StrictModel):
     enabled: bool = True
     """false: compact conversations and take notes only when a person asks for it."""
     soft_tokens: Annotated[int, Field(ge=1)] = 40_000
-    """Max tokens of a request before the older part of the conversation is replaced by a summary."""
+    """If a request has more tokens, the older part of the conversation is replaced by a summary."""
     keep_tokens: Annotated[int, Field(ge=0)] = 10_000
     """Tokens of the newest messages that are always kept unchanged."""
     idle: Idle = Idle()
@@ -209,10 +209,10 @@ class Context(StrictModel):
     max_injected_messages: Annotated[int, Field(ge=0, le=10_000)] = 120
     """Max older messages that one turn may load into the model's context."""
     mask_threshold_tokens: Annotated[int, Field(ge=0)] = 8_000
-    """Min tokens of context before old tool results may be masked (replaced by a note). They are masked if the
-    provider's cache has expired (five minutes after the last request) and masking saves at least 2,000 tokens, or if
-    the cache is rewritten anyway. Above three times this value, results are also masked while the cache is valid, if
-    that saves half of the context.
+    """Old tool results may be masked (replaced by a note) if the context has at least this many tokens. They are masked
+    if the provider's cache has expired (five minutes after the last request) and masking saves at least 2,000 tokens,
+    or if the cache is rewritten anyway. Above three times this value, results are also masked while the cache is valid,
+    if that saves half of the context.
     """
     keep_recent_observations: Annotated[int, Field(ge=3, le=1_000)] = 4
     """Number of the newest tool results that are never masked."""
@@ -302,8 +302,8 @@ class ShellLimits(StrictModel):
     cpu_seconds: Annotated[int, Field(ge=1)] | None = 600
     """Max CPU seconds of each process of the command."""
     disk_mb: Annotated[int, Field(ge=1)] | None = 4_096
-    """Max MB that the command writes in total. If half of the free space on the project's disk is less, that is the
-    limit.
+    """Max MB that the command writes in total. If half of the free space on the project's disk is less than this, that
+    half is the limit.
     """
     tmp_mb: Annotated[int, Field(ge=1)] | None = 512
     """Max size in MB of the command's `/tmp`, and of its shared memory. Both are in memory and are deleted

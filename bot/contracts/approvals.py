@@ -15,13 +15,13 @@ _Judged = Literal["tainted", "instructs", "elsewhere", "changed", "read", "defau
 Reason = Literal[_Judged, "refused", "budget_chat", "budget_person", ""]
 """Reason for asking people. Its text is `approval.reason_<reason>` in `bot/words`; the reason "" is not shown."""
 Scope = Literal["once", "chat", "today", "always"]
-"""How long an approval lasts. `today` is valid in the same chat, until the end of the day."""
+"""Duration of an approval. `today` is valid in the same chat, until the end of the day."""
 _OfPerson = Literal["admit", "later"]
 _OfTurn = Literal["again", "renew", "what", "remind", "weekly"]
 Choice = Literal["once", "chat", "always", "deny", "each", "afresh", _OfPerson, _OfTurn]
-"""Choice that a button offers. `each`: ask about each call of a step separately. `afresh`: ask again without foreign
-text. `admit` and `later`: decide about a person who asks for access. `again`: retry a failed turn. `renew`: generate
-the answer again for the edited message. `what`, `remind` and `weekly` are `EXAMPLES`.
+"""Choice that a button offers. `each`: ask about each call of a step separately. `afresh`: send the request again
+without foreign text. `admit` and `later`: decide about a person who asks for access. `again`: retry a failed turn.
+`renew`: generate the answer again for the edited message. `what`, `remind` and `weekly` are `EXAMPLES`.
 """
 LASTING: tuple[Scope, ...] = ("chat", "today", "always")  # scopes of an approval that also covers later calls
 CHOICES: tuple[Choice, ...] = ("once", "chat", "always", "deny")
@@ -47,7 +47,7 @@ class Approval:
     an equal fingerprint; a lasting approval ignores the third hash.
     """
     shown: str = ""
-    """Exact arguments of the call, without secrets. `display.in_words` translates the placeholders for their names."""
+    """Exact arguments of the call, without secrets. `display.in_words` replaces the placeholders in this text."""
     why: Reason = ""
     rule: str = ""  # permission rule that made Shipmate ask
     granted: bool = False  # true if a rule allows this person to approve the call alone
@@ -67,7 +67,7 @@ class Approval:
     step: tuple[Mapping[str, Any], ...] = ()
     """Fields in which each call differs, if one question is about several calls of a step."""
     about: str = ""
-    """Description of the foreign text that is the reason for asking: author and beginning, or its file or tool."""
+    """Description of the foreign text that is the reason for asking: author and beginning, or file, or tool."""
 
     @property
     def person(self) -> UserRef | None:
@@ -78,7 +78,7 @@ class Approval:
 
     @property
     def admits(self) -> bool:
-        """Return True if the request is a person who asks for access, not a tool call."""
+        """Return True if the request asks for a person's access, not for a tool call."""
         return self.subject == "person"
 
     @property
@@ -89,7 +89,7 @@ class Approval:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Outcome of a question. `nobody`, and `unattended` in a job, mean that nobody was asked. `by` is the person who
+    """Outcome of a question. If `ended` is `nobody`, or `unattended` in a job, nobody was asked. `by` is the person who
     decided, `name` the person's display name, and `request_id` the id of the message with the decision.
     """
 
@@ -141,7 +141,7 @@ class Approvals(Protocol):
 
 
 class Unattended:
-    """Implements `Approvals` where there is nobody to ask: every request is denied."""
+    """Implements `Approvals` where nobody can be asked. It denies every request."""
 
     async def decide(self, *_: Approval) -> Verdict:
         return Verdict("nobody")

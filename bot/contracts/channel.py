@@ -125,7 +125,7 @@ class Intake(Protocol):
         ...
 
     async def ratings(self, chat_key: ChatKey, since: float) -> dict[str, str]:
-        """Return the ratings of a conversation's answers since a time (epoch seconds), by turn."""
+        """Return the ratings that people gave in a conversation since a time (epoch seconds), by id of the turn."""
         ...
 
     async def acts(self, chat_key: ChatKey) -> bool:
@@ -174,8 +174,8 @@ class Channel(Protocol):
         ...
 
     async def find(self, message: Outbound) -> Sent | None:
-        """Return a message for which `send` left it unknown whether it was delivered. Return None if the message is
-        certainly not in the chat.
+        """Look for a message that `send` may have delivered before it failed, and return it. Return None if the message
+        is certainly not in the chat.
 
         Raises `errors.DeliveryUncertain` if the platform cannot tell, `errors.DeliveryThrottled` if `find` must be
         called again later, or another `errors.DeliveryFailed`.
@@ -256,8 +256,8 @@ class Drafts(Protocol):
     """Optional ability of a `Channel`: show an ephemeral draft, which the final message replaces."""
 
     async def draft(self, message: Outbound) -> bool:
-        """Show or update the draft of this request. Return False if its chat does not, or no longer, support drafts.
-        Raises `errors.DeliveryFailed` if the call may be tried again.
+        """Show or update the draft of this request. Return False if the chat of the message supports no drafts. Raises
+        `errors.DeliveryFailed` if the call may be tried again.
         """
         ...
 
@@ -572,8 +572,8 @@ class KnowsZones(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class MembershipAnswer:
-    """Chats that the person is a member of. `unanswered` are chats that were not looked up, because the platform gave
-    no answer or one call has a limit.
+    """Chats that the person is a member of. `unanswered` are chats that were not looked up, because the platform did
+    not answer, or because one call looks up only a limited number of chats.
     """
 
     chats: list[ChatKey]

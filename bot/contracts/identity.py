@@ -20,7 +20,7 @@ THREAD = "thread"  # Default of `ChatKey.kind`
 
 
 class _Text:
-    """Base of identities: pydantic stores them as text, and accepts text and instances."""
+    """Base class of `ChatKey` and `UserRef`. Fields in pydantic models accept instances and text; JSON has text."""
 
     __slots__ = ()
 

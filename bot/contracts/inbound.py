@@ -169,7 +169,7 @@ class Inbound(Frozen):
     quoted: tuple[Quoted, ...] = ()
     links: tuple[Link, ...] = ()
     mentioned: dict[str, str] = Field(default_factory=dict)
-    """Names of the mentioned people, by the mention in `text` (`<@U1>`)."""
+    """Names of the mentioned people. The keys are the mentions in `text`, such as `<@U1>`."""
     answers: str | None = None
     """Id of the message that this message replies to."""
     of_album: bool = False
@@ -177,9 +177,9 @@ class Inbound(Frozen):
     goes_on: bool = False
     """True if the text has the platform's max length. The next message then probably continues it."""
     due: Due | None = None
-    """Due job of this person for which `text` was scheduled."""
+    """Due job that made this inbound; None for a person's message. `text` is then the job's text."""
     renews: str | None = None
-    """Id of the answer to replace. In an edit, "" asks at once for a new answer to the edited message."""
+    """Id of the answer to replace. If the inbound is an edit, "" asks for a new answer to the edited message."""
     rating: Literal["good", "bad", "none"] | None = None
     """Rating that the person gives. `none` withdraws an earlier rating."""
     request_id: str = ""
@@ -229,7 +229,7 @@ class Inbound(Frozen):
 
     @property
     def has_text(self) -> bool:
-        """Return True if there is text: the person's own, or forwarded."""
+        """Return True if the message contains text that the person wrote or forwarded."""
         return bool(self.text.strip()) or any(one.text.strip() for one in self.brought)
 
     def quotes(self, message_id: str) -> bool:

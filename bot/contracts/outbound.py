@@ -25,7 +25,7 @@ ABOUT = (
 
 @dataclass(frozen=True, slots=True)
 class OutgoingFile:
-    """A file to upload. `path` is relative to the project folder, or ""."""
+    """A file to upload. `path` is relative to the project folder; "" if the file is not in that folder."""
 
     name: str
     mime_type: str

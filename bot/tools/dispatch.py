@@ -58,10 +58,10 @@ _MESSAGE: frozenset[Effect] = frozenset({"message"})
 
 
 class Recorder(Protocol):
-    """Records tool calls in the log. After a crash, the records prevent that a call with effects runs twice."""
+    """Records tool calls in the log. After a crash, the records prevent a call with effects from running twice."""
 
     async def started(self, call: ToolCall, *, wait: bool) -> None:
-        """Record that a call with effects starts. With `wait`, return only when the record is on disk. Raises
+        """Record that a call with effects starts. If `wait` is True, return only when the record is on disk. Raises
         `errors.StorageError`.
         """
 
@@ -79,7 +79,7 @@ class CallWrapper(Protocol):
 
 
 async def unwrapped(call: ToolCall, run: Callable[[], Awaitable[ToolResult]]) -> ToolResult:
-    """Run the call without any addition; the default `CallWrapper`."""
+    """Run the call unchanged. This is the default `CallWrapper`."""
     del call
     return await run()
 

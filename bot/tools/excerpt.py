@@ -73,7 +73,7 @@ class Excerpt:
 
     @property
     def shown(self) -> tuple[str, Omission | None]:
-        """Return the shortened text, and a record of the omission; None if the whole text is not stored."""
+        """Return the shortened text and a record of the omission. The record is None if no artifact exists."""
         content = str(self)
         if self.artifact is None:
             return content, None

@@ -104,7 +104,7 @@ class FileProvenance:
 
     @contextlib.contextmanager
     def writing(self, path: str, origin: Provenance, channel: str | None, *, whole: bool) -> Iterator[None]:
-        """Mark a file that is written inside the `with` block, if the provenance requires a mark. `whole` means that
+        """Mark a file that is written inside the `with` block, if the provenance requires a mark. If `whole` is True,
         the file is written completely. After a crash in the block, anybody counts as the author of the file. Raises
         OSError.
         """

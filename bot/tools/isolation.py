@@ -147,7 +147,7 @@ class Isolation:
     leaving: set[asyncio.Task[None]] = field(default_factory=set)
 
     async def run(self, command: str, seconds: float) -> processes.CommandResult:
-        """Run a command line. It is run without a shell if it contains no character that a shell interprets.
+        """Run a command line. The command runs without a shell if it contains no character that a shell interprets.
 
         Raises `errors.ToolError` if commands cannot run here, and OSError if the command cannot be started.
         """
@@ -235,8 +235,8 @@ class Isolation:
         return self.vetting
 
     async def sandbox(self, root: Path, handles: list[int], instructs: InstructionFileSet) -> list[str]:
-        """Return the words of a command line that starts bubblewrap; the command is appended. The command inherits the
-        descriptors in `handles`. Descriptors for bubblewrap's arguments are added to `handles`. Raises
+        """Return the words of a command line that starts bubblewrap. The caller appends the command. The command
+        inherits the descriptors in `handles`. Descriptors for bubblewrap's arguments are added to `handles`. Raises
         `errors.ToolError` if no sandbox is possible.
         """
         program = await self._program()
@@ -272,8 +272,8 @@ class Isolation:
             tops = (path[len(str(root)) + 1 :].split("/", 1)[0] for path in twins)
             twins = [f"{root}/{top}" for top in dict.fromkeys(tops)]
         sealed += twins
-        # Each folder above such a path becomes a mount point. Otherwise a command could move the folder to a path that
-        # the next command's arguments do not hide.
+        # Each folder above a hidden or read-only path becomes a mount point. Otherwise a command could move the folder
+        # to a path that the next command's arguments do not hide.
         above, fixed = set[str](), frozenset(sealed)
         for path in (*masks, *sealed):
             folder = path.rpartition("/")[0]

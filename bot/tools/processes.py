@@ -30,7 +30,7 @@ _ESCAPES = re.compile(r"\x1b(?:\[[0-?]{0,40}[ -/]{0,4}[@-~]|\][^\x07\x1b]{0,200}
 @dataclass(frozen=True, slots=True)
 class CommandResult:
     """The result of a command. `status` is negative if a signal ended the command. `late` means that the command was
-    stopped at its time limit. `over` names another limit because of which it was stopped.
+    stopped at its time limit. If another limit stopped the command, `over` names that limit.
     """
 
     status: int

@@ -22,7 +22,7 @@ from bot.file_access import is_hidden
 from bot.tools.permissions.protected_code import CLOSED, OURS, ProtectedCode, protected_code
 
 IGNORE_FILE = ".shipmateignore"
-"""Name of the file with further ignore patterns, one per line. Listings and searches leave out what they match."""
+"""Name of the file with further ignore patterns, one per line. Listings and searches omit matching files."""
 IGNORE_BYTES = 64 * 1024
 IGNORED = ("*.bak", ".git/", ".ship/")
 """Ignore patterns that always apply."""

@@ -27,7 +27,7 @@ from bot.tools.registry import Registry
 
 # Token estimates are in units of `excerpt.weight`.
 LASTING_ROOM = 4 * excerpt.ROOM
-"""Max token estimate of instructions. They are useful only as a whole, so their results are never masked later."""
+"""Max token estimate of a result that is never masked later, such as instructions, which must stay whole."""
 STEP_ROOM = 4 * excerpt.ROOM
 """Max token estimate of all results of one step together."""
 MOST_PICTURES, TOGETHER = 5, 10_000_000
@@ -53,7 +53,7 @@ class ResultLimits:
     async def one(
         self, call: ToolCall, content: str, origin: Provenance = ANYBODYS
     ) -> tuple[str, Omission | None]:
-        """Shorten one result if it is too large. Return the text, and a record of the omission or None."""
+        """Shorten one result if it is too large. Return the text, and a record of the omission if there is one."""
         room = excerpt.ROOM if self._ages(call) else LASTING_ROOM
         # `read_artifact` pages its own results. The rest of such a result is on the next page.
         if call.name == excerpt.READER or excerpt.weight(content) <= room:

@@ -160,7 +160,7 @@ NAMES = {
     "websearch": "web_search",
     "write": "write_file",
 }
-"""Our tool names, keyed by the tool names in skills that were written for other AI agents."""
+"""Shipmate's tool names, keyed by the tool names in skills that were written for other AI agents."""
 _LOAD = "skills_load"
 
 

@@ -30,7 +30,7 @@ from bot.vetting import Vetting
 
 
 class Search(NamedTuple):
-    """The search engine of `web_search`. `auto` is the search of the model's provider; a request to `model` runs it."""
+    """The search engine of `web_search`. If its kind is `auto`, a request to `model` makes the search."""
 
     engine: WebSearch
     model: str
@@ -61,8 +61,8 @@ class ToolPorts:
 
 
 class BuiltinTool(ABC):
-    """Base class of the built-in tools. Its defaults suit a tool that reads. `eager`: the input is streamed while the
-    model writes it.
+    """Base class of the built-in tools. The default attributes suit a tool that reads. If `eager` is True, the tool's
+    input is streamed while the model writes it.
     """
 
     name: str

@@ -70,7 +70,7 @@ class LoadHistoryInput(ToolInput):
 @dataclass(frozen=True, slots=True)
 class _FoundLines:
     """The result of a search. `hits` are the matching lines; `lines` are the matches and their neighbours in time
-    order. `total` is the number of matches. It is only a lower bound unless all matches were `counted`.
+    order. `total` is the number of matches. If `counted` is False, it is only a lower bound.
     """
 
     lines: list[ArchiveLine]

@@ -33,8 +33,8 @@ SCHEMA = 24_000
 """Max characters of a schema in JSON."""
 PROBLEMS = 20
 LAST_RESORT = 2 * 3_600.0
-"""Seconds that are added to the time limit that `tools.dispatch` enforces. The connection enforces the tool's own
-limit, but not while a person is being asked.
+"""Seconds by which the time limit in `tools.dispatch` exceeds the tool's own limit. The connection enforces the tool's
+own limit, which does not run while a person is being asked.
 """
 LONGEST = 4_000_000
 """Max characters of a result. A result that is too large for the model's context becomes an artifact."""
@@ -181,7 +181,7 @@ def _tidied(value: Any, words: int, depth: int = 0) -> Any:
 
 
 def arguments(schema: Json) -> type[pydantic.BaseModel]:
-    """Return a Pydantic model that accepts the arguments that match a schema and leaves them unchanged."""
+    """Return a Pydantic model that accepts arguments if they match a schema. The model leaves them unchanged."""
 
     class Arguments(pydantic.RootModel[Json]):
         @pydantic.model_validator(mode="after")

@@ -57,8 +57,8 @@ class _Call:
 
 
 class Elicitations:
-    """The questions of one MCP server. While several calls run, nobody can know which turn a question belongs to. It is
-    then not asked.
+    """The questions of one MCP server. While several calls run, a question is not asked, because nobody can know to
+    which turn it belongs.
     """
 
     def __init__(self, server: str, questions: Questions, log: Log) -> None:
@@ -182,7 +182,7 @@ def _default(one: Json) -> str:
 
 
 def kind(one: Json) -> str:
-    """Return a description, for the person, of the answer that a field expects."""
+    """Return a description of the answer that a field expects, in words for the person."""
     if choices := _choices(one):
         shown = ", ".join(f"{number}. {_literal(label)}" for number, (label, _) in enumerate(choices[:20], 1))
         return say("question.some_of" if "items" in one else "question.one_of", choices=shown)

@@ -36,7 +36,7 @@ START_SECONDS = 30.0
 """Timeout in seconds for connecting to a server and listing its tools."""
 LONGEST_PAUSE = 300.0
 SOUND_SECONDS = 60.0
-"""Min duration in seconds of a connection after which the pauses before restarts begin short again."""
+"""Min seconds of a connection after which the first pause before a restart is short again."""
 MOST_TOOLS = 500
 MOST_PAGES = 50
 MOST_HUNG = 3
@@ -151,7 +151,7 @@ class Server:
             cache=None,
         )
         async with contextlib.AsyncExitStack() as stack:
-            # Old and new servers refuse each other's handshake. After a failure, the next attempt uses the other one.
+            # Old and new servers refuse each other's handshake. After a failure, the other one is tried.
             used = self._handshake
             self._handshake = "auto" if used == "legacy" else "legacy"
             async with asyncio.timeout(START_SECONDS):

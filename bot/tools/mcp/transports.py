@@ -58,12 +58,12 @@ _ROOTS = frozenset({"-C", "-f", "--directory", "--prefix", "--project", "--cwd",
 
 Tell = Callable[[str], object]
 _TELL: ContextVar[Tell] = ContextVar("mcp_tell")
-"""What is called with the reason if the server of this connection breaks a limit."""
+"""Function that is called with the reason if the server of this connection breaks a limit."""
 
 
 @cache
 def _bounded() -> Any:
-    """Return the SDK's reader of stdout with a limit. The SDK's own collects a line without end."""
+    """Return the SDK's reader of stdout with a limit of `LONGEST` characters per line. The SDK itself sets no limit."""
     import anyio
     from anyio.streams.text import TextReceiveStream
 

@@ -24,7 +24,7 @@ _STEPS = re.compile(r"(?i)%(?:2e|2f|5c|25)|/\.{1,2}(?:/|$)")
 
 
 def glob(pattern: str) -> Match:
-    """Return a function that matches a whole text with the pattern. `*` stands for any characters, `?` for one character."""
+    """Return a function that tests if a whole text matches. `*` stands for any characters, `?` for one character."""
     if "*" not in pattern and "?" not in pattern:
         return pattern.__eq__
     first, *rest = [re.escape(piece).replace(r"\?", ".") for piece in pattern.split("*")]
@@ -35,7 +35,7 @@ def glob(pattern: str) -> Match:
 
 
 def path_glob(parts: Sequence[str]) -> Callable[[Sequence[str]], bool]:
-    """Return a function that matches the parts of a path with pattern parts. `**` stands for any number of parts."""
+    """Return a function that tests if a path's parts match these parts. `**` stands for any number of parts."""
     pattern = [None if part == ANY_DEPTH else glob(part) for part in parts]
 
     def matches(path: Sequence[str]) -> bool:

@@ -208,7 +208,7 @@ def _wide_path(name: str, steps: _Steps, paths: Paths, *, tree: bool) -> Pattern
 
 
 def _within(base: Parts, loose: Parts) -> Callable[[Parts], bool]:
-    """Return a function that tests a path: True if it, or one of its parent folders, matches."""
+    """Return a function that tests if a path or one of its parent folders matches `base` followed by `loose`."""
     depth = len(base)
     if not loose:
         return lambda form: form[:depth] == base
@@ -222,8 +222,8 @@ def _folded(parts: Parts) -> Parts:
 
 
 def literal_words(command: str) -> tuple[str, ...] | None:
-    """Return the words of a command that contains no characters that a shell interprets; None for every other command. Only such a
-    command can be judged by its text. It must then be run from these words, without a shell.
+    """Return the words of a command that contains no characters that a shell interprets; None for every other command.
+    Only a command without such characters can be judged by its text. It must be run from these words, without a shell.
     """
     words = tuple(word for word in command.split(" ") if word)
     if len(command) > LONGEST or not words or "=" in words[0]:
