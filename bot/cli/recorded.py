@@ -35,7 +35,7 @@ UNKNOWN = (
 
 @dataclass(frozen=True, slots=True)
 class LoggedTurn:
-    """A turn as its chat's log contains it. `task` is set if the user named a task of this turn."""
+    """A turn as its chat's log contains it. `task` is the id of a task of this turn, if the user gave that id."""
 
     turn: str
     task: str | None
@@ -44,12 +44,12 @@ class LoggedTurn:
     lines: Sequence[Json]
     """Transcript lines of the turn."""
     tasks: Mapping[str, Json]
-    """Fields `callId`, `mode` and `label` of the turn's tasks, by task id."""
+    """Fields `callId`, `mode` and `label` of each task of the turn; the key is the task's id."""
 
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """Recorded model requests of a turn; with `task`, those of one task in the turn."""
+    """Recorded model requests of a turn. If `task` is set, the requests of only this task of the turn."""
 
     request_id: str
     chat_key: str
@@ -112,14 +112,14 @@ def find(root: Path, asked: str) -> Recording:
 
 
 def _calls(records: Sequence[RecordedRequest], task: str | None) -> list[Call]:
-    from bot.features.replay.rerun import Call  # imports most of the product, which `trace` does without
+    from bot.features.replay.rerun import Call  # imports most of the product, which `trace` does not need
 
     return [Call(one) for one in records if one.task == task]
 
 
 async def find_logged(root: Path, name: str) -> LoggedTurn | None:
     """Return the turn for an id: the id of the turn, of a message that joined the turn, or of a task in the
-    turn. Raises `errors.StorageError`.
+    turn. Return None if there is no such turn. Raises `errors.StorageError`.
     """
     async with event_log(root) as log:
         chat = await log.chat_of(name) if log is not None else None

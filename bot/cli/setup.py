@@ -101,7 +101,7 @@ class Project:
         return dict(found)
 
     def known_operators(self) -> frozenset[str]:
-        """Return the operators in ship.json and in the access list. Those in ship.json may contain an unresolved
+        """Return the operators that ship.json or the access list names. An entry of ship.json may be an unresolved
         `${NAME}`.
         """
         named = self.document.get("operators")
@@ -306,8 +306,8 @@ async def _test_key(key: str, base_url: str | None) -> str:
 
 
 def _ask_for_token(manifest: Manifest, token: str) -> str:
-    """Ask for a token until it has its platform's form, or until the user confirms a token of another form.
-    Return the token; "" if the user skips it.
+    """Ask for a token until the token has the platform's form, or the user confirms a token of another form.
+    Return the token; "" if the user skips the question.
     """
     form, title = manifest.token_forms.get(token), f"{manifest.name.capitalize()} {token.replace('_', ' ')}"
     example = form.example if form else "empty: skip it"
@@ -331,7 +331,7 @@ def _are_accepted(manifest: Manifest, settings: ChannelSettings) -> bool:
 
 
 def _claim(claim: Claim, channel: str, settings: ChannelSettings) -> str | None:
-    """Return the platform id of the user at this terminal, who sends a code to the bot; None if no code arrives."""
+    """Wait until the user at this terminal sends a code to the bot; return that user's platform id, or None without a code."""
 
     async def claimed() -> str | None:
         clock, code = SystemClock(), f"operator-{secrets.token_hex(8)}"

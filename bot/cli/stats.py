@@ -14,7 +14,7 @@ from bot.core.usage import By, UsageSums
 from bot.telemetry.usage import UsageTotals
 
 SHOWN = 10
-"""Max listed chats."""
+"""Max chats in the list."""
 
 
 def stats(

@@ -40,8 +40,8 @@ _waiting: ContextVar[_Waiting] = ContextVar("waiting", default=nullcontext)
 
 
 def waiting_for_model(seconds: float) -> AbstractContextManager[object]:
-    """Return a context manager for the time in which a model is unavailable. `seconds` is how long the model has
-    not answered. Entering the context may notify the person.
+    """Return a context manager for the time in which a model is unavailable. `seconds` is the time for which the model has
+    not answered so far. Entering the context may notify the person.
     """
     return _waiting.get()(seconds)
 

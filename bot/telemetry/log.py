@@ -33,14 +33,14 @@ replaced before anything is cut.
 """
 MAX_LINE_BYTES = 64 * 1024
 MAX_PAYLOAD_BYTES = 32 * 1024 * 1024
-"""Max bytes of a log line that contains a whole model request (`SMA_LOG_LLM_PAYLOAD`). Requests have the same
-limit.
+"""Max bytes of a log line that contains a whole model request (`SMA_LOG_LLM_PAYLOAD`). Model requests themselves have
+the same limit.
 """
 KEEP_DAYS = 30
 MAX_BYTES = 1_000 * 2**20
 """Max bytes of all log files together."""
 SETTLE_TIME = timedelta(hours=1)
-"""Time after midnight in which lines of the previous day may still be written."""
+"""Time after midnight (UTC) during which lines of the previous day may still be written."""
 PIECE = 256 * 1024
 """Number of bytes that are compressed at once. Between two pieces, other threads can run."""
 PART_BYTES = 64 * 1024 * 1024
@@ -48,8 +48,8 @@ PART_BYTES = 64 * 1024 * 1024
 MAX_PENDING = 48 * 1024 * 1024
 """Max bytes of log lines that wait to be written."""
 LINGER = 0.03
-"""Seconds for which the writer thread waits for more lines. A turn writes many lines at once, and each wake-up of
-the writer delays the thread that answers people.
+"""Seconds for which the writer thread waits for more lines before it writes. A turn writes many lines at once, and each
+wake-up of the writer delays the thread that answers people.
 """
 PACKED = ".gz"
 
@@ -60,8 +60,8 @@ class JsonlLog:
     """Implements `contracts.environment.Log` on disk. `write` only copies and queues a line. If the queue is
     full, lines are dropped and counted.
 
-    A disk failure is reported once on stderr, never to the caller. `observers` receive every line at once and
-    unredacted, even a line that is dropped later. They run in the caller's thread, so they must be quick and
+    A disk failure is reported once on stderr, never to the caller. `observers` receive every line immediately and
+    unredacted, even if the line is dropped later. They run in the caller's thread, so they must be quick and
     raise nothing.
     """
 
@@ -255,7 +255,7 @@ class _Files:
         return day_files(self._folder, self.disk)
 
     def append(self, lines: Sequence[tuple[str, bytes]]) -> int:
-        """Write lines given as (day, bytes). Return the number of lost lines."""
+        """Write lines, each given as (day, bytes). Return the number of lines that could not be written."""
         lost = 0
         with self._lock:
             for day, group in itertools.groupby(lines, key=lambda line: line[0]):
@@ -287,8 +287,8 @@ class _Files:
         self._sound, self._failing = True, False
 
     def remove(self, path: Path) -> None:
-        # A crash may have left both forms of the file. The compressed one is deleted first. Otherwise a second crash could
-        # leave it alone, and it would be read again.
+        # A crash may have left the file in both forms. The compressed form is deleted first. Otherwise a second crash could
+        # leave only the compressed form, which readers would then use.
         if path.suffix != PACKED:
             self.disk.remove(path.with_name(path.name + PACKED))
         self.disk.remove(path)
@@ -310,7 +310,7 @@ def render(line: Line, redact: LogRedactor) -> bytes:
     """Return a line as bytes. The line is first redacted and then shortened to the size limit, starting with
     its longest strings.
     """
-    # Secrets are rare, so all strings are searched at once. Each string is searched only if this finds a secret.
+    # Secrets are rare, so one search covers all strings. Only if it finds a secret is each string searched by itself.
     clean: Line = text.deep(line, redact) if redact.finds(text.strings(line)) else line
     data = _dump(clean)
     most = MAX_PAYLOAD_BYTES if "payload" in clean["details"] else MAX_LINE_BYTES
@@ -330,8 +330,8 @@ def _dump(line: Line) -> bytes:
 
 
 def day_files(folder: Path, disk: Disk) -> list[tuple[date, int, Path]]:
-    """Return the log files of a folder in order of time, as (day, part, path); the first part is 1. If both
-    forms of a file exist, the uncompressed file is listed.
+    """Return the log files of a folder in order of time, as (day, part, path); the first part is 1. If a
+    file exists compressed and uncompressed, only the uncompressed file is listed.
     """
     try:
         names = sorted(disk.names(folder), reverse=True)
@@ -388,8 +388,8 @@ class LogHandler(logging.Handler):
 
 @contextmanager
 def bridged(log: Log, *, messages: bool = True) -> Iterator[None]:
-    """Write the warnings and errors of libraries as log lines of kind `library`. `messages=False` leaves out
-    the message text.
+    """Inside this context, write the warnings and errors of libraries as log lines of kind `library`. If `messages` is
+    False, leave out the text of their messages.
     """
     root = logging.getLogger()
     handler = LogHandler(log, messages=messages)

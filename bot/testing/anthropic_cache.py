@@ -28,11 +28,11 @@ def plain(value: Any) -> str:
 
 
 IMAGE_TOKENS = 1_600
-"""Size of any image, in tokens."""
+"""Tokens that the fake counts for each image."""
 
 
 def count_characters(words: str) -> int:
-    """Return a token count: one token for four characters, at least one token per block."""
+    """Return the token count of a block: one token for four characters, but at least one."""
     return max(1, len(words) // 4)
 
 
@@ -110,7 +110,7 @@ class PromptCache:
 
     def look(self, body: Json, count: Callable[[str], int]) -> tuple[Json, Callable[[], None]]:
         """Return a request's usage, and a function that makes the request's new cache entries readable. The
-        caller calls it when the answer starts to stream.
+        caller must call this function when the answer starts to stream.
         """
         now = self._clock.now()
         parts = self.parts = parts_of(body, count)
@@ -164,7 +164,9 @@ def _usage(rest: int, read: int, written: Mapping[str, int]) -> Json:
 
 
 def check_breakpoints(body: Json) -> None:
-    """Check the cache breakpoints of a request: at most four, each of a known type, longer lifetimes before shorter ones."""
+    """Check the cache breakpoints of a request. There may be at most four. Each needs a known type, and breakpoints with
+    a longer lifetime must come before those with a shorter one.
+    """
     marks: list[tuple[str, Any]] = []
     for place, block in _cacheable(body):
         if block.get("cache_control") is not None:

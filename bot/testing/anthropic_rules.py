@@ -73,7 +73,7 @@ _MEDIA: Mapping[str, Mapping[str, bytes]] = {
     },
     "document": {"application/pdf": b"%PDF-"},
 }
-"""Allowed media types by block type, each with the bytes that its files begin with."""
+"""Media types that each block type accepts, each with the bytes that files of the media type begin with."""
 _USER_ONLY = frozenset({"tool_result", "image", "document", "search_result"})
 _ASSISTANT_ONLY = frozenset({"tool_use", "thinking", "redacted_thinking"})
 _CONTENT_FIELDS = frozenset({"role", "content"})
@@ -105,8 +105,8 @@ def error_body(kind: str, message: str, request_id: str, code: str | None = None
 @dataclass(slots=True)
 class Leave:
     """Rules that depend on the model or on earlier answers. `types` are the block types that the server itself has
-    sent, `resumable` the contents of paused answers. `system_role` allows system messages, and `prefill` allows
-    a last message of the assistant.
+    sent. `resumable` are the contents of paused answers. `system_role` allows system messages. `prefill` allows
+    requests that end with a message of the assistant.
     """
 
     version: str = VERSIONS[-1]
@@ -385,7 +385,7 @@ def _result(place: str, block: Json, leave: Leave) -> None:
 
 
 def deferred(body: Json) -> dict[str, Json]:
-    """Return the tools that load only when a tool result refers to them, by name."""
+    """Return the tools that are loaded only when a tool result refers to them; the key is the tool's name."""
     return {tool["name"]: tool for tool in body.get("tools") or () if tool.get("defer_loading")}
 
 
