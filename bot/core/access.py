@@ -1,4 +1,4 @@
-"""Access control: one class decides for every kind of event who may use the bot. Texts of strangers are not stored."""
+"""Access control: the class `Access` decides who may use the bot. Texts of strangers are not stored."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ SECONDS = 15.0
 
 @dataclass(eq=False)
 class Memberships:
-    """Implements `tools.context.Membership` by asking the running channels. Also builds links to messages."""
+    """Asks the running channels for people's chats (`tools.context.Membership`) and for links to messages."""
 
     channels: Mapping[str, Channel]
     log: Log
@@ -64,7 +64,7 @@ class Memberships:
                 cause=f"{type(error).__name__}: {error}",
             )
             return MembershipAnswer([], unanswered=asked)
-        # Return only chats that the caller asked about.
+        # A channel may name more chats. Return only those that the caller asked about.
         chats, unanswered = (
             [key for key in asked if key in set(one)] for one in (found.chats, found.unanswered)
         )
@@ -80,7 +80,7 @@ class Memberships:
         return knows.permalink(line) if isinstance(knows, KnowsLinks) else None
 
     def place(self, inbound: Inbound) -> str:
-        """Describe for operators the chat of a message, with a link to the message if its channel can build one."""
+        """Return a description of a message's chat for operators, if possible with a link to the message."""
         return say("place.direct") if inbound.chat_type == "direct" else str(self._group(inbound))
 
     def _group(self, inbound: Inbound) -> Sentence:
@@ -101,7 +101,7 @@ class Memberships:
             del self._called[oldest]
 
     def called(self, words: Sentence) -> Sentence:
-        """Return the sentence with ids replaced by display names, where a name is known."""
+        """Return the sentence in which known display names replace the ids of people and chats."""
         known, values = self._called.get, words.values.items()
         return Sentence(words.key, {key: known(str(getattr(one, "chat", one)), one) for key, one in values})
 
@@ -126,8 +126,8 @@ STRANGER = Verdict(allowed=False, reason="stranger")
 
 @dataclass(eq=False)
 class Access:
-    """Decides who may use the bot, by stable ids and never by names. The block list overrules the allow list and
-    ship.json. A person whom no rule admits is denied.
+    """Decides by stable ids, never by names, who may use the bot. The block list overrules all rules that admit people.
+    A person whom no rule admits is denied.
 
     A person's id admits the person in every chat. A group's id admits the group's members, but only in that group.
     Operators are admitted. A channel that only this machine can reach (`local`) admits everyone. Bots are never
@@ -141,7 +141,7 @@ class Access:
     memberships: Memberships
 
     def judge(self, inbound: Inbound) -> Verdict:
-        """Return whether the sender of an incoming message, command or signal is admitted, with the reason."""
+        """Return the verdict on the sender of an incoming message, command or signal: admitted or not, and the reason."""
         if inbound.from_bot:
             return Verdict(allowed=False, reason="bot")
         verdict = self.standing(inbound.person, inbound.chat_id, inbound.chat_type)
@@ -161,8 +161,8 @@ class Access:
             )
 
     def standing(self, person: UserRef, chat_id: str, chat_type: ChatType) -> Verdict:
-        """Return whether a person may use the bot in a chat, with the reason. `person.user_id` is "" if the platform
-        does not tell who the person is.
+        """Return the verdict on a person in a chat: admitted or not, and the reason. `person.user_id` is "" if the
+        platform does not tell who the person is.
         """
         channel, user_id = person.channel, person.user_id
         manifest = self.manifests.get(channel)
@@ -191,7 +191,7 @@ class Access:
         return (self.lists.allowed(channel), self.lists.blocked(channel), frozenset(self.operators))
 
     def is_operator(self, person: UserRef) -> bool:
-        """Return True for an operator. Return False for an unknown person (""), even if the operators contain ""."""
+        """Return True if the person is an operator. A person without a user id ("") never is."""
         return bool(person.user_id) and person in self.operators
 
 
@@ -211,7 +211,7 @@ class InboundCleaner:
         return model.model_copy(update=clean | update)
 
     def cleaned(self, inbound: Inbound) -> Inbound:
-        """Return the incoming message with secrets redacted. Quoted messages are left to `admitted`."""
+        """Return the incoming message with secrets redacted. The quoted messages in it are cleaned by `admitted`."""
         command = inbound.command
         if command is not None:
             name = ALIASES.get(command.name) or self.words(command.name)
@@ -263,7 +263,7 @@ def request_of(inbound: Inbound, request_id: str, now: float) -> Inbound:
         {ONLY_TO: inbound.user_id, ABOUT: inbound.message_id or ""} if inbound.chat_type == "group" else {}
     )
     return Inbound(
-        # Without the thread, because the bot does not join a thread in which only strangers write.
+        # The key leaves out the thread, because the bot does not join a thread in which only strangers write.
         chat_key=inbound.chat_key.chat,
         keys=(f"admission:{inbound.channel}:{inbound.user_id}:{int(now // EVERY)}",),
         target={**inbound.target, **alone},
@@ -278,7 +278,7 @@ _OF_STRANGERS = "channel chat_id chat_type user_id ts addressed message_id user_
 
 
 def id_form(manifest: Manifest) -> str:
-    """Describe what a user id looks like on this channel and where to find it."""
+    """Return a text that tells people what a user id of this channel looks like and where to find it."""
     if manifest.where_id is not None:
         return str(manifest.where_id)
     return say("commands.id_told", prefix=manifest.command_prefix)

@@ -29,13 +29,13 @@ from bot.vetting import Vetting
 from bot.words import sentence
 
 MARGIN = 13_000
-"""Tokens of the context window that stay free, because prompt sizes are only estimates."""
+"""Max tokens of the context window that stay free, because prompt sizes are estimates. At most a tenth stays free."""
 
 
 @dataclass(frozen=True, slots=True)
 class Budget:
     """Token limits for a model's requests. `window` is its context window and `most_output` its output limit; None if
-    unknown. `max_tokens` is the limit for an answer that is sent. `soft` is the setting `softTokens`.
+    unknown. `max_tokens` is the output limit that requests set. `soft` is the setting `softTokens`.
     """
 
     window: int | None
@@ -45,13 +45,13 @@ class Budget:
 
     @property
     def hard(self) -> int | None:
-        """Return the max prompt tokens that fit the window for certain; None if the window is unknown."""
+        """Return the max tokens of a prompt that leaves room for the answer; None if the window is unknown."""
         if self.window is None:
             return None
         return max(self.window - self.max_tokens - self._margin, self.window // 4)
 
     def fork(self, most: int) -> int:
-        """Return the output limit, at most `most`, of a fork (a side question that reuses the chat's prompt)."""
+        """Return the output limit, at most `most`, for a fork (a side question that reuses the chat's prompt)."""
         room = most if self.window is None else max(self.max_tokens, self._margin)
         return min(most, room, self.most_output or most)
 
@@ -65,14 +65,14 @@ class Budget:
         return self.soft if self.hard is None else min(self.soft, self.hard)
 
     def share(self, part: float, most: int) -> int:
-        """Return the share `part` (0 to 1) of the context window in tokens, at most `most`."""
+        """Return the fraction `part` of the context window in tokens; `most` if it is more or unknown."""
         return most if self.window is None else min(most, int(self.window * part))
 
 
 ROOM = {"low": 4_096, "medium": 8_192, "high": 16_384}
-"""Max tokens of an answer that thinking may use, by effort."""
+"""Tokens by which the output limit is raised for thinking, by effort."""
 NOTES = 1_024
-"""Max tokens of an answer for text between tool calls. Used if the model does not think."""
+"""Tokens by which the output limit is raised for text between tool calls, if the model does not think."""
 MODEL, EFFORT = "model", "effort"
 """Kinds of the stored facts that record which model and effort an operator chose for a chat."""
 _FORMS: dict[Thinking | None, tuple[str, ...]] = {
@@ -95,7 +95,7 @@ class SentManner:
 
 @dataclass(frozen=True, slots=True)
 class Manner:
-    """Effort, thinking and model for an answer. None means the model's default, or the chat's model."""
+    """Effort, thinking and model for an answer. None means the model's default effort or thinking, or the chat's model."""
 
     effort: Effort | None = None
     thinking: Thinking | None = None
@@ -123,15 +123,15 @@ class ModelDeps:
     default_model: str
     windows: ContextWindows
     fast_model: str = ""
-    """Name of the model that combines task results; "" for the model that answers."""
+    """Name of the model that combines the results of subagent tasks; "" for the model that answers."""
     estimator: Estimator = field(default_factory=Estimator)
     prices: PriceTable = field(default_factory=PriceTable)
     manner: Manner = field(default_factory=Manner)
     purposes: Mapping[str, Manner] = field(default_factory=dict)
-    """Settings by purpose of the request, for purposes that differ from `manner`."""
+    """Settings that replace those in `manner`, by purpose of the request."""
     chosen: str | None = None
     chosen_effort: Effort | None = None
-    """Effort that an operator chose for the chat, like the model in `chosen`; None for that of ship.json."""
+    """Effort that an operator chose for the chat; None to use that of ship.json."""
     purpose: str = "turn"
     """Purpose of the running turn: `turn`, or `overheard` if nobody addressed the bot."""
 
@@ -162,7 +162,7 @@ class ModelDeps:
         return manner.sent(partial(self.windows.takes, manner.model or self.name))
 
     def fitted(self, request: ModelRequest, purpose: str | None = None) -> ModelRequest:
-        """Return the request addressed to its purpose's model, without content that this model cannot read."""
+        """Return the request for the model of its purpose. What only another model can read is changed or left out."""
         sent, model = self.sent(purpose), self.of(purpose or self.purpose).model or self.name
         if model != request.model:
             most = self.windows.max_output(model) or request.max_tokens
@@ -172,7 +172,7 @@ class ModelDeps:
         return replace(request, effort=sent.effort, thinking=sent.thinking)
 
     def learn(self, request: ModelRequest, reply: ModelReply) -> None:
-        """Learn the model's token ratio and a prompt size that fits from its answer. Ignore a fallback model's answer."""
+        """Learn from an answer the model's token ratio and that the prompt fits. Ignore the answer of a fallback model."""
         if not reply.note:
             used = reply.usage
             self.estimator.observe(request, used)
@@ -180,7 +180,7 @@ class ModelDeps:
             self.windows.fitted(request.model, prompt)
 
     def declared(self, forms: Sequence[tuple[Json, ...]]) -> tuple[Json, ...]:
-        """Return the first version of the tool definitions that fits half of the context window, else the last."""
+        """Return the first version of the tool definitions that takes no more than half of the window, else the last."""
         window = self.windows.window(self.name)
         if window is None:
             return forms[0]
@@ -216,7 +216,7 @@ class AgentDeps:
     tasks: Subagents = field(default_factory=Subagents)
     redact: Redact = str
     settled: Redact = str
-    """Function that cuts off the end of an unfinished text if that end may begin a secret."""
+    """Function that cuts off the end of an unfinished text if that end may be the beginning of a secret."""
     rules: Mapping[str, str] = field(default_factory=dict)
     """Rules for the form of answers, by channel."""
     task_events: Callable[[TaskEvent], object] = lambda _: None

@@ -23,7 +23,7 @@ from bot.storage import file_names, jsonl
 
 BOT_USER = "bot"
 MOST_GONE = 1_000
-"""Max remembered deletions whose message has not arrived yet. Platforms deliver it within seconds."""
+"""Max remembered deletions. A message that arrives after its deletion is not archived. It arrives within seconds."""
 
 # ------------------------------------------------------------ from events to lines
 
@@ -98,7 +98,7 @@ class _Outgoing:
 
 
 class LineFold:
-    """Turns events, taken in commit order, into archive lines. The same events always give the same lines."""
+    """Computes archive lines from events in commit order. The same events always give the same lines."""
 
     def __init__(self, log: EventLog) -> None:
         self._log = log
@@ -112,8 +112,8 @@ class LineFold:
         return min((one.n for one in self._outgoing.values()), default=None)
 
     async def take(self, n: int, event: Event) -> tuple[int, ArchiveLine] | None:
-        """Return the archive line that this event completes, or None. The line comes with the number of the oldest
-        event from which it was built. Raises `errors.StorageError`.
+        """Return the archive line that this event completes, after the number of the oldest event used in it. Return
+        None if the event completes no line. Raises `errors.StorageError`.
         """
         line: ArchiveLine | None = None
         match event.data:
@@ -135,8 +135,8 @@ class LineFold:
         return None if line is None else (n, line)
 
     def _ended(self, n: int, event: Event, end: events.RowEnded) -> tuple[int, ArchiveLine | None]:
-        """Return the archive line of a bot message once the last part of the message has ended, if at least one part
-        was delivered; else None.
+        """Return an event number and the archive line of a bot message. The line is None until the message's last part
+        has ended, and if no part was delivered.
         """
         found = next(((name, one) for name, one in self._outgoing.items() if end.row in one.parts), None)
         if found is None:
@@ -233,7 +233,7 @@ class ArchiveExport(Export):
                 with errors.as_storage_error("the archive cannot be written"):
                     await asyncio.to_thread(self._append, file_names.encode(chat), list(new.values()))
             except errors.StorageError:
-                del self._positions[chat]  # unknown, since some lines may be on disk
+                del self._positions[chat]  # unknown, because some lines may be on disk
                 raise
             self._positions[chat] = max([self._positions[chat], *new])
             self._due = [one for one in self._due if one.chat != chat]

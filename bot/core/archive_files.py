@@ -29,7 +29,7 @@ SEQ = "seq"
 NEWEST = 100
 """Max lines read from the end of a chat's archive to find one whose event is in the log."""
 NAME_LINES = 20
-"""Max newest lines per chat in which names of people are searched."""
+"""Max lines per chat that are searched for names of people. The newest lines are searched."""
 NAMES_SHOWN = 3
 """Max names of people that are shown for a chat."""
 MAIN = ".jsonl"
@@ -118,7 +118,7 @@ class ArchiveFiles:
         self.folder = folder
         self.disk = disk
         self._numbers: dict[str, list[int]] | None = None
-        """Numbers of rotated files by chat name. The folder is listed once; newer numbers are probed."""
+        """Numbers of rotated files by chat name. The folder is listed only once; then the next number is tried."""
         self._guard = threading.Lock()
 
     def main(self, name: str) -> Path:
@@ -168,7 +168,7 @@ class ArchiveFiles:
             self._numbers = None
 
     def chat_key(self, name: str) -> str | None:
-        """Return the chatKey for a file name; None if it is unknown. For a hashed name, read it from a line."""
+        """Return the chatKey for a file name. If the name is a hash, read the key from a line; None if no line has it."""
         if (plain := file_names.decode(name)) is not None:
             return plain
         for path in self.of(name):
@@ -199,7 +199,7 @@ class ChatInfo:
 
 class ChatStore:
     """Reads and writes the archive in a folder that several processes may share. Lines are ordered by position, not by
-    `ts`. The function `flush` returns once all earlier messages are in the files.
+    `ts`. The argument `flush` is a function that writes all pending messages to the files.
     """
 
     def __init__(
@@ -218,7 +218,7 @@ class ChatStore:
         self._limit = max(1, archive_after_lines)
         self._tails: dict[str, tuple[int, int]] = {}
         """Size in bytes and number of lines of each main file that this process has written."""
-        # The size is part of the key, because retention or an erasure may rewrite a rotated file.
+        # The size is part of the cache's key, because retention or an erasure may rewrite a rotated file.
         self._revisions_of = lru_cache(_REVISED_FILES)(lambda path, _size: _revisions_in(disk.read(path)))
 
     async def flush(self) -> None:
@@ -227,8 +227,8 @@ class ChatStore:
             await self._flush()
 
     async def search(self, chat_key: ChatKey, query: HistoryQuery) -> HistoryPage:
-        """Return the page of lines that `query` asks for, with the exact number of matches. With `counted=False`, stop
-        once the page is full, without counting the rest. `query.skip` is called on another thread.
+        """Return the page of lines that `query` asks for, with the exact number of matches. If `query.counted` is
+        False, stop once the page is full and count no further matches. `query.skip` is called on another thread.
         """
         await self.flush()
         with errors.as_storage_error("the archive cannot be read"):
@@ -261,7 +261,7 @@ class ChatStore:
     # ------------------------------------------------------------ reading, on any thread
 
     def _opened(self, name: str) -> tuple[bytes, list[Path]]:
-        """Return a chat's main file as bytes and the paths of its rotated files, newest first, as of one moment."""
+        """Return the bytes of a chat's main file and the paths of its rotated files, newest first, read under one lock."""
         with jsonl.locked(self.files.folder, shared=True):
             *archives, main = self.files.of(name)
             return self._disk.read(main), archives[::-1]
@@ -323,7 +323,7 @@ class ChatStore:
         return found
 
     def append_lines(self, name: str, raws: Sequence[bytes]) -> None:
-        """Append whole lines, and rotate the file above the line limit. `sync` makes the lines durable."""
+        """Append whole lines. Rotate the file if it exceeds the line limit. The lines are durable only after `sync`."""
         main = self.files.main(name)
         while raws:
             size, count = self._tail(name)
@@ -389,7 +389,7 @@ def _matches(query: HistoryQuery, keyword: str, line: ArchiveLine) -> bool:
 
 
 async def people_of(archive: ChatStore, chat_keys: Iterable[str]) -> dict[str, str]:
-    """Return the names of each chat's newest speakers, at most `NAMES_SHOWN`. Raises `errors.StorageError`."""
+    """Return for each chat the names of the people who wrote last, at most `NAMES_SHOWN`. Raises `errors.StorageError`."""
     names = {}
     for chat_key in chat_keys:
         said = [name for _, name in await _speakers(archive, chat_key)]

@@ -1,8 +1,8 @@
-"""Reads the files attached to messages. A file's text is stored as an artifact, of which the model sees the beginning.
+"""Reads the files attached to messages. A file's text is stored as an artifact, and the model sees its beginning.
 Pictures and short PDFs are shown to the model as they are.
 
-An artifact's id is derived from its message. So a read that a crash interrupted is repeated under the same id. Files
-that could not be read are listed below the next answer.
+Because an artifact's id is derived from its message, a read that a crash interrupted is repeated under the same id.
+Files that could not be read are listed below the next answer.
 """
 
 from __future__ import annotations
@@ -38,18 +38,18 @@ TOGETHER = 10_000_000
 """Max total bytes of all pictures and PDFs of one message that the model is shown."""
 _AT_ONCE = 262_144
 _OVERLAP = 4_096
-"""Bytes by which two chunks of a picture overlap, so that a secret across their border is found."""
+"""Bytes by which two chunks of a file overlap, so that a secret across their border is found."""
 READ_SECONDS = 45.0
 """Timeout in seconds for reading all files of one message."""
 AT_ONCE = 16
 UNDER_WAY = 64_000_000
-"""Max total bytes of files that all chats read at once. Each file needs several times its size in memory."""
+"""Max total bytes of files that are read at the same time, in all chats. Reading needs several times these bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class SentFile:
     """A file of a message. `name` is the artifact id for its text, `picture` the artifact id for the bytes shown to the
-    model. `room` is the number of bytes that the message's pictures may still take.
+    model. `room` is the number of bytes left for the message's pictures and PDFs.
     """
 
     inbound: Inbound
@@ -143,7 +143,7 @@ class FileReader:
         return seen
 
     async def _fetch(self, file: SentFile) -> tuple[FileType, bytes]:
-        """Return a file's type and bytes. Raises `errors.NoReadableText` early if its first bytes are no text."""
+        """Return a file's type and bytes. Raises `errors.NoReadableText` if the file is too large or not text."""
         data, size = bytearray(), file.attachment.size or 0
         kind: FileType = "recording" if file.attachment.spoken else "text"
         # `read` calls this only if the manifest says that the channel can fetch files.
@@ -200,8 +200,8 @@ class FileReader:
         return SeenFile(file.name, page.characters, page.lines, page.text)
 
     async def _keep_pdf(self, data: bytes, file: SentFile) -> SeenFile:
-        """Store the text of a PDF, and show the model a short PDF without secrets. Raises `errors.NoReadableText` if
-        neither is possible.
+        """Store the text of a PDF. If the PDF is short and contains no secret, also show it to the model. Raises
+        `errors.NoReadableText` if neither is possible.
         """
         found = await parser_process.read_pdf(data, self._limits.max_bytes)
         words = await asyncio.to_thread(self._cleaned, found.text)
@@ -224,7 +224,7 @@ class FileReader:
         return seen
 
     async def _keep_picture(self, data: bytes, file: SentFile) -> ShownFile:
-        """Store a picture at a size that the model can be shown. Raises `errors.NoReadableText`."""
+        """Store a picture, scaled down to a size that can be sent to the model. Raises `errors.NoReadableText`."""
         if not self._limits.pictures:
             raise errors.NoReadableText
         data = await parser_process.fitting(data, file.room)

@@ -1,4 +1,4 @@
-"""Helpers for content blocks of the Messages API: queries, and copies with blocks changed or left out."""
+"""Functions that inspect content blocks of the Messages API, or return copies with blocks changed or left out."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def tool_calls(content: Iterable[Json]) -> list[ToolCall]:
 
 
 def redacted(blocks: Iterable[Json], redact: Redact) -> list[Json]:
-    """Return the blocks with secrets redacted, without changed thinking blocks, whose signature would not match."""
+    """Return the blocks with secrets redacted. A thinking block with a secret is dropped, because it is signed."""
     clean = []
     for block in blocks:
         changed = text.deep(block, redact)
@@ -34,7 +34,7 @@ def redacted(blocks: Iterable[Json], redact: Redact) -> list[Json]:
 
 
 def sayable(content: Iterable[Json], *, paused: bool = False) -> list[Json]:
-    """Return the blocks of an answer that the API accepts in a request. A `paused` answer keeps its open calls."""
+    """Return the blocks of an answer that the API accepts in a request. Calls without a result stay only if `paused`."""
     kept = [block for block in content if block.get("type") != "text" or block["text"].strip()]
     if not paused:
         kept = without_open_calls(kept)
@@ -46,7 +46,7 @@ def sayable(content: Iterable[Json], *, paused: bool = False) -> list[Json]:
 
 
 def without_open_calls(content: Sequence[Json]) -> list[Json]:
-    """Return the blocks without server tool calls that lack a result, and without any thinking after these."""
+    """Return the blocks without server tool calls that lack a result, and without all thinking after the first of them."""
     answered = {block.get("tool_use_id") for block in content}
     kept, gone = list[Json](), False
     for block in content:
@@ -62,7 +62,7 @@ def plain_text(content: Iterable[Json]) -> str:
 
 
 def without_thinking(messages: Iterable[Message]) -> list[Message]:
-    """Return the messages without thinking. Newer models reject it once an earlier message has changed."""
+    """Return the messages without thinking blocks. Newer models reject these once an earlier message has changed."""
     kept = []
     for message in messages:
         content = [block for block in message["content"] if block.get("type") not in THINKING]
@@ -84,7 +84,7 @@ def attached(shown: ShownFile) -> Json:
 
 
 def maskable(message: Message) -> set[str]:
-    """Return the ids of what can be replaced by a placeholder: calls of tool results, and artifacts of files."""
+    """Return the ids of content that can be replaced by a placeholder: call ids of tool results, artifact ids of files."""
     ids = (block.get("tool_use_id") or block.get("artifact") for block in message["content"])
     return {str(one) for one in ids if one}
 

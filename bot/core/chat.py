@@ -1,8 +1,8 @@
-"""The state of one chat, computed from the chat's events; the state says which effects are due next.
+"""The state of one chat, which is computed from the chat's events, and the effects that are due next.
 
 This module does no I/O, reads no clock and starts no tasks. `Chat.apply` computes the same state live and after a
-restart. `Chat.due` returns the effects to run now; the results of effects are appended as events. An event that starts
-work carries the `boot` id of its process. Work of an earlier process was interrupted and is due again.
+restart. `Chat.due` returns the effects to run now. Their results are appended as events. An event that starts work
+carries the id of its process (`boot`). Work that an earlier process started was interrupted, so it is due again.
 """
 
 from __future__ import annotations
@@ -30,26 +30,26 @@ from bot.telemetry.usage import two_digits
 MOST_ATTEMPTS = 5
 """Max starts of a turn without progress. The limit ends a turn that crashes the process at each start."""
 MOST_RESTARTS = 2
-"""Max model calls of a turn that are cancelled in order to include a newer message of the person."""
+"""Max times that a turn cancels a model call to include a newer message of the person."""
 ALBUM_SECONDS = 1.0
 """Timeout in seconds for the next item of an album. Then the album counts as complete."""
 PASTE_SECONDS = 2.5
 """Timeout in seconds for the next part of a long text that the person's app split into several messages."""
 LONGEST_BURST = 5
-"""Max duration of a burst, as a multiple of its quiet period. Then the turn starts even if the person still writes."""
+"""Max duration of a burst of messages, as a multiple of its quiet period. After it, the turn starts in any case."""
 MOST_EARLY = 10
-"""Max edited or deleted messages for which the edit or deletion arrived first and is kept."""
+"""Max messages that are awaited because their edit or deletion arrived first."""
 MOST_FILES = 50
-"""Max kept platform ids of sent file messages. They identify a file message whose delivery is unknown."""
+"""Max kept platform ids of sent file messages. The search for a message of unknown delivery skips them."""
 MOST_MISSED = 5
 """Max undelivered answers that the next answer reports. The newest are kept."""
 MOST_EDITS = 20
 """Max edits of answered messages that the next turn shows the model. The newest are kept."""
 KNOWN = 500
-"""Max remembered messages, the newest. Edits and deletions of older messages are not recognised."""
+"""Max messages that a chat remembers, the newest. Edits and deletions of older messages are not recognised."""
 OWN_TIME = range(5, 86_400)
-"""Range of seconds by which a message may be older than its arrival for its own time to be used. Smaller differences
-are clock errors, and a much older time is wrong. Outside the range, the arrival time is used.
+"""Range of delays in seconds between a message's own time and its arrival in which its own time is used. For other
+delays, the arrival time is used, because a small delay may be a clock error and a large one is implausible.
 """
 
 # ------------------------------------------------------------ relations between two messages
@@ -61,8 +61,8 @@ def plain(inbound: Inbound) -> bool:
 
 
 def is_follow_up(other: Inbound, running: Inbound) -> bool:
-    """Return True if a message or edit adds to the running turn. Only messages of the same person do. Due jobs and
-    regenerated answers always have turns of their own.
+    """Return True if `other` is a message or edit by the person of the running turn, so that it may join this turn. Due
+    jobs and regenerated answers always have turns of their own.
     """
     if other.due or running.due or other.renews or running.renews:
         return False
@@ -74,8 +74,8 @@ def _can_coalesce(other: Inbound, first: Inbound) -> bool:
 
 
 def _can_join(other: Inbound, running: Inbound) -> bool:
-    """Return True if a waiting message or edit may join a running turn. A message with unreadable files may not join:
-    its own answer must report these files.
+    """Return True if a waiting message or edit may join a running turn. A message with unreadable files may not join,
+    because its own answer must report these files.
     """
     files = other.attachments
     if files and (other.kind != "message" or not all(one.may_be_read for one in files)):
@@ -115,8 +115,8 @@ def revised(message: Inbound, edit: Inbound) -> Inbound:
 
 @dataclass(frozen=True, slots=True)
 class QueueMode:
-    """Handling of messages that arrive during a turn. With `steers`, they join the turn. With `interrupts`, they stop
-    it. With `collects`, all waiting messages of one person become one turn.
+    """Rules for messages that arrive during a turn. If `steers` is True, they join the turn; if `interrupts`, they stop
+    it. If `collects` is True, all waiting messages of one person become one turn.
     """
 
     steers: bool = False
@@ -186,8 +186,7 @@ class Turn:
     """Number of the oldest event that is needed to rebuild the turn."""
     phase: Phase = Phase.STARTING
     attempts: int = 0
-    """Starts of the turn since its last progress. A start after a clean shutdown or a person's decision does not count.
-    """
+    """Starts of the turn since its last progress. A start after a clean shutdown or a person's decision does not count."""
     call: str | None = None
     """Id of the model call in flight. The turn ignores the answer to any other call."""
     tools: dict[str, str] = field(default_factory=dict)
@@ -201,7 +200,7 @@ class Turn:
     edits: set[str] = field(default_factory=set)
     """Ids of edits that this turn has shown the model, because their messages were already answered."""
     rows: dict[str, events.RowEnded | None] = field(default_factory=dict)
-    """Outbox rows (messages to send) of the turn, each with the event that closed it. None while a row is open."""
+    """Outbox rows (messages to send) of the turn, each with the event that ended it; None while the row is open."""
     seen: dict[str, tuple[SeenFile, ...]] = field(default_factory=dict)
     """Results of reading attached files, by request id of the message."""
     unread: list[tuple[Sequence[Attachment], Sequence[SeenFile]]] = field(default_factory=list)
@@ -241,8 +240,8 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Stopped:
-    """Outcome of a stop. `commands` names the waiting commands that it dropped. `anything` is True if it ended any
-    work. `goes_on` is the first message of a turn that the requester may not stop, because another person began it.
+    """Outcome of a stop command. `commands` names the waiting commands that it dropped. `anything` is True if it ended
+    any work. `goes_on` is the first message of a turn that the requester may not stop, because another person began it.
     """
 
     commands: tuple[str, ...] = ()
@@ -365,19 +364,19 @@ class Chat:
         self.context = AgentContextStore(max_messages)
         self.turn: Turn | None = None
         self.task: events.Ordered | None = None
-        """The event that ordered this chat's subagent task; None if the chat belongs to no task. The turn that ordered
-        the task runs it, so `due` returns no effects.
+        """The event that ordered this chat's subagent task; None if the chat belongs to no task. Because the turn that
+        ordered the task runs it, `due` returns no effects.
         """
         self.outbox: dict[str, OutboxRow] = {}
         """Outgoing messages that are not delivered yet or that may still be edited, in queue order."""
         self.beside: dict[str, Inbound] = {}
         """Commands and signals that need no turn and are not handled yet, by request id."""
         self.stopped: dict[str, Stopped] = {}
-        """Outcomes of stops that the person was not told yet, by request id of the stop."""
+        """Outcomes of stop commands that the person was not told yet, by request id of the command."""
         self.questions: dict[str, Question] = {}
         """Questions that have no verdict yet, or whose message in the chat does not show the verdict yet."""
         self.files_sent: list[str] = []
-        """Platform ids of the newest sent file messages. Nothing in such a message names its outbox row."""
+        """Platform ids of the newest sent file messages. A file message does not name its outbox row."""
         self.missed: list[OutboxRow] = []
         """Undelivered answers that the next answer reports."""
         self._mode = mode
@@ -464,15 +463,15 @@ class Chat:
         return self._next(turn, _can_join) if self._mode.steers else []
 
     def waited(self, row: OutboxRow, now: float) -> events.Waited | None:
-        """Return the event that records how long the person waited, if this row shows the first words of the answer.
-        Else return None. The person sees the row at time `now`.
+        """Return the event that records how long the person waited; None if this row does not show the first words of
+        the answer. The person sees the row at time `now`.
         """
         turn = self.turn if self.turn is not None and self.turn.id == row.turn else None
         wait = self._unseen.get(row.turn or "") if turn is None else turn.wait
         answers = (row.form in {"reply", "preview"} or row.ends) and row.question is None
         return wait.over(now) if wait is not None and answers else None
 
-    # ------------------------------------------------------------ applying events; never raises, in any order of events
+    # ------------------------------------------------------------ applying events (never raises, whatever their order)
 
     def apply(self, event: Event) -> None:
         """Update the state with an event. An event that the state does not allow changes nothing."""
@@ -550,7 +549,7 @@ class Chat:
             if change.kind == "delete":
                 return
             inbound = revised(inbound, change)
-        # A message that is asked again already contains its edits.
+        # If this message is sent again, to regenerate its answer, it already contains its edits.
         self._keep_edits(lambda _name, _seq, edit: not same_message(edit, inbound))
         self._remember(inbound)
         self._opened[inbound.request_id] = min([event.seq, *(seq for seq, _ in changes)])
@@ -937,7 +936,7 @@ class Chat:
         return sorted(found, key=lambda one: names.index(one.request_id))
 
     def _take(self, wanted: Callable[[Inbound], bool], *, over: bool = True) -> list[Inbound]:
-        """Remove the matching messages from the queue and return them. With `over`, also mark them as finished work."""
+        """Remove the matching messages from the queue and return them. If `over`, also mark them as finished."""
         taken: list[Inbound] = []
         for who, queue in list(self._people.items()):
             gone = [one.inbound for one in queue if wanted(one.inbound)]
@@ -1003,7 +1002,7 @@ def chat_of_task(asked_in: ChatKey, task: str) -> ChatKey:
 
 
 def _of_question(name: str) -> str:
-    """Return the key of a question in `_opened`, where a request may have the same id."""
+    """Return the key of a question in `_opened`. It differs from the key of a request that has the same id."""
     return f"question {name}"
 
 

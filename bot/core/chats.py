@@ -37,7 +37,7 @@ class Fact:
     id: str = ""
     """Id of the new event; "" to generate one."""
     blanks: Sequence[Event] = ()
-    """Earlier events whose text is erased from the log in the same transaction, given here without the text."""
+    """Earlier events, given without their text. Their text is erased from the log in the same transaction."""
 
 
 class Facts:
@@ -131,7 +131,7 @@ class Chats:
         return chat
 
     def append(self, *facts: Fact) -> None:
-        """Append events of any loaded chats in one transaction, in order. No append is ever refused."""
+        """Append events to the logs of loaded chats, in order and in one transaction. The log never refuses them."""
         entries = list[Entry]()
         now = self._clock.now()
         touched = dict[ChatKey, Chat]()

@@ -19,14 +19,14 @@ from bot.core.removal import Gone, message_without, redacted
 LENGTH = frozenset({"max_tokens", "model_context_window_exceeded"})
 """Stop reasons of an answer that hit a length limit."""
 MOST_WRONG = 3
-"""Max failed turns of which the next request tells the model."""
+"""Max failed turns that the next request reports to the model."""
 INTERRUPTED = "Interrupted: the turn was stopped while this ran. It may or may not have taken effect."
 
 
 @dataclass(frozen=True, slots=True)
 class ContextEntry:
-    """One API message. `seq` is its event's number, `sources` are the requests whose text it contains, and `cut` are
-    its tool calls that did not arrive completely.
+    """One API message. `seq` is its event's number, `sources` are the ids of the requests whose text it contains. `cut`
+    are the ids of its tool calls that did not arrive completely.
     """
 
     seq: int
@@ -61,7 +61,7 @@ class RunningTurn:
     since: int
     entries: tuple[ContextEntry, ...] = ()
     results: dict[str, Json] = field(default_factory=dict)
-    """Tool results for the last answer so far, by call id. They are added together when all have arrived."""
+    """Tool results for the last answer so far, by call id. When all have arrived, they become one message."""
     older: tuple[tuple[int, Message], ...] = ()
     """Older messages that a tool loaded for this turn, oldest first, each with its time in epoch ms."""
     injected: int = 0
@@ -76,7 +76,7 @@ class RunningTurn:
     noted: tuple[str, ...] = ()
     """Notes for the person that came with the model's answers, such as that a fallback model answered."""
     untold_notes: tuple[str, ...] = ()
-    """Those notes that no message to the person contains yet."""
+    """Notes of `noted` that no message to the person contains yet."""
 
     @property
     def speaks(self) -> bool:
@@ -121,7 +121,7 @@ class AgentContextStore:
         self.stood_in = ""
         """Name of the fallback model that gave the last answer; "" if the chat's own model did."""
         self.left: dict[str, KeptTurn] | None = None
-        """Turns that left the context, by id. A conversation is resumed from them. None once the log is read."""
+        """Turns that left the context, by id. They are collected only while the log is read; None after that."""
         self.recalled: Mapping[str, KeptTurn] = {}
         """Turns of the conversation that the chat is about to resume, by id."""
         self._view: tuple[Message, ...] | None = ()
@@ -165,7 +165,7 @@ class AgentContextStore:
 
     @property
     def out_of_reach(self) -> list[events.EventData]:
-        """Return the frame and memory events to append again, since they are older than the oldest turn."""
+        """Return the frame and memory events that are older than the oldest turn. They must be appended again."""
         lasting = [one for one in (self.frame, self.memory) if one is not None]
         return [one for one in lasting if self.turns and self._stated[one.kind] < self.turns[0].since]
 
@@ -310,7 +310,7 @@ class AgentContextStore:
         self._view = None
 
     def _mask(self, words: Mapping[str, str]) -> None:
-        """Replace results by placeholders. Drop the thinking after the first of them, which became invalid."""
+        """Replace results by placeholders. Drop the thinking after the first placeholder, because it became invalid."""
         self.masked |= words
         found = False
 
@@ -328,7 +328,7 @@ class AgentContextStore:
         self._view = None
 
     def remove(self, gone: Gone, *, head: bool) -> None:
-        """Remove the content that `gone` names. With `head`, also remove the head message."""
+        """Remove the content that `gone` names. If `head` is True, also remove the head message."""
         if head:
             self.head = None
             self._stated.pop(events.Cut.kind, None)
@@ -342,8 +342,8 @@ class AgentContextStore:
     # ------------------------------------------------------------ messages that may be dropped
 
     def over_cap(self) -> list[int]:
-        """Return the event numbers of messages to drop if there are more than `max_messages`: the oldest turns until
-        half of that is left. If the newest turn alone is too long, drop its oldest API rounds too.
+        """Return the event numbers of messages to drop if there are more than `max_messages`. The oldest turns go
+        first, until half of that is left. If the newest turn alone is too long, its oldest API rounds go.
         """
         over = len(self.view()) - self.max_messages
         if over <= 0 or not self.turns:
@@ -358,7 +358,7 @@ class AgentContextStore:
         return dropped
 
     def oldest(self, turns: Sequence[KeptTurn], at_least: int) -> list[int]:
-        """Return the event numbers of the oldest of these turns that hold at least this many messages."""
+        """Return the event numbers in the oldest of these turns: as many turns as hold at least `at_least` messages."""
         dropped = list[int]()
         for turn in turns:
             if len(dropped) >= at_least:

@@ -1,5 +1,5 @@
 """Incomplete answers: the text of an answer that still streams, and the continuation of an answer that was cut off. The
-continuing request ends with a user message that asks for the rest: newer models reject assistant text at the end.
+continuing request ends with a user message, because newer models reject assistant text at the end.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ MAX_AGAIN = 3
 MAX_CUTS = 3
 """Max answers of a turn that are cut off in a tool call or in thinking. The last of them ends the turn."""
 RAISES = 4
-"""Max raised output limit, as a multiple of the configured limit. Used if the model's own limit is unknown."""
+"""Max factor by which the configured output limit is raised, if the model's own limit is unknown."""
 GO_ON = "Continue exactly where you left off. Do not repeat what you already said, and say nothing about the break."
 UNFINISHED: Json = {"type": "text", "text": "(not finished)"}
 """Placeholder for an answer that contained nothing but calls to the provider's tools."""
 _LOOKED_AT = 4_000  # max characters compared on each side of the break
-_SURE = 12  # min letters of a certain overlap; a Chinese or Japanese character counts as four
-_VARIED = 4  # min different characters of a certain overlap; two lines of dashes overlap by chance
+_SURE = 12  # min letters of an overlap that is no coincidence; a Chinese or Japanese character counts as four
+_VARIED = 4  # min different characters of such an overlap, because lines of dashes overlap by chance
 
 
 def tail(running: RunningTurn) -> tuple[Message, ...]:
-    """Return the user message that ends the next request, if one is needed. The message is not stored."""
+    """Return the user message that must end the next request; () if none must. The message is not stored."""
     last = running.last
     if last is None or paused(running) or (not running.speaks and last.stop_reason in LENGTH):
         return ()
@@ -47,8 +47,8 @@ def paused(running: RunningTurn) -> bool:
 
 
 def goes_on(running: RunningTurn, *, answered: bool, waits: bool, more_room: bool) -> bool:
-    """Return True if the model is called again. `answered`: the person has the answer. `waits`: the person waits for a
-    message. `more_room`: the next answer may be longer.
+    """Return True if the model must be called again. `answered`: the person has the answer. `waits`: the person waits
+    for a message. `more_room`: the next answer may be longer.
     """
     last = running.last
     if last is None:
@@ -99,7 +99,7 @@ def joined(first: Sequence[Json], second: Sequence[Json]) -> list[Json]:
 
 
 def overlap(first: str, second: str) -> int:
-    """Return the length of the beginning of `second` that repeats the end of `first`; 0 for a coincidence."""
+    """Return the length of the beginning of `second` that repeats the end of `first`; 0 if that may be by chance."""
     end, begin = first[-_LOOKED_AT:], second[:_LOOKED_AT]
     lengths = range(min(len(end), len(begin)), 0, -1)
     length = next((one for one in lengths if end.endswith(begin[:one])), 0)
@@ -111,7 +111,7 @@ def overlap(first: str, second: str) -> int:
 
 
 class PartialReply:
-    """Collects an answer while it streams. Text outside of `chat_send` calls is shown only if `plain`."""
+    """Collects an answer while it streams. If `plain` is False, only the text of `chat_send` calls is shown."""
 
     def __init__(self, *, plain: bool = True) -> None:
         self._shows_plain = plain
@@ -136,7 +136,7 @@ class PartialReply:
 
     @property
     def speaks(self) -> bool:
-        """Return True if the answer begins with text for people. A tool call, which may be denied, is none."""
+        """Return True if the answer begins with text for people. Only `chat_send` calls have such text."""
         return self._first[1] == SEND if self._first is not None else self._shows_plain and bool(self._text)
 
     def shown(self) -> str:

@@ -45,8 +45,8 @@ class ConversationList:
         self, chat: ChatKey, *, query: str, after: ChatKey | None, limit: int
     ) -> list[Conversation]:
         """Return at most `limit` conversations of a chat and its threads, the most recent first. The page begins after
-        the conversation `after`. A `query` finds conversations in which the title, or one message, has all its words.
-        Raises `errors.StorageError`.
+        the conversation `after`. A `query` finds conversations whose title contains all of its words. With a search
+        index, it also finds those with such a message. Raises `errors.StorageError`.
         """
         spoken = await self._log.spoken_in(chat)
         words = _folded(query).split()[:MOST_WORDS]
@@ -70,7 +70,7 @@ class ConversationList:
         return None if at is None else Conversation(chat, (await self.titles([chat]))[chat], at)
 
     async def rename(self, chat: ChatKey, name: str, person: UserRef) -> None:
-        """Name a conversation. An empty name makes its first words the title. Raises `errors.StorageError`."""
+        """Name a conversation. If the name is empty, its first words are the title again. Raises `errors.StorageError`."""
         name = text.preview(text.clean(name), LONGEST)
         await self._chats.get(chat)
         fact = events.FactSet(TITLE, str(chat), {"name": name} if name else None)

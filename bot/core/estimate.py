@@ -15,12 +15,12 @@ from bot.core import blocks
 from bot.identity_cache import MessageFact
 
 ASCII_PER_TOKEN, DATA_PER_TOKEN, NARROW_PER_TOKEN, OPAQUE_PER_TOKEN = 3.3, 2.8, 2.0, 4.0
-"""Characters per token: for prose, for JSON and code, for other scripts than CJK (Cyrillic, Arabic, Hebrew, accented
-Latin), and for content that the provider encrypted.
+"""Characters per token: for ASCII prose, for JSON and code, for alphabets such as Cyrillic, Arabic, Hebrew and accented
+Latin, and for content that the provider encrypted.
 """
 BLOCK_TOKENS, CALL_TOKENS, TOOL_TOKENS, IMAGE_TOKENS = 4, 12, 16, 1_600
-"""Tokens added to the content's own: per block, per tool call or result, per tool definition. The last value is the
-size of the largest image.
+"""Tokens added to those of the content: for each block, tool call or result, and tool definition. The last value is the
+number of tokens of the largest image.
 """
 _WIDE = re.compile("[\u2e80-\U0010ffff]+")
 _ASCII = re.compile("[\x00-\x7f]+")
@@ -77,7 +77,7 @@ _TOKENS = MessageFact[Json, float](_part_tokens)
 
 
 def tokens(parts: Iterable[Message | Json]) -> float:
-    """Return the estimated tokens of messages, system blocks and tool definitions. These must not change afterwards."""
+    """Return the estimated tokens of messages, system blocks and tool definitions. Their estimates are cached."""
     return sum(_TOKENS.each(parts))
 
 
@@ -88,7 +88,7 @@ JUMP, SLOWEST = 1.5, 0.1
 
 
 class Estimator:
-    """Estimates tokens for a given model: the plain estimate times the model's ratio, which `learned` stores."""
+    """Multiplies the plain token estimate by the model's ratio. `learned` stores the ratios."""
 
     def __init__(self, learned: Learned | None = None) -> None:
         self._learned = InMemoryLearned() if learned is None else learned

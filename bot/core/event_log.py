@@ -33,15 +33,15 @@ class ChatStats:
 
 
 RESTORED = "restored"
-"""Kind and key of the fact that restoring a backup writes. It makes the first start close unfinished work."""
+"""Kind and key of the stored fact that a restored backup sets. The next start then closes unfinished work."""
 Committed = Callable[[Mapping[ChatKey, int]], None]
 """Function that is called on the event loop after each commit. It receives the newest event number on disk of each chat concerned."""
 
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Event numbers from which a chat is rebuilt: `base`, or `open` if that is older. `open` is the oldest event that
-    unfinished work needs; None if no work is unfinished.
+    """Number of the event from which a chat is rebuilt: the smaller of `base` and `open`. `open` is the oldest event
+    that unfinished work needs; None if no work is unfinished.
     """
 
     base: int = 0
@@ -76,8 +76,8 @@ class EventLog(Protocol):
       raises at the first failed write; the events stay queued for writing.
     - `after` returns events of all chats after a global number, in commit order, with their numbers.
     - `naming` returns the events of a chat and its threads that refer to one of these request, turn or message ids.
-    - `spoken_in` returns the conversations of a chat and its threads that have a message since a time. The newest comes
-      first. The value is the time of the newest message.
+    - `spoken_in` returns the conversations of a chat and its threads that have a message since a time, the newest
+      first. Each value is the time of the conversation's newest message.
     - `first_words` returns each chat's first message that is no command.
     - `older` returns the number of a chat's oldest event, and that of its first event at or after `at`. If there is
       none, the second is the number of the chat's next event. Both are 0 if the chat has no events.

@@ -278,8 +278,8 @@ class Answered(EventData, kind="answered", words="content"):
 
 @dataclass(frozen=True, slots=True)
 class Used(EventData, kind="used"):
-    """Event: a model call ended. The `purpose` is a turn, a task or a summary. `usage` is what the provider bills; None
-    if unknown. `error` is the type of the failure; "" on success. Usage totals are sums over these events.
+    """Event: a model call ended. `purpose` is its use, such as a turn or a summary. `usage` is what the provider bills;
+    None if unknown. `error` is the type of the failure; "" on success. Usage totals are sums over these events.
     """
 
     model: str
@@ -459,8 +459,8 @@ class Masked(EventData, kind="masked"):
 
 @dataclass(frozen=True, slots=True)
 class Injected(EventData, kind="injected", words="messages"):
-    """Event: older messages were placed before the turn's own messages until the turn ends. With `kept`, the event adds
-    nothing and drops all but the newest `kept` of them.
+    """Event: older messages were placed before the turn's own messages until the turn ends. If `kept` is not None, the
+    event adds nothing and drops all but the newest `kept` older messages.
     """
 
     messages: tuple[Message, ...] = ()
@@ -497,7 +497,7 @@ class Remembered(EventData, kind="remembered", words="markdown"):
 @dataclass(frozen=True, slots=True)
 class Removed(EventData, kind="removed"):
     """Event: content was erased for good: the messages of `requests`, the answers of `turns`, quotes of `messages`, and
-    with `head` the summary. `message` and `role` identify the removed message. `related` lists the turns that it
+    the summary if `head` is True. `message` and `role` identify the removed message. `related` lists the turns that it
     concerns. `by` is the request that asked for the removal.
     """
 

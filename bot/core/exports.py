@@ -1,5 +1,5 @@
-"""Exports: files that are written from the event log for readers outside the bot. A stored cursor marks how far. A
-deleted export is written again.
+"""Exports: files that are written from the event log for readers outside the bot. A stored cursor is the number of the
+newest exported event. Deleted files are written again.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from bot.core.events import Event
 BATCH = 200
 """Max events that an export reads at once."""
 SYNC_SECONDS = 5.0
-"""Interval in seconds of fsync and cursor update. After a power failure, this much work is repeated; nothing is lost."""
+"""Interval in seconds of fsync and cursor update. After a power failure, the work of one interval is repeated."""
 GATHER_SECONDS = 0.01
-"""Delay in seconds before new events are read. It gathers events, because one read per commit would cost more."""
+"""Delay in seconds before new events are read. Events gather, because one read for each commit would cost more."""
 RETRY_SECONDS = 2.0
 """Interval in seconds between retries while the disk refuses writes."""
 

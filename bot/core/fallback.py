@@ -18,8 +18,8 @@ from bot.telemetry import context
 from bot.words import say, sentence
 
 AWAY_SECONDS = 300.0
-"""Seconds before the primary model is tried first again. A failure counts for all chats, a refusal only for its own
-chat.
+"""Seconds for which the primary model is tried last after it failed or refused. A failure counts for all chats, a
+refusal only for its own chat.
 """
 GONE = (*AWAY, errors.ModelUnknown, errors.ProviderBusy)
 """Failures of the primary model after which a fallback model is worth a try."""
@@ -77,7 +77,7 @@ class FallbackModel(ModelWrapper):
     ) -> ModelStream:
         """Yield one model's answer. A failure is added to `failed`, or raised if no other model can help."""
         (model, name), own = one, one is self._first
-        # Only the model that wrote them can read thinking and a provider's summaries.
+        # Thinking and a provider's summary can be read only by the model that wrote them.
         messages = [memory.in_plain_words(one) for one in blocks.without_thinking(request.messages)]
         asked = request if own else replace(request, model=name or request.model, messages=messages)
         try:

@@ -55,10 +55,10 @@ Settle = Callable[[Question, Verdict], Awaitable[Sequence[Fact] | None]]
 class Runtime:
     """Services that features may use.
 
-    `models` returns the model settings of a chat. `settled` cuts off the end of an unfinished text if that end may
-    begin a secret. `compact` shortens a chat's history for a command. `suspended` frees the turn's slot inside its
-    `with` block while the turn waits for a person. `waiting` returns the open loops (matters that wait for somebody)
-    that a viewer may see.
+    `models` returns the model settings of a chat. `settled` cuts off the end of an unfinished text if that end may be
+    the beginning of a secret. `compact` shortens a chat's history for a command. `suspended` opens a `with` block in
+    which the turn waits for a person and uses no slot. `waiting` returns the open loops (matters that wait for
+    somebody) that a viewer may see.
     """
 
     configuration: config.Settings
@@ -102,7 +102,7 @@ class Runtime:
 @dataclass(frozen=True, slots=True)
 class Done:
     """Result of a command, or of a hook at a turn's end: text for the person ("" for none) and events to append. All of
-    it is stored in one transaction with the end, so that no command runs twice.
+    it is stored in the transaction that ends the command or turn, so that no command runs twice.
     """
 
     say: str = ""
@@ -113,7 +113,7 @@ class Done:
 @dataclass(frozen=True, slots=True)
 class Command:
     """A chat command. A `queued` command waits for the running turn, because the command changes the conversation. If
-    it also `tells` something, it does not wait when it is called without arguments.
+    `tells` is True, it does not wait when it has no arguments, because it then only shows something.
     """
 
     run: Callable[[Inbound], Awaitable[Done]]
@@ -130,8 +130,8 @@ class Command:
 
 @dataclass(frozen=True, slots=True)
 class Display:
-    """Shows running turns to people. `begin` is called in the task of each turn. `preview` shows an answer while the
-    model writes it.
+    """Shows running turns to people. `begin` is called in the asyncio task of each turn. `preview` shows an answer
+    while the model writes it.
     """
 
     begin: Callable[[Turn], object]
@@ -205,7 +205,7 @@ class Feature:
 
 
 class NobodyAnswers:
-    """Implements `tools.context.Questions` if no feature asks people. Every answer is that nobody replied."""
+    """Implements `tools.context.Questions` if no feature asks people. It answers every question with “nobody”."""
 
     async def ask(self, question: ToolQuestion) -> Answer:
         del question

@@ -37,9 +37,9 @@ COLD_AFTER = 300.0
 COLD_HIDES = 2_000
 """Min tokens that masking must save if the provider's cache has expired."""
 WARM, WARM_HIDES = 3, 0.5
-"""Factor on the token threshold, and min share of tokens to save. Both apply while the provider's cache is valid."""
+"""Factor that raises the token threshold, and min share of tokens to save, while the provider's cache is valid."""
 LEAST_KEPT, KEPT_TOKENS = 3, 2_000
-"""Number of newest tool results that always stay. More stay while all of them have at most this many tokens."""
+"""Min tool results that stay unmasked, and max total tokens up to which more stay. The newest stay."""
 KEPT_FILES, KEPT_BYTES = 4, 8_000_000
 """Max newest files that stay unmasked, and their max total bytes."""
 CROWD = 12
@@ -150,7 +150,7 @@ class Fit:
         """Use this frame for later requests, and mask old tool results if that is worthwhile now."""
         self.take(frame)
         if self._framed():
-            return  # the new frame has already cost the provider's cache; mask before a later turn
+            return  # the new frame made the provider's cache useless; a later turn masks results
         asked_at, threshold = self.context.asked_at, self.limits.mask_threshold_tokens
         if crowded(self.context.shown()):
             self.mask_old("size", above=0)
@@ -266,7 +266,7 @@ class Fit:
         raise HistoryCleared from error
 
     def _turn_is_too_large(self, model: str, frame: float, own: float, error: errors.ContextOverflow) -> bool:
-        """Return True if even without history the request is too large. Trusts the provider's count if plausible."""
+        """Return True if the request is too large even without history. A plausible count by the provider is used."""
         history = estimate.tokens(self.context.view())
         total = frame + own + history
         told = error.tokens or total
@@ -403,7 +403,7 @@ def masks(
     messages: Sequence[Message], *, ages: Callable[[str], bool], keep: int, masked: Container[str] = ()
 ) -> dict[str, str]:
     """Return placeholders for old tool results, by call id, and for old files, by artifact id. These results stay: the
-    newest `keep`, unseen ones, those of tools that do not age, and errors in the newest message of results.
+    newest `keep`, results not yet sent, results of tools that do not age, and errors in the newest results.
     """
     names = {call.id: call.name for message in messages for call in blocks.tool_calls(message["content"])}
     results, files = list(_newest_first(messages, "tool_result")), list(_newest_first(messages, ATTACHED))

@@ -60,8 +60,8 @@ def in_words(prefix: Prefix) -> Prefix:
 
 
 async def remember(prefix: Prefix, known: SessionMemory | None, fit: Fit) -> SessionMemory:
-    """Ask the model for changes of the session memory, and return the changed memory. If they are too long, ask once
-    more for less. Raises `errors.ModelError` and `MemoryInvalid`.
+    """Ask the model for changes of the session memory, and return the changed memory. If the answer is too long, ask
+    once more for less. Raises `errors.ModelError` and `MemoryInvalid`.
     """
     try:
         changed = memory.changed(known, await _ask(prefix, memory.extraction(known), fit, purpose="memory"))
@@ -108,8 +108,8 @@ async def condense(prefix: Prefix, known: SessionMemory | None, focus: str, fit:
 
 
 async def _provided(prefix: Prefix, known: SessionMemory | None, focus: str, fit: Fit) -> Summary:
-    """Return the summary that the provider writes. Its usage does not describe the prompt, so the token ratio is not
-    learned from it.
+    """Return the summary that the provider writes. The token ratio is not learned from its usage, which does not
+    describe the prompt.
     """
     asked = request(prefix, fit, purpose="compaction", summarize=memory.condensing(known, focus))
     reply = await _reply(asked, fit)

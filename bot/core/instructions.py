@@ -1,4 +1,4 @@
-"""Instruction files for the model: read with their includes, and ordered from the whole machine down to one person.
+"""Reads instruction files for the model with their includes, ordered from the whole machine down to one person.
 
 First come `/etc/shipmate/Agent.md`, `~/.config/shipmate/Agent.md` and the project's `Agent.md`. Then come files for the
 model, the channel, the chat and the person in `.ship/instructions/`. All of them apply. A line `<!-- shipmate: override
@@ -121,7 +121,7 @@ class _Section:
 
 
 def resolve(texts: Sequence[str]) -> list[str]:
-    """Apply the override lines in the texts of instruction files, which go from widest to narrowest scope."""
+    """Return these texts without the sections that later texts override. The texts go from widest to narrowest scope."""
     files = [_sections(one) for one in texts]
     for near, sections in enumerate(files):
         overrides = {one.key for one in sections if one.override and one.key}
@@ -211,7 +211,7 @@ class InstructionFiles:
         return self._root / ".ship" / "instructions" / scope / f"{'-'.join(map(self._encode, names))}.md"
 
     async def _texts(self, paths: Sequence[Path], cut: list[str]) -> list[str]:
-        """Return the texts of files, in order. A missing file gives "" and is found without a thread."""
+        """Return the texts of files, in order; "" for a missing file. If all are missing, no thread is started."""
         there = [path for path in paths if os.path.lexists(path)]  # noqa: ASYNC240
         readers = [_Reader(self._root, self._log, self._vetting, cut=cut) for _ in there]
         read = await asyncio.to_thread(lambda: [*map(_logged, readers, there)]) if there else []
@@ -231,7 +231,7 @@ def _logged(reader: _Reader, path: Path) -> str | None:
 
 
 def of_folders(root: Path, touched: Iterable[Path], log: Log, vetting: Vetting) -> list[Tag]:
-    """Return the `Agent.md` files of the folders around these paths, innermost last, without the project's. Blocking."""
+    """Return the `Agent.md` files in the folders that contain these paths, innermost last. The project's is left out."""
     root = root.resolve()
     found: set[Path] = set()
     for path in touched:

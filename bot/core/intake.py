@@ -75,7 +75,7 @@ class Intake:
         self._coming.update(dict.fromkeys(inbound.keys, over))
         try:
             if await self.event_log.known(inbound.keys):
-                # The platform gets no confirmation before the event is on disk, which may still be pending.
+                # The event may not be on disk yet. Only then may the platform get a confirmation.
                 await self.event_log.committed(patient=False)
                 return False
             said = inbound.model_copy(

@@ -1,5 +1,5 @@
-"""Live messages, such as previews of an answer, are edited while a turn runs. A live message has an outbox row from
-before its creation until its final form. The edits in between are not stored as events.
+"""Live messages, such as previews of an answer, are edited while a turn runs. Its outbox row exists from before its
+creation until its final form. The edits in between are not stored as events.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from bot.words import speaking
 LIVE_SECONDS = 10.0
 """Timeout in seconds of creating or editing a live message. A hanging edit delays an answer by no more than this."""
 SETTLE_SECONDS = 2.0
-"""Seconds during which an edit without a reply may still arrive. Nothing else goes to its target meanwhile."""
+"""Seconds for which an edit that the platform did not answer may still arrive. Its target gets nothing else then."""
 
 LastWords = Callable[[OutboxRow, str], tuple[str, LiveForm]]
 """Function that returns a live message's final text and display form. A text of "" deletes the message."""
@@ -53,7 +53,7 @@ class LiveMessages:
         self._seen: dict[str | None, dict[str, tuple[str, str]]] = {}
         """Text and marker that people see now, by turn and outbox row."""
         self.last_words: dict[OutboundKind, LastWords] = {}
-        """Functions for the final text, by form of message. A form without a function is deleted at the end."""
+        """Functions for the final text, by form of message. A message of another form is deleted at the end."""
 
     # ------------------------------------------------------------ current live messages
 

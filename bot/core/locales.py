@@ -39,8 +39,8 @@ class Locale:
 
 
 class ReaderLocale(NamedTuple):
-    """Language and time zone in which texts are written for a reader (`bot.words.speaking`). If the zone is the
-    reader's `own`, times are shown without its name.
+    """Language and time zone in which texts are written for a reader (`bot.words.speaking`). If it is the reader's
+    `own` zone, times are shown without the zone's name.
     """
 
     language: str
@@ -54,7 +54,7 @@ KIND = "locale"
 
 class Locales:
     """Returns the locale of a person. What the person chose comes first, then what the person's app reported last, then
-    `words.DEFAULT` and the configured zone. Reports of the app are stored for messages that are no replies.
+    `words.DEFAULT` and the configured zone. Reports of the app are stored, because some texts answer no message.
     """
 
     def __init__(self, chats: Chats, *, zone: str = UTC) -> None:

@@ -57,7 +57,7 @@ LONGEST_CELL = 500
 @dataclass(frozen=True, slots=True)
 class Shortened:
     """A text in which a line with the file's name replaces each passage that became a file. `at` converts an offset in
-    the original text into one in `words`. For an offset inside such a passage, it returns the end of that line.
+    the original text into one in `words`. For an offset inside such a passage, it returns the end of the new line.
     """
 
     words: str
@@ -81,7 +81,7 @@ class Shortened:
 
 
 class LongBlocks:
-    """Turns blocks of an answer that are too long for its channel into files. Does nothing unless `on` is true."""
+    """Turns blocks of an answer that are too long for its channel into files. If `on` is False, does nothing."""
 
     def __init__(self, channels: Mapping[str, Channel], *, on: bool) -> None:
         self._channels = channels

@@ -353,7 +353,7 @@ class ToolCalls:
     """Project paths that tools used and for which the loop has not yet looked for instructions of folders."""
 
     async def run(self, calls: Sequence[ToolCall], cut: frozenset[str]) -> None:
-        """Run these calls. Those in `cut` arrived incompletely. Calls of a dead process are reported as interrupted."""
+        """Run these calls. Calls in `cut` arrived incompletely. Calls that a dead process began get an error result."""
         turn = self.chat.turn
         if turn is None:
             return
@@ -380,7 +380,7 @@ class ToolCalls:
             self.chats.append(*over, *facts)
 
     async def started(self, call: ToolCall, *, wait: bool) -> None:
-        """Record on disk that a call with side effects starts. On `errors.StorageError` the call must not run."""
+        """If `wait`, record on disk that a call starts. On `errors.StorageError`, the call must not run."""
         if wait:
             task = self.tasks.name(call) if self.tasks is not None else ""
             data = events.ToolStarted(call.id, call.name, self.boot, task)

@@ -1,5 +1,5 @@
-"""The subagent tasks of one turn. Each task has its own chat. So if the process is killed, only running model and tool
-calls are lost, and the turn's tool call continues the task.
+"""The subagent tasks of one turn. Because each task has its own chat, a killed process loses only running model and
+tool calls. The turn's tool call then continues the task.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ class TurnTasks:
             finally:
                 worker.close(
                     "failed", "Something went wrong in it."
-                )  # ignored if another end was already reported
+                )  # ignored if the task's end was already reported
                 first_token.set()
                 context.report_provenance(worker.origin)
         if result.status == "failed":

@@ -221,7 +221,7 @@ class Worker:
         return running.words if running is not None else ""
 
     async def _within_time(self, work: Coroutine[Any, Any, str]) -> str:
-        """Run `work` within the task's time limit, without waits for people. Raises `LimitReached`."""
+        """Run `work` within the task's time limit. Waits for people do not count. Raises `LimitReached`."""
         task = asyncio.create_task(work)
         try:
             while not task.done():
@@ -501,7 +501,7 @@ class TaskApprovals:
 
 
 class OlderMessagesOfTask(OlderMessages):
-    """Implements `tools.context.Injection` for a task. `seen` is the turn's, if the task sees the turn's messages."""
+    """Implements `tools.context.Injection` for a task. `seen` is the turn's `Injection` if the task is a fork."""
 
     def __init__(
         self, worker: Worker, chat: Chat, append: Callable[[events.EventData], None], seen: Injection | None
