@@ -158,7 +158,7 @@ def _sync(folder: Path) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """The journal of version 0.1, the files beside it, and functions that derive facts about a message from the settings."""
+    """The journal of version 0.1, the files beside it, and two functions that judge messages by the settings."""
 
     db: sqlite3.Connection
     home: Path

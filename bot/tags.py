@@ -180,8 +180,8 @@ _NOTICES = frozenset({ANSWER, LAST_STEP})
 
 
 def with_system_messages(messages: Sequence[Message]) -> list[Message]:
-    """Return the messages, with the facts that no person can choose moved to messages of the role `system`. Each system
-    message is placed before the answer, so that each request begins with the previous request.
+    """Return the messages after moving the facts that no person can choose to messages of the role `system`. Each
+    system message is placed before the answer, so that each request begins with the previous request.
     """
     shown, said, works, mark = list[Message](), list[str](), False, None
     end: Message = {"role": "assistant", "content": ()}
@@ -230,7 +230,7 @@ def without_system_messages(messages: Iterable[Message]) -> list[Message]:
 
 
 def _split(message: Message) -> tuple[Message, str]:
-    """Return the message without facts that no person can choose, and the text of a system message with them, or ""."""
+    """Return the message without facts that no person can choose, and a system message's text with them or ""."""
     first, content = begins(message, CONTEXT), message["content"]
     if first is None or not first.nonce:
         words = content[0].get("text") if len(content) == 1 else ""

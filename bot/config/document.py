@@ -126,7 +126,7 @@ class FilledDocument:
         self._env = env
         self._hidden: set[Loc] = set()
         self.missing: dict[Loc, str] = {}
-        """Name of the missing variable for each value that was removed because of it."""
+        """Name of the missing variable, by the path of the value that was removed."""
         self.secrets: set[str] = set()
         self.malformed: list[Loc] = []
         self.literal: list[Loc] = []

@@ -157,8 +157,9 @@ class Llm(StrictModel):
     tool calls. `off`: the model thinks as little as the provider allows.
     """
     purposes: dict[Purpose, ModelUse] = {}
-    """Model, effort and thinking for purposes other than answers to people: `memory` (notes), `compaction` (summaries of
-    conversations), `task` (subagents), `overheard` (messages not addressed to the bot). `title` has no effect: titles need no model.
+    """Model, effort and thinking for purposes other than answers: `memory` (notes), `compaction` (summaries of
+    conversations), `task` (subagents), `overheard` (messages not addressed to the bot). `title` has no effect. Titles
+    need no model.
     """
     prices: dict[Annotated[str, Field(min_length=1, max_length=200)], ModelPrice] = {}
     """Prices by model. They override the built-in prices, which `shipmate check` lists with their date."""

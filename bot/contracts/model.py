@@ -97,7 +97,7 @@ class ModelReply:
     unshown: frozenset[str] = frozenset()
     """Artifacts of the files that the provider refused, so the model did not see them."""
     blind: bool = False  # True if the model accepts no files at all
-    note: str = ""  # Sentence for below the answer, if a model other than the requested one answered
+    note: str = ""  # Sentence to show below the answer if a model other than the requested one answered
 
 
 ModelStream = AsyncGenerator[TextDelta | ToolInputDelta | ModelReply, None]

@@ -21,7 +21,7 @@ ROOM = 2_500 * TOKEN
 _ASCII, _OTHER, _WIDE = 10, 20, TOKEN
 _NARROW_BYTES, _WIDE_BYTES = bytes(range(0x80)), bytes(range(0xE3, 0xF5))
 _FIRST_WIDE = re.compile(rb"\xe2[\xba-\xbf]")
-"""Pattern of wide characters (from U+2E80) whose first UTF-8 byte also begins some narrow characters."""
+"""Pattern of the first two UTF-8 bytes of those wide characters (from U+2E80) that begin with the byte E2."""
 _HEAD = 0.6
 """Share of the available size for the beginning of a text."""
 

@@ -39,7 +39,7 @@ ARGUMENTS = 8_000
 FILES = 500_000
 """Max files that one command may create."""
 _SHARE = 2
-"""Divisor of the free bytes and free inodes. A command may use at most this share of each."""
+"""Divisor of the free bytes and of the free inodes. A command may use at most half of each."""
 _OURS = 4
 """Number of processes that the sandbox needs for itself."""
 _NOTES = 10

@@ -344,8 +344,8 @@ def fingerprint(tool: str, arguments: Mapping[str, Any], directory: str, *defini
     return hashlib.sha256(whole.encode()).hexdigest()
 
 
-# Finds the files that a command line names or runs. Shell syntax is approximated: file names that are built from
-# wildcards or variables are not found.
+# The code below finds the files that a command line names or runs. It knows only a part of the shell's syntax, so it
+# finds no file names that are built from wildcards or variables.
 
 _MAKEFILES = ("GNUmakefile", "makefile", "Makefile")
 _ENDS_COMMAND = frozenset(";|&()\n`")

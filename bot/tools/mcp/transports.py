@@ -85,8 +85,9 @@ def _bounded() -> Any:
 async def process(
     words: Sequence[str], *, folder: Path, env: Mapping[str, str], said: Tell, ended: Tell
 ) -> AsyncIterator[TransportStreams]:
-    """Run a server process inside the `with` block. `said` gets its stderr. `ended` is called when its stdout ends.
-    After the block, the process group is killed unless the process ends by itself. Raises OSError if it cannot start.
+    """Run a server process inside the `with` block. `said` gets the server's stderr. `ended` is called when the
+    server's stdout ends. After the block, the process group is killed unless the process ends by itself. Raises
+    OSError.
     """
     from mcp.client import stdio
 

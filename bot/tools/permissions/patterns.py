@@ -222,8 +222,8 @@ def _folded(parts: Parts) -> Parts:
 
 
 def literal_words(command: str) -> tuple[str, ...] | None:
-    """Return the words of a command that contains no characters that a shell interprets; None for every other command.
-    Only a command without such characters can be judged by its text. It must be run from these words, without a shell.
+    """Return the words of a command that contains no characters that a shell interprets; None for other commands, long
+    ones and assignments. Rules can judge only these words. The command must then be run without a shell.
     """
     words = tuple(word for word in command.split(" ") if word)
     if len(command) > LONGEST or not words or "=" in words[0]:
