@@ -65,7 +65,7 @@ class Budget:
         return self.soft if self.hard is None else min(self.soft, self.hard)
 
     def share(self, part: float, most: int) -> int:
-        """Return the fraction `part` of the context window in tokens; `most` if it is more or unknown."""
+        """Return the fraction `part` of the context window in tokens, at most `most`; `most` for an unknown window."""
         return most if self.window is None else min(most, int(self.window * part))
 
 
@@ -141,7 +141,7 @@ class ModelDeps:
 
     @property
     def known(self) -> tuple[str, ...]:
-        """Return the models that ship.json names, then the models of the same family whose price is known."""
+        """Return the models that ship.json names, then those of the default model's family that have a known price."""
         named = [self.default_model, self.fast_model, *(one.model for one in self.purposes.values())]
         family = f"{self.default_model.partition('-')[0]}-"
         priced = [name for name in self.prices.names if name in self.prices.own or name.startswith(family)]
@@ -162,7 +162,7 @@ class ModelDeps:
         return manner.sent(partial(self.windows.takes, manner.model or self.name))
 
     def fitted(self, request: ModelRequest, purpose: str | None = None) -> ModelRequest:
-        """Return the request for the model of its purpose. What only another model can read is changed or left out."""
+        """Return the request for the model of its purpose. Content that it cannot read is changed or left out."""
         sent, model = self.sent(purpose), self.of(purpose or self.purpose).model or self.name
         if model != request.model:
             most = self.windows.max_output(model) or request.max_tokens

@@ -112,8 +112,8 @@ class LineFold:
         return min((one.n for one in self._outgoing.values()), default=None)
 
     async def take(self, n: int, event: Event) -> tuple[int, ArchiveLine] | None:
-        """Return the archive line that this event completes, after the number of the oldest event used in it. Return
-        None if the event completes no line. Raises `errors.StorageError`.
+        """Return the archive line that this event completes, and before it the number of the oldest event that the line
+        uses. Return None if the event completes no line. Raises `errors.StorageError`.
         """
         line: ArchiveLine | None = None
         match event.data:
@@ -135,8 +135,8 @@ class LineFold:
         return None if line is None else (n, line)
 
     def _ended(self, n: int, event: Event, end: events.RowEnded) -> tuple[int, ArchiveLine | None]:
-        """Return an event number and the archive line of a bot message. The line is None until the message's last part
-        has ended, and if no part was delivered.
+        """Return an event number and the archive line of a bot message. The line is None while a part of the message is
+        undecided, or if no part was delivered.
         """
         found = next(((name, one) for name, one in self._outgoing.items() if end.row in one.parts), None)
         if found is None:

@@ -278,7 +278,7 @@ class Answered(EventData, kind="answered", words="content"):
 
 @dataclass(frozen=True, slots=True)
 class Used(EventData, kind="used"):
-    """Event: a model call ended. `purpose` is its use, such as a turn or a summary. `usage` is what the provider bills;
+    """Event: a model call ended. `purpose` is that of the request, such as `turn`. `usage` is what the provider bills;
     None if unknown. `error` is the type of the failure; "" on success. Usage totals are sums over these events.
     """
 

@@ -231,7 +231,9 @@ def _logged(reader: _Reader, path: Path) -> str | None:
 
 
 def of_folders(root: Path, touched: Iterable[Path], log: Log, vetting: Vetting) -> list[Tag]:
-    """Return the `Agent.md` files in the folders that contain these paths, innermost last. The project's is left out."""
+    """Return the `Agent.md` files in the folders that contain these paths, innermost last, without the project's.
+    Blocks.
+    """
     root = root.resolve()
     found: set[Path] = set()
     for path in touched:

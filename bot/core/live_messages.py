@@ -28,7 +28,7 @@ from bot.words import speaking
 LIVE_SECONDS = 10.0
 """Timeout in seconds of creating or editing a live message. A hanging edit delays an answer by no more than this."""
 SETTLE_SECONDS = 2.0
-"""Seconds for which an edit that the platform did not answer may still arrive. Its target gets nothing else then."""
+"""Seconds for which an edit that the platform did not answer may still arrive. Meanwhile, its target gets nothing."""
 
 LastWords = Callable[[OutboxRow, str], tuple[str, LiveForm]]
 """Function that returns a live message's final text and display form. A text of "" deletes the message."""

@@ -39,8 +39,8 @@ class Locale:
 
 
 class ReaderLocale(NamedTuple):
-    """Language and time zone in which texts are written for a reader (`bot.words.speaking`). If it is the reader's
-    `own` zone, times are shown without the zone's name.
+    """Language and time zone in which texts are written for a reader (`bot.words.speaking`). If the zone is the
+    reader's own (`own`), times are shown without its name.
     """
 
     language: str

@@ -57,7 +57,8 @@ LONGEST_CELL = 500
 @dataclass(frozen=True, slots=True)
 class Shortened:
     """A text in which a line with the file's name replaces each passage that became a file. `at` converts an offset in
-    the original text into one in `words`. For an offset inside such a passage, it returns the end of the new line.
+    the original text into one in `words`. For an offset inside such a passage, it returns the end of the replacing
+    line.
     """
 
     words: str

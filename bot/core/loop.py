@@ -429,7 +429,7 @@ class OlderMessages:
     ids: Ids
 
     def room(self) -> int:
-        """Return how many more messages the turn may load; 0 at the token limit."""
+        """Return the number of messages that the turn may still load; 0 at the token limit."""
         running = self.chat.context.running
         if running is None or estimate.tokens(self.chat.context.older()) >= MOST_TOKENS:
             return 0

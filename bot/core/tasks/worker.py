@@ -438,7 +438,7 @@ class Worker:
 
 
 class LimitedModel(ModelWrapper):
-    """The model of a task, within the task's limits."""
+    """Calls a task's model within the task's limits."""
 
     def __init__(self, worker: Worker) -> None:
         super().__init__(worker.models.model)
