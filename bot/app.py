@@ -68,8 +68,8 @@ async def started(
     signals: Signals = lambda *_: contextlib.nullcontext(),
 ) -> AsyncIterator[Gateway]:
     """Run the gateway of a folder while the context is open. The start reads the configuration, takes the locks, opens
-    the log, waits for leadership and then starts all parts. `signals` takes over the handling of signals once turns may
-    run. If `only` is given, the gateway has only these channels and no dashboard.
+    the log, waits for leadership and then starts all parts. `signals` handles signals from the time when turns may run.
+    If `only` is given, the gateway has only these channels and no dashboard.
     """
     load = functools.partial(configuration.load, root, defaults=defaults)
     settings, environment, manifests = load(), environment or Environment(), discovery.manifests()

@@ -238,9 +238,8 @@ class ClaimUnfounded(DeliveryFailed):
 
 
 class ModelError(ShipmateError):
-    """A model call failed. `status` is the HTTP status, `request_id` is the provider's id. If an answer had
-    begun and the provider reported them, `stop_reason`, `usage` (keys as in the log) and `cost_usd` are
-    set.
+    """A model call failed. `status` is the HTTP status, `request_id` is the provider's id. `stop_reason`, `usage` (keys
+    as in the log) and `cost_usd` are set if the provider reported them for an answer that had begun.
     """
 
     sentence = "model"

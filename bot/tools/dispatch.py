@@ -261,8 +261,8 @@ _UNWATCHED: frozenset[Effect] = frozenset({"message", "delegate"})
 
 @dataclass(frozen=True, slots=True)
 class CallWatcher:
-    """Reports running calls to `watch`, as a wrapper around another `CallWrapper`. A call is not reported while it
-    waits for approval. Calls inside a subagent are reported together with the subagent.
+    """Wraps another `CallWrapper` and reports its running calls to `watch`. A call is not reported while it waits for
+    approval. Calls inside a subagent are reported together with the subagent.
     """
 
     inner: CallWrapper
