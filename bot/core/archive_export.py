@@ -112,8 +112,8 @@ class LineFold:
         return min((one.n for one in self._outgoing.values()), default=None)
 
     async def take(self, n: int, event: Event) -> tuple[int, ArchiveLine] | None:
-        """Return the archive line that this event completes, and before it the number of the oldest event that the line
-        uses. Return None if the event completes no line. Raises `errors.StorageError`.
+        """Return the archive line that this event completes, preceded by the number of the oldest event in it. Return
+        None if the event completes no line. Raises `errors.StorageError`.
         """
         line: ArchiveLine | None = None
         match event.data:

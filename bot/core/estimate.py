@@ -77,7 +77,7 @@ _TOKENS = MessageFact[Json, float](_part_tokens)
 
 
 def tokens(parts: Iterable[Message | Json]) -> float:
-    """Return the estimated tokens of messages, system blocks and tool definitions. They must never change (cache)."""
+    """Return the estimated tokens of messages, system blocks and tool definitions. They must not change later."""
     return sum(_TOKENS.each(parts))
 
 

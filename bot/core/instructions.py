@@ -231,9 +231,7 @@ def _logged(reader: _Reader, path: Path) -> str | None:
 
 
 def of_folders(root: Path, touched: Iterable[Path], log: Log, vetting: Vetting) -> list[Tag]:
-    """Return the `Agent.md` files in the folders that contain these paths, innermost last, without the project's.
-    Blocks.
-    """
+    """Return the `Agent.md` files in the folders above these paths, except the project's root. Blocks on disk reads."""
     root = root.resolve()
     found: set[Path] = set()
     for path in touched:

@@ -57,8 +57,7 @@ LONGEST_CELL = 500
 @dataclass(frozen=True, slots=True)
 class Shortened:
     """A text in which a line with the file's name replaces each passage that became a file. `at` converts an offset in
-    the original text into one in `words`. For an offset inside such a passage, it returns the end of the replacing
-    line.
+    the original text into one in `words`. For an offset in such a passage, it returns the end of this line.
     """
 
     words: str
