@@ -126,7 +126,7 @@ async def _search(root: Path, key: ChatKey, query: RecallQuery) -> list[tuple[Ar
 
 @asynccontextmanager
 async def _opened_search(root: Path) -> AsyncIterator[Search | None]:
-    """Update the search index and yield the search; None if there is no log. The gateway may be running."""
+    """Update the search index and yield the search; yield None if there is no log. The gateway may be running."""
     from bot.features.search import Search
     from bot.features.search.index import FILE  # imports half of the gateway
 

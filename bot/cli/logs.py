@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from bot.core.events import Event
 
 FOLLOW_FROM = 20
-"""Number of existing lines that `--follow` shows before it waits for new ones."""
+"""Number of existing lines that `--follow` shows first. Then it waits for new lines."""
 POLL_SECONDS = 0.2
 COLOURS = {"debug": "2", "action": "36", "warn": "33", "error": "31"}
 """SGR colour codes of the log levels, for terminals."""

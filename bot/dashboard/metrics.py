@@ -92,8 +92,8 @@ class LogMetrics:
         }
 
     def _counters(self, name: str, meaning: str, *labels: str) -> Callable[..., Counter]:
-        """Return a function that returns the counter for given label values. It caches counters, because `labels`
-        takes a lock.
+        """Return a function that maps label values to their counter. The function caches counters, because
+        `Counter.labels` takes a lock.
         """
         counter = Counter(f"shipmate_{name}", meaning, labels, registry=self.registry)
         return lru_cache(_SERIES)(counter.labels)

@@ -119,7 +119,7 @@ class _Steps:
         elif kind == "answer_shown":
             self.ended.append(Step("shown", "", at, 0))
             wait = _number(details.get("queueMs"))
-            # The wait in the queue begins with the person's message, which may be older than the turn's first log line.
+            # The wait in the queue begins when the person's message arrives. That may be before the turn's first log line.
             for place, one in enumerate(self.ended):
                 if one.kind == "queue" and wait:
                     begin = one.begin + (one.ms or 0) - wait

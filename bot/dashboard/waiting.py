@@ -96,6 +96,6 @@ class WaitingPage:
 
 
 def _done(loop: OpenLoop, act: Act) -> str:
-    """Return the sentence that says what was decided about which person, call, job or promise."""
+    """Return a sentence about the decision. It names the person, call, job or promise that was decided about."""
     what = loop.name or str(loop.person) if loop.kind == "person" else loop.what.replace("`", "")
     return say(f"dashboard.did_{act}", what=text.preview(what, 120))

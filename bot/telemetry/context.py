@@ -25,7 +25,6 @@ _running: ContextVar[Running] = ContextVar("running", default=Running())  # noqa
 
 
 def current() -> Running:
-    """Return the running turn with its step and task."""
     return _running.get()
 
 

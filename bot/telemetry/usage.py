@@ -108,13 +108,11 @@ class UsageTotals:
 
 
 def details_of(line: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the details of a log line."""
     details = line.get("details")
     return details if isinstance(details, dict) else {}
 
 
 def two_digits(value: int) -> int:
-    """Return a number rounded to two significant digits."""
     return value if value < 100 else round(value, 2 - len(str(value)))
 
 

@@ -248,7 +248,6 @@ class WebApi:
         return _slack_streams.content(params, chunks, needed=needed)
 
     async def _show_alone(self, params: Json) -> Json:
-        """Post an ephemeral message."""
         room, user = self._writable(params), params.get("user")
         text, thread_ts = self._content(params, TEXT_LIMIT), params.get("thread_ts")
         if not isinstance(user, str) or user not in room.members:

@@ -147,7 +147,6 @@ class Link:
         return socket
 
     async def _pinging(self, socket: web.WebSocketResponse) -> None:
-        """Ping a socket while it is open; close the socket if the client does not answer."""
         self._heard[socket] = self._clock.monotonic()
         while socket in self.sockets and not socket.closed:
             if self._clock.monotonic() - self._heard[socket] > SILENT_PINGS * self.ping_every:
@@ -191,7 +190,7 @@ class Link:
         await self._changed()
 
     async def _attempt(self, delivery: Delivery) -> float:
-        """Send a payload once and wait for the acknowledgement; return the time at which the attempt counts as failed."""
+        """Send a payload once and wait for its acknowledgement. Return the time at which an unacknowledged attempt fails."""
         now, attempt = self._clock.monotonic(), delivery.attempts
         delivery.attempts += 1
         if self.requests is not None:

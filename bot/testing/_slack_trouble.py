@@ -45,7 +45,6 @@ class FaultInjection(Loopback):
         self._storm = asyncio.create_task(self._storming(every))
 
     def calm(self) -> None:
-        """End the storm that `storm` started."""
         if self._storm is not None:
             self._storm.cancel()
             self._storm = None
@@ -69,7 +68,7 @@ class FaultInjection(Loopback):
     async def redeliver(
         self, delivery: Delivery, *, attempt: int = 1, reason: str = "timeout", times: int = 1
     ) -> list[Delivery]:
-        """Send an earlier delivery again under new envelope ids, whether or not the app acknowledged the delivery."""
+        """Send an earlier delivery again `times` times, each time with a new envelope id, even if the app acknowledged it."""
         copies = [Delivery(delivery.kind, delivery.payload, retry=(attempt, reason)) for _ in range(times)]
         for copy in copies:
             self.link.send(copy)

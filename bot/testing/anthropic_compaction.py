@@ -103,7 +103,6 @@ def capabilities(*, able: bool) -> Json:
 
 
 def usage(found: Json, output: int) -> Json:
-    """Return the usage of a summary request."""
     figures = {name: value for name, value in found.items() if name != "service_tier"}
     nothing = {name: 0 for name in figures if name.endswith("input_tokens")}
     return nothing | {"output_tokens": 0, "iterations": [{"type": KIND, "output_tokens": output} | figures]}

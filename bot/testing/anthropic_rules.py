@@ -484,6 +484,5 @@ def unmarked(value: Any) -> Any:
 
 
 def blocks_of(message: Message) -> list[Any]:
-    """Return the content of a message as a list of blocks."""
     content = message["content"]
     return [{"type": "text", "text": content}] if isinstance(content, str) else content

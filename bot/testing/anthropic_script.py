@@ -70,7 +70,6 @@ def text(words: str) -> Json:
 
 
 def tool_use(name: str, input: Json | str | None = None, id: str | None = None) -> Json:  # noqa: A002
-    """Return a tool call block."""
     return {"type": "tool_use", "id": id, "name": name, "input": {} if input is None else input}
 
 
@@ -85,7 +84,6 @@ def reply(*blocks: Json | str, **how: Any) -> Reply:
 
 
 def sse(event: Json, name: str | None = None) -> bytes:
-    """Return one frame of a stream."""
     data = json.dumps(event, separators=(",", ":"))
     return f"event: {name or event['type']}\ndata: {data}\n\n".encode()
 

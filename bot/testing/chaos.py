@@ -145,7 +145,7 @@ class ChaosProxy:
             connection.deaf = list(self._deaf)
 
     def heal(self) -> None:
-        """Let new connections work again, and stop the random faults."""
+        """Let new connections work again, and set `chance` to 0."""
         self._deaf = None
         self.chance = 0.0
 

@@ -112,7 +112,6 @@ class FaultyDisk:
         self._failures.append(failure)
 
     def mend(self) -> None:
-        """Remove all failures."""
         self._failures.clear()
 
     @property

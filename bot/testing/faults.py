@@ -68,7 +68,6 @@ class Faults:
             disk.fail(_failure(fault))
 
     def mend(self) -> None:
-        """Remove all faults."""
         self.faults.clear()
         self._early.clear()
         for disk in self._disks:

@@ -45,11 +45,9 @@ class MemoryLog:
             self.entries.append(Entry(kind, message, level, duration, chat_key, request_id, details))
 
     def of(self, kind: str) -> list[Entry]:
-        """Return the entries of one kind."""
         return [entry for entry in self.entries if entry.kind == kind]
 
     def at(self, level: Level) -> list[Entry]:
-        """Return the entries of one level."""
         return [entry for entry in self.entries if entry.level == level]
 
     @property

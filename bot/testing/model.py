@@ -15,7 +15,6 @@ _ids = itertools.count(1)
 
 
 def text(words: str) -> Json:
-    """Return a text block."""
     return {"type": "text", "text": words}
 
 

@@ -408,12 +408,11 @@ class SlackServer(FileHosting):
 
     @property
     def sockets(self) -> int:
-        """Number of open sockets."""
         return len(self.link.sockets)
 
     @property
     def pongs(self) -> int:
-        """Number of the app's answers to the server's pings."""
+        """Number of pings of the server that the app answered."""
         return self.link.pongs
 
     @property

@@ -102,7 +102,6 @@ class Refused(Exception):
 
 
 def error_body(code: int, description: str, **parameters: Any) -> Json:
-    """Return the JSON of an error answer."""
     body: Json = {"ok": False, "error_code": code, "description": description}
     if parameters:
         body["parameters"] = parameters

@@ -72,7 +72,6 @@ class WebhookPoster:
         return next((one for one in self._updates.waiting() if _chat(one[1]) == line), None)
 
     async def _post(self, body: Any) -> float | None:
-        """Post an update once."""
         parts = urlsplit(self.url)
         address = self.url if self.front is None else f"http://127.0.0.1:{self.front}{parts.path}"
         headers = {SECRET: self.secret} if self.secret else {}

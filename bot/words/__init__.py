@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any
 
 Catalogue = Mapping[str, str | Mapping[str, str]]
-"""Sentences by key (`section.name`). Each sentence is a format string, or two format strings if it contains
-a `count`: one for 1 and one for other numbers.
+"""Sentences by key (`section.name`). Each sentence is a format string. A sentence with a `count` has two format
+strings: one for 1 and one for other numbers.
 """
 DEFAULT = "en"
-"""Language of people who have chosen none, and of sentences that a catalogue lacks."""
+"""Language for people who have chosen none, and for sentences that are missing in a catalogue."""
 _PLURAL = "other"
 
 
@@ -96,7 +96,7 @@ def zone() -> str:
 
 
 def own_zone() -> bool:
-    """Return True if everybody who reads the running task's text is known to be in the time zone of `zone`."""
+    """Return True if all readers of the running task's texts are known to be in the time zone that `zone` returns."""
     return _own_zone.get()
 
 

@@ -29,7 +29,9 @@ def local(moment: float) -> datetime:
 def _clocks() -> tzinfo | None:
     try:
         return zone(zone_now())
-    except ValueError:  # the zone was chosen on another machine, or its name was removed from the tz database
+    except (
+        ValueError
+    ):  # this machine's tz database lacks the zone, which may have been chosen on another machine
         return None
 
 
