@@ -3,8 +3,8 @@
 The leader increments a counter in the database every `BEAT` seconds. Another process (a standby) takes over if the
 leader released the lease, or if the counter has not changed for `LEASE` seconds. The standby measures this time with
 its own clock, so that clocks of different hosts are never compared. Each takeover increases the leader's number (`epoch`).
-After that, the database refuses transactions of the former leader. A process stops sending before another process
-can take over, so a frozen leader that wakes up neither writes nor sends.
+After that, the database refuses transactions of the former leader. A leader stops sending before a standby
+can take over. So a leader that was frozen and wakes up neither writes nor sends.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _TAKE = """UPDATE cluster_leader SET epoch = epoch + 1, holder = ?, beats = beat
 _END_FROZEN = """SELECT pg_terminate_backend(pid) FROM pg_stat_activity
     WHERE application_name = 'shipmate' AND datname = current_database() AND usename = current_user
     AND state <> 'idle' AND wait_event = 'ClientRead' AND state_change < clock_timestamp() - INTERVAL '2 s'"""
-"""Statement that ends sessions that are stuck inside a transaction. The server's timeouts miss some in pipeline mode."""
+"""Statement that ends sessions that are stuck inside a transaction. In pipeline mode, the server's timeouts miss some of them."""
 _RELEASE = "UPDATE cluster_leader SET holder = '' WHERE epoch = ? AND holder = ?"
 _FORGET = "DELETE FROM cluster_hosts WHERE holder = ? OR seen_at < clock_timestamp() - INTERVAL '1 day'"
 _HOSTS = """SELECT h.holder, l.holder IS NOT NULL FROM cluster_hosts h LEFT JOIN cluster_leader l ON l.holder = h.holder
@@ -58,7 +58,7 @@ class PostgresLeadership:
         self.leader = ""
         """Name (`holder`) of the leader when the lease was read last; "" if there was no leader."""
         self.deposed = asyncio.Event()
-        """Set once another process has taken over from this process, and never cleared."""
+        """Event that is set once another process has taken over from this process. It is never cleared."""
         self._leads = asyncio.Event()
         self._refusal: errors.StorageError | None = None
         self._until = 0.0
@@ -71,7 +71,7 @@ class PostgresLeadership:
 
     async def lead(self, stop: asyncio.Event, stands_by: Callable[[str], object]) -> bool:
         """Wait until this process is the leader, and return True. Return False if `stop` is set first. If the wait takes
-        longer than two beats, call `stands_by` once with the leader's name. Raises `errors.StorageError` if the
+        longer than 2 × `BEAT`, call `stands_by` once with the leader's name. Raises `errors.StorageError` if the
         database's tables have a newer version.
         """
         self._thread.start()
@@ -200,7 +200,7 @@ class Host:
 
 
 def hosts(url: str) -> Sequence[Host]:
-    """Return the processes that currently use a database. The leader comes first. Raises `errors.StorageError`."""
+    """Return the processes that currently use the database at `url`. The leader comes first. Raises `errors.StorageError`."""
     with as_storage_error("the database cannot be used"), contextlib.closing(PostgresSession(url)) as db:
         if db.execute("SELECT to_regclass('cluster_hosts')").fetchone() == (None,):
             return ()
@@ -208,7 +208,7 @@ def hosts(url: str) -> Sequence[Host]:
 
 
 def examine(url: str) -> tuple[str, str]:
-    """Return the database server's version, and a description of a problem ("" if there is none). Raises
+    """Return the database server's version, and a description of a problem; "" if there is no problem. Raises
     `errors.StorageError`.
     """
     with as_storage_error("the database cannot be used"), contextlib.closing(PostgresSession(url)) as db:

@@ -2,7 +2,7 @@
 a local copy.
 
 The leader reads its local copies. It commits a change to the database first, and then writes the copy. All other
-processes (standbys) fetch the changes. A copy has the size and mtime of its row; otherwise it is fetched again. Exports
+processes (standbys) fetch the changes. A copy whose size or mtime differs from its row is fetched again. Exports
 of the log (`chats`, the search index) are not shared, because each host makes its own.
 """
 
@@ -31,7 +31,7 @@ FILES = ("access.json", "telegram-groups.json")
 EXPORTS = ("chats", "exports.json", "index.db", "index.db-shm", "index.db-wal")
 """Names of the exports in `.ship` that each host makes from the log."""
 NOTE = "shared.json"
-"""Name of the file with the database's `store` id at the last fetch. `erase` gives the database a new id."""
+"""Name of the file that contains the `store` id that the database had at the last fetch. `erase` gives the database a new id."""
 FOLLOW_SECONDS = 1.0
 CHANGED = "SELECT path, size, at, changed FROM files WHERE changed > ? ORDER BY changed"
 CONTENT = "SELECT data, size, at FROM files WHERE path = ?"
@@ -44,7 +44,7 @@ ERASED = """UPDATE cluster_leader SET store = DEFAULT; DELETE FROM files WHERE d
 
 
 def is_name(name: str) -> bool:
-    """Return True if the path `name`, relative to `.ship`, belongs to a shared file. Parts like `..` are refused."""
+    """Return True if `name`, a path relative to `.ship`, belongs to a shared file. Return False for a path with parts like `..`."""
     parts = PurePosixPath(name).parts
     plain = "/".join(parts) == name and not any(part.startswith(".") for part in parts)
     return plain and (name in FILES or (len(parts) > 1 and parts[0] in FOLDERS))
@@ -75,7 +75,7 @@ class SharedDisk:
     # ------------------------------------------------------------ the copies
 
     async def follow(self, clock: Clock, *, leads: bool = False) -> None:
-        """Fetch the changes of other processes every second until cancelled. If this process `leads`, instead store the
+        """Fetch the changes of other processes every second until cancelled. If `leads` is True, instead store every second the
         files that commands on this host have changed.
         """
         trouble = ""
@@ -90,8 +90,8 @@ class SharedDisk:
             await clock.sleep(FOLLOW_SECONDS)
 
     def begin(self, epoch: int | None = None) -> None:
-        """Fetch all files; if the database has none, store the local files there. Later changes are refused once `epoch` is
-        no longer the leader's number; None skips this check. Raises `errors.StorageError`.
+        """Fetch all files. If the database has none, store the local files there. Once `epoch` is no longer the leader's number,
+        later changes are refused; None skips this check. Raises `errors.StorageError`.
         """
         with self._alone, errors.as_storage_error("the files of .ship cannot be fetched"):
             self._epoch = epoch
@@ -138,8 +138,8 @@ class SharedDisk:
             self._date(path, at)
 
     def _are_copies(self, db: PostgresSession, there: set[str]) -> None:
-        """If the database's `store` id has changed, delete all exports, and the copies that are no longer in the database. If
-        this host has no `store` id yet, move these files to another folder instead.
+        """If the database's `store` id has changed, delete all exports, and the copies of files that are no longer in the database.
+        If this host has no `store` id yet, move these files to another folder instead.
         """
         (store,) = db.execute(STORE).fetchone() or ("",)
         known = (jsonl.loads(self._inner.read(self._home / NOTE)) or {}).get("store")
@@ -237,7 +237,7 @@ class SharedDisk:
 
 
 def files(home: Path) -> Iterator[Path]:
-    """Yield the paths of the shared files in the folder `.ship`, which is `home`."""
+    """Yield the paths of the shared files in `home`, the folder `.ship`."""
     for folder in FOLDERS:
         for path in sorted((home / folder).rglob("*")):
             if path.is_file() and not path.is_symlink() and is_name(path.relative_to(home).as_posix()):

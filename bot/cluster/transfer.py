@@ -32,8 +32,8 @@ TABLES = {
     "counts": "SELECT * FROM counts ORDER BY chat, hour, what, name",
     "facts": f"SELECT * FROM facts WHERE kind <> '{CURSOR}' ORDER BY kind, key",
 }
-"""Tables of the log, each with a query for its rows in order. The facts of kind `CURSOR` are left out, because the positions
-of exports belong to a host.
+"""Tables of the log, each with a query for its rows in order. Rows of `facts` with the kind `CURSOR` are left out, because
+they are the positions of one host's exports.
 """
 _AT_ONCE = 1_000
 _Database = PostgresSession | sqlite3.Connection
@@ -41,7 +41,7 @@ _Database = PostgresSession | sqlite3.Connection
 
 @dataclass(frozen=True, slots=True)
 class TransferredTable:
-    """Number and SHA-256 of a table's rows, or of the shared files. Both values are equal in source and target."""
+    """Number and SHA-256 of a table's rows, or of the shared files. After the transfer, source and target have equal values."""
 
     table: str
     rows: int
@@ -131,7 +131,7 @@ def _source(url: str) -> Iterator[PostgresSession]:
     with closing(_session(url)) as db, db.db.transaction():
         db.execute(
             "UPDATE cluster_leader SET epoch = epoch + 1"
-        )  # locks the row, so that no process can take over
+        )  # this locks the row of the lease, so that no process can take over
         must_be_stopped(url)
         yield db
 
@@ -149,7 +149,7 @@ def _file(path: Path) -> sqlite3.Connection:
 
 
 def _copied(source: _Database, target: _Database) -> list[TransferredTable]:
-    """Copy every table, and compare source and target. Call this inside a transaction of the target."""
+    """Copy every table, and compare source and target. Call this during a transaction of the target."""
     moved = []
     for table, statement in TABLES.items():
         target.execute(f"DELETE FROM {table}")  # removes sums that triggers computed from the copied events

@@ -58,7 +58,7 @@ def lines(key: ChatKey, log: Iterable[Event]) -> Iterator[Json]:
 
 
 def _facts(event: Event, named: dict[int, str]) -> tuple[str, Json]:  # noqa: C901, PLR0911 - one `match` of all event types
-    """Return the type and the data of an event's line. The type is "" if the event has no line because another line has its data."""
+    """Return the type and the data of an event's line. The type is "" if the event has no line of its own."""
     match data := event.data:
         case events.Told():
             return "", {"sources": list(data.sources)}

@@ -150,7 +150,7 @@ def _tags_in(seen: Iterable[Message]) -> set[tags.Tag]:
 async def _without_removed(
     request: TurnRequest, inbound: Inbound, archive: ChatStore, seen: Iterable[Message]
 ) -> TurnRequest:
-    """Return the request with blanked quotes of removed messages, since platforms still quote such messages. If the archive
+    """Return the request with blanked quotes of removed messages, because platforms still quote these. If the archive
     cannot be read, the text of all quotes is blanked. If the bot's own message is quoted and its text is in the messages
     `seen`, the quote has no author other than the bot.
     """

@@ -45,13 +45,13 @@ _RECORDINGS = {
     b"fLaC": "audio/flac",
 }
 _LEGACY = ("gb18030", "big5", "cp932", "cp949", "cp1252")
-"""Older encodings that are tried. Cyrillic ones are missing, because short French texts would be read as Russian."""
+"""Older encodings that are tried. Cyrillic encodings are missing, because short French texts would be read as Russian."""
 _WESTERN = re.compile(
     r"(?<![^\x00-\x7f])(?:[^\W\x00-\x7f]|[°µ§£€©®±²³¼½¾«»¿¡…–—‘’“”„•·×ªº´¨]){1,2}(?![^\x00-\x7f])"
 )
 _WESTERN_SHARE = 0.7
-"""Min share of non-ASCII characters that `_WESTERN` matches in a text decoded as cp1252: one or two accented letters or signs
-between ASCII characters. Text of another encoding can be decoded too, but then has longer runs of them.
+"""Min share of non-ASCII characters that `_WESTERN` must match in a text decoded as cp1252. It matches one or two accented
+letters or signs between ASCII characters. Text of other encodings, decoded as cp1252, has longer runs of such characters.
 """
 
 
@@ -67,12 +67,12 @@ def binary_kind(head: bytes) -> str | None:
 
 
 def bom_encoding(head: bytes) -> str | None:
-    """Return the encoding of a file that begins with a byte order mark; None without the mark."""
+    """Return the encoding that a byte order mark at the beginning of a file shows; None if there is no such mark."""
     return next((name for bom, name in _BOMS if head.startswith(bom)), None)
 
 
 def is_utf8(head: bytes) -> bool:
-    """Return True if the bytes are UTF-8. The last character may be incomplete."""
+    """Return True if the bytes are valid UTF-8. The last character may be incomplete."""
     try:
         codecs.getincrementaldecoder("utf-8")().decode(head)
     except UnicodeDecodeError:
@@ -90,7 +90,7 @@ def python_name(name: str) -> str | None:
 
 
 def may_be_text(head: bytes) -> bool:
-    """Return False if no file that begins with these bytes is text. Much faster than `decode`."""
+    """Return False if a file that begins with these bytes cannot be text. This check is much faster than `decode`."""
     if bom_encoding(head) is not None:
         return True
     if binary_kind(head) not in {None, "binary file"}:
@@ -102,7 +102,7 @@ def may_be_text(head: bytes) -> bool:
 
 
 def decode(data: bytes) -> str | None:
-    """Decode text in UTF-8, UTF-16, UTF-32 or a common older encoding; return None for other data. Takes up to 0.3 s."""
+    """Decode text in UTF-8, UTF-16, UTF-32 or a common older encoding. Return None for other data. This takes up to 0.3 s."""
     head = data[:SAMPLE]
     name = bom_encoding(head)
     if name is None and may_be_text(head):
@@ -131,7 +131,7 @@ def _detected(head: bytes) -> str | None:
 
 
 def type_of(head: bytes) -> FileType:
-    """Return the type of a file by its first bytes. All files of unknown type count as "text", until `decode` refuses them."""
+    """Return the type of a file by its first bytes. A file of unknown type counts as "text"; `decode` may later refuse it."""
     if head.startswith(b"PK\x03\x04"):
         return "office"
     if head.startswith(b"%PDF-"):

@@ -18,13 +18,13 @@ READER = Path(__file__).with_name("reader.py")
 LARGEST = 16_000_000
 """Max bytes of a picture. A larger picture is refused, not made smaller."""
 PDF_BYTES = 7_000_000
-"""Max bytes of a PDF that the model gets as a file. Encoded in base64, such a PDF fits into an artifact."""
+"""Max bytes of a PDF that the model gets as a file. Such a PDF, encoded in base64, fits into an artifact."""
 _WHY: dict[FileCode, str] = {
     "locked": "it is protected by a password",
     "too_much": "it is larger inside than what can be read",
 }
 _PAGE_TOKENS = 1_600
-"""Tokens of the picture of a PDF page. The provider shows the model each page as a picture and as text."""
+"""Estimated tokens of a PDF page's picture. The provider shows each page to the model as a picture and as text."""
 _CHARACTERS_PER_TOKEN = 3
 
 
@@ -35,7 +35,7 @@ class Pdf:
 
     @property
     def tokens(self) -> int:
-        """Return the estimated tokens of the PDF in a request that contains it as a file."""
+        """Return the estimated tokens that the PDF needs in a request if it is sent as a file."""
         return self.pages * _PAGE_TOKENS + len(self.text) // _CHARACTERS_PER_TOKEN
 
 
@@ -59,8 +59,8 @@ async def _read(kind: str, data: bytes, most: int) -> tuple[dict[str, int], str]
 
 
 async def fitting(data: bytes, most: int) -> bytes:
-    """Return a picture that the provider accepts. A picture in another format, with longer sides or with more than `most`
-    bytes is converted to a small JPEG. Raises `NoReadableText`.
+    """Return the picture in a form that the provider accepts. If its format is not accepted, its sides are too long or it has
+    more than `most` bytes, it is converted to a small JPEG. Raises `NoReadableText`.
     """
     picture = picture_of(data)
     if picture and max(picture.width, picture.height) <= SIDE and len(data) <= min(most, MOST_BYTES):

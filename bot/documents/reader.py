@@ -1,4 +1,4 @@
-"""Program that reads PDFs, office files and pictures. It limits its own time and memory, because a parser may use any amount.
+"""Program that reads PDFs, office files and pictures. It limits its own time and memory, because parsers have no limits.
 
 The file is read from standard input. With the arguments `picture SIDE`, the program writes the picture as a JPEG with sides of at most
 SIDE pixels. With `pdf MOST` or `office MOST`, it writes one line of JSON and then at most MOST characters of text. The JSON has `pages`
@@ -23,7 +23,7 @@ PAGES = 500
 PART = 16_000_000
 """Max bytes of one decompressed part of an office file."""
 GAP = 64
-"""Max empty cells in succession that are written for a row of a table."""
+"""Max number of successive empty cells that are written for a row of a table."""
 CUT = "\n[the rest is left out: the file holds more text than is read of one]\n"
 _CPU_SECONDS = 20
 _BYTES = 1_000_000_000
@@ -38,7 +38,7 @@ def limit() -> None:
         (resource.RLIMIT_FSIZE, 0),
         (resource.RLIMIT_CORE, 0),
     ):
-        # The system may not support a limit (macOS), or may already have a lower one.
+        # The system may not support this limit (macOS), or a lower limit may already be set.
         with contextlib.suppress(ValueError, OSError):
             resource.setrlimit(what, (most, most))
 
@@ -160,11 +160,11 @@ def _cell(value: object) -> str:
 _BREAKS = {"tab": "\t", "br": "\n", "cr": "\n", "noBreakHyphen": "-", "line-break": "\n", "s": " "}
 _AFTER = {"p": "\n", "h": "\n", "tc": "| ", "table-cell": "| ", "tr": "\n", "table-row": "\n"}
 _SKIPPED = frozenset({"Fallback", "tabs", "delText", "tracked-changes"})
-"""Names of XML elements that are skipped: text repeated for older programs, definitions of tab stops, and deleted text."""
+"""Names of XML elements that are skipped. They contain text repeated for older programs, tab stops, or deleted text."""
 
 
 def _prose(package: zipfile.ZipFile, name: str, text: frozenset[str] = frozenset({"t"})) -> str:
-    """Return the text of the paragraphs and tables in the part `name` of an office file. `text` has the names of the XML
+    """Return the text of paragraphs and tables in the zip entry `name` of an office file. `text` has the names of the XML
     elements that contain text.
     """
     root = ET.fromstring(package.read(name))  # noqa: S314 - the limits of this process protect from malicious XML

@@ -22,11 +22,11 @@ from bot.telemetry.context import Running
 from bot.words import sentence
 
 WARN_AT = 0.8
-"""Share of a budget above which operators are warned."""
+"""Operators are warned when the cost reaches this share of a budget."""
 UNANSWERED_SECONDS = 3_600.0
-"""Min seconds between two questions to operators about one budget, if they did not answer the first."""
+"""If operators did not answer a question about a budget, they are asked again after at least this many seconds."""
 ASKS = frozenset({"turn", "subagent", "synthesis"})
-"""Purposes of model calls for which a person waits. If the budget is spent, operators are asked only about these calls."""
+"""Purposes of model calls for which a person waits. If a budget is spent, operators are asked only about these calls."""
 
 Scope = Literal["chat", "person"]
 Account = tuple[Scope, str]
@@ -43,8 +43,8 @@ def accounts_of(chat_key: str | None, person: str | None) -> list[Account]:
 
 
 class Spending:
-    """Sums the cost of each account on the current day in US dollars, from `load` and from the log lines after that. A call
-    of unknown price costs what `PriceTable.at_most` returns.
+    """Sums the cost of each account on the current day in US dollars. `load` adds earlier costs, `observe` the cost of each new
+    call. A call of unknown price costs what `PriceTable.at_most` returns.
     """
 
     def __init__(self, prices: PriceTable) -> None:
@@ -53,7 +53,7 @@ class Spending:
         self.usd: defaultdict[Account, float] = defaultdict(float)
 
     def load(self, day: str, spent: Iterable[tuple[str, str, float]]) -> None:
-        """Add costs of a day from before this process started, as (chatKey or "", person or "", US dollars)."""
+        """Add the costs of a day before this process started. `spent` has tuples (chatKey or "", person or "", US dollars)."""
         for chat_key, person, usd in spent:
             self._add(day, chat_key, person, usd)
 
@@ -101,10 +101,10 @@ class BudgetedModel(ModelWrapper):
         self._operators = operators
         self._clock = clock
         self._day = day_of(clock.now())
-        # Operators were already warned of these accounts before this process started.
+        # An earlier process has already warned operators of these accounts.
         self._warned = {one for one in spending.usd if one[0] in limits and self._reached(one, WARN_AT)}
         self._allowed: set[tuple[Account, ChatKey | str | None]] = set()
-        """Permissions of operators, as (account, request id or chat of the permission; None for all calls)."""
+        """Permissions that operators gave, as (account, scope). The scope is a request id, a chat, or None for all calls."""
         self._ask_again: dict[Account, float] = {}
         """Earliest time (epoch seconds) of the next question to operators, by account."""
 
@@ -137,7 +137,7 @@ class BudgetedModel(ModelWrapper):
         return self._spending.usd.get(account, 0.0) >= share * self._limits[account[0]]
 
     async def _admit(self, account: Account, running: Running, purpose: str) -> None:
-        """Ask operators whether an account may exceed its budget. Raises `errors.BudgetSpent` if they do not allow it."""
+        """Ask operators whether an account may exceed its spent budget. Raises `errors.BudgetSpent` if they do not allow it."""
         scope, name = account
         now, chat, turn = self._clock.now(), running.chat_key, running.request_id
         if any((account, key) in self._allowed for key in (None, chat, turn)):
@@ -186,5 +186,5 @@ class BudgetedModel(ModelWrapper):
 
 
 def day_of(seconds: float) -> str:
-    """Return the UTC day of a time in epoch seconds, in the format of the log."""
+    """Return the UTC day of a time (epoch seconds), in the format of the operators' log."""
     return datetime.fromtimestamp(seconds, UTC).date().isoformat()

@@ -39,7 +39,7 @@ _STATUS: dict[str, int] = _TEXTS.pop("status")
 _SAYS = {name: _re(pattern) for name, pattern in _TEXTS.items()}
 _UNCERTAIN = frozenset({"api_error", "invalid_request_error", "not_found_error"})
 REFUSED_REQUEST = frozenset({200, 400, 409, 422})
-"""HTTP statuses with which a Messages API endpoint refuses a request. Another status below 500 means that the address is wrong."""
+"""HTTP statuses with which a Messages API endpoint refuses a request. Any other status below 500 means a wrong address or setting."""
 
 
 @dataclass(slots=True)
@@ -77,7 +77,7 @@ class _Failure:
 
     @property
     def status(self) -> int:
-        """Return the HTTP status, or 0 if it is unknown. A known error type overrides it, because a proxy may change the status."""
+        """Return the HTTP status, or 0 if it is unknown. The status of a known error type takes precedence, since proxies change statuses."""
         by_type = _STATUS.get(self.type, 0)
         if self.type not in _UNCERTAIN and by_type:
             return by_type
@@ -121,7 +121,7 @@ def classify(
     quotes: bool = True,
 ) -> errors.ModelError:
     """Return the error for a failed response. `body` is parsed JSON or text. The error's message is for operators; it never
-    contains `secret`, and contains the provider's text only with `quotes`.
+    contains `secret`, and contains the provider's text only if `quotes` is True.
     """
     headers = headers or {}
     failure = _Failure(status)
@@ -177,7 +177,7 @@ def _overflow(
         return errors.ContextOverflow(line, **where) if is_empty and failure.http_status == 400 else None
     numbers = {name: int(value.replace(",", "")) for name, value in match.groupdict().items() if value}
     tokens, window = numbers.get("tokens"), numbers.get("window")
-    # If the prompt alone would fit, the requested `max_tokens` is too large.
+    # If the prompt alone would fit into the window, the requested `max_tokens` is too large.
     fits = "output" in numbers and tokens is not None and window is not None and tokens < window
     kind = errors.OutputOverflow if fits else errors.ContextOverflow
     return kind(line, tokens=tokens, window=window, **where)

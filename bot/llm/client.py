@@ -33,7 +33,7 @@ DRAIN_SECONDS = 0.25
 """Timeout in seconds for reading the end of a body after the answer is complete."""
 NO_SUCH_PAGE = frozenset({404, 405, 501})
 CONNECTIONS = httpx2.Limits(max_connections=1_000, max_keepalive_connections=20, keepalive_expiry=30.0)
-"""Limits of the connection pool. Idle connections are kept longer than the library's 5 s, so that a conversation reuses one."""
+"""Limits of the connection pool. The library closes idle connections after 5 s; a longer time lets a conversation reuse one."""
 
 _TRANSPORT = (httpx2.HTTPError, httpx2.StreamError, aiohttp.ClientError)
 _FAILURES = (
@@ -58,7 +58,7 @@ _NOT_SENT = (
 
 class AnthropicModel:
     """Implements `contracts.model.Model` with the Messages API, or a compatible endpoint at `base_url`. The environment
-    variables of the provider's library are ignored. Without `quotes`, errors contain none of the provider's
+    variables of the provider's library are ignored. If `quotes` is False, errors contain none of the provider's
     sentences, since these may repeat the conversation. The timeouts are in seconds: `total` for an answer,
     `connect` for connecting, and `idle` for the gap between two pieces of data.
     """
@@ -94,7 +94,7 @@ class AnthropicModel:
             base_url=parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl(),
             max_retries=0,
             timeout=timeout,
-            # Gateways in front of other models often read only this header.
+            # Compatible gateways often read the key only from this header.
             default_headers={} if own else {"X-Api-Key": api_key},
             http_client=_http_client(url, timeout),
             open_telemetry=False,
@@ -144,7 +144,7 @@ class AnthropicModel:
             if response is not None:
                 failure.request_id = failure.request_id or _request_id(response.headers)
             if answer.started:
-                # The provider bills the tokens that it had read and written before the failure.
+                # The provider bills the tokens that it read and wrote before the failure.
                 cost = self._prices.cost_usd(answer.model or request.model, answer.usage)
                 failure.add_bill(answer.stop_reason, usage_object(answer.usage), cost)
             raise failure from None
@@ -236,7 +236,7 @@ class AnthropicModel:
     async def check(self) -> None:
         if await self._get("/v1/models", {"limit": 1}):
             return
-        # The endpoint has no list of models. An empty request is refused by a Messages API endpoint and costs nothing.
+        # The endpoint has no list of models, so an empty request tests it. A Messages API endpoint refuses it at no cost.
         try:
             await self._client.post(MESSAGES, cast_to=object, body={})
         except _FAILURES as error:
@@ -263,7 +263,7 @@ class AnthropicModel:
     async def _get(
         self, path: str, params: Json | None = None, *, headers: Mapping[str, str] | None = None
     ) -> Json:
-        """Return the JSON object at `path`; {} if the endpoint has no such page, which many compatible endpoints lack."""
+        """Return the JSON object at `path`; {} if the endpoint has no such page, as is often the case for compatible endpoints."""
         options: Any = {"params": params or {}, "timeout": 20.0, "headers": headers or {}}
         try:
             page = await self._client.get(path, cast_to=object, options=options)
@@ -295,14 +295,14 @@ def _supported(capabilities: object, *path: str) -> bool:
 
 
 def _http_client(url: str, timeout: httpx2.Timeout) -> httpx2.AsyncClient:
-    # Redirects are not followed: they would send the key to any address.
+    # Redirects are not followed. Otherwise a redirect could send the key to any address.
     parts = urlsplit(url)
     auth = (unquote(parts.username), unquote(parts.password or "")) if parts.username else None
     local = is_loopback(parts.hostname or "")
     known = {parts.scheme, "all"} & getproxies().keys()
     proxied = bool(known) and not local and not proxy_bypass(parts.hostname or "")
     client = anthropic.DefaultAsyncHttpxClient if proxied else anthropic.DefaultAioHttpClient
-    # Reading the CA certificates is slow. It is skipped for an unencrypted local endpoint.
+    # Reading the CA certificates is slow, so it is skipped for an unencrypted local endpoint.
     plain = local and parts.scheme == "http"
     return client(
         timeout=timeout,

@@ -30,13 +30,13 @@ from bot.llm.messages_api import wire
 from bot.words import say, speaking
 
 MAX_QUOTED = 200
-"""Max characters of a message that the demo repeats."""
+"""Max characters that the demo repeats of a message."""
 MAX_EARLIER = 10
 """Max earlier messages that the demo lists."""
 MAX_STEPS = 5
 """Max steps of a turn. A turn of the demo needs at most four."""
 PIECE = 12
-"""Number of characters in a delta."""
+"""Number of characters in one delta of the streamed answer."""
 PIECE_SECONDS = 0.02
 """Interval in seconds between two deltas, so that people see the answer grow."""
 REMINDER = "⏰ "
@@ -60,15 +60,15 @@ Call = tuple[str, Json]
 class _Turn:
     words: str = ""
     time: str = ""
-    """Time of the message in ISO 8601. A task has no time, so the value is ""."""
+    """Time of the person's message in ISO 8601; "" for a subagent task, which has no such time."""
     files: list[str] = field(default_factory=list)
     earlier: list[tuple[str, str]] = field(default_factory=list)
-    """Earlier messages in the model's context, as (author, text). The bot's author name is ""."""
+    """Earlier messages in the model's context, as (author, text). The author "" is the bot."""
     loaded: list[tuple[str, str]] = field(default_factory=list)
-    """Earlier messages that were loaded from the chat's history."""
+    """Earlier messages that were loaded from the chat's history, as (author, text)."""
     steps: int = 0
     results: list[tuple[str, str, bool]] = field(default_factory=list)
-    """Results of tool calls, as (tool, result, whether the call failed)."""
+    """Results of tool calls, as (tool, result, failed). `failed` is True if the call failed."""
     request: str = ""
     """Key in `demo.toml` of the request that the person made; "" if the demo does not understand the request."""
     found: dict[str, str] = field(default_factory=dict)
@@ -78,7 +78,7 @@ class _Turn:
 
 
 def _read(messages: Sequence[Message]) -> _Turn:
-    """Return the running turn. The turn begins at the newest message that contains a person's text."""
+    """Return the running turn, which begins at the newest message that contains a person's text."""
     turn, names = _Turn(), dict[str, str]()
     begins = (at for at, one in enumerate(messages) if one["role"] == "user" and _texts(one["content"]))
     begin = max(begins, default=len(messages))
@@ -175,7 +175,7 @@ def _answer(request: ModelRequest) -> list[Json]:
             words = notes if request.purpose == "memory" else f"<summary>\n{notes}\n</summary>"
         elif request.purpose == "synthesis":
             words = say("demo.introduction")
-        # A delivered message ends the turn, so a request after a call of chat_send means that the message was not delivered.
+        # A delivered message ends the turn. So if there is a request after a call of chat_send, the message was not delivered.
         elif turn.steps < MAX_STEPS and turn.result("chat_send") is None:
             calls = _CALLS[turn.request](turn) if turn.request else []
             calls = [call for call in calls if call[0] in tools and turn.result(call[0]) is None]
@@ -202,7 +202,7 @@ def _remind(turn: _Turn) -> list[Call]:
 
 
 def _look(turn: _Turn) -> list[Call]:
-    """Return the calls that list the folder and then read the file whose name matches, with or without its suffix."""
+    """Return the calls that list the folder and then read the file that the person named, with or without its suffix."""
     wanted = PurePosixPath(turn.found["path"])
     if (listed := turn.result("list_dir")) is None:
         return [("list_dir", {"path": str(wanted.parent)})]
@@ -261,6 +261,6 @@ def _notes(said: Iterable[str]) -> str:
 
 
 def _call(request: ModelRequest, name: str, arguments: Json, at: int) -> Json:
-    # Equal requests get equal ids. The same request at another place in the conversation gets another id.
+    # Equal requests give equal ids. The same words at another place in the conversation give another id.
     digest = hashlib.sha256(wire(request) + f"{name} {at}".encode()).hexdigest()[:24]
     return {"type": "tool_use", "id": f"toolu_demo{digest}", "name": name, "input": arguments}

@@ -102,27 +102,27 @@ def _encoded(value: object) -> bytes:
 
 
 def prefix_digest(system: Sequence[Json], tools: Sequence[Json]) -> str:
-    """Return a digest of everything that precedes the messages of a request."""
-    # Surrogates are replaced, because a request cannot contain them.
+    """Return a digest of the system prompt and tools, which precede the messages of a request."""
+    # Lone surrogates are replaced, because UTF-8 cannot encode them.
     dumped = _ENCODER.encode([list(system), list(tools)]).encode("utf-8", "replace")
     return hashlib.sha256(dumped).hexdigest()[:16]
 
 
 _FRAME_END = re.compile(rb"\r?\n\r?\n")
 MAX_EVENT, MAX_STREAM = 4_000_000, 64_000_000
-"""Max bytes of one event, and of one stream. The longest answers need some hundred bytes for each token."""
+"""Max bytes of one event, and of one stream. A stream needs some hundred bytes for each token of the answer."""
 
 
 class EventStream:
-    """Decodes server-sent events. `feed` takes a chunk of bytes and returns the JSON objects that are complete."""
+    """Decodes server-sent events. `feed` takes a chunk of bytes and returns the JSON objects that are now complete."""
 
     def __init__(self) -> None:
         self._rest = b""
         self._left = MAX_STREAM
 
     def feed(self, chunk: bytes) -> list[Json]:
-        """Return the JSON objects that a chunk completes. Raises `errors.StreamBroken` for any other event, and for
-        a stream without bounds.
+        """Return the JSON objects that a chunk completes. Raises `errors.StreamBroken` if an event is not a JSON object, or if the
+        event or stream is too long.
         """
         self._left -= len(chunk)
         *frames, self._rest = _FRAME_END.split(self._rest + chunk)
@@ -149,7 +149,7 @@ def _event(frame: bytes) -> Json | None:
 
 
 CUTTING = frozenset({"max_tokens", "model_context_window_exceeded", "refusal"})
-"""Stop reasons after which the last block may be incomplete even if it parses."""
+"""Stop reasons after which the last content block may be incomplete, even if it is valid JSON."""
 _KNOWN = frozenset({"text", "thinking", "redacted_thinking", "tool_use"})
 _FIELDS = {
     "text_delta": "text",
@@ -157,12 +157,12 @@ _FIELDS = {
     "signature_delta": "signature",
     "input_json_delta": "partial_json",
 }
-"""Field with the text of a delta, by the delta's type."""
+"""Names of the fields that contain a delta's text, by the delta's type."""
 
 
 class Accumulator:
     """Builds one answer from its events, in order. The provider must accept the answer in later requests. Therefore
-    signatures and blocks of unknown types are kept, while fields without a value and blank texts are removed. Tool calls
+    signatures and blocks of unknown types are kept, and fields without a value and blank texts are removed. Tool calls
     get ids that are not in `taken`, because some providers use the same ids in each answer.
     """
 
@@ -242,7 +242,7 @@ class Accumulator:
     @property
     def usage(self) -> Usage:
         def total(name: str) -> int:
-            # The provider reports the tokens of its own summaries separately, and bills them at the same price.
+            # The provider reports the tokens of its own summaries separately, but bills them at the same price.
             return self._usage.get(name, 0) + sum(one.get(name) or 0 for one in self._summaries)
 
         return Usage(
@@ -301,7 +301,7 @@ def _parsed(raw: str, given: Any) -> Json | None:
     """Return the input of a tool call; None if the text is not a complete JSON object."""
     try:
         value = text.strict_json(raw) if raw.strip() else given
-        # Surrogates that UTF-8 cannot encode are replaced; infinite numbers are refused.
+        # Lone surrogates are replaced, since UTF-8 cannot encode them. Infinite numbers are refused.
         value = json.loads(text.clean(_ENCODER.encode(value)))
     except (ValueError, RecursionError):
         return None

@@ -54,7 +54,7 @@ _DATED = re.compile(r"(?:-latest|[-@]\d{8})?")
 
 @dataclass(frozen=True, slots=True)
 class PriceTable:
-    """Prices by model name. `own` overrides the built-in table. `claude-opus-5-20260101` costs the same as
+    """Prices by model name. `own` overrides the built-in table. `claude-opus-5-20260101` has the price of
     `claude-opus-5`, but `claude-opus-5-7` is another model.
     """
 
@@ -71,8 +71,8 @@ class PriceTable:
         return None if price is None else price.of(usage)
 
     def at_most(self, model: str, usage: Usage, known_usd: float | None = None) -> float:
-        """Return the cost of one call in US dollars, for budgets: `known_usd` if given, else the cost at the model's price. For a
-        model without a price, use the highest known price.
+        """Return the cost in US dollars that budgets count for a call: `known_usd` if given, else the cost at the model's price. For
+        a model without a price, use the highest known price.
         """
         cost = self.cost_usd(model, usage) if known_usd is None else known_usd
         known = (
@@ -81,7 +81,7 @@ class PriceTable:
         return max(one.of(usage) for one in known if one is not None) if cost is None else cost
 
     def hour_pays(self, model: str) -> bool:
-        """Return True if it is cheaper to cache the common prefix of all chats for an hour than for five minutes. This is so
+        """Return True if it is cheaper to cache the common prefix of all chats for an hour than for five minutes. Assume so
         if a cache read costs at most a tenth of the input price.
         """
         price = self._price(model, 1)

@@ -21,7 +21,7 @@ _SUFFIXES = {
 
 class HttpTranscriber:
     """Implements `contracts.model.Transcriber` over HTTP. `url` is the part of the address before
-    `/audio/transcriptions`. Each recording takes one request, with a timeout in seconds.
+    `/audio/transcriptions`. Each recording is sent in one request, which has a timeout in seconds.
     """
 
     def __init__(self, url: str, model: str, key: str | None = None, *, seconds: float = 60.0) -> None:
@@ -34,13 +34,13 @@ class HttpTranscriber:
         form = aiohttp.FormData()
         form.add_field("model", self._model)
         form.add_field("response_format", "json")
-        # The recording is sent in pieces, because sending it at once would block the event loop.
+        # A file object is sent in pieces. Sending the recording at once would block the event loop.
         voice = io.BytesIO(sound)
         form.add_field("file", voice, filename=f"voice.{_SUFFIXES.get(type, 'bin')}", content_type=type)
         try:
             async with (
                 aiohttp.ClientSession(timeout=self._timeout, headers=self._headers) as session,
-                # A redirect would send the key and the recording to any address.
+                # A redirect could send the key and the recording to any address.
                 session.post(self._url, data=form, allow_redirects=False) as answer,
             ):
                 if answer.status != 200:

@@ -24,9 +24,9 @@ TAKES = (
     "thinking.between_tools",
     "thinking.disabled",
 )
-"""Settings that a model may support."""
+"""Request settings that a model may support."""
 SYSTEM_ROLE = re.compile(r"claude-(?:opus-(?:4-8|5)|(?:sonnet|haiku)-5-5|(?:fable|mythos)-5)(?:-.*)?")
-"""Names of the models that accept system messages in a conversation. No provider's list contains this fact."""
+"""Pattern of the names of models that accept system messages in a conversation. No provider's list of models states this."""
 MIN_WINDOW = 500
 MAX_WINDOW = 100_000_000
 """Max plausible context window in tokens. A number below `MIN_WINDOW` or above `MAX_WINDOW` is ignored."""
@@ -35,7 +35,7 @@ MAX_WINDOW = 100_000_000
 class _Document(BaseModel):
     v: Literal[1] = 1
     models: dict[str, dict[str, Annotated[float, Field(gt=0, allow_inf_nan=False)]]]
-    """Learned numbers by provider and model."""
+    """Learned limits by provider, model and name of the limit."""
 
 
 class LearnedFile:
@@ -115,11 +115,11 @@ class ContextWindows:
         return self._figure(model, "maxOutput")
 
     def learn(self, model: str, name: str, value: float | None) -> None:
-        """Store a value that the provider's refusal has shown, e.g. `systemRefused`; None deletes the value."""
+        """Store a value, e.g. `systemRefused`, that a refusal of the provider has shown. None deletes the value."""
         self._learned.set(model, name, value)
 
     def takes(self, model: str, what: str) -> bool:
-        """Return True if the provider says that the model supports `what`: one of `TAKES`, or `compacts`."""
+        """Return True if the provider says that the model supports `what`, which is one of `TAKES` or `compacts`."""
         return bool(self._figure(model, what))
 
     def takes_system(self, model: str) -> bool:
@@ -136,7 +136,7 @@ class ContextWindows:
         return asked if window is None or asked < window else window // 4
 
     async def ask(self, provider: Model, model: str) -> str | None:
-        """Ask the provider once for a model's limits. Return a warning if ship.json exceeds them. Raises `errors.ModelError`."""
+        """Ask the provider once for a model's limits. If ship.json exceeds them, return a warning. Raises `errors.ModelError`."""
         if model in self._asked:
             return None
         facts = await provider.facts(model)

@@ -97,7 +97,7 @@ class AttachedFiles(ModelWrapper):
                             piece = replace(piece, unshown=frozenset(left_out), blind=blind)  # noqa: PLW2901
                         yield piece
             except errors.RequestInvalid as error:
-                # At this point no part of an answer was sent, so the request can be repeated without the files.
+                # No part of the answer has arrived yet, so the request can be repeated without the files.
                 left = [one for one in files.values() if one not in left_out]
                 if not (error.about_files and left):
                     raise
@@ -142,17 +142,17 @@ class AttachedFiles(ModelWrapper):
 # ------------------------------------------------------------ log lines
 
 MESSAGE_PREVIEW = 4_000
-"""Max characters that are logged of one message."""
+"""Max characters of one message in a log line."""
 TOTAL_PREVIEW = 12_000
-"""Max characters that are logged of all messages in one log line. The newest messages are logged first."""
+"""Max total characters of the messages in one log line. The newest messages have priority."""
 
 MIN_PREVIEW = 40
-"""Min characters that must be left in `TOTAL_PREVIEW` for another message to be logged."""
+"""If fewer than this many characters of `TOTAL_PREVIEW` are left, no further message is logged."""
 
 
 class LoggedModel(ModelWrapper):
     """A model whose calls are logged. Each attempt has its own log lines; `callId` connects a request with its
-    response. A request's line has the messages after the model's last answer; with `payload`, the whole request.
+    response. A request's line has the messages after the model's last answer. If `payload` is True, it has the whole request.
     """
 
     def __init__(
@@ -239,7 +239,7 @@ class LoggedModel(ModelWrapper):
 
 
 def usage_of(logged: Mapping[str, int]) -> Usage:
-    """Return the `Usage` of a logged object; the inverse of `usage_object`."""
+    """Return the `Usage` that a logged object describes. This is the inverse of `usage_object`."""
     return Usage(
         logged["inputTokens"], logged["outputTokens"], logged["cacheReadTokens"], logged["cacheWriteTokens"]
     )
@@ -256,7 +256,7 @@ def usage_object(usage: Usage) -> Json:
 
 
 def spent(reply: ModelReply) -> Json:
-    """Return the tokens of an answer, and the cost in US dollars if the price is known."""
+    """Return the tokens of an answer, and its cost in US dollars if it is known."""
     return {"usage": usage_object(reply.usage), "costUsd": reply.cost_usd}
 
 
@@ -275,7 +275,7 @@ def previews(messages: Sequence[Message]) -> list[Json]:
 
 
 def words_of(content: Any) -> str:
-    """Return a message's content as text: tool calls and results with their names, other blocks as their type."""
+    """Return a message's content as text. A type in brackets marks tool calls and results, and replaces blocks that have no text."""
     if isinstance(content, str):
         return content
     return "\n".join(map(_block_words, content)) if isinstance(content, list | tuple) else ""
@@ -297,7 +297,7 @@ def _block_words(block: Json) -> str:
 
 
 class SystemRoleModel(ModelWrapper):
-    """A model that receives the gateway's texts as system messages if it accepts such messages (see `windows`)."""
+    """A model that gets the gateway's texts as system messages if it accepts such messages (see `bot.llm.windows`)."""
 
     def __init__(self, model: Model, windows: ContextWindows) -> None:
         super().__init__(model)
@@ -320,7 +320,7 @@ class SystemRoleModel(ModelWrapper):
 
 
 _OF_ACCOUNT = (errors.ModelMisconfigured, errors.ModelRefused, errors.SpendLimit)
-"""Failures of the account. Only an answer of the model ends such trouble, because the list of models works for refused accounts too."""
+"""Failures of the account. Only an answer of the model ends such trouble, because refused accounts can still list the models."""
 AWAY = (*_OF_ACCOUNT, errors.ModelUnreachable, errors.Overloaded, errors.StreamBroken)
 """Failures after which no turn can be answered. Every other failure concerns a single request or ends by itself."""
 
@@ -334,8 +334,8 @@ class ModelTrouble:
 
 
 class WatchedModel(ModelWrapper):
-    """A model that stores why it cannot be used (`trouble`); None before the first call and while the model answers.
-    `alone` is False if other models answer when this model fails (`llm.fallback`).
+    """A model that stores in `trouble` why it cannot be used. `trouble` is None before the first call and while the model
+    answers. `alone` is False if other models answer when this model fails (`llm.fallback`).
     """
 
     def __init__(self, model: Model, *, clock: Clock, alone: bool = True) -> None:
@@ -382,13 +382,13 @@ class WatchedModel(ModelWrapper):
 # ------------------------------------------------------------ retries
 
 MIN_ATTEMPTS = 3
-"""Min number of attempts, however long they take. If retries are off, there is one attempt."""
+"""Min number of attempts, even if they take long. If retries are off, there is one attempt."""
 FIRST_BACKOFF = 0.5
 MAX_BACKOFF = 8.0
 RETRY_SECONDS = 30.0
-"""Max seconds after the first failure during which a request is retried. After that, or if the provider demands a longer wait, it fails."""
+"""A request is retried for this many seconds after its first failure. If the provider demands a longer wait, the request fails."""
 FALLBACK_RETRY_SECONDS = 5.0
-"""Value in place of `RETRY_SECONDS` if a fallback model can be asked. A single attempt is then enough."""
+"""Replaces `RETRY_SECONDS` if a fallback model can be asked. Then `MIN_ATTEMPTS` does not apply."""
 
 
 class RetryingModel(ModelWrapper):
@@ -452,10 +452,10 @@ class RetryingModel(ModelWrapper):
                 await self._clock.sleep(wait)
 
     def _wait(self, failure: errors.ModelError, attempt: int, left: float) -> float | None:
-        """Return the seconds to wait before the next attempt; None for no further attempt. `left` are the seconds for retries."""
+        """Return the seconds to wait before the next attempt; None if there is no further attempt. `left` is the rest of the retry time."""
         if not failure.retryable or not self._seconds or (left <= 0 and attempt >= self._min_attempts):
             return None
-        # Random waits, so that chats that failed at the same time do not all retry at the same time.
+        # The wait is random. Otherwise chats that failed at the same time would all retry at the same time.
         wait = min(FIRST_BACKOFF * 2.0 ** (attempt - 1), MAX_BACKOFF) * self._rng.uniform(0.75, 1.25)
         retry_after = getattr(failure, "retry_after", None)
         if retry_after is not None:

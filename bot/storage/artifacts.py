@@ -1,5 +1,5 @@
 """Stores artifacts: texts that are too large for the model's context, mostly tool results. Each artifact is a file with a
-line of JSON metadata, then the text. Only the transcript of a running subagent task is replaced as it grows.
+line of JSON metadata, then the text. Artifacts do not change, except the transcript of a running subagent task.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from bot.system import JumpSafeClock
 
 @dataclass(frozen=True, slots=True)
 class ArtifactPage:
-    """A page of an artifact, from the character `offset` to `end`, where the next page begins. `line` and `last` are the
+    """A page of an artifact: the characters from `offset` up to `end`, where the next page begins. `line` and `last` are the
     numbers (from 1) of the page's first and last line. `characters`, `lines` and `origin` describe the whole artifact.
     """
 
@@ -40,7 +40,7 @@ class ArtifactPage:
 
 @dataclass(frozen=True, slots=True)
 class ArtifactMatch:
-    """A match in an artifact: its line number (from 1), its character offset, and the part of the line around it."""
+    """A match in an artifact: line number (from 1), character offset in the artifact, and the part of the line around the match."""
 
     line: int
     offset: int
@@ -60,17 +60,17 @@ class ArtifactMatches:
 
 
 LARGEST = 10_000_000
-"""Max bytes of an artifact's text. Of a longer text, only the beginning and the end are stored."""
+"""Max bytes of an artifact's text. If a text is longer, only its beginning and its end are stored."""
 CHAT_BYTES = 100_000_000
 CHAT_COUNT = 1_000
 """Max artifacts per chat. Above the limit, the oldest artifacts are deleted."""
 APART = 2_000
-"""Min characters between two matches in one line. A nearer match is ignored, because the first one shows it."""
+"""Min characters between two matches in one line. A nearer match is ignored, because the first match's excerpt contains it."""
 SHOWN = 240
 """Max characters of a line that are shown around a match."""
 _END = ".txt"
-_ABOUT = 4096  # max bytes read of the line of metadata
-_FRAMING = 24  # characters of a match's line number and marks, in addition to its text
+_ABOUT = 4096  # max bytes of the metadata line that are read
+_FRAMING = 24  # characters of a match's line number and marks; its text comes in addition
 _DAY = 86_400.0
 
 
@@ -96,8 +96,8 @@ class ArtifactStore:
         artifact_id: str | None = None,
         origin: Provenance = ANYBODYS,
     ) -> str:
-        """Store a text as an artifact and return its id. An artifact with the id `artifact_id` is replaced. Secrets in the
-        text must be redacted before. In a text above `LARGEST`, a note replaces the middle. Raises `errors.StorageError`.
+        """Store a text as an artifact and return its id. An artifact with the id `artifact_id` is replaced. Redact secrets before
+        this call. If the text exceeds `LARGEST`, a note replaces its middle. Raises `errors.StorageError`.
         """
         about: Json = {
             "v": 1,
@@ -137,7 +137,7 @@ class ArtifactStore:
         return await asyncio.to_thread(_matches, whole, words, offset, limit, origin)
 
     async def made(self, chat_key: ChatKey, requests: Collection[str]) -> dict[str, list[tuple[str, str]]]:
-        """Return the artifacts of these turns as (id, tool), by the turn's request id. Raises `errors.StorageError`."""
+        """Return the artifacts of these turns as (id, tool). The keys are the turns' request ids. Raises `errors.StorageError`."""
         with errors.as_storage_error("artifacts cannot be read"):
             return await asyncio.to_thread(self._made, chat_key, frozenset(requests))
 

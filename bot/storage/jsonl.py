@@ -25,13 +25,13 @@ PIECE = 64 * 1024
 _LOCK_TRIES, _LOCK_PAUSE = 5_000, 0.002  # ten seconds
 _SCRATCH = re.compile(r"\.[^.]+\.tmp")
 _FOLDERS: dict[str, threading.Lock] = {}
-"""Locks for the threads of this process, by folder. With the file lock alone, a thread might never get its turn."""
+"""Locks between the threads of this process, by folder. If there were only the file lock, a thread might never get its turn."""
 _R = TypeVar("_R")
 
 
 async def uninterrupted(work: Awaitable[_R]) -> _R:
-    """Await work on a thread, which cannot be cancelled. If the caller is cancelled, raise the cancellation only after the
-    work has ended. Otherwise a later write could overtake this work.
+    """Await work that runs on a thread, so that it cannot be cancelled. If the caller is cancelled, raise the cancellation only
+    after the work has ended. Otherwise a later write could overtake this work.
     """
     going_on = asyncio.ensure_future(work)
     try:
@@ -45,8 +45,8 @@ async def uninterrupted(work: Awaitable[_R]) -> _R:
 
 @contextmanager
 def locked(folder: Path, *, shared: bool = False) -> Iterator[None]:
-    """Lock a folder for the `with` block against all other threads and processes. With `shared`, readers of other processes
-    may hold the lock too; without write permission, there is no file lock. Raises OSError after ten seconds of waiting.
+    """Lock a folder for the `with` block against all other threads and processes. If `shared` is True, readers in other processes
+    may hold the lock too, and a read-only folder is not locked on disk. Raises OSError after ten seconds of waiting.
     """
     guard = _FOLDERS.setdefault(os.path.realpath(folder), threading.Lock())
     if not guard.acquire(timeout=_LOCK_TRIES * _LOCK_PAUSE):
@@ -103,7 +103,7 @@ def loads(raw: bytes) -> Json | None:
 
 
 def tidy(disk: Disk, folder: Path) -> None:
-    """Delete temporary files of `Disk.replace` that remained because a process was killed. Call this under the folder's lock."""
+    """Delete the temporary files that `Disk.replace` left because a process was killed. Call this while you hold the folder's lock."""
     for name in disk.names(folder):
         if _SCRATCH.fullmatch(name):
             disk.remove(folder / name)

@@ -27,8 +27,8 @@ from bot.storage.jsonl import uninterrupted
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A source of a line: the turn that wrote the line, at the time `ts` (epoch ms). `taint` says how untrusted the text in
-    this turn's context was. `chat_key` is None if an operator wrote the line outside of all chats.
+    """A source of a line: the turn that wrote the line at the time `ts` (epoch ms). `taint` says how untrusted the text was that
+    this turn had read. `chat_key` is None if an operator wrote the line outside of all chats.
     """
 
     ts: int
@@ -64,8 +64,8 @@ def carried(
 def noted(
     raw: bytes, written: Sequence[Sequence[Written]], before: tuple[bytes, bytes] = (b"", b"")
 ) -> bytes:
-    """Return the content of the file with the sources of the text `raw`. It also keeps the sources of the previous text
-    (`before`: text and sources), which is still on disk when this content is written.
+    """Return the content of the file that stores the sources of the text `raw`. `before` is the previous text and the content of
+    its file of sources. The result keeps these sources too, because the previous text is on disk until `raw` replaces it.
     """
     writers = list(dict.fromkeys(by for line in written for by in line))
     places = {by: at for at, by in enumerate(writers)}
@@ -81,7 +81,7 @@ def noted(
 
 
 def sources(raw: bytes, note: bytes) -> tuple[tuple[Written, ...], ...]:
-    """Return the sources of each line of the text `raw`, as stored in `note`. If `note` is about another text, return ()
+    """Return the sources of each line of the text `raw`. They are stored in `note`; if `note` is about another text, return ()
     for each line.
     """
     count = raw.count(b"\n") + 1
@@ -123,8 +123,8 @@ class MemoryOwner:
 
 @dataclass(frozen=True, slots=True)
 class MemoryFile:
-    """A memory file. `written` has the sources of each line of `text`. After somebody has edited the file by hand, the
-    sources are unknown, and each line has ().
+    """A memory file. `written` has the sources of each line of `text`. If somebody has edited the file by hand, the
+    sources are unknown, and `written` has () for each line.
     """
 
     path: str
@@ -183,7 +183,7 @@ class NoteStore:
         redact: Redact = str,
         keys: Callable[[str], str | None] = lambda _: None,
     ) -> None:
-        """Create the store. `keys` returns the chatKey of a hashed folder name if no memory file contains the chatKey."""
+        """Create the store. `keys` is asked for the chatKey of a hashed folder name if no memory file in the folder contains it."""
         self.folder = folder
         self._disk = disk
         self._redact = redact
@@ -229,7 +229,7 @@ class NoteStore:
 
     @_on_disk
     def drop(self, owner: MemoryOwner, path: str | None = None) -> int:
-        """Delete a file or all files below a path; for None, all files with the session memory. Returns the number of files."""
+        """Delete a file or all files below a path. None deletes all files and the session memory. Returns the number of deleted files."""
         return self._drop(owner, checked(path) if path is not None else None)
 
     @_on_disk
@@ -246,7 +246,7 @@ class NoteStore:
         for before, after in moved.items():
             file = self._read(owner, before)
             if file is not None and before != after:
-                # The mover chose the new name, so the mover becomes a source of the file.
+                # The new name comes from `by`, so `by` becomes a source of the file's lines.
                 written = tuple((*line, by)[-MOST:] if line else () for line in file.written)
                 self._write(owner, MemoryFile(after, file.text, written))
                 self._unlink(owner, before)
@@ -287,7 +287,7 @@ class NoteStore:
 
     @_on_disk
     def chats(self) -> list[str]:
-        """Return the chatKeys of all chats that have files. If only the hashed name of a chat is known, return that name;
+        """Return the chatKeys of all chats that have files. If only a chat's hashed name is known, the list has that name instead;
         all methods accept it as a key.
         """
         found: list[str] = []
@@ -381,7 +381,7 @@ class NoteStore:
                 "This memory folder cannot be used. Tell the person that an operator must look."
             )
         jsonl.tidy(self._disk, place)
-        # The file of sources is written first. It also describes the old text, so that a crash in between loses no sources.
+        # The file of sources is written first. It also has the sources of the old text, so that a crash in between loses none.
         about = path.with_suffix(LINES)
         before = self._disk.read(path), self._disk.read(about)
         self._disk.replace(about, noted(raw, file.written, before))
@@ -433,7 +433,7 @@ def _free(taken: Iterable[str], name: str) -> None:
     for other in taken:
         there = other.casefold()
         if there == folded or there.startswith(f"{folded}/") or folded.startswith(f"{there}/"):
-            # The error does not repeat the existing path, because anybody may have chosen its name.
+            # The error does not name the existing path, because anybody may have chosen it.
             raise errors.ToolError(
                 "There is something at this path already. Use another path, or delete that first."
             )
@@ -464,7 +464,7 @@ class Memories:
         return raw.decode("utf-8", "replace") if 0 < len(raw) <= LARGEST_SESSION else None
 
     async def save(self, chat_key: ChatKey, markdown: str) -> None:
-        """Replace a chat's session memory. Secrets in `markdown` must be redacted before."""
+        """Replace a chat's session memory by `markdown`. Redact secrets before this call."""
 
         def replace() -> None:
             with jsonl.locked(self._folder):
