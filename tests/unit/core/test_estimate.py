@@ -13,7 +13,6 @@ from bot.contracts.base import Json
 from bot.contracts.model import ModelRequest, Usage
 from bot.core import estimate
 from bot.core.estimate import Estimator
-from bot.testing.anthropic import AnthropicServer
 from tests.shares import examples
 
 WORDS = st.text(min_size=1, max_size=200)
@@ -111,16 +110,3 @@ def test_what_was_learnt_is_there_after_a_restart() -> None:
 @pytest.mark.parametrize("damaged", [0.0, 99.0, -1.0])
 def test_a_kept_ratio_that_cannot_be_is_not_used(damaged: float) -> None:
     assert Estimator(Kept({("m", "tokenRatio"): damaged})).ratio("m") == 1.0
-
-
-async def test_it_comes_close_to_what_the_service_counts() -> None:
-    """The count of the loopback service is another one than ours: learning closes the gap."""
-    counting, server = Estimator(), AnthropicServer()
-    rng = random.Random(7)
-    for number in range(30):
-        words = "plain words 和中文 " * rng.randint(50, 800)
-        request = asked(user(text(f"{number}{words}")), system=[text("Be brief.")])
-        actual = server.count(words)
-        if number > 10:
-            assert counting.request(request) == pytest.approx(actual, rel=0.1)
-        counting.observe(request, Usage(input_tokens=actual))

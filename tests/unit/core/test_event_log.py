@@ -69,12 +69,7 @@ class TestPostgresLog(EventLogContract):
 
         folder, url = place
         log = PostgresLog(
-            url,
-            folder / "cursors.json",
-            epoch=0,
-            disk=SystemDisk(),
-            clock=SystemClock(),
-            log=Lines(),
+            url, folder / "cursors.json", epoch=0, disk=SystemDisk(), clock=SystemClock(), log=Lines()
         )
         try:
             yield log
@@ -168,8 +163,7 @@ async def test_what_nobody_waits_for_is_written_all_the_same(
     [
         TestSqliteLog(),
         pytest.param(
-            TestPostgresLog(),
-            marks=pytest.mark.skipif(postgres.programs() is None, reason=postgres.MISSING),
+            TestPostgresLog(), marks=pytest.mark.skipif(postgres.programs() is None, reason=postgres.MISSING)
         ),
     ],
     ids=["sqlite", "postgresql"],

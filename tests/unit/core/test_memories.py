@@ -10,22 +10,10 @@ from bot import errors
 from bot.contracts.identity import ChatKey
 from bot.storage.notes import LARGEST_SESSION, Memories
 from bot.system import SystemDisk
+from bot.testing.disk import Failure, FaultyDisk
 
 KEY = ChatKey.parse("telegram:chat:1")
 WORDS = "## Facts\n- the ship is called 海 🚢"
-
-
-class Full(SystemDisk):
-    """A disk that is full after so many files."""
-
-    def __init__(self, room: int) -> None:
-        self.room = room
-
-    def replace(self, path: Path, data: bytes) -> None:
-        if not self.room:
-            raise OSError(28, "No space left on device")
-        self.room -= 1
-        super().replace(path, data)
 
 
 async def test_what_is_kept_is_there_again_and_belongs_to_its_chat(tmp_path: Path) -> None:
@@ -40,8 +28,10 @@ async def test_what_is_kept_is_there_again_and_belongs_to_its_chat(tmp_path: Pat
 
 async def test_a_disk_that_refuses_leaves_the_memory_that_was_there(tmp_path: Path) -> None:
     await Memories(tmp_path, disk=SystemDisk()).save(KEY, "old")
+    disk = FaultyDisk(SystemDisk())
+    disk.fail(Failure("replace"))
     with pytest.raises(errors.StorageError):
-        await Memories(tmp_path, disk=Full(0)).save(KEY, "new")
+        await Memories(tmp_path, disk=disk).save(KEY, "new")
     assert await Memories(tmp_path, disk=SystemDisk()).load(KEY) == "old"
 
 

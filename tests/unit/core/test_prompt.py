@@ -79,11 +79,7 @@ def test_a_job_that_is_due_says_what_it_is_and_how_late() -> None:
         ]
     ]
     assert "nobody is there to be asked" in facts[0].pop("note")
-    assert facts[0] == {
-        "id": "ABC123",
-        "plan": "cron 0 9 * * *",
-        "due": "2027-01-15T08:00:00Z",
-    }
+    assert facts[0] == {"id": "ABC123", "plan": "cron 0 9 * * *", "due": "2027-01-15T08:00:00Z"}
     assert (facts[1]["lateSeconds"], facts[1]["missedBefore"]) == (3_600, 2)
 
 

@@ -74,6 +74,15 @@ BROKEN: list[tuple[str, list[Message]]] = [
     ),
     ("without its tool_use", [HELLO, say("user", result("a")), LAST]),
     ("without its tool_use", [HELLO, say("assistant", call("a")), say("user", result("a"), result("a"))]),
+    ("breakpoint on thinking", [HELLO, say("assistant", thought("s") | MARK, words("a")), LAST]),
+    (
+        "5 cache breakpoints",
+        [HELLO, say("assistant", call("a")), say("user", result("a") | {"content": [words("x") | MARK] * 5})],
+    ),
+    *(
+        ("unknown cache breakpoint", [say("user", words("x") | {"cache_control": mark})])
+        for mark in ({"type": "forever"}, {"type": "ephemeral", "ttl": "2h"}, "ephemeral")
+    ),
     ("first message", [say("assistant", words("Ja.")), LAST]),
     ("first message", [say("system", words("Be evil.")), LAST]),
     ("empty text", [say("user", words(" \n"), words("a")), LAST]),
@@ -145,20 +154,6 @@ def test_only_a_paused_answer_may_end_a_request() -> None:
 
 
 class TestTheRestOfARequest:
-    def test_no_breakpoint_stands_on_thinking(self) -> None:
-        with pytest.raises(errors.RequestInvalid, match="breakpoint on thinking"):
-            validate(request(HELLO, say("assistant", thought("s") | MARK, words("a")), LAST))
-
-    def test_breakpoints_inside_results_count(self) -> None:
-        inner = {"type": "tool_result", "tool_use_id": "a", "content": [words("x") | MARK] * 5}
-        with pytest.raises(errors.RequestInvalid, match="5 cache breakpoints"):
-            validate(request(HELLO, say("assistant", call("a")), say("user", inner)))
-
-    @pytest.mark.parametrize("mark", [{"type": "forever"}, {"type": "ephemeral", "ttl": "2h"}, "ephemeral"])
-    def test_unknown_breakpoints_are_refused(self, mark: Any) -> None:
-        with pytest.raises(errors.RequestInvalid, match="unknown cache breakpoint"):
-            validate(request(say("user", words("x") | {"cache_control": mark})))
-
     @pytest.mark.parametrize("value", [float("nan"), "\ud83d", {1, 2}])
     def test_what_is_no_json_is_refused(self, value: Any) -> None:
         with pytest.raises(errors.RequestInvalid, match="JSON"):

@@ -56,10 +56,7 @@ RULES: dict[str, tuple[str, str]] = {
         "turn.call = None\n                    turn.restarts += all(",
         "turn.restarts += all(",
     ),
-    "a deleted message is answered no more": (
-        "turn.withdrawn |= {",
-        "turn.withdrawn & {",
-    ),
+    "a deleted message is answered no more": ("turn.withdrawn |= {", "turn.withdrawn & {"),
     "a verdict stays until the turn that asked has ended": (
         "waited_for = self.turn is not None and self.turn.id == question.turn",
         "waited_for = False",

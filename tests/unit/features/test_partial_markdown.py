@@ -61,51 +61,6 @@ def test_every_prefix_of_an_answer_is_shown_without_half_open_marks(answer: str,
     assert len(answer) - most <= 45, "no more is held back than what its end leaves open"
 
 
-GOLDEN = (
-    "Two **ways** lead there: 第一。\n\n1. `make run`, see [the docs](https://a.b/c)\n2. this:\n```sh\nls -la\n```\n"
-    "| a | b |\n|---|---|\n| 1 | *2* |\n\nDone."
-)
-LISTED = "Two ways lead there: 第一。\n\n1. make run, see the docs\n2. this:\n"
-EDITED = [
-    "Two …",
-    "Two ways …",
-    "Two ways lead …",
-    "Two ways lead there: …",
-    "Two ways lead there: 第一。 …",
-    "Two ways lead there: 第一。\n\n1. make run, …",
-    "Two ways lead there: 第一。\n\n1. make run, see …",
-    "Two ways lead there: 第一。\n\n1. make run, see the docs …",
-    "Two ways lead there: 第一。\n\n1. make run, see the docs\n2. this: …",
-    LISTED + "ls\n…",
-    LISTED + "ls -la\n…",
-    LISTED + "ls -la\na | b\n--+--\n1 | 2\n\n…",
-    LISTED + "ls -la\na | b\n--+--\n1 | 2\n\nDone. …",
-]
-"""The states of a message of Telegram's, word by word."""
-STREAMED = (  # noqa: SIM905 - a list would take a page
-    "Two¦ **ways**¦ lead¦ there:¦ 第一。¦\n\n1. `make run`,¦ see¦ [the docs](https://a.b/c)¦\n2. this:¦"
-    "\n```sh\nls -la\n```¦\n| a | b |\n|---|---|\n| 1 | *2* |¦\n\nDone."
-).split("¦")
-"""What is appended to a stream of Slack's."""
-
-
-def test_what_people_see_of_an_answer_word_by_word() -> None:
-    edited: list[str] = []
-    streamed: list[str] = []
-    whole = ""
-    for end in [at for at in range(1, len(GOLDEN) + 1) if GOLDEN[at : at + 1].isspace() or at == len(GOLDEN)]:
-        shown = beginning(GOLDEN[:end])
-        words = render.render(shown.closed + GOES_ON).text
-        edited += [words] if words not in edited[-1:] else []
-        sure = slack.render(shown.words[: shown.sure]).rstrip()
-        if sure != whole:
-            assert sure.startswith(whole)
-            streamed.append(sure[len(whole) :])
-            whole = sure
-    assert edited == EDITED
-    assert streamed == STREAMED
-
-
 PIECES = [
     *(  # noqa: SIM905 - a list would take a page
         "**¦*¦_¦~~¦`¦``¦```¦```py\n¦~~~\n¦\n¦\n\n¦> ¦- ¦  ¦    ¦1. ¦# "

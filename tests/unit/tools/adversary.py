@@ -32,31 +32,9 @@ STEPS = (  # noqa: SIM905 - a list would take a page
 WORDS = (  # noqa: SIM905 - a list would take a page
     "git status log rm -rf / x --oneline = A=1 git=1 ｇｉｔ e\u0301 #"
 ).split()
-SIGNS = (
-    " ",
-    " ",
-    " ",
-    " ",
-    ";",
-    "|",
-    "&",
-    "$(x)",
-    "`x`",
-    "\n",
-    "\t",
-    "'",
-    '"',
-    ">",
-    "<",
-    "*",
-    "?",
-    "{a,b}",
-    "\\",
-    "~",
-    "\u2028",
-    "\0",
-    "\r",
-)
+SIGNS = (  # noqa: SIM905 - a list would take a page
+    " ¦ ¦ ¦ ¦;¦|¦&¦$(x)¦`x`¦\n¦\t¦'¦\"¦>¦<¦*¦?¦{a,b}¦\\¦~¦\u2028¦\0¦\r"
+).split("¦")
 _READING = frozenset({"read_file", "search_files"})
 _OWN = ("memory", "schedule_create", "schedule_cancel")
 HOSTS = (  # noqa: SIM905 - a list would take a page

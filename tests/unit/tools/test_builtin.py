@@ -6,16 +6,12 @@ import json
 import shutil
 from datetime import UTC
 from pathlib import Path
-from typing import ClassVar
-
-from pydantic import Field
 
 from bot import errors
 from bot.config.ship_file import WebSearch
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
 from bot.contracts.model import ModelReply, ModelRequest
-from bot.contracts.tools import Effect, ToolInput
 from bot.core import user_message
 from bot.core.archive_files import ChatStore
 from bot.core.instructions import InstructionFiles
@@ -66,25 +62,6 @@ def registry(root: Path) -> Registry:
         archive.search, artifacts, skills, clock, memory, project, isolation, whose, vetting, search=search
     )
     return Registry(builtin_tools(ports))
-
-
-class Many(ToolInput):
-    several: int | str | None = Field(default=None, description="A number or a name.")
-    listed: list[str] | int | None = None
-    one: int | None = None
-    needed: int | str
-
-
-class ManyTool:
-    name = "many"
-    description = "Takes arguments of several types."
-    input = Many
-    effects: ClassVar[frozenset[Effect]] = frozenset()
-    timeout_seconds = 1.0
-    ages = False
-
-    async def run(self, args: Many) -> str:
-        return str(args.several)
 
 
 def test_rules_may_name_every_tool_that_is_built_in(tmp_path: Path) -> None:

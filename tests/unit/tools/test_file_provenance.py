@@ -47,10 +47,7 @@ class Desk:
         clock = FakeClock()
         self.origins = FileProvenance(self.root, self.record, frozenset({UserRef("slack", "U7")}))
         given: dict[str, Any] = {"project": Project(self.root), "clock": clock, "isolation": self.isolation}
-        given |= {
-            "origins": self.origins,
-            "vetting": Vetting(self.root),
-        }
+        given |= {"origins": self.origins, "vetting": Vetting(self.root)}
         ports = cast("ToolPorts", type("Ports", (), given))
         built = (*files.TOOLS, *run_shell.TOOLS)
         self.dispatcher = Dispatcher(Registry([one(ports) for one in built]), clock=clock, log=MemoryLog())

@@ -75,11 +75,7 @@ class Bench:
         self.search.exporter.start()
         self.disk = FaultyDisk(SystemDisk())
         self.artifacts = ArtifactStore(
-            root / "artifacts",
-            disk=self.disk,
-            ids=UlidSource(self.clock),
-            clock=self.clock,
-            log=MemoryLog(),
+            root / "artifacts", disk=self.disk, ids=UlidSource(self.clock), clock=self.clock, log=MemoryLog()
         )
         self.ts = int(self.clock.now() * 1000) - 10**9
         self.private = True
@@ -102,16 +98,13 @@ class Bench:
         self.talk.say(line)
 
     async def load(self, **arguments: Any) -> str:
+        none = cast("Any", None)
         ports = ToolPorts(
-            history=self.archive.search,
-            artifacts=self.artifacts,
-            skills=cast("Any", None),
-            clock=self.clock,
-            memory=cast("Any", None),
-            project=cast("Any", None),
-            isolation=cast("Any", None),
-            origins=cast("Any", None),
-            vetting=cast("Any", None),
+            self.archive.search,
+            self.artifacts,
+            none,
+            self.clock,
+            *(none, none, none, none, none),
             recall=self.search,
             membership=self.members,
             permalink=lambda line: f"https://example.org/{line.message_id}" if line.message_id else None,

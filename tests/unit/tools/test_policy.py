@@ -514,8 +514,7 @@ def test_the_origin_of_a_summary_is_read_back() -> None:
 
 
 @pytest.mark.parametrize(
-    ("words_of", "people"),
-    [((), {"U1"}), (("U2", "U3"), {"U1", "U2", "U3"}), (None, None)],
+    ("words_of", "people"), [((), {"U1"}), (("U2", "U3"), {"U1", "U2", "U3"}), (None, None)]
 )
 def test_what_a_job_is_to_do_are_the_words_of_whom_the_model_had_in_view(
     words_of: tuple[str, ...] | None, people: set[str] | None

@@ -39,9 +39,7 @@ async def a_command(folder: Path) -> None:
     await processes.run(SPEAK_AND_SLEEP, folder=folder, environment=os.environ, seconds=600)
 
 
-async def test_a_caller_that_is_stopped_again_and_again_leaves_no_zombie(
-    tmp_path: Path,
-) -> None:
+async def test_a_caller_that_is_stopped_again_and_again_leaves_no_zombie(tmp_path: Path) -> None:
     task = asyncio.create_task(a_command(tmp_path))
     pid = await started(tmp_path)
     await stopped_again_and_again(task)

@@ -131,10 +131,7 @@ async def test_a_person_takes_it_over(desk: Desk, chat: Chat) -> None:
     (desk.root / "one/Agent.md").touch()
     assert "ONE" in await chat.told("one/x")
     two = desk.root / "two/Agent.md"
-    with (
-        pytest.raises(errors.ToolError, match="cannot be edited"),
-        chat.vetting.writing(two, whole=False),
-    ):
+    with pytest.raises(errors.ToolError, match="cannot be edited"), chat.vetting.writing(two, whole=False):
         pytest.fail("written")
     with chat.vetting.writing(two, whole=True):
         two.write_bytes(b"TWO\n")

@@ -6,7 +6,8 @@ import errno
 import os
 import stat
 from pathlib import Path
-from typing import Any, cast
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 from bot import errors
 from bot.contracts.base import Json
 from bot.testing.model import tool_use
-from bot.tools.builtin import ToolPorts, files
+from bot.tools.builtin import files
 from bot.tools.builtin.files import replaced
 from bot.tools.file_provenance import FileProvenance
 from bot.tools.project import Project
@@ -28,18 +29,8 @@ from .conftest import Workbench
 class Desk:
     def __init__(self, root: Path, tools: Workbench) -> None:
         self.root, self.project = root, Project(root)
-        ports = cast(
-            "ToolPorts",
-            type(
-                "Ports",
-                (),
-                {
-                    "project": self.project,
-                    "origins": FileProvenance(self.project.root),
-                    "vetting": Vetting(self.project.root),
-                },
-            ),
-        )
+        origins, vetting = FileProvenance(self.project.root), Vetting(self.project.root)
+        ports: Any = SimpleNamespace(project=self.project, origins=origins, vetting=vetting)
         self._tools = [tool(ports) for tool in files.TOOLS]
         self._bench = tools
 
@@ -92,27 +83,11 @@ async def test_nothing_is_written_elsewhere(desk: Desk) -> None:
     (desk.root / "ship.json").write_text("{}")
     os.mkfifo(desk.root / "pipe")
     before = names(desk.root)
-    for path in (
-        "../x",
-        "out/x",
-        "out/new",
-        "link",
-        "dangling",
-        "/etc/x",
-        str(outside / "x"),
-        ".env",
-        ".env.new",
-        "ship.json",
-        "SHIP.json",
-        ".git/hooks/pre-commit",
-        ".ship/access.json",
-        "a/.git/x",
-        "pipe",
-        ".",
-        "",
-        "a\0b",
-        "n" * 300,
-    ):
+    named = (
+        "../x¦out/x¦out/new¦link¦dangling¦/etc/x¦.env¦.env.new¦ship.json¦SHIP.json¦.git/hooks/pre-commit¦"
+        ".ship/access.json¦a/.git/x¦pipe¦.¦¦a\0b"
+    )
+    for path in (*named.split("¦"), str(outside / "x"), "n" * 300):
         for call in (
             desk.call("write_file", path=path, content="mine"),
             desk.call("edit_file", path=path, old_str="theirs", new_str="mine"),

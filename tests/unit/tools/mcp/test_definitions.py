@@ -69,13 +69,7 @@ async def test_of_evil_tools_only_what_can_be_declared_is_offered(start: Start) 
     assert len(json.dumps(offers["wordy"])) < definitions.SCHEMA + 2_000
     (told,) = [entry for entry in rig.log.of("mcp") if "has 9 tools" in entry.message]
     reasons = " ".join(told.details["left_out"])
-    for reason in (
-        "its name is taken",
-        "cannot be declared",
-        "outside of it",
-        "too deeply",
-        "characters",
-    ):
+    for reason in ("its name is taken", "cannot be declared", "outside of it", "too deeply", "characters"):
         assert reason in reasons
 
 

@@ -62,8 +62,7 @@ async def test_a_folder_of_the_project_on_the_path_is_left_out(
     monkeypatch.chdir(tmp_path)
     script = "import os, pathlib, sys; pathlib.Path(sys.argv[1], 'path').write_text(os.environ['PATH'])"
     rig = await start(
-        one={"command": "python-of-mine"},
-        two={"command": sys.executable, "args": ["-c", script, "."]},
+        one={"command": "python-of-mine"}, two={"command": sys.executable, "args": ["-c", script, "."]}
     )
     assert not marker.exists()
     assert rig["one"].state == "down"

@@ -15,10 +15,7 @@ PAGE = "file:///page"
     ("part", "told"),
     [
         ({"type": "text", "text": "Hello."}, "Hello."),
-        (
-            {"type": "image", "mimeType": "image/png", "data": "A" * 4_000},
-            "[image: image/png, 3,000 bytes]",
-        ),
+        ({"type": "image", "mimeType": "image/png", "data": "A" * 4_000}, "[image: image/png, 3,000 bytes]"),
         ({"type": "audio", "mimeType": "audio/ogg"}, "[audio: audio/ogg, 0 bytes]"),
         ({"type": "resource_link", "name": "page", "uri": PAGE}, f"[resource: page, {PAGE}]"),
         ({"type": "resource", "resource": {"uri": PAGE, "text": "Its words."}}, f"[{PAGE}]\nIts words."),
