@@ -38,7 +38,7 @@ MOST_BACK = 6  # max digits of a number of turns; a longer argument counts as an
 SHOWN = 2_000
 """Max characters of a conversation that `/resume` and `/fork` show."""
 _GATHERED = 5 * SHOWN
-"""Max characters that are redacted before the text is cut to `SHOWN`. If a cut went through a secret, it would not be recognised."""
+"""Max characters that are redacted before the text is cut to `SHOWN`. A secret that is cut into two is not recognised."""
 QUOTED = 80
 _ID = re.compile(r" \([^()]*\)$")
 """Pattern of the id that follows the name of a quoted person."""

@@ -38,8 +38,8 @@ class Conversations:
         self._newest: OrderedDict[ChatKey, Inbound] = OrderedDict()
 
     async def found(self, inbound: Inbound) -> Sequence[Inbound]:
-        """Return the message with the chatKey of its conversation. A stop may become several stops, one for each conversation. Raises
-        `errors.StorageError`.
+        """Return the message with the chatKey of its conversation. A stop may become one stop for each busy conversation.
+        Raises `errors.StorageError`.
         """
         chat = inbound.chat_key
         if self._run.manifests[inbound.channel].separate:

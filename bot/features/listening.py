@@ -19,16 +19,16 @@ from bot.core.feature import Command, Done, Feature, Hooks, Runtime
 from bot.words import paragraph, say
 
 Listening = Literal["mention", "thread", "always", "never"]
-"""Setting for the messages of a group that are for the bot. Commands always are. `mention`: messages that mention the bot.
-`thread`: also replies to the bot, and messages in threads with the bot. `always`: all messages. `never`: none.
+"""Setting that decides which messages of a group are for the bot; commands always are. `mention`: messages that mention the
+bot. `thread`: also replies to the bot, and messages in threads with the bot. `always`: all messages. `never`: none.
 """
 LISTENING: tuple[Listening, ...] = ("mention", "thread", "always", "never")
 HEARD: Listening = "thread"  # default value of `Listening`
-LISTENS = "listening"  # `FactSet` kind under which the log stores each group's `Listening`
-UNSEEN = "unseen"  # `FactSet` kind under which the log stores when a chat was told that the bot cannot read its messages
+LISTENS = "listening"  # kind of the `FactSet` events that store the `Listening` of groups
+UNSEEN = "unseen"  # kind of the `FactSet` events that store when a chat was told that the bot cannot read it
 DAY = 24 * 3_600.0
 MOST_KNOWN = 10_000
-"""Max conversations that are cached as joined by the bot. For other conversations the log is searched."""
+"""Max conversations cached as conversations that the bot takes part in. For others, the log is searched."""
 SKEW = 300.0  # max difference in seconds between the clocks of this host and of a platform
 CONTEXT_SECONDS = 20.0
 """Timeout in seconds for a platform to return earlier messages. After the timeout, the turn starts without them."""
@@ -49,7 +49,7 @@ class _RecentMessage:
 
 
 class UnaddressedMessages:
-    """Keeps messages that were not for the bot, only in memory. Platforms without a history API need them as context."""
+    """Keeps messages that were not for the bot in memory. On platforms without a history API, they are context of turns."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -148,7 +148,7 @@ class ListeningService:
         return HEARD if chosen is None else cast("Listening", chosen["to"])
 
     async def _counts(self, inbound: Inbound) -> bool:
-        """Return True if a message is for the bot. Messages of a conversation are decided one by one, to keep their order."""
+        """Return True if a message is for the bot. The messages of a conversation are checked one by one, in order."""
         chat_key = inbound.chat_key
         while (asking := self._asking.get(chat_key)) is not None:
             await asyncio.wait([asking])
@@ -171,7 +171,7 @@ class ListeningService:
         if not _has_words(inbound):
             if not inbound.overheard:
                 return True
-            # Decide by the changed message and not by the current `/listen` setting, which may be newer than the message.
+            # The changed message decides, not the current `/listen` setting, which may be newer than the message.
             takes_part = inbound.addressed == "thread" and await self._takes_part(inbound.chat_key)
             return takes_part or await self._concerns(inbound)
         listening = self._listening(inbound.chat_key)

@@ -228,7 +228,7 @@ class Receipts:
         self._turns = TurnLookup(runtime.chats, runtime.event_log)
 
     async def receipt(self, inbound: Inbound) -> str:
-        """Return the receipt of the turn that the argument names, or that sent the message replied to; by default, of the latest."""
+        """Return a turn's receipt: the turn that the argument names, that sent the message replied to, or the latest turn."""
         words = inbound.args.split()
         asked = words[0] if words else inbound.answers
         found = await self._turns.found(inbound, asked)

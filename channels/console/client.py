@@ -23,7 +23,7 @@ PROMPT = "› "
 _WORKING = "… "
 _CLEAR = "\r\x1b[K"
 QUIET = 0.3
-"""Seconds without a further message after which an answer is complete, if the gateway reports no running work."""
+"""An answer is complete if the gateway reports no running work and sends no message for this many seconds."""
 _LONGEST = 1_000_000  # Max bytes of a person's message
 _LINE = 1 << 22  # Max bytes of one line of the protocol
 

@@ -132,9 +132,7 @@ def error_code(error: BaseException) -> str | None:
 
 
 def _status(error: BaseException) -> int:
-    response = getattr(
-        error, "response", None
-    )  # a response of the library; of aiohttp if the body is no JSON
+    response = getattr(error, "response", None)  # the library's response, or aiohttp's if the body is no JSON
     found = getattr(response, "status_code", None) or getattr(response, "status", None)
     if found is None and isinstance(error, aiohttp.ClientResponseError):
         found = error.status

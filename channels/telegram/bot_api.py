@@ -202,8 +202,8 @@ def _object(payload: bytes) -> Json:
 
 
 class Bot(telegram.Bot):
-    """The library's bot with the method `call`, which returns plain JSON. If the library parsed the updates, one invalid
-    update would lose the others.
+    """The library's bot with the method `call`, which returns plain JSON. If the library parsed the updates, it would
+    drop all updates of a poll because of one invalid update.
     """
 
     async def shutdown(self) -> None:

@@ -31,7 +31,7 @@ TOTAL = 500_000_000  # Max bytes of all files in a folder. The oldest files are 
 MOST, MOST_OF_CHAT = 10_000, 1_000
 """Max files in a folder, and max files of one chat. The search for the oldest file reads the whole folder."""
 OF_CHAT = 250_000_000
-"""Max bytes of one chat's uploads. It is more than the files of one message need, because they are stored before the message
+"""Max bytes of one chat's uploads. It is more than one message's files need, because uploads are stored before their message
 is sent.
 """
 LARGEST = 20_000_000  # Max bytes of an upload; Telegram has the same limit for bots

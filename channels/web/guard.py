@@ -126,7 +126,7 @@ class Guard:
         return Visitor(secrets.token_hex(16), fresh=True, admitted=ours, peer=peer)
 
     async def _peer(self, request: web.Request) -> int | None:
-        """Return the system user of the client's process. Looked up once per connection."""
+        """Return the system user of the client's process; None if it is unknown or a proxy forwards the request."""
         transport = request.transport
         if transport is None or any(name in request.headers for name in PROXY_HEADERS):
             return None

@@ -138,7 +138,7 @@ class WebRoutes:
             [
                 web.get("/", self._file),
                 web.get("/{name:[a-z]+[.][a-z]+}", self._file),
-                # Without HEAD: a HEAD request, for example for a link preview, would use up the link.
+                # HEAD is not allowed, because a HEAD request (e.g. for a link preview) would use up the link.
                 web.get("/open/{key}", self._open, allow_head=False),
                 web.post("/login", self._login),
                 web.get("/api/info", self._info),
@@ -215,8 +215,8 @@ class WebRoutes:
         return _refusal(request, 401, "web.log_in_first") if api else None
 
     def _redirected(self, request: web.Request) -> web.Response | None:
-        """Return a redirect to this server's own host name. If the browser may have withheld its cookie, return a page that
-        loads the address again. Return None if neither is needed.
+        """Return a redirect to this server's own host name if it is needed. If the browser may have withheld its cookie,
+        return a page that loads the address again. Otherwise return None.
         """
         visitor = request[_VISITOR]
         if request.method == "GET" and (better := self._guard.better(request, visitor)) is not None:
@@ -518,9 +518,7 @@ class WebRoutes:
         key = _conversation(request, request.query.get("conversation"))
         if self._streams[chat] >= STREAMS or self._streams.total() >= self._most:
             return _refusal(request, 503, "web.too_many", {"Retry-After": "30"})
-        self._streams[chat] += (
-            1  # counted before the first await, so that concurrent requests are counted too
-        )
+        self._streams[chat] += 1  # before the first await, so that concurrent requests see it
         try:
             return await self._stream(request, key)
         finally:

@@ -91,7 +91,7 @@ _ASKS_FACTS = regex.compile(
 
 @functools.cache
 def _language(name: str) -> Language:
-    """Load a language file. Cached, because compiling the patterns takes a tenth of a second."""
+    """Load a language file. The result is cached, because compiling the patterns takes a tenth of a second."""
     raw: dict[str, Any] = phrases.load(Path(__file__).parent, name)
     sayings = tuple(
         ClaimPattern(one["kind"], compiled(one["pattern"]), one.get("own", True))

@@ -104,7 +104,7 @@ class ScheduledJob(Frozen):
         return self
 
     def skipped(self, due: float, missed: int, grace: float, *, unsure: bool) -> str:
-        """Return the sentence about a due time that was skipped because it was too late. `missed` due times before it were too."""
+        """Return the sentence about a due time that was skipped as too late. `missed` is the number of due times before it."""
         key = "jobs.skipped_membership" if unsure else "jobs.skipped"
         words = [say(key, id=self.id, title=self.title, time=times.date(due), minutes=grace / 60)]
         if missed:

@@ -158,7 +158,7 @@ class Previews:
         return await off_loop(len(words), LONG, work)
 
     def _split(self, channel: str, words: str, *, anything: bool) -> list[tuple[str, LiveForm]]:
-        """Split the text into the messages to show now. Return [] before the first complete sentence, unless `anything` is true."""
+        """Split the text into messages to show now. Before the first complete sentence, return [] unless `anything` is true."""
         split, shown = self._run.channels[channel].split, beginning(words)
         if not (anything or has_begun(words, shown)):
             return []

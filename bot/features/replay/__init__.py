@@ -80,7 +80,7 @@ class Recorder:
 
     async def _write(self) -> None:
         batch, self._waiting = self._waiting, []
-        # This also waits for the previous batch, so that an empty batch returns after it is written.
+        # The thread writes batches in order, so even an empty batch waits until the previous batch is written.
         await asyncio.get_running_loop().run_in_executor(self._thread, self._carry_out, batch)
 
     def _carry_out(self, batch: Sequence[Work]) -> None:

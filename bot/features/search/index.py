@@ -84,8 +84,8 @@ def speaker_token(token: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A change of the index. `line` is a new line; with `replaces`, it replaces the line of the event `seq`. `gone` are ids
-    of requests and turns whose lines are removed. Lines older than `since` (epoch ms) are removed too.
+    """A change of the index. `line` is a new line; if `replaces` is true, it replaces the line of the event `seq`. `gone`
+    are ids of requests and turns whose lines are removed. Lines older than `since` (epoch ms) are removed too.
     """
 
     chat: str

@@ -60,7 +60,7 @@ class _Language:
 
 @functools.cache
 def language(name: str) -> _Language:
-    """Load the phrases of a language. Cached."""
+    """Load the phrases of a language. The result is cached."""
     raw = phrases.load(Path(__file__).parent, name)
     sayings = tuple(map(compiled, raw["sayings"]))
     return _Language(re.compile(raw["cue"]), sayings, compiled(raw["before"]), compiled(raw["around"]))

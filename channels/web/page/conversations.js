@@ -23,7 +23,7 @@ export function current() {
 export function start(opened, titled) {
   if (!location.hash && history.state !== FIRST) {
     const last = localStorage.getItem("conversation") ?? FIRST;
-    if (last === FIRST) history.replaceState(FIRST, ""); // a reload keeps this conversation, even if another tab has opened another one
+    if (last === FIRST) history.replaceState(FIRST, ""); // a reload shows this conversation, even if another tab has opened a different one
     else history.replaceState(null, "", `#${last}`);
   }
   const open = () => {

@@ -99,7 +99,7 @@ export function nextFiles(list, changed, loggedOut) {
 
   /** Return the server's response with its JSON, and the sentence of a refusal. Retries while the server cannot be reached. */
   async function asked(path, how) {
-    let sentence = ""; // of the first refusal, since a retry may only report that the upload was dropped
+    let sentence = ""; // sentence of the first refusal; a retry may only report that the upload was dropped
     for (const pause of PAUSES) {
       const answer = await fetch(path, how).catch(() => null);
       const told = (await answer?.json().catch(() => null)) ?? {};
