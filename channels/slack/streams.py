@@ -29,7 +29,7 @@ _NO_WORDS = re.compile(r"\W|_")
 
 @dataclass(slots=True)
 class _Stream:
-    """Content of an open stream, as Slack has it. `unsure`: a response was lost, so Slack may have more content."""
+    """Content that Slack has confirmed for an open stream. `unsure`: a response was lost, so Slack may have more."""
 
     channel: str
     ts: str

@@ -34,7 +34,7 @@ ENTITIES = 100  # Max entities (formatted spans) of a message
 CAPTION = 512  # Max characters of the caption below a file
 PRESS_ANSWER = 200  # Max UTF-16 code units of the answer to a button press
 GLANCE = 80
-"""Max characters of an answer to a button press that Telegram shows for a moment. A longer answer opens a window."""
+"""Max characters of the answer to a button press if Telegram shows it only for a moment. A longer answer opens a window."""
 _ROWS = (
     ("once", "deny"),
     ("chat", "always"),

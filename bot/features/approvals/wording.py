@@ -20,7 +20,7 @@ from bot.tools.permissions.display import in_words, named, quoted, shortened
 from bot.words import paragraph, say, times
 
 SHOWN = 1_500
-"""Max characters of a call that its question shows on channels with a message limit. A longer call is sent as a file."""
+"""Max characters of a call inside its question, on channels with a message limit. A longer call is sent as a file."""
 GLIMPSE = 300  # max characters of a call that people who may not decide see
 LONGEST_PASSAGE = (
     20_000  # max characters of a call that is sent as text because the platform rejected its file

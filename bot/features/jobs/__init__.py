@@ -54,7 +54,7 @@ def note(
 
 
 class DueJobs:
-    """Appends a message to the chat of each due job."""
+    """Appends the message of each due job to the job's chat."""
 
     def __init__(self, runtime: Runtime, book: JobBook) -> None:
         self._run = runtime

@@ -255,7 +255,7 @@ class Finder:
         self._weights = weights
 
     def recall(self, names: Iterable[str], query: RecallQuery) -> Recalled:
-        """Return a page of hits, best first. A query without any term to rank, such as `who are you`, is searched literally."""
+        """Return a page of hits, best first. If a query has no term to rank (`who are you`), search for its literal text."""
         parsed = {phrasing: parse_query(phrasing, query.now) for phrasing in query.queries}
         with index.transaction(self._db, "DEFERRED"):
             chats = [

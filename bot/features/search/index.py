@@ -38,7 +38,7 @@ ROLES = ("user", "assistant")
 NAMED_BY = 20
 """Max lines at each end of a chat that are read to find its first words and its speakers' names."""
 SEARCH_SECONDS = 0.25
-"""Timeout in seconds for a search in the list of conversations. The most recently active ones are searched first."""
+"""Timeout in seconds for a search in the list of conversations. The most recently active conversations come first."""
 MOST_TOKENS = 12  # max tokens of a search for conversations; more are ignored
 _CHAT_BITS = 20
 _PLACES = (1 << PLACE_BITS) - 1
