@@ -1,4 +1,4 @@
-"""Killed at any moment, the recorded requests are those that were sent. `SEED=… make torture` repeats a run."""
+"""Killed at any moment: every message is answered once. `SEED=… make torture` repeats a run."""
 
 from __future__ import annotations
 
@@ -9,21 +9,36 @@ import os
 import random
 import sqlite3
 from collections import Counter
+from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from bot import errors
 from bot.core import recorded_requests
 from bot.core.recorded_requests import RecordedRequests
 from bot.testing.anthropic_script import reply, tool_use
+from bot.testing.clock import FakeClock
+from bot.testing.slack import SlackServer
 from bot.words import say
-from tests.blackbox.conftest import World, eventually
+from tests.blackbox.conftest import ANN, World, eventually
 from tests.torture import scene
 
 REPEATED = f"{say('delivery.repeated')}\n\n"
+GIVEN_UP = errors.ShipmateError().person
 
 pytestmark = pytest.mark.torture
 KILLS = int(os.environ.get("KILLS", "25"))
+
+
+@pytest.fixture
+async def world(tmp_path: Path) -> AsyncIterator[World]:
+    made = World(tmp_path)
+    # Slack brings an event again after 3 s, a minute and five: on a clock of its own that is at once.
+    made.slack = SlackServer(clock=FakeClock())
+    async with made:
+        yield made
 
 
 def answer(body: Any) -> Any:
@@ -41,14 +56,59 @@ def plain(text: str) -> str:
     return text.removeprefix(REPEATED)
 
 
+async def test_killed_at_random_moments_it_answers_every_message_once(world: World) -> None:
+    seed = scene.seed()
+    rng = random.Random(seed)
+    world.model.script(answer)
+    await world.start()
+    said: list[str] = []
+    slack: list[str] = []
+    for number in range(KILLS):
+        words = f"message {number}"
+        if rng.random() < 0.5:
+            world.telegram.say(words)
+            said.append(words)
+        else:
+            await world.slack.say(words, channel="D0ANN", user=ANN)
+            slack.append(words)
+        await asyncio.sleep(rng.random() * 0.12)  # the moment of death is what is varied here
+        await world.process.kill()
+        await world.start()
+    while world.slack.unacked():
+        await world.slack.clock.advance(301)  # type: ignore[attr-defined]
+        await asyncio.sleep(0.1)
+    given_up: set[str] = set()
+
+    def heard() -> bool:
+        given_up.update(in_vain(world))
+        texts = [*map(plain, world.texts()), *(one.text for one in world.slack.replies("D0ANN"))]
+        return {f"answer to {words}" for words in {*said, *slack} - given_up} <= set(texts)
+
+    await eventually(heard)
+    await asyncio.sleep(1)  # a second answer would come now
+    assert not given_up.intersection(said) or GIVEN_UP in map(plain, world.texts()), f"SEED={seed}"
+    answers = {f"answer to {words}" for words in said if words not in given_up}
+    assert set(map(plain, world.texts())) - {GIVEN_UP} == answers, f"SEED={seed}"
+    for words in answers:
+        # Several kills may have come in the very moment of the same send.
+        shown = [text for text in world.texts() if plain(text) == words]
+        scene.shown_once("telegram", words, shown, deaths=KILLS)
+    there = Counter(one.text for one in world.slack.replies("D0ANN") if one.text != GIVEN_UP)
+    assert there == Counter(f"answer to {words}" for words in slack if words not in given_up), f"SEED={seed}"
+    await world.process.stop()
+    lines = [line for line in world.archive() if line["role"] == "user"]
+    assert Counter(line["text"] for line in lines) == Counter([*said, *slack])
+
+
 async def test_killed_at_random_moments_every_record_is_a_request_that_was_sent(world: World) -> None:
     """A kill costs the records that waited, nothing that was written before, and may leave one of what was about to be sent."""
     seed = scene.seed()
     rng = random.Random(seed)
+    world.only("telegram")
     world.model.script(answer)
     before = 0
     for number in range(KILLS):
-        await world.start("telegram")
+        await world.start()
         world.telegram.say(f"message {number}")
         await asyncio.sleep(rng.random() * 0.2)  # the moment of death is what is varied here
         await world.process.kill()
@@ -65,6 +125,16 @@ async def test_killed_at_random_moments_every_record_is_a_request_that_was_sent(
     sent = Counter(json.dumps(seen.body) for seen in world.model.requests)
     assert (made - sent).total() <= KILLS, f"SEED={seed}"
     assert made.total() >= sent.total() - KILLS, f"SEED={seed}"
+
+
+def in_vain(world: World) -> set[str]:
+    """The words of turns that five lives have begun without getting on: their people are told that there is no answer."""
+    ends = scene.rows(world.root, "SELECT turn, data FROM events WHERE kind = 'turn_ended'")
+    failed = {turn for turn, data in ends if json.loads(data)["end"] == "failed"}
+    taken = scene.rows(world.root, "SELECT turn, data FROM events WHERE kind IN ('turn_started', 'joined')")
+    names = {name for turn, data in taken if turn in failed for name in json.loads(data)["members"]}
+    received = scene.rows(world.root, "SELECT id, data FROM events WHERE kind = 'received'")
+    return {json.loads(data)["inbound"]["text"] for name, data in received if name in names}
 
 
 def recorded(world: World) -> list[tuple[str, str | None]]:
