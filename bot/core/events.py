@@ -485,7 +485,7 @@ class Framed(EventData, kind="framed"):
 @dataclass(frozen=True, slots=True)
 class Remembered(EventData, kind="remembered", words="markdown"):
     """Event: the session memory was written. It covers the messages up to event number `covers`; None if unknown.
-    `origin` lists the sources whose text it contains. The event is appended again when all turns in the context are
+    `origin` lists the sources of the memory's text. The event is appended again when all turns in the context are
     newer than it.
     """
 

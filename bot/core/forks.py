@@ -152,7 +152,7 @@ def request(
     prefix: Prefix, fit: Fit, *, purpose: str, directive: Message | None = None, summarize: str | None = None
 ) -> ModelRequest:
     """Return the request of a fork. Only the shared prefix has cache breakpoints. Raises `errors.RequestInvalid`."""
-    # The chat's own model must write the provider's summary, because no other model can read it.
+    # Only the model that made a provider's summary can read it, so the chat's own model (None) makes it.
     own = purpose if summarize is None else None
     shared = view.render(
         model=fit.models.name,

@@ -40,7 +40,7 @@ MOST_CHATS = 500
 FAILURES, PAUSE_SECONDS = 3, 600.0
 """After three failures in a row, operators are alerted, and the chat is not compacted for 600 seconds."""
 Maker = Literal["memory", "summary", "provider"]
-"""Source of the text that replaces dropped messages: the session memory, the model's summary, or the provider's summary."""
+"""Source of the text that replaces dropped messages: the session memory, a summary by the model, or one by the provider's own compaction."""
 IDLE_KEEPS = 2_000
 """Min tokens of the newest messages that a compaction of an idle chat keeps. It is small, so that few compactions are needed."""
 GROWTH = 2
@@ -370,7 +370,7 @@ def _memory(chat: Chat) -> SessionMemory | None:
 
 
 def _origin(chat: Chat, messages: Iterable[Message]) -> Provenance:
-    """Return the provenance of a summary of these messages and of the session memory."""
+    """Return the combined provenance of these messages and the current session memory, from which a summary is made."""
     before = chat.context.memory
     origin = unpacked(before.origin) if before is not None else NOBODYS
     return origin | taint.seen(taint.faded(messages))

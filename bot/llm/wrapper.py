@@ -83,7 +83,7 @@ class AttachedFiles(ModelWrapper):
         }
         left_out = {one for one in files.values() if model in self._blind or (model, one) in self._refused}
         while True:
-            sent = request  # Most requests have no files; the same object is encoded only once.
+            sent = request  # without files no copy, because the object's encoding is cached
             if files:
                 sent = replace(
                     request, messages=[await self._filled(one, left_out) for one in request.messages]

@@ -268,7 +268,7 @@ class NoteStore:
                 left = MemoryFile(name, words, tuple(by for _, by in kept))
                 self._write(owner, left)
                 about = self._path(owner, name).with_suffix(LINES)
-                # Write the sources again, without those of the previous text.
+                # `_write` kept the previous text's sources too, in case of a crash. Remove them now.
                 self._disk.replace(about, noted(words.encode(), left.written))
             elif lost:
                 self._unlink(owner, name)
@@ -287,8 +287,8 @@ class NoteStore:
 
     @_on_disk
     def chats(self) -> list[str]:
-        """Return the chatKeys of all chats that have files. If only a chat's hashed name is known, the list has that name instead;
-        all methods accept it as a key.
+        """Return the chatKeys of all chats that have files. A chat whose chatKey cannot be recovered from its folder's hashed
+        name is listed by that name; all methods accept the name in place of the chatKey.
         """
         found: list[str] = []
         for folder in self._disk.names(self.folder):

@@ -361,7 +361,7 @@ def named_files(command: str, root: Path) -> tuple[list[Path], list[Path]]:
     folder `root`. This call blocks the thread.
     """
     words = list(_words(command))
-    # The command may first change to one of these folders. `Path` would raise for words that are no valid file names.
+    # The command might `cd` into a folder that it names, so files are looked up there too. `Path` would raise for words that are no valid file names.
     folders = dict.fromkeys([root, *(root / word for word in words if os.path.isdir(root / word))])  # noqa: PTH112
     runs, others, begins, before = dict[Path, None](), dict[Path, None](), True, ""
     for word in words:

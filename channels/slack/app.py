@@ -41,7 +41,7 @@ EVENTS = (
     "message.im",
     "message.mpim",
 )
-MOST_PEOPLE = 20  # Max user ids in the allow list that are checked
+MOST_PEOPLE = 20  # Max people of the allow list that this examination looks up at Slack
 APP_SCOPE = "connections:write"
 _PASSING = frozenset({"fatal_error", "internal_error", "ratelimited", "service_unavailable"})
 _NO_AGENT = frozenset({"access_denied", "not_allowed", "not_authorized", "unknown_method"})

@@ -93,7 +93,7 @@ def _with_buttons(markdown: str, asked: QuestionButtons, language: str) -> Json:
         }
         for choice, (label, value) in approval_buttons.offered(asked, language).items()
     ]
-    # A locked phone shows notifications, so the notification leaves out the call that needs an approval.
+    # Slack shows `fallback` in notifications, even on a locked phone, so the call that needs an approval is left out.
     fallback = markdown if _SHOWN_WHOLE & {*asked.choices} else markdown.partition("\n\n")[0]
     # A decided question has no buttons. It still needs blocks, because without them Slack keeps the old buttons.
     actions = [{"type": "actions", "elements": elements}] if elements else []

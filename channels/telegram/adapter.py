@@ -59,7 +59,7 @@ MENU = tuple(name for name in names("help") if name not in {"allow", "block", "l
 OPERATORS_MENU = tuple(name for name in names("help") if name not in {"listen", "usage"})
 """Commands in the menu of operators' private chats."""
 _LANGUAGES = {code: None if code == DEFAULT else code for code in CATALOGUES}
-"""Telegram's language code of each catalogue. None stands for all languages without a catalogue."""
+"""Telegram's language code of each catalogue. The default catalogue has None: Telegram shows it for all languages without one."""
 UNKNOWN_METHOD = (EndPointNotFound, InvalidToken)
 """Exceptions for a method that the server does not know. An older server answers as if the token were wrong."""
 MOST_GROUPS = 200

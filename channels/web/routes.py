@@ -344,7 +344,7 @@ class WebRoutes:
     # -- conversations ---------------------------------------------------------------------------------------
 
     async def _list(self, request: web.Request) -> web.Response:
-        """Return the person's conversations after the conversation `before`, the most recently active first."""
+        """Return the person's conversations that follow `before` in the list, the most recently active first."""
         before = request.query.get("before")
         found = await self._intake.conversations(
             _conversation(request, None),

@@ -40,7 +40,7 @@ SHOWN_AFTER = 0.4  # seconds from a turn's start to its typing indicator; a fast
 SIGN_SECONDS = 5.0  # timeout in seconds for the call that shows an indicator
 CLOSE_SECONDS = 1.0  # timeout in seconds for clearing all indicators at shutdown
 MOST_MARKED = 10_000
-"""Max ids of messages that already got a reaction. When the set is full, it is cleared; a second reaction does no harm."""
+"""Max size of the set of messages that already got a reaction. A full set is cleared; a second reaction does no harm."""
 TITLE = 60  # max characters of a conversation's title
 
 

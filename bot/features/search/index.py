@@ -252,7 +252,7 @@ class _Writer:
         return text.preview(str(opening[0]), LONGEST) if opening else "", ", ".join(list(names)[:NAMES_SHOWN])
 
     def _put(self, line: ArchiveLine, seq: int) -> None:
-        """Index a line. An edited line keeps the number of its message, and thus its neighbours."""
+        """Index a line. An edited line takes the place of the original line, so its neighbours stay the same."""
         if line.message_id is not None:
             key = self._chat.prefix + line.message_id
             standing = self._standing("message = ?", key)
