@@ -496,8 +496,8 @@ class TokenForm:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """Constant properties of a channel. Each `channels/<name>/manifest.py` exports one as `MANIFEST`. Because the
-    import of a manifest must be fast, `build` imports the SDKs.
+    """Constant properties of a channel. Each `channels/<name>/manifest.py` exports one as `MANIFEST`. `build`
+    imports the SDKs, because a manifest must be imported fast.
     """
 
     name: str

@@ -52,6 +52,8 @@ def clone(tmp_path: Path) -> Path:
 async def make(clone: Path, *words: str) -> tuple[list[str], int]:
     """The lines of `make run`, which is ended once it is ready, and its exit code."""
     env = {name: value for name, value in os.environ.items() if "TOKEN" not in name and "KEY" not in name}
+    env.pop("MAKELEVEL", None)  # under `make test`, make would print the folders that it enters and leaves
+    env.pop("MAKEFLAGS", None)
     process = await asyncio.create_subprocess_exec(
         *("make", "run", *words),
         cwd=clone,
