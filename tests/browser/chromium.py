@@ -131,21 +131,27 @@ class Browser:
         return value
 
     async def press(self, selector: str) -> None:
-        await self._ask("POST", f"/element/{await self._element(selector)}/click")
+        await self._on(selector, "click")
 
     async def type(self, selector: str, words: str) -> None:
-        element = await self._element(selector)
         # ChromeDriver has keys for the first plane of Unicode alone; other characters come as from an input method.
         for first, run in itertools.groupby(words, lambda character: character <= "\uffff"):
             if first:
-                await self._ask("POST", f"/element/{element}/value", {"text": "".join(run)})
+                await self._on(selector, "value", {"text": "".join(run)})
             else:
                 inserts = {"cmd": "Input.insertText", "params": {"text": "".join(run)}}
                 await self._ask("POST", "/goog/cdp/execute", inserts)
 
-    async def _element(self, selector: str) -> str:
-        found = await self._ask("POST", "/element", {"using": "css selector", "value": selector})
-        return str(found[_ELEMENT])
+    async def _on(self, selector: str, action: str, body: Any = None) -> None:
+        """Act on an element. An element that the page has drawn anew since it was found is looked up again."""
+        for left in reversed(range(TRIES)):
+            found = await self._ask("POST", "/element", {"using": "css selector", "value": selector})
+            try:
+                await self._ask("POST", f"/element/{found[_ELEMENT]}/{action}", body)
+                break
+            except AssertionError as refused:
+                if not left or "stale element" not in str(refused):
+                    raise
 
     async def tabs(self) -> Sequence[str]:
         return [str(tab) for tab in await self._ask("GET", "/window/handles")]
