@@ -69,8 +69,8 @@ class RecordedTurn:
 
 
 @dataclass(frozen=True, slots=True)
+class Outcome:
     """The part that a tool call added to the turn: the result, the older messages it loaded, and the tools it found."""
-    """What a tool call added to the turn: its result, the older messages that it loaded, and the tools that it found."""
 
     result: Json
     loaded: list[Message] = field(default_factory=list)
