@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -19,6 +20,8 @@ from tests.blackbox.test_web_approvals import link
 from tests.contracts.web_rig import Stream
 
 SECRET = "tulips 郁金香"
+
+CLIENT_IDS = itertools.count()
 
 
 class Person:
@@ -41,7 +44,7 @@ class Person:
     async def say(self, words: str, conversation: str = "first", answer: str = "") -> None:
         """Say something; wait for this answer, if one is named."""
         stream = await self.open(conversation)
-        body = {"text": words, "clientId": f"m{id(stream)}", "conversation": conversation}
+        body = {"text": words, "clientId": f"m{next(CLIENT_IDS)}", "conversation": conversation}
         async with self._http.post(f"{self.page}/api/messages", json=body) as answered:
             assert answered.status == 202
         if answer:
