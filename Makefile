@@ -117,7 +117,7 @@ coverage: $(VENV)/.dev
 
 browser: $(VENV)/.dev
 	@if { command -v chromium || command -v chromium-browser || command -v google-chrome; } >/dev/null && command -v chromedriver >/dev/null; then \
-	  $(BIN)/python -m pytest -m browser tests/browser; \
+	  $(BIN)/python -m pytest --workers 2 -m browser tests/browser; \
 	else echo "browser: skipped, as Chromium or chromedriver is not installed"; fi
 
 check: $(VENV)/.dev

@@ -28,6 +28,17 @@ _FLAGS = (
     "--disable-dev-shm-usage",
     "--window-size=900,900",
 )
+POLLING = """
+const asked = arguments, end = performance.now() + 1000;
+return (async () => {
+  for (;;) {
+    const value = await (function () { %s }).apply(null, asked);
+    if (value || performance.now() > end) return value;
+    await new Promise((resolve) => setTimeout(resolve, 10));
+  }
+})();
+"""
+"""A script that asks in the page for up to a second, since each question to the driver costs milliseconds."""
 _ELEMENT = "element-6066-11e4-a52e-4f735466cecf"
 """The key of an element's id in every answer, as the protocol fixes it."""
 
@@ -121,14 +132,24 @@ class Browser:
 
     async def until(self, script: str, *arguments: Any, seconds: float = SECONDS) -> Any:
         """Wait until such a function returns something that is true."""
+        asks = POLLING % script
         try:
             async with asyncio.timeout(seconds):
-                while not (value := await self.run(script, *arguments)):  # noqa: ASYNC110
-                    await asyncio.sleep(0.02)  # the page tells nobody of what it shows
+                while not (value := await self._settled(asks, *arguments)):
+                    pass
         except TimeoutError:
             page = await self.run("return document.body.innerText")
             raise AssertionError(f"the page never came to: {script} {arguments}\n{page}") from None
         return value
+
+    async def _settled(self, script: str, *arguments: Any) -> Any:
+        """Return the value of a script, or None if the page was left meanwhile."""
+        try:
+            return await self.run(script, *arguments)
+        except AssertionError as refused:
+            if "navigat" not in str(refused):
+                raise
+            return None
 
     async def press(self, selector: str) -> None:
         await self._on(selector, "click")
