@@ -7,9 +7,9 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -34,16 +34,27 @@ from bot.contracts.base import Level
 from bot.contracts.log_kinds import TEXTS
 from bot.system import SystemClock, SystemDisk
 from bot.telemetry.log_reader import LEVELS, Line, LineFilter, LogReader
-from bot.telemetry.usage import detail_words, details_of, steps_of, total_of
-
-if TYPE_CHECKING:
-    from bot.core.events import Event
+from bot.telemetry.usage import UsageTotals, details_of, epoch_ms, total_of
 
 FOLLOW_FROM = 20
 """Number of existing lines that `--follow` shows first. Then it waits for new lines."""
 POLL_SECONDS = 0.2
 COLOURS = {"debug": "2", "action": "36", "warn": "33", "error": "31"}
 """SGR colour codes of the log levels, for terminals."""
+SHOWN = (
+    "purpose",
+    "model",
+    "name",
+    "tool",
+    "reason",
+    "status",
+    "stopReason",
+    "task",
+    "artifact",
+    "error",
+    "cause",
+)
+"""Details of a log line that `trace` shows."""
 
 
 def logs(
@@ -57,11 +68,11 @@ def logs(
     as_json: AsJson = False,
 ) -> None:
     hint_of_folder(root)
-    start = None if since is None else timestamp(moment(since).timestamp())
+    start = "" if since is None else timestamp(moment(since).timestamp())
     request = None if request is None else request.upper()
     reader = _reader(root, LineFilter(chat, request, LEVELS.get(level or "", 0), start))
     found: Iterable[tuple[str, Line]]
-    if follow and start is None:
+    if follow and not start:
         found = reader.newest(FOLLOW_FROM)
     else:
         found = reader.of_request(request) if request is not None and not follow else reader.lines()
@@ -73,7 +84,6 @@ def logs(
         complain(f"The log has no line of {chat or request}.")
     _report_unreadable(reader)
     if follow:
-        sys.stdout.flush()
         try:
             asyncio.run(follow_log(reader, show))
         except KeyboardInterrupt:
@@ -90,12 +100,11 @@ def _report_unreadable(reader: LogReader) -> None:
 
 
 async def follow_log(reader: LogReader, show: Callable[[str, Line], None]) -> None:
-    clock = SystemClock()
     while True:
         for raw, line in reader.lines():
             show(raw, line)
         sys.stdout.flush()
-        await clock.sleep(POLL_SECONDS)
+        await SystemClock().sleep(POLL_SECONDS)
 
 
 def _printer(*, full: bool) -> Callable[[str, Line], None]:
@@ -118,10 +127,8 @@ def _printer(*, full: bool) -> Callable[[str, Line], None]:
 def _rendered(line: Line, *, full: bool) -> str:
     """Return a log line as text for a person. Texts of chat messages are included only if `full` is set."""
     where = [str(line[key]) for key in ("chatKey", "requestId") if line.get(key)]
-    if line.get("step") is not None:
-        where.append(f"step {line['step']}")
-    if line.get("duration") is not None:
-        where.append(f"{line['duration']} ms")
+    where += [f"step {line['step']}"] if "step" in line else []
+    where += [f"{line['duration']} ms"] if "duration" in line else []
     details = {
         name: value
         for name, value in details_of(line).items()
@@ -135,7 +142,7 @@ def _rendered(line: Line, *, full: bool) -> str:
         f"[{' '.join(where)}]" if where else "",
         json.dumps(details, ensure_ascii=False) if details else "",
     ]
-    return " ".join(part for part in parts if part)
+    return " ".join(filter(None, parts))
 
 
 def fitted(words: str, width: int) -> str:
@@ -166,39 +173,29 @@ def trace(
             logged = asyncio.run(find_logged(root, turn))
         except errors.StorageError as error:
             complain(f"shipmate: {error}")
-        if (
-            logged is not None and logged.turn != turn
-        ):  # the user gave the id of a message that joined this turn
+        if logged is not None and logged.turn != turn:  # the id of a message that joined this turn
             turn = logged.turn
             lines = _lines(root, turn)
     if lines and not full and not as_json:
         _show_steps(lines)
     else:
-        _show_all(turn, [] if logged is None else logged.events, lines, as_json=as_json)
+        seen = [] if logged is None else [(timestamp(e.at), "chat", e.kind, e.facts()) for e in logged.events]
+        for line in lines:
+            what = f"{line.get('kind')}: {line.get('message')}"
+            seen.append((str(line.get("timestamp", "")), "log", what, details_of(line)))
+        if not seen:
+            raise errors.NotFound(f"nothing is on disk of a turn {turn!r}; logs and `/receipt` show ids")
+        for at, source, what, details in sorted(seen, key=lambda one: one[0]):
+            if as_json:
+                say_json({"at": at, "source": source, "requestId": turn, "what": what, "details": details})
+            else:
+                say("  ".join([at, source, what, *_shown(details, SHOWN if source == "log" else details)]))
     if not as_json:
         sums = total_of(lines)
         say(
             f"{counted(sums.calls, 'answer')} of the model, {sums.prompt:,} tokens read, "
             f"{sums.tokens['outputTokens']:,} written, {cost_of(sums, 4)}"
         )
-
-
-def _show_all(turn: str, events: Iterable[Event], lines: Iterable[Line], *, as_json: bool) -> None:
-    """Print the turn's events and log lines in order of time. Raises `errors.NotFound` if there are none."""
-    seen: list[tuple[str, str, str, dict[str, Any]]] = [
-        (timestamp(one.at), "chat", one.kind, one.facts()) for one in events
-    ]
-    for line in lines:
-        what = f"{line.get('kind')}: {line.get('message')}"
-        seen.append((str(line.get("timestamp", "")), "log", what, details_of(line)))
-    if not seen:
-        raise errors.NotFound(f"nothing is on disk of a turn {turn!r}; logs and `/receipt` show ids")
-    for at, source, what, details in sorted(seen, key=lambda one: one[0]):
-        if as_json:
-            say_json({"at": at, "source": source, "requestId": turn, "what": what, "details": details})
-        else:
-            shown = detail_words(details) if source == "log" else [f"{k}={v}" for k, v in details.items()]
-            say("  ".join([at, source, what, *shown]))
 
 
 def _lines(root: Path, request_id: str) -> list[Line]:
@@ -208,15 +205,28 @@ def _lines(root: Path, request_id: str) -> list[Line]:
     return found
 
 
+def _shown(details: Mapping[str, Any], names: Iterable[str]) -> list[str]:
+    return [f"{name}={details[name]}" for name in names if details.get(name) not in (None, "")]
+
+
 def _show_steps(lines: list[Line]) -> None:
-    """Print one line for each step: time since the start, duration, tokens, cached share, cost and description."""
+    """Print one line for each step: time since the start, duration, tokens, cached share, cost and description.
+    A request or tool call has no step of its own; only its result has one.
+    """
     say(f"{'offset':>11} {'ms':>9} {'tokens':>15} {'cache':>5} {'cost':>9}")
-    for one in steps_of(lines):
-        usage = one.usage
-        duration = "" if one.duration is None else f"{one.duration:,.0f}"
+    began = min(map(epoch_ms, lines))
+    for line in lines:
+        if line.get("kind") in {"llm_request", "tool_call"} or line.get("level") == "debug":
+            continue
+        usage, duration = UsageTotals(), line.get("duration")
+        usage.take(line)
+        took = "" if duration is None else f"{duration:,.0f}"
         tokens = f"{usage.prompt:,}→{usage.tokens['outputTokens']:,}" if usage.prompt else ""
+        cost = ("unknown" if usage.unpriced else f"${usage.cost:.4f}") if usage.prompt else ""
         share = "" if usage.cached is None else f"{usage.cached:.0%}"
-        step = "" if one.step is None else f"step {one.step} "
+        step = f"step {line['step']} " if "step" in line else ""
+        words = " ".join([str(line.get("message")), *_shown(details_of(line), SHOWN)])
         say(
-            f"{one.offset:>+11.3f} {duration:>9} {tokens:>15} {share:>5} {one.cost:>9}  {step}{one.kind}: {one.words}"
+            f"{(epoch_ms(line) - began) / 1000:>+11.3f} {took:>9} {tokens:>15} {share:>5} {cost:>9}  "
+            f"{step}{line.get('kind')}: {words}"
         )

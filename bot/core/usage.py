@@ -10,8 +10,7 @@ import contextlib
 import math
 import sqlite3
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
@@ -31,15 +30,6 @@ By = Literal["day", "person", "chat", "model"]
 _GROUPS: Mapping[By, str] = {"day": "hour / 24", "person": "person", "chat": "chat", "model": "model"}
 _SUMS = "sum(turns), sum(failed), sum(calls), sum(input), sum(cache_read), sum(cache_write), sum(output), sum(cost), sum(unpriced)"
 _WHERE = " WHERE hour >= ? AND hour < ? AND chat = coalesce(?, chat) AND substr(chat, 1, ?) = ?"
-
-
-@dataclass(frozen=True, slots=True)
-class UsagePage:
-    """A page of usage totals of groups, e.g. of chats. `total` is the number of all groups, `highest` the highest cost of a group."""
-
-    groups: list[tuple[str, UsageTotals]]
-    total: int
-    highest: float
 
 
 class UsageSums:
@@ -106,26 +96,15 @@ class UsageSums:
                 _count(found.setdefault(period, UsageTotals()), what, name, count)
         return found
 
-    def page(
-        self, name: By, *, fits: Callable[[str], bool] = lambda _: True, offset: int, limit: int, **what: Any
-    ) -> UsagePage:
-        """Return a page of those totals of `by` whose names `fits` accepts. Days are not filtered, and the newest day comes first."""
-        found = [one for one in self.by(name, **what) if name == "day" or fits(one[0])]
-        found = found[::-1] if name == "day" else found
-        highest = max((sums.cost for _, sums in found), default=0.0)
-        return UsagePage(found[offset : offset + limit], len(found), highest)
-
-    def last_chats(self, ids: Collection[str], *, of: Literal["person", "chat"] = "person") -> dict[str, str]:
-        """Return the chat in which each person last caused usage, for the people `ids`. With `of="chat"`, `ids` are chats. Then
-        return all people who caused usage in these chats, and ignore other chats.
-        """
-        if not ids:
+    def last_chats(self, people: Collection[str]) -> dict[str, str]:
+        """Return the chat in which each of these people last caused usage."""
+        if not people:
             return {}
-        marks = ", ".join("?" * len(ids))
+        marks = ", ".join("?" * len(people))
         # The last row of each person overwrites earlier rows.
-        select = f"SELECT person, chat FROM usage WHERE {of} IN ({marks}) GROUP BY person, chat ORDER BY max(hour), chat DESC"  # noqa: S608 - marks
+        select = f"SELECT person, chat FROM usage WHERE person IN ({marks}) GROUP BY person, chat ORDER BY max(hour), chat DESC"  # noqa: S608 - marks
         with self.opened() as db:
-            return dict(db.execute(select, tuple(ids)).fetchall()) if db is not None else {}
+            return dict(db.execute(select, tuple(people)).fetchall()) if db is not None else {}
 
     def failed(self, since: float) -> frozenset[str]:
         """Return the chats in which a turn failed since a time (epoch seconds, rounded down to the hour)."""

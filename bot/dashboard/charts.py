@@ -17,10 +17,18 @@ RANGES: Mapping[str, tuple[int, int, int]] = {"day": (1, 24, 6), "month": (24, 3
 """Spans of time that a chart can show. Each has the hours of one period, the number of periods, and the number of
 periods between two labels of the time axis.
 """
-_STEPS = (1, 2, 2.5, 5, 10)
 
 Unit = Literal["number", "dollars", "ms"]
 Values = Sequence[float | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Period:
+    """The totals of one hour or day (UTC)."""
+
+    label: str
+    short: str
+    usage: UsageTotals
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,45 +42,19 @@ class Point:
     label: str
     value: float
 
-    @property
-    def middle(self) -> float:
-        return self.x + self.width / 2
-
-
-@dataclass(frozen=True, slots=True)
-class Series:
-    """Values with one name. `path` is the SVG path of the line through the points, with gaps for missing values."""
-
-    name: str
-    points: Sequence[Point]
-    path: str
-
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """A chart. `ticks` has the position and value of each label on the value axis; `times` has the position and text of each
-    label on the time axis.
+    """A chart with one or several series of points. `ticks` has the position and value of each label on the value axis;
+    `times` has the position and text of each label on the time axis.
     """
 
     name: str
     unit: Unit
     lines: bool
-    series: Sequence[Series]
+    series: Mapping[str, Sequence[Point]]
     ticks: Sequence[tuple[float, float]]
     times: Sequence[tuple[float, str]]
-
-    @property
-    def empty(self) -> bool:
-        return not any(one.value for series in self.series for one in series.points)
-
-
-@dataclass(frozen=True, slots=True)
-class Period:
-    """The totals of one hour or day (UTC)."""
-
-    label: str
-    short: str
-    usage: UsageTotals
 
 
 def periods(sums: Mapping[int, UsageTotals], span: str, now: float) -> list[Period]:
@@ -90,48 +72,33 @@ def periods(sums: Mapping[int, UsageTotals], span: str, now: float) -> list[Peri
 def charts(shown: Sequence[Period], span: str) -> list[Chart]:
     """Return the charts of turns, cost, waiting times and errors in these periods."""
     of = [one.usage for one in shown]
-    waits = {"p50": [one.wait(0.5) for one in of], "p99": [one.wait(0.99) for one in of]}
-    failures = {
-        "failed_turns": [one.failed for one in of],
-        "failed_calls": [one.errors.total() for one in of],
+    values: dict[tuple[str, Unit], dict[str, Values]] = {
+        ("turns", "number"): {"turns": [one.turns for one in of]},
+        ("cost", "dollars"): {"cost": [one.cost for one in of]},
+        ("latency", "ms"): {"p50": [one.wait(0.5) for one in of], "p99": [one.wait(0.99) for one in of]},
+        ("errors", "number"): {
+            "failed_turns": [one.failed for one in of],
+            "failed_calls": [one.errors.total() for one in of],
+        },
     }
-    every = RANGES[span][2]
-    return [
-        _chart("turns", "number", {"turns": [one.turns for one in of]}, shown, every),
-        _chart("cost", "dollars", {"cost": [one.cost for one in of]}, shown, every),
-        _chart("latency", "ms", waits, shown, every, lines=True),
-        _chart("errors", "number", failures, shown, every),
-    ]
+    return [_chart(name, unit, some, shown, RANGES[span][2]) for (name, unit), some in values.items()]
 
 
-def _chart(
-    name: str,
-    unit: Unit,
-    values: Mapping[str, Values],
-    shown: Sequence[Period],
-    every: int,
-    *,
-    lines: bool = False,
-) -> Chart:
-    width = WIDTH / len(shown)
-    sums = [sum(one or 0 for one in column) for column in zip(*values.values(), strict=True)]
-    highest = max((one or 0 for some in values.values() for one in some), default=0) if lines else max(sums)
-    top = _top(highest, unit)
-    below, series = [0.0] * len(shown), list[Series]()
+def _chart(name: str, unit: Unit, values: Mapping[str, Values], shown: Sequence[Period], every: int) -> Chart:
+    """Return a chart of stacked bars, or of lines if the unit is milliseconds."""
+    width, lines = WIDTH / len(shown), unit == "ms"
+    columns = [[one or 0 for one in column] for column in zip(*values.values(), strict=True)]
+    top = _top(max(max(column) if lines else sum(column) for column in columns), unit)
+    below, series = [0.0] * len(shown), dict[str, list[Point]]()
     for each, some in values.items():
-        points, path, pen = list[Point](), "", "M"
+        series[each] = []
         for at, value in enumerate(some):
-            if value is None:
-                pen = "M"
+            if value is None or not (value or lines):
                 continue
             height = HEIGHT * value / top
-            base = 0.0 if lines else below[at]
-            point = Point(at * width, HEIGHT - base - height, width, height, shown[at].label, value)
-            below[at] += height
-            points.append(point)
-            path += f"{pen}{point.middle:.1f} {point.y:.1f}"
-            pen = "L"
-        series.append(Series(each, points, path))
+            y = HEIGHT - below[at] - height
+            series[each].append(Point(at * width, y, width, height, shown[at].label, value))
+            below[at] += 0 if lines else height
     ticks = [(HEIGHT * (1 - part), top * part) for part in (0, 0.5, 1)]
     times = [((at + 0.5) * width, one.short) for at, one in enumerate(shown) if at % every == 0]
     return Chart(name, unit, lines, series, ticks, times)
@@ -139,9 +106,9 @@ def _chart(
 
 def _top(highest: float, unit: Unit) -> float:
     """Return the upper end of the value axis: the next round number. For counts, half of it is a whole number."""
-    least = 2.0 if unit == "number" else 0.01 if unit == "dollars" else 1_000.0
+    least = {"number": 2.0, "dollars": 0.01, "ms": 1_000.0}[unit]
     if highest <= least:
         return least
     scale = 10.0 ** math.floor(math.log10(highest))
-    steps = (1, 2, 4, 6, 10) if unit == "number" else _STEPS
+    steps = (1, 2, 4, 6, 10) if unit == "number" else (1, 2, 2.5, 5, 10)
     return next(step * scale for step in steps if step * scale >= highest)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
+import hmac
 import math
-from collections import Counter
+import secrets
+from collections import Counter, OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
@@ -21,16 +23,15 @@ from bot import errors, text
 from bot.contracts.archive import HistoryQuery
 from bot.contracts.environment import Clock, Disk
 from bot.contracts.identity import ChatKey
-from bot.contracts.waiting import Act, OpenLoop
+from bot.contracts.waiting import KINDS, Act, OpenLoop
 from bot.core.archive_files import ChatStore, names_of, people_of
 from bot.core.turn_lookup import TurnRecords
 from bot.core.usage import By, UsageSums
 from bot.dashboard import charts
 from bot.dashboard.metrics import Figures
 from bot.dashboard.turn_page import turn_page
-from bot.dashboard.waiting import WaitingPage
 from bot.sizes import in_words
-from bot.telemetry.log_reader import CauseCounts, CauseFilter, Causes, Level
+from bot.telemetry.log_reader import CauseCounts, Causes
 from bot.tools.context import ChatQuery, RecallQuery, Recalls
 from bot.words import DEFAULT, best_language, say, speaking
 
@@ -52,10 +53,8 @@ ROWS = 50
 """Max rows of a table on a page."""
 MOST_ASKED = 200
 """Max characters that are read from a form field."""
-NAMED = 200
-"""Max conversations in which a search of costs looks up the names of people."""
-MOST_CHATS = 100_000
-"""Max conversations that a search on the costs page considers."""
+MOST_SAID = 50
+"""Max results of decisions that are kept until a page shows them."""
 COUNT_SECONDS = 0.3
 """Max seconds that the errors page waits until errors are counted. The first count reads the whole log and may take
 longer.
@@ -118,7 +117,10 @@ class Console:
         self._one = asyncio.Lock()
         self._causes = CauseCounts(self.logs, self.disk)
         self._counting: asyncio.Task[Causes | None] | None = None
-        self._board = WaitingPage(self.waiting, self.decide)
+        self._form_key = secrets.token_urlsafe(32)
+        """Text that each form of this process contains. Pages of other sites cannot read the text."""
+        self._said: OrderedDict[str, str] = OrderedDict()
+        """Results of decisions, kept until a page shows them; the key is a random name."""
         self._records = TurnRecords(self.usage)
         self._templates = _environment(self.clock)
 
@@ -132,11 +134,10 @@ class Console:
             ("/charts", "charts", self._charts),
             ("/slow", "slow", self._slow),
             ("/errors", "errors", self._errors),
+            ("/waiting", "waiting", self._waiting),
             ("/configuration", "configuration", self._configuration),
         ):
             app.router.add_get(path, functools.partial(self._page, name, find))
-        board = functools.partial(self._page, "waiting", self._waiting)
-        app.router.add_get("/waiting", functools.partial(self._board.shown, board))
         app.router.add_post("/waiting", self._decided)
         app.router.add_get("/style.css", _file)
         app.router.add_get("/icon.svg", _file)
@@ -266,70 +267,45 @@ class Console:
         return {"turns": turns, "names": names, "at": page, "pages": _pages(total), "asked": asked}
 
     async def _costs(self, request: web.Request) -> Found:
-        asked = {**_asked(request, "q", "channel"), "days": _day(request) or _period(request, _COST_PERIODS)}
         by = _GROUPS.get(request.query.get("by", ""), "day")
-        asked["by"] = by
-        if by in {"day", "model"}:
-            asked["q"] = ""
-        (since, until), page = self._bounds(asked["days"]), _number(request, "page", 1)
-        usage, channel, fits = self.usage, asked["channel"], await self._fitting(by, asked["q"])
+        days = _day(request) or _period(request, _COST_PERIODS)
+        asked = {**_asked(request, "channel"), "days": days, "by": by}
+        (since, until), page, channel = self._bounds(days), _number(request, "page", 1), asked["channel"]
         total, found = await asyncio.to_thread(
             lambda: (
-                usage.total(since=since, until=until, channel=channel),
-                usage.page(
-                    by,
-                    since=since,
-                    until=until,
-                    channel=channel,
-                    fits=fits,
-                    offset=(page - 1) * ROWS,
-                    limit=ROWS,
-                ),
+                self.usage.total(since=since, until=until, channel=channel),
+                self.usage.by(by, since=since, until=until, channel=channel),
             )
         )
-        ids = [name for name, _ in found.groups]
-        names: dict[str, str] = {}
+        if by == "day":
+            found.reverse()
+        groups = found[(page - 1) * ROWS : page * ROWS]
+        ids, names = [name for name, _ in groups], dict[str, str]()
         if by == "chat":
             names = await people_of(self.archive, ids)
         elif by == "person":
-            names = await names_of(self.archive, await asyncio.to_thread(usage.last_chats, ids))
+            names = await names_of(self.archive, await asyncio.to_thread(self.usage.last_chats, ids))
         return {
             "by": by,
             "asked": asked,
-            "day": "" if asked["days"] in _COST_PERIODS else asked["days"],
+            "day": "" if days in _COST_PERIODS else days,
             "periods": _COST_PERIODS,
             "channels": self.channels(),
-            "found": found,
+            "groups": groups,
+            "highest": max((usage.cost for _, usage in found), default=0.0),
             "names": names,
             "total": total,
             "at": page,
-            "pages": _pages(found.total),
+            "pages": _pages(len(found)),
         }
 
-    async def _fitting(self, by: By, asked: str) -> Callable[[str], bool]:
-        """Return a filter for ids of chats or people. It returns True if the id or a name contains all words of `asked`.
-        Names of people are looked up in at most `NAMED` matching conversations.
-        """
-        words = text.folded(asked).split()
-        fit = set[str]()
-        if words and self.recalls is not None:
-            query = ChatQuery(asked, limit=MOST_CHATS, said=False, names=self.titles())
-            chats = [one.chat_key for one in (await self.recalls.listed(query)).chats]
-            fit = set(chats)
-            if by == "person":
-                people = await asyncio.to_thread(self.usage.last_chats, chats[:NAMED], of="chat")
-                names = await names_of(self.archive, people)
-                fit = {one for one, name in names.items() if _contains(name, words)}
-        return lambda one: not words or one in fit or _contains(one, words)
-
     async def _errors(self, request: web.Request) -> Found:
-        asked = {**_asked(request, "q", "kind", "channel", "live"), "days": _period(request)}
-        level: Level = "warn" if request.query.get("level") == "warn" else "error"
-        asked["level"] = level
+        level = "warn" if request.query.get("level") == "warn" else "error"
+        asked = {**_asked(request, "live"), "days": _period(request), "level": level}
         page = _number(request, "page", 1)
-        since = self._since(asked["days"])
-        wanted = CauseFilter(level, since, asked["kind"], asked["channel"], asked["q"])
-        ask = asyncio.to_thread(self._causes.newest, wanted, offset=(page - 1) * ROWS, limit=ROWS)
+        ask = asyncio.to_thread(
+            self._causes.newest, level, self._since(asked["days"]), offset=(page - 1) * ROWS, limit=ROWS
+        )
         self._counting = asyncio.create_task(ask)
         # The first count reads the whole log. Other pages, which are rendered one at a time, must not wait for it.
         done, _ = await asyncio.wait([self._counting], timeout=COUNT_SECONDS)
@@ -337,19 +313,56 @@ class Console:
         return {"found": found, "asked": asked, "at": page, "pages": _pages(found.total if found else 0)}
 
     async def _waiting(self, request: web.Request) -> Found:
-        found, page = await self._board.find(request), _number(request, "page", 1)
-        loops: list[OpenLoop] = found["loops"]
-        shown = loops[(page - 1) * ROWS : page * ROWS]
-        names = await people_of(self.archive, [str(one.chat_key) for one in shown if one.chat_key])
-        return found | {"loops": shown, "names": names, "at": page, "pages": _pages(len(loops))}
+        loops, page, kind = await self.waiting(), _number(request, "page", 1), request.query.get("kind", "")
+        kind, counts = kind if kind in KINDS else "", Counter(one.kind for one in loops)
+        wanted = [one for one in loops if kind in {"", one.kind}]
+        shown = wanted[(page - 1) * ROWS : page * ROWS]
+        return {
+            "kind": kind,
+            "kinds": [(one, counts[one]) for one in KINDS if counts[one] or one == kind],
+            "all": len(loops),
+            "loops": shown,
+            "said": self._said.pop(request.query.get("said", ""), ""),
+            "token": self._form_key,
+            "names": await people_of(self.archive, [str(one.chat_key) for one in shown if one.chat_key]),
+            "at": page,
+            "pages": _pages(len(wanted)),
+        }
 
     async def _decided(self, request: web.Request) -> web.Response:
+        """Carry out a decision and redirect to the page. Raises `HTTPForbidden` if the form lacks this process's key."""
+        form = {name: value for name, value in (await request.post()).items() if isinstance(value, str)}
         with speaking(_language(request)):
-            return await self._board.decided(request)
+            if not hmac.compare_digest(form.get("token", "").encode(), self._form_key.encode()):
+                raise web.HTTPForbidden(reason=say("dashboard.stale_form"))
+            said = await self._decide(form)
+        name = secrets.token_urlsafe(9)
+        self._said[name] = said
+        if len(self._said) > MOST_SAID:
+            self._said.popitem(last=False)
+        # Without the redirect, a reload of the page would repeat the decision.
+        query = urlencode({"kind": form.get("only", ""), "page": form.get("page", ""), "said": name})
+        return web.Response(status=303, headers={"Location": f"/waiting?{query}"})
+
+    async def _decide(self, form: Mapping[str, str]) -> str:
+        """Carry out a decision, and return a sentence about it."""
+        wanted = (form.get("kind"), form.get("id"))
+        loop = next((one for one in await self.waiting() if (one.kind, one.id) == wanted), None)
+        act = next((one for one in loop.acts if one == form.get("act")), None) if loop is not None else None
+        if loop is None or act is None:
+            return say("waiting.unknown")
+        try:
+            answer = await self.decide(loop, act)
+            # If the item is unchanged, the command's answer says why. Otherwise the page says what was done.
+            if loop in await self.waiting():
+                return answer
+        except errors.StorageError as failure:
+            return failure.person
+        what = loop.name or str(loop.person) if loop.kind == "person" else loop.what.replace("`", "")
+        return say(f"dashboard.did_{act}", what=text.preview(what, 120))
 
     async def _configuration(self, _: web.Request) -> Found:
-        values = await asyncio.to_thread(self.settings)
-        sections: dict[str, dict[str, str]] = {}
+        values, sections = await asyncio.to_thread(self.settings), dict[str, dict[str, str]]()
         for key, value in values.items():
             sections.setdefault(key.partition(".")[0], {})[key] = value
         return {"sections": sections, "about": await asyncio.to_thread(self.about, values)}
@@ -377,11 +390,6 @@ def _number(request: web.Request, name: str, least: int) -> int:
 def _asked(request: web.Request, *names: str) -> dict[str, str]:
     """Return form fields from the URL query. A missing field is ""."""
     return {name: request.query.get(name, "").strip()[:MOST_ASKED] for name in names}
-
-
-def _contains(told: str, words: Sequence[str]) -> bool:
-    folded = text.folded(told)
-    return all(word in folded for word in words)
 
 
 def _language(request: web.Request) -> str:

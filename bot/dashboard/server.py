@@ -51,13 +51,9 @@ class Dashboard:
         clock: Clock,
         server: HttpServer,
     ) -> None:
-        self._settings = settings
-        self._parts = parts
-        self._metrics = metrics
-        self._console = console
-        self._clock = clock
+        self._settings, self._parts, self._metrics, self._console = settings, parts, metrics, console
+        self._clock, self._server = clock, server
         self._watching: asyncio.Task[None] | None = None
-        self._server = server
         self.address = ""
 
     async def start(self) -> None:
@@ -94,14 +90,18 @@ class Dashboard:
 
     @web.middleware
     async def _guarded(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        if is_loopback(self._settings.host) and _host_of(request) not in _LOCAL_NAMES:
+        if is_loopback(self._settings.host) and request.url.host not in _LOCAL_NAMES:
             # DNS rebinding: a foreign host name may resolve to this machine.
             return _refusal(request, 403, "unknown host")
-        if not _same_site(request) or (request.method not in {"GET", "HEAD"} and not _same_origin(request)):
+        if not _same_site(request):
             return _refusal(request, 403, "asked for by another site's page")
         request[_KNOWN] = await self._knows(request)
         if request.path not in _STATUS and not request[_KNOWN]:
-            return self._refused(request)
+            if not self._settings.token:
+                words = "this is for the user who started Shipmate; others need a token: set dashboard.token, and send it"
+                return _refusal(request, 401, words)
+            ask = {"WWW-Authenticate": 'Basic realm="Shipmate", charset="UTF-8"'}
+            return _refusal(request, 401, "a token is needed: give it as the password", ask)
         try:
             response = await handler(request)
         except web.HTTPError as failure:
@@ -110,15 +110,6 @@ class Dashboard:
         response.headers["X-Content-Type-Options"] = "nosniff"
         response.headers["Cache-Control"] = "no-store"
         return response
-
-    def _refused(self, request: web.Request) -> web.Response:
-        if self._settings.token:
-            ask = {"WWW-Authenticate": 'Basic realm="Shipmate", charset="UTF-8"'}
-            return _refusal(request, 401, "a token is needed: give it as the password", ask)
-        words = (
-            "this is for the user who started Shipmate; others need a token: set dashboard.token, and send it"
-        )
-        return _refusal(request, 401, words)
 
     async def _knows(self, request: web.Request) -> bool:
         if self._settings.token:
@@ -165,27 +156,17 @@ def _refusal(
     return web.Response(text=page, content_type="text/html", status=status, headers=guarded)
 
 
-def _host_of(request: web.Request) -> str:
-    host = request.host
-    if host.startswith("["):
-        return host[1:].partition("]")[0]
-    return host.rpartition(":")[0] if ":" in host else host
-
-
 def _same_site(request: web.Request) -> bool:
-    """Return True unless a page of another site made the request. A link that a person followed there is allowed."""
-    site = request.headers.get("Sec-Fetch-Site", "none")
-    return site in {"none", "same-origin"} or request.headers.get("Sec-Fetch-Dest") == "document"
-
-
-def _same_origin(request: web.Request) -> bool:
-    """Return True if a page of this server made the request. Every request that changes something needs this."""
-    site = request.headers.get("Sec-Fetch-Site", "same-origin")
-    own = {
-        f"http://{request.host}",
-        f"https://{request.host}",
-    }  # behind a proxy that ends TLS, the browser uses https
-    return site == "same-origin" and request.headers.get("Origin") in own
+    """Return True unless a page of another site made the request. A link that a person followed there is allowed. A request
+    that changes something must come from a page of this server.
+    """
+    site = request.headers.get("Sec-Fetch-Site")
+    if request.method in {"GET", "HEAD"}:
+        allowed = {None, "none", "same-origin"}
+        return site in allowed or request.headers.get("Sec-Fetch-Dest") == "document"
+    # Behind a proxy that ends TLS, the browser uses https.
+    own = {f"http://{request.host}", f"https://{request.host}"}
+    return site in {None, "same-origin"} and request.headers.get("Origin") in own
 
 
 def _carries(request: web.Request, token: str) -> bool:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import itertools
 import json
 import logging
+import re
 import sys
 import threading
 import traceback
@@ -36,22 +37,17 @@ MAX_PAYLOAD_BYTES = 32 * 1024 * 1024
 """Max bytes of a log line that contains a whole model request (`SMA_LOG_LLM_PAYLOAD`). Model requests themselves have
 the same limit.
 """
-KEEP_DAYS = 30
-MAX_BYTES = 1_000 * 2**20
-"""Max bytes of all log files together."""
 SETTLE_TIME = timedelta(hours=1)
 """Time after midnight (UTC) during which lines of the previous day may still be written."""
 PIECE = 256 * 1024
 """Number of bytes that are compressed at once. Between two pieces, other threads can run."""
-PART_BYTES = 64 * 1024 * 1024
-"""Max bytes of a log file. After that the day's log continues in `<day>.2.jsonl`, `<day>.3.jsonl`, …"""
-MAX_PENDING = 48 * 1024 * 1024
-"""Max bytes of log lines that wait to be written."""
 LINGER = 0.03
 """Seconds for which the writer thread waits for more lines before it writes. A turn writes many lines at once, and each
 wake-up of the writer delays the thread that answers people.
 """
 PACKED = ".gz"
+TALKATIVE = ("httpx", "httpx2", "httpcore", "httpcore2", "slack_sdk", "slack_bolt", "telegram")
+"""Libraries that log addresses with a token at level INFO."""
 
 Line = dict[str, Any]
 
@@ -73,21 +69,20 @@ class JsonlLog:
         disk: Disk,
         ids: Ids,
         redact: LogRedactor | None = None,
-        keep_days: int = KEEP_DAYS,
-        max_bytes: int = MAX_BYTES,
-        max_pending: int = MAX_PENDING,
-        part_bytes: int = PART_BYTES,
-        complain: Callable[[str], object] | None = None,
+        keep_days: int = 30,
+        max_bytes: int = 1_000 * 2**20,
+        max_pending: int = 48 * 2**20,
+        part_bytes: int = 64 * 2**20,
         observers: Sequence[Callable[[Line], object]] = (),
     ) -> None:
-        self._clock = clock
-        self._ids = ids
+        """Start the writer thread. `max_bytes` limits all log files together, `max_pending` the bytes of lines that wait
+        to be written. After `part_bytes` a day's log continues in `<day>.2.jsonl`, `<day>.3.jsonl`, …
+        """
+        self._folder, self._clock, self._disk, self._ids = folder, clock, disk, ids
         self._redact = redact or LogRedactor()
         self.observers = list(observers)
-        self._keep = timedelta(keep_days)
-        self._max_bytes = max_bytes
-        self._max_pending = max_pending
-        self._files = _Files(folder, disk, part_bytes, complain or _complain)
+        self._keep, self._max_bytes = timedelta(keep_days), max_bytes
+        self._max_pending, self._part_bytes = max_pending, part_bytes
         self._wake = threading.Condition()
         self._pending: list[Line] = []
         self._pending_bytes = 0
@@ -95,10 +90,12 @@ class JsonlLog:
         """Number of lines since the start that were dropped or could not be written to the disk."""
         self._reported = 0
         """Number of lost lines that the log itself has already reported."""
-        self._queued = 0
-        self._written = 0
-        self._hurried = False
-        self._closed = False
+        self._queued = self._written = 0
+        self._hurried = self._closed = False
+        self._current: Path | None = None
+        """File to which lines are appended."""
+        self._sound = True
+        """False after a disk failure, until a line is written again."""
         self._thread = threading.Thread(target=self._run, name="shipmate-log", daemon=True)
         self._thread.start()
 
@@ -116,8 +113,7 @@ class JsonlLog:
         running = context.current()
         if running.task is not None:
             details.setdefault("task", running.task)
-        line = self._line(kind, message, level, details)
-        step = details.get("step", running.step)
+        step = details.pop("step", running.step)
         key = chat_key or running.chat_key
         where: Line = {
             "duration": None if duration is None else round(float(duration), 3),
@@ -125,15 +121,30 @@ class JsonlLog:
             "requestId": request_id or running.request_id,
             "step": step if isinstance(step, int) else None,
         }
+        line = self._line(kind, message, level, details)
         line |= {key: value for key, value in where.items() if value is not None}
         for observe in self.observers:
             observe(line)
         with self._wake:
-            if not self._closed:
-                self._queue(line)
+            size = size_of(line)
+            if self._closed:
+                return
+            if self._pending_bytes + size > self._max_pending:
+                self.lost += 1
+                return
+            self._pending.append(line)
+            self._pending_bytes += size
+            self._queued += 1
+            if len(self._pending) == 1:
+                self._wake.notify_all()
 
-    def _line(self, kind: str, message: str, level: Level, extra: dict[str, Any]) -> Line:
+    def _line(self, kind: str, message: str, level: Level, details: dict[str, Any]) -> Line:
         now = datetime.fromtimestamp(self._clock.now(), UTC)
+        kept = {
+            key: value
+            for key, value in details.items()
+            if value is not None or (kind, to_camel(key)) in NULLABLE
+        }
         return {
             "id": self._ids.ulid(),
             "timestamp": now.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
@@ -142,46 +153,27 @@ class JsonlLog:
             "kind": kind,
             "message": message,
             # Containers are copied, so that the caller can change them afterwards. Strings are not copied.
-            "details": plain_details(
-                {
-                    key: value
-                    for key, value in extra.items()
-                    if key != "step" and (value is not None or (kind, to_camel(key)) in NULLABLE)
-                },
-                LOGGED,
-            ),
+            "details": plain_details(kept, LOGGED),
         }
 
-    def _queue(self, line: Line) -> None:
-        size = size_of(line)
-        if self._pending_bytes + size > self._max_pending:
-            self.lost += 1
-            return
-        self._pending.append(line)
-        self._pending_bytes += size
-        self._queued += 1
-        if len(self._pending) == 1:
-            self._wake.notify_all()
-
     def _run(self) -> None:
-        while True:
+        ends = False
+        while not ends:
             with self._wake:
                 self._wake.wait_for(lambda: self._pending or self._closed)
                 self._wake.wait_for(lambda: self._hurried or self._closed, timeout=LINGER)
                 batch, self._pending = self._pending, []
                 self._pending_bytes, self._hurried = 0, False
-                closing, count, unreported = self._closed, len(batch), self.lost - self._reported
+                ends, count, unreported = self._closed, len(batch), self.lost - self._reported
             if unreported:
                 notice = {"dropped": unreported}
                 batch.append(self._line("log", f"dropped {unreported} lines", "warn", notice))
-            lost = self._files.append([self._rendered(line) for line in batch])
+            lost = self._append(list(map(self._rendered, batch)))
             with self._wake:
                 self._reported += 0 if lost else unreported
                 self.lost += min(lost, count)
                 self._written += count
                 self._wake.notify_all()
-            if closing:
-                return
 
     def _rendered(self, line: Line) -> tuple[str, bytes]:
         """Return the day of a line, and the line as bytes. If the line cannot be rendered, return a line
@@ -194,6 +186,41 @@ class JsonlLog:
             told = {"kind": "log", "message": f"a line of the kind {line['kind']} could not be written"}
             kept = {key: line[key] for key in ("id", "timestamp", "type", "level")}
             return day, _dump(kept | told | {"details": {"cause": type(error).__name__}})
+
+    def _append(self, lines: Sequence[tuple[str, bytes]]) -> int:
+        """Write lines, each given as (day, bytes). Return the number of lines that could not be written."""
+        lost = 0
+        for day, group in itertools.groupby(lines, key=lambda line: line[0]):
+            data = [line for _, line in group]
+            try:
+                path = self._file_of(day)
+                # A killed process or a full disk may have left an incomplete line in the file.
+                with closing(self._disk.open(path)) as file:
+                    torn = file.size and file.read(file.size - 1, 1) != b"\n"
+                self._disk.append(path, b"\n" * bool(torn) + b"".join(data))
+                self._sound = True
+            except OSError as error:
+                if self._sound:
+                    words = f"shipmate: the log cannot be written: {error.strerror or error}"
+                    print(words, file=sys.stderr)  # noqa: T201 (the log itself cannot be written)
+                self._sound = False
+                lost += len(data)
+        return lost
+
+    def _file_of(self, day: str) -> Path:
+        """Return the file to which lines of a day are appended."""
+        path = self._current
+        if path is None or not path.name.startswith(day):
+            parts = [path for when, _, path in self._files() if when.isoformat() == day]
+            path = parts[-1] if parts else self._folder / f"{day}.jsonl"
+        if path.suffix == PACKED or self._disk.size(path) >= self._part_bytes:
+            number = (_split_name(path.name) or (0, 1))[1] + 1
+            path = self._folder / f"{day}.{number}.jsonl"
+        self._current = path
+        return path
+
+    def _files(self) -> list[tuple[date, int, Path]]:
+        return day_files(self._folder, self._disk)
 
     def flush(self, seconds: float = 5.0) -> bool:
         """Wait until all lines written so far are on disk or lost. Return False after a timeout."""
@@ -216,16 +243,32 @@ class JsonlLog:
         the size limit is met. Return the number of deleted files. Blocking; raises nothing.
         """
         now = datetime.fromtimestamp(self._clock.now(), UTC)
-        for day, _, path in self._files.listed():
+        for day, _, path in self._files():
             if now.date() - day <= self._keep and day < (now - SETTLE_TIME).date() and path.suffix != PACKED:
-                self._try(self._files.pack, path)
-        files = [(day, path, self._files.disk.size(path)) for day, _, path in self._files.listed()]
+                self._try(self._pack, path)
+        files = [(day, path, self._disk.size(path)) for day, _, path in self._files()]
         left, gone = sum(size for _, _, size in files), 0
         for day, path, size in files:
-            if now.date() - day > self._keep or (left > self._max_bytes and path != self._files.current):
-                gone += self._try(self._files.remove, path)
+            if now.date() - day > self._keep or (left > self._max_bytes and path != self._current):
+                gone += self._try(self._remove, path)
                 left -= size
         return gone
+
+    def _pack(self, path: Path) -> None:
+        """Compress a file and delete the original. Readers use the original while both files exist."""
+        if path == self._current:
+            return
+        packer = zlib.compressobj(wbits=zlib.MAX_WBITS + 16)
+        with closing(self._disk.open(path)) as file:
+            pieces = [packer.compress(file.read(at, PIECE)) for at in range(0, file.size, PIECE)]
+        self._disk.replace(path.with_name(path.name + PACKED), b"".join([*pieces, packer.flush()]))
+        self._disk.remove(path)
+
+    def _remove(self, path: Path) -> None:
+        # A crash may have left the file in both forms. If the compressed form stayed alone, readers would use it.
+        if path.suffix != PACKED:
+            self._disk.remove(path.with_name(path.name + PACKED))
+        self._disk.remove(path)
 
     def _try(self, work: Callable[[Path], None], path: Path) -> bool:
         try:
@@ -235,75 +278,6 @@ class JsonlLog:
             self.write("log", words, level="warn", cause=str(error))
             return False
         return True
-
-
-class _Files:
-    """Writes the log's files. The log's own thread appends lines, other threads compress and delete files."""
-
-    def __init__(self, folder: Path, disk: Disk, part_bytes: int, complain: Callable[[str], object]) -> None:
-        self._folder = folder
-        self.disk = disk
-        self._part_bytes = part_bytes
-        self._complain = complain
-        self._failing = False
-        self.current: Path | None = None
-        """File to which lines are appended."""
-        self._sound = False
-        self._lock = threading.Lock()
-
-    def listed(self) -> list[tuple[date, int, Path]]:
-        return day_files(self._folder, self.disk)
-
-    def append(self, lines: Sequence[tuple[str, bytes]]) -> int:
-        """Write lines, each given as (day, bytes). Return the number of lines that could not be written."""
-        lost = 0
-        with self._lock:
-            for day, group in itertools.groupby(lines, key=lambda line: line[0]):
-                data = [line for _, line in group]
-                try:
-                    self._append(day, b"".join(data))
-                except OSError as error:
-                    if not self._failing:
-                        self._complain(f"shipmate: the log cannot be written: {error.strerror or error}")
-                    self._failing, self._sound = True, False
-                    lost += len(data)
-        return lost
-
-    def _append(self, day: str, data: bytes) -> None:
-        path = self.current
-        if path is None or not path.name.startswith(day):
-            parts = [path for when, _, path in self.listed() if when.isoformat() == day]
-            path = parts[-1] if parts else self._folder / f"{day}.jsonl"
-        if path.suffix == PACKED or self.disk.size(path) >= self._part_bytes:
-            number = _split_name(path.name)
-            path = self._folder / f"{day}.{(number[1] if number else 1) + 1}.jsonl"
-        if path != self.current or not self._sound:
-            self.current = path
-            # A killed process or a full disk may have left an incomplete line in the file.
-            with closing(self.disk.open(path)) as file:
-                whole = not file.size or file.read(file.size - 1, 1) == b"\n"
-            data = data if whole else b"\n" + data
-        self.disk.append(path, data)
-        self._sound, self._failing = True, False
-
-    def remove(self, path: Path) -> None:
-        # A crash may have left the file in both forms. The compressed form is deleted first. Otherwise a second crash could
-        # leave only the compressed form, which readers would then use.
-        if path.suffix != PACKED:
-            self.disk.remove(path.with_name(path.name + PACKED))
-        self.disk.remove(path)
-
-    def pack(self, path: Path) -> None:
-        """Compress a file and delete the original, unless the original has grown meanwhile. Readers use the
-        original while both files exist.
-        """
-        packer = zlib.compressobj(wbits=zlib.MAX_WBITS + 16)
-        with closing(self.disk.open(path)) as file:
-            pieces = [packer.compress(file.read(at, PIECE)) for at in range(0, file.size, PIECE)]
-        self.disk.replace(path.with_name(path.name + PACKED), b"".join([*pieces, packer.flush()]))
-        with self._lock:
-            if path != self.current and self.disk.size(path) == file.size:
-                self.disk.remove(path)
 
 
 def render(line: Line, redact: LogRedactor) -> bytes:
@@ -316,9 +290,8 @@ def render(line: Line, redact: LogRedactor) -> bytes:
     most = MAX_PAYLOAD_BYTES if "payload" in clean["details"] else MAX_LINE_BYTES
     if len(data) <= most:
         return data
-    small = normalize_to_size(
-        text.deep(clean, text.clean), most - 100, replace(LOGGED, depth=LOGGED.depth + 1)
-    )
+    bounds = replace(LOGGED, depth=LOGGED.depth + 1)
+    small = normalize_to_size(text.deep(clean, text.clean), most - 100, bounds)
     if not isinstance(small["details"], dict):
         small["details"] = {"leftOut": f"{len(data):,} bytes"}
     return _dump(small)
@@ -342,22 +315,12 @@ def day_files(folder: Path, disk: Disk) -> list[tuple[date, int, Path]]:
 
 
 def _split_name(name: str) -> tuple[date, int] | None:
-    stem, dot, suffix = name.removesuffix(PACKED).partition(".")
-    part, _, end = suffix.rpartition(".")
-    if not dot or end != "jsonl" or (part and not part.isdecimal()):
-        return None
+    """Return the day and part of a log file; None for the name of another file."""
+    found = re.fullmatch(r"(\d{4}-\d\d-\d\d)(?:\.(\d+))?\.jsonl(?:\.gz)?", name)
     try:
-        return date.fromisoformat(stem), int(part or 1)
+        return (date.fromisoformat(found[1]), int(found[2] or 1)) if found is not None else None
     except ValueError:
         return None
-
-
-def _complain(words: str) -> None:
-    print(words, file=sys.stderr)  # noqa: T201 (the log itself cannot be written)
-
-
-# At level INFO these libraries log addresses that contain a token.
-TALKATIVE = ("httpx", "httpx2", "httpcore", "httpcore2", "slack_sdk", "slack_bolt", "telegram")
 
 
 class LogHandler(logging.Handler):
@@ -374,16 +337,14 @@ class LogHandler(logging.Handler):
             extra["error"] = describe(error) if self._messages else type(error).__name__
             frames = traceback.extract_tb(error.__traceback__)[-6:]
             extra["frames"] = [f"{frame.name} ({frame.filename}:{frame.lineno})" for frame in frames]
-        self._log.write("library", self._words(record), level=level, **extra)
-
-    def _words(self, record: logging.LogRecord) -> str:
-        if not self._messages:
-            # A library's warning may quote an event that contains a person's message.
-            return f"{record.name} reports a {record.levelname.lower()}"
-        try:
-            return record.getMessage()
-        except (TypeError, ValueError, KeyError):
-            return str(record.msg)
+        # A library's warning may quote an event that contains a person's message.
+        words = f"{record.name} reports a {record.levelname.lower()}"
+        if self._messages:
+            try:
+                words = record.getMessage()
+            except (TypeError, ValueError, KeyError):
+                words = str(record.msg)
+        self._log.write("library", words, level=level, **extra)
 
 
 @contextmanager

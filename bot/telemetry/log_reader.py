@@ -12,18 +12,19 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from bot import text, ulids
+from bot import ulids
 from bot.contracts.environment import Disk
 from bot.telemetry.log import PACKED, day_files
 from bot.telemetry.usage import details_of
 
 LEVELS = {"debug": 10, "info": 20, "action": 25, "warn": 30, "error": 40}
-TAIL = 1024 * 1024
 READ = 1024 * 1024
+"""Max bytes that are read at once, and max bytes at the end of the log in which `newest` searches."""
 Line = dict[str, Any]
-Level = Literal["error", "warn"]
+_ALL = -1
+"""Position of a compressed file that was read completely. A compressed file never grows."""
 LAST = 10
 """Max log lines that are kept for each cause. The newest are kept."""
 MAX_WORDS = 400
@@ -43,25 +44,20 @@ class LineFilter:
     chat: str | None = None
     request: str | None = None
     level: int = 0
-    since: str | None = None
+    since: str = ""
 
     def __call__(self, line: Line) -> bool:
         return (
-            (self.chat is None or line.get("chatKey") == self.chat)
-            and (self.request is None or line.get("requestId") == self.request)
+            self.chat in {None, line.get("chatKey")}
+            and self.request in {None, line.get("requestId")}
             and LEVELS.get(str(line.get("level")), 0) >= self.level
-            and (self.since is None or str(line.get("timestamp")) >= self.since)
+            and str(line.get("timestamp")) >= self.since
         )
 
-    @property
-    def holds(self) -> bytes:
-        """Return bytes that every selected line contains. A line without these bytes need not be parsed."""
-        named = self.request or self.chat or ""
-        return named.encode() if named.isascii() and named.isprintable() and '"' not in named else b""
-
-    def may_hold(self, raw: bytes) -> bool:
-        """Return False if this unparsed line is certainly not selected."""
-        return self.holds in raw and (
+    def may_select(self, raw: bytes) -> bool:
+        """Return False if this filter selects no line in unparsed text. Parsing every line would take ten times as long."""
+        named = json.dumps(self.request or self.chat or "", ensure_ascii=False)[1:-1].encode()
+        return named in raw and (
             self.level < LEVELS["warn"]
             or b'"error"' in raw
             or (self.level == LEVELS["warn"] and b'"warn"' in raw)
@@ -77,30 +73,26 @@ class LogReader:
     wanted: LineFilter = LineFilter()
     unreadable: int = 0
     _places: dict[str, int] = field(default_factory=dict)
-    _whole: set[str] = field(default_factory=set)
-    """Names of compressed files that were read completely. A compressed file never grows."""
+    """Number of bytes that were read, by file name without `.gz`."""
 
     def lines(self) -> Iterator[tuple[str, Line]]:
         """Yield the selected lines as (text, object), oldest first."""
-        first = (self.wanted.since or "")[:10]
         for day, path in self._files():
-            if day.isoformat() >= first:
+            if day.isoformat() >= self.wanted.since[:10]:
                 yield from self._of(path)
 
     def newest(self, count: int) -> list[tuple[str, Line]]:
-        """Return the newest selected lines in the last `TAIL` bytes of the newest file, oldest first. A later
+        """Return the newest selected lines in the last `READ` bytes of the newest file, oldest first. A later
         call of `lines` continues after these lines.
         """
         files = [path for _, path in self._files()]
         for path in files:
-            if path.suffix == PACKED:
-                self._whole.add(path.name.removesuffix(PACKED))
-            else:
-                self._places[path.name] = self.disk.size(path)
+            packed = path.suffix == PACKED
+            self._places[path.name.removesuffix(PACKED)] = _ALL if packed else self.disk.size(path)
         if not files or files[-1].suffix == PACKED:
             return []
         with files[-1].open("rb") as file:
-            begin = file.seek(max(0, self._places[files[-1].name] - TAIL))
+            begin = file.seek(max(0, self._places[files[-1].name] - READ))
             self._places[files[-1].name] = begin + len(file.readline() if begin else b"")
         return list(deque(self._of(files[-1]), count))
 
@@ -127,16 +119,16 @@ class LogReader:
 
     def _of(self, path: Path) -> Iterator[tuple[str, Line]]:
         """Yield those selected lines of a file that no earlier call has read."""
-        name = path.name.removesuffix(PACKED)
-        if name in self._whole:
+        name, packed = path.name.removesuffix(PACKED), path.suffix == PACKED
+        if (place := self._places.get(name, 0)) == _ALL:
             return
         try:
-            with gzip.open(path) if path.suffix == PACKED else path.open("rb") as file:
-                place = file.seek(self._places.get(name, 0))
+            with gzip.open(path) if packed else path.open("rb") as file:
+                file.seek(place)
                 rest = b""  # the last line may be incomplete, because it is still being written
                 while block := file.read(READ):
                     whole, end, rest = (rest + block).rpartition(b"\n")
-                    for raw in whole.split(b"\n") if self.wanted.may_hold(whole) else ():
+                    for raw in whole.split(b"\n") if self.wanted.may_select(whole) else ():
                         if (line := self._parsed(raw)) is not None:
                             yield line
                     place += len(whole) + len(end)
@@ -145,12 +137,12 @@ class LogReader:
             return  # the file was deleted or compressed after it was listed
         except (EOFError, gzip.BadGzipFile, zlib.error):
             self.unreadable += 1
-        if path.suffix == PACKED:
-            self._whole.add(name)
+        if packed:
+            self._places[name] = _ALL
 
     def _parsed(self, raw: bytes) -> tuple[str, Line] | None:
         """Return a parsed line; None if the line is not selected."""
-        if not self.wanted.may_hold(raw):
+        if not self.wanted.may_select(raw):
             return None
         words = raw.decode("utf-8", "replace").strip()
         try:
@@ -165,25 +157,10 @@ class LogReader:
 
 def day_of(request_id: str) -> date | None:
     """Return the UTC day of a ULID; None if the text is not a ULID."""
-    if not ulids.FORM.fullmatch(request_id.upper()):
-        return None
     try:
         return datetime.fromtimestamp(ulids.made_at(request_id.upper()), UTC).date()
-    except (ValueError, OverflowError, OSError):
+    except ValueError:
         return None
-
-
-@dataclass(frozen=True, slots=True)
-class CauseFilter:
-    """Selects log lines by level, kind, channel and time (`since`, in epoch seconds). Selects causes by the words of
-    their newest line.
-    """
-
-    level: Level = "error"
-    since: float = 0.0
-    kind: str = ""
-    channel: str = ""
-    words: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,21 +173,13 @@ class Cause:
     chats: int
     lines: Sequence[Line]
 
-    @property
-    def last(self) -> Line:
-        return self.lines[0]
-
 
 @dataclass(frozen=True, slots=True)
 class Causes:
-    """One page of causes, newest first, and the kinds and channels of all counted lines. `total` is the number of
-    causes on all pages.
-    """
+    """One page of causes, newest first. `total` is the number of causes on all pages."""
 
     page: Sequence[Cause]
     total: int
-    kinds: Sequence[str]
-    channels: Sequence[str]
 
 
 class CauseCounts:
@@ -219,12 +188,14 @@ class CauseCounts:
     def __init__(self, folder: Path, disk: Disk) -> None:
         self._reader = LogReader(folder, disk, LineFilter(level=LEVELS["warn"]))
         self._lines: deque[Line] = deque(maxlen=COUNTED)
-        self._failures: deque[tuple[Any, Any]] = deque(maxlen=FAILURES)
+        self._failures: deque[tuple[Any, str]] = deque(maxlen=FAILURES)
         """Turn and cause of each of the newest failed model calls."""
         self._lock = threading.Lock()
 
-    def newest(self, wanted: CauseFilter, *, offset: int, limit: int) -> Causes | None:
-        """Return a page of the selected causes, newest first. Return None while another call is counting. Blocking."""
+    def newest(self, level: str, since: float, *, offset: int, limit: int) -> Causes | None:
+        """Return a page of the causes of errors since a time (epoch seconds), newest first. The level `warn` includes
+        warnings. Return None while another call is counting. Blocking.
+        """
         if not self._lock.acquire(blocking=False):
             return None
         try:
@@ -233,42 +204,28 @@ class CauseCounts:
             lines = list(self._lines)
         finally:
             self._lock.release()
-        since = datetime.fromtimestamp(wanted.since, UTC).isoformat()[:19]
+        begin = datetime.fromtimestamp(since, UTC).isoformat()[:19]
         groups: dict[tuple[str, ...], list[Line]] = defaultdict(list)
         for line in reversed(lines):
-            if (
-                line["timestamp"] >= since
-                and (line["level"] == "error" or wanted.level == "warn")
-                and wanted.kind in {"", line["kind"]}
-                and wanted.channel in {"", line["channel"]}
-            ):
+            if line["timestamp"] >= begin and level in {"warn", line["level"]}:
                 groups[line["level"], line["kind"], line["group"]].append(line)
         found = [
-            Cause(len(some), len({line.get("chatKey", "") for line in some} - {""}), some[:LAST])
+            Cause(len(some), len({line.get("chatKey") for line in some} - {None}), some[:LAST])
             for some in groups.values()
-            if _has(some[0], wanted.words)
         ]
-        found.sort(key=lambda one: str(one.last["timestamp"]), reverse=True)
-        kinds, channels = (sorted({line[name] for line in lines} - {""}) for name in ("kind", "channel"))
-        return Causes(found[offset : offset + limit], len(found), kinds, channels)
+        found.sort(key=lambda one: str(one.lines[0]["timestamp"]), reverse=True)
+        return Causes(found[offset : offset + limit], len(found))
 
     def _add(self, line: Line) -> None:
         details = details_of(line)
-        failure = (line.get("requestId"), f"{details.get('error')}: {details.get('cause')}")
-        if line.get("kind") == "llm_response":
-            self._failures.append(failure)
-        elif line.get("kind") == "turn_end" and (failure[0], details.get("cause")) in self._failures:
-            return  # the turn failed because of a model call, which is already counted
         words = {"message": line.get("message"), "error": details.get("error"), "cause": details.get("cause")}
+        if line.get("kind") == "llm_response":
+            self._failures.append((line.get("requestId"), f"{words['error']}: {words['cause']}"))
+        elif line.get("kind") == "turn_end" and (line.get("requestId"), words["cause"]) in self._failures:
+            return  # the turn failed because of a model call, which is already counted
         cause = str(words["error"] or words["cause"] or words["message"])
         kept = {name: line[name] for name in ("requestId", "chatKey") if line.get(name)}
         kept |= {name: str(line.get(name)) for name in ("timestamp", "level", "kind")}
         kept |= {name: str(said)[: MAX_WORDS + 1] for name, said in words.items() if said}
-        kept["channel"] = str(line.get("chatKey") or "").partition(":")[0]
         kept["group"] = _VARIABLE.sub("#", cause[: 2 * MAX_WORDS])[:MAX_WORDS]
         self._lines.append(kept)
-
-
-def _has(line: Line, words: str) -> bool:
-    told = text.folded("\n".join(str(line.get(name, "")) for name in ("kind", "message", "error", "cause")))
-    return all(word in told for word in text.folded(words).split())

@@ -1,6 +1,4 @@
-"""Totals of tokens and cost, and the steps of a turn. They are computed from lines of the operator's log; totals also
-from rows of the table `usage`.
-"""
+"""Totals of tokens and cost, computed from lines of the operator's log or from rows of the table `usage`."""
 
 from __future__ import annotations
 
@@ -13,20 +11,6 @@ from typing import Any
 
 Line = Mapping[str, Any]
 TOKENS = ("inputTokens", "cacheReadTokens", "cacheWriteTokens", "outputTokens")
-TOLD = [
-    "purpose",
-    "model",
-    "name",
-    "tool",
-    "reason",
-    "status",
-    "stopReason",
-    "task",
-    "artifact",
-    "error",
-    "cause",
-]
-"""Names of the details of a log line that commands and pages show."""
 
 
 @dataclass
@@ -55,29 +39,22 @@ class UsageTotals:
 
     def add(self, more: UsageTotals) -> None:
         """Add the turns, calls, tokens and cost of other totals."""
-        self.turns += more.turns
-        self.failed += more.failed
-        self.calls += more.calls
-        self.unpriced += more.unpriced
-        self.cost += more.cost
+        for name in ("turns", "failed", "calls", "unpriced", "cost"):
+            setattr(self, name, getattr(self, name) + getattr(more, name))
         self.tokens.update(more.tokens)
 
-    def take(self, line: Mapping[str, Any]) -> None:
+    def take(self, line: Line) -> None:
         """Count a log line if the line is a response of the model."""
-        details = details_of(line)
         if line.get("kind") != "llm_response":
             return
-        usage = details.get("usage")
-        if isinstance(usage, dict):
-            for name in TOKENS:
-                self.tokens[name] += _number(usage.get(name))
-            cost = details.get("costUsd")
-            if isinstance(cost, int | float):
-                self.cost += cost
-            else:
-                self.unpriced += 1
-        if details.get("error") is not None or not isinstance(usage, dict):
-            self.errors[str(details.get("error") or "unknown")] += 1
+        details = details_of(line)
+        usage, cost, error = details.get("usage"), details.get("costUsd"), details.get("error")
+        if usage:
+            self.tokens.update({name: usage.get(name, 0) for name in TOKENS})
+            self.cost += cost or 0
+            self.unpriced += cost is None
+        if error is not None or not usage:
+            self.errors[str(error or "unknown")] += 1
         else:
             self.calls += 1
             self.models[str(details.get("model") or "unknown")] += 1
@@ -107,66 +84,6 @@ class UsageTotals:
         return None
 
 
-def details_of(line: Mapping[str, Any]) -> dict[str, Any]:
-    details = line.get("details")
-    return details if isinstance(details, dict) else {}
-
-
-def two_digits(value: int) -> int:
-    return value if value < 100 else round(value, 2 - len(str(value)))
-
-
-def _number(value: object) -> int:
-    return round(value) if isinstance(value, int | float) else 0
-
-
-@dataclass(frozen=True, slots=True)
-class TraceStep:
-    """One logged event, such as an answer of the model or the result of a tool. `offset` is in seconds since
-    the first line, `duration` in milliseconds.
-    """
-
-    offset: float
-    duration: float | None
-    usage: UsageTotals
-    step: int | None
-    kind: str
-    words: str
-    level: str
-
-    @property
-    def cost(self) -> str:
-        if not self.usage.prompt:
-            return ""
-        return "unknown" if self.usage.unpriced else f"${self.usage.cost:.4f}"
-
-
-def steps_of(lines: Sequence[Line]) -> list[TraceStep]:
-    """Return the steps in the order of the log lines. A request or tool call has no step of its own; only
-    its result has one.
-    """
-    began = min((str(line.get("timestamp")) for line in lines), default="")
-    found = []
-    for line in lines:
-        if line.get("kind") in {"llm_request", "tool_call"} or line.get("level") == "debug":
-            continue
-        usage = UsageTotals()
-        usage.take(line)
-        words = " ".join([str(line.get("message")), *detail_words(details_of(line))])
-        found.append(
-            TraceStep(
-                offset=_seconds(began, line),
-                duration=line.get("duration"),
-                usage=usage,
-                step=line.get("step"),
-                kind=str(line.get("kind")),
-                words=words,
-                level=str(line.get("level")),
-            )
-        )
-    return found
-
-
 def total_of(lines: Sequence[Line]) -> UsageTotals:
     """Return the usage totals of a turn. Requests that `shipmate replay` sent later are not counted."""
     sums = UsageTotals()
@@ -176,13 +93,15 @@ def total_of(lines: Sequence[Line]) -> UsageTotals:
     return sums
 
 
-def detail_words(details: Mapping[str, Any]) -> list[str]:
-    return [f"{key}={details[key]}" for key in TOLD if details.get(key) not in {None, ""}]
+def details_of(line: Line) -> dict[str, Any]:
+    details = line.get("details")
+    return details if isinstance(details, dict) else {}
 
 
-def _seconds(began: str, line: Line) -> float:
-    try:
-        at = datetime.fromisoformat(str(line.get("timestamp")))
-        return (at - datetime.fromisoformat(began)).total_seconds()
-    except (ValueError, TypeError):
-        return 0.0
+def epoch_ms(line: Line) -> float:
+    """Return the time of a log line in milliseconds since 1970."""
+    return datetime.fromisoformat(line["timestamp"]).timestamp() * 1000
+
+
+def two_digits(value: int) -> int:
+    return value if value < 100 else round(value, 2 - len(str(value)))

@@ -77,8 +77,8 @@ class Recalled:
 
 @dataclass(frozen=True, slots=True)
 class ChatQuery:
-    """Selects conversations for operators. `words` are searched in people's names, chatKeys and titles, and with `said`
-    also in all messages. If `among` is not None, only these chatKeys are listed. `names` are the titles that people
+    """Selects conversations for operators. `words` are searched in people's names, chatKeys, titles and all
+    messages. If `among` is not None, only these chatKeys are listed. `names` are the titles that people
     gave, by chatKey. The page begins after the first `offset` conversations.
     """
 
@@ -87,7 +87,6 @@ class ChatQuery:
     among: frozenset[str] | None = None
     offset: int = 0
     limit: int = 50
-    said: bool = True
     names: Mapping[str, str] = field(default_factory=dict)
 
 

@@ -25,7 +25,6 @@ PATHS = [
     "/conversations?q=question&page=150",
     "/conversations?q=key&channel=telegram&state=failed",
     "/conversations/telegram:chat:1001?q=repeat",
-    "/costs?by=person&q=ann&days=all",
     "/conversations/telegram:chat:1001",
     *(f"/costs?by={by}&days=all" for by in ("day", "person", "chat", "model")),
     "/charts",
@@ -33,7 +32,6 @@ PATHS = [
     "/slow?days=all",
     "/errors?days=all",
     "/errors?days=all&level=warn",
-    "/errors?days=all&kind=delivery&q=sent",
     "/waiting",
     "/configuration",
 ]

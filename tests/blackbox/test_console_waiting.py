@@ -21,10 +21,6 @@ STRANGER = 3003
 Form = dict[str, str]
 
 
-def _browser() -> aiohttp.ClientSession:
-    return aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True))
-
-
 class Visitor:
     """A browser with the console open."""
 
@@ -99,9 +95,9 @@ async def filled(world: World, token: str | None = TOKEN) -> None:
 async def test_operators_decide_in_the_console_and_nobody_without_the_right_does(world: World) -> None:
     await filled(world)
     address = world.process.ready_line.split()[-1]
-    async with _browser() as mine, _browser() as other:
-        visitor, stranger = Visitor(mine, address), Visitor(other, address)
-        await refused(visitor, stranger)
+    async with aiohttp.ClientSession() as session:
+        visitor = Visitor(session, address)
+        await refused(visitor)
         assert not _acts(world)
 
         first = await visitor.form("person", "admit")
@@ -132,11 +128,11 @@ async def test_operators_decide_in_the_console_and_nobody_without_the_right_does
     await world.telegram.until(lambda: "Hello." in world.texts(STRANGER))
 
 
-async def refused(visitor: Visitor, stranger: Visitor) -> None:
+async def refused(visitor: Visitor) -> None:
     """Every way in which a form must not count, and the board that is the same afterwards."""
     before = _loops(await visitor.page())
     assert len(before) == 5
-    form, theirs = await visitor.form("person", "admit"), await stranger.form("person", "admit")
+    form = await visitor.form("person", "admit")
     cases: list[tuple[Form, int, Mapping[str, Any]]] = [
         (form, 401, {"Authorization": None}),
         (form, 403, {"Origin": "https://evil.example"}),
@@ -145,12 +141,10 @@ async def refused(visitor: Visitor, stranger: Visitor) -> None:
         (form, 403, {"Sec-Fetch-Site": "cross-site"}),
         (form, 403, {"Sec-Fetch-Site": "same-site"}),
         (form | {"token": ""}, 403, {}),
-        (form | {"token": theirs["token"]}, 403, {}),
         (form | {"token": form["token"][:-1] + "é"}, 403, {}),
     ]
     for sent, status, headers in cases:
         await visitor.send(sent, status, **headers)
-    await stranger.send(form, 403)
     for fields in (form | {"act": "cancel"}, form | {"id": "telegram:4"}, form | {"kind": "job"}):
         assert "no longer waits" in await visitor.send(fields)
     await visitor.page("?" + "&".join(f"{name}={value}" for name, value in form.items()))
@@ -173,7 +167,7 @@ async def test_a_board_longer_than_a_page_has_pages(world: World) -> None:
     for stranger in strangers:
         world.telegram.say("let me in", chat_id=stranger, name="Eve")
     await world.telegram.until(lambda: all(world.texts(stranger) for stranger in strangers))
-    async with _browser() as session:
+    async with aiohttp.ClientSession() as session:
         visitor = Visitor(session, world.process.ready_line.split()[-1])
         pages = [await visitor.page(query) for query in ("?kind=person", "?kind=person&page=2")]
     assert [len(_loops(page)) for page in pages] == [50, 2]

@@ -443,7 +443,7 @@ def listed(db: sqlite3.Connection, query: ChatQuery, monotonic: Callable[[], flo
             and (query.among is None or one.chat_key in query.among)
         ]
         words = text.folded(query.words).split()
-        tokens = list(dict.fromkeys(analysis.tokens(query.words)))[:MOST_TOKENS] if query.said else []
+        tokens = list(dict.fromkeys(analysis.tokens(query.words)))[:MOST_TOKENS]
         until, searched = monotonic() + SEARCH_SECONDS, 0 if words and tokens else len(chats)
         found = list[tuple[ListedChat, int]]()
         for number, one in chats:

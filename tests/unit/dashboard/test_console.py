@@ -309,10 +309,7 @@ async def test_costs_are_grouped_and_add_up(tmp_path: Path, show: Show, talk: tu
     assert SAFE in people
     assert "Ann telegram:1 $1.50" in people
     for query, found in (
-        ("by=person&q=ann", ["Ann"]),
-        ("by=person&q=gram:2", []),
-        ("by=chat&q=chat:2", ["telegram:chat:2"]),
-        ("by=chat&q=bob", ["Bob, Ann"]),
+        ("by=model&channel=telegram", ["m"]),
         ("by=person&channel=slack", []),
     ):
         shown = re.findall(
@@ -371,16 +368,6 @@ async def test_errors_are_counted_by_cause_whatever_ids_and_numbers_are_in_them(
     assert "long ago" not in told
     assert "error slow" in words(await show(console, "/errors?level=warn"))
     assert "long ago" in words(await show(console, "/errors?days=all"))
-    for query, causes in (
-        ("kind=delivery", ["refused"]),
-        ("channel=c1", ["refused"]),
-        ("q=DISK+full", ["the disk"]),
-        ("q=nothing", []),
-        ("kind=error&days=all", ["long ago", "the disk"]),
-    ):
-        shown = await show(console, f"/errors?{query}")
-        assert shown.count("<details>") == len(causes), query
-        assert all(one in shown for one in causes), query
 
 
 async def test_a_turn_that_fails_with_a_call_of_the_model_is_one_error(tmp_path: Path, show: Show) -> None:
@@ -558,7 +545,7 @@ async def test_a_turn_is_shown_as_what_was_said_and_a_waterfall_of_its_steps(
     assert '<bdi dir="auto">Ann</bdi></a> <span class="soft id">telegram:chat:1</span>' in page
     assert "The turn failed" not in page
     assert 'style="' not in page
-    shown, lines = words(page).split("All log lines")
+    shown = words(page)
     assert SAFE in shown
     assert "Answer 晴れ" in shown
     assert "Waited 4,600 ms Queue 500 ms 11% Approval 2,000 ms 43% Model 1,400 ms 30%" in shown
@@ -576,13 +563,11 @@ async def test_a_turn_is_shown_as_what_was_said_and_a_waterfall_of_its_steps(
     ]
     assert " ".join(steps) in shown
     assert 'aria-label="starts at 700 ms, takes 1,300 ms"' in page
-    assert "turn_start" in lines
     step("turn_end", 18_800, "error", 18_800.0, status="failed", cause=f"LlmRefused: {EVIL}")
     console = pages.console(tmp_path, titles={str(KEY): "Weather"})
     shown = words(await show(console, f"/turns/{request}"))
     assert "Weather telegram:chat:1" in shown
     assert f"The turn failed LlmRefused: {SAFE}" in shown
-    assert "18.8 s" in shown
 
 
 async def test_slow_turns_are_listed_by_the_longest_wait_of_a_period(tmp_path: Path, show: Show) -> None:

@@ -126,9 +126,7 @@ def test_lines_that_the_log_drops_are_counted_as_lost(tmp_path: Path) -> None:
     assert log.lost == 1
     log.close()
     (tmp_path / "file").touch()
-    log = JsonlLog(
-        tmp_path / "file", clock=FakeClock(), disk=SystemDisk(), ids=UlidSource(), complain=lambda _: None
-    )
+    log = JsonlLog(tmp_path / "file", clock=FakeClock(), disk=SystemDisk(), ids=UlidSource())
     log.write("turn_start", "x")
     log.flush()
     assert log.lost == 1

@@ -47,18 +47,11 @@ def clock() -> FakeClock:
 
 
 @pytest.fixture
-def said() -> list[str]:
-    return []
-
-
-@pytest.fixture
-def make(tmp_path: Path, disk: GatedDisk, clock: FakeClock, said: list[str]) -> Iterator[Make]:
+def make(tmp_path: Path, disk: GatedDisk, clock: FakeClock) -> Iterator[Make]:
     made: list[JsonlLog] = []
 
     def build(**how: Any) -> JsonlLog:
-        made.append(
-            JsonlLog(tmp_path / "logs", clock=clock, disk=disk, ids=UlidSource(), complain=said.append, **how)
-        )
+        made.append(JsonlLog(tmp_path / "logs", clock=clock, disk=disk, ids=UlidSource(), **how))
         return made[-1]
 
     yield build
