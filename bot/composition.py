@@ -27,7 +27,6 @@ from bot.contracts.model import Model
 from bot.core import feature
 from bot.core.access import Access, InboundCleaner, Memberships
 from bot.core.agent import AgentDeps, Manner, ModelDeps
-from bot.core.archive_export import ArchiveExport
 from bot.core.archive_files import ChatStore
 from bot.core.attachments import FileReader
 from bot.core.chat import MODES, Chat
@@ -35,12 +34,11 @@ from bot.core.chats import Chats
 from bot.core.conversation_list import given_names
 from bot.core.estimate import Estimator
 from bot.core.event_log import EventLog
-from bot.core.exports import Exporter
+from bot.core.exports import ArchiveExport, Exporter
 from bot.core.fallback import Fallback, FallbackModel, ProviderFallbacks
 from bot.core.feature import Door, Runtime
 from bot.core.instructions import InstructionFiles, operator_files
 from bot.core.intake import Intake as CoreIntake
-from bot.core.live_messages import LiveMessages
 from bot.core.locales import Locales
 from bot.core.long_blocks import LongBlocks
 from bot.core.maintenance import Maintenance
@@ -165,10 +163,8 @@ class Gateway:
             leadership=environment.leadership,
             boot=boot,
             clock=clock,
+            ids=ids,
             log=log,
-        )
-        live = LiveMessages(
-            outbox, channels, chats, event_log, limits, boot=boot, clock=clock, ids=ids, log=log
         )
         exporter: Exporter
 
@@ -192,7 +188,7 @@ class Gateway:
                 alerts=alerts,
                 locales=locales,
                 saying=saying,
-                live=live,
+                live=outbox,
                 limits=limits,
                 settings=settings.channels,
                 slots=settings.queue.max_concurrent_turns,
@@ -260,7 +256,6 @@ class Gateway:
             door=door,
             saying=saying,
             locales=locales,
-            live=live,
             loop=turns.loop,
             turn_ended=turns.summaries.turn_ended,
             slots=slots,

@@ -23,8 +23,7 @@ BROAD = {"bot/tools/dispatch.py": 1}  # a tool may raise anything
 WAITS = {
     "bot/core/intake.py": 3,  # before a message is confirmed to the platform
     "bot/core/conversation_list.py": 1,  # before a new name is confirmed to the person
-    "bot/core/outbox.py": 1,  # before a message is sent
-    "bot/core/live_messages.py": 1,  # before the first send of a live message
+    "bot/core/outbox.py": 2,  # before a message is sent, and before a live message is created
     "bot/core/loop.py": 1,  # before a tool call with effects
     # These read from the database file, so all events must be committed.
     "bot/core/exports.py": 1,

@@ -13,7 +13,7 @@ import threading
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -305,25 +305,24 @@ class ChatStore:
                 last_ts = next((line.ts for line in map(read_line, reversed(raws)) if line is not None), None)
         return ChatInfo(self.files.chat_key(name) or name, count, last_ts)
 
-    # ------------------------------------------------------------ writing, under the folder's lock
+    # ------------------------------------------------------------ writing, on any thread
 
     def newest(self, name: str) -> list[tuple[str, int]]:
         """Repair what a killed process left behind. Then return the request ids and event numbers of a chat's newest
         exported lines, newest first, at most `NEWEST`.
         """
-        jsonl.tidy(self._disk, self.files.folder)
-        self._tail(name)
-        found = list[tuple[str, int]]()
-        for path in reversed(self.files.of(name)):
-            for line in map(read_line, reversed(self._disk.read(path).split(b"\n"))):
-                if line is not None and isinstance(seq := (line.meta or {}).get(SEQ), int):
-                    found.append((line.request_id, seq))
-                    if len(found) == NEWEST:
-                        return found
-        return found
+        with jsonl.locked(self.files.folder):
+            jsonl.tidy(self._disk, self.files.folder)
+            self._tail(name)
+            raws = (
+                raw for path in self.files.of(name)[::-1] for raw in self._disk.read(path).split(b"\n")[::-1]
+            )
+            lines = (line for line in map(read_line, raws) if line is not None)
+            found = ((one.request_id, (one.meta or {}).get(SEQ)) for one in lines)
+            return list(islice(((name, seq) for name, seq in found if isinstance(seq, int)), NEWEST))
 
     def append_lines(self, name: str, raws: Sequence[bytes]) -> None:
-        """Append whole lines. Rotate the file if it exceeds the line limit. The lines are durable only after `sync`."""
+        """Append whole lines, under the folder's lock. Rotate the file if it exceeds the line limit. The lines are durable only after `sync`."""
         main = self.files.main(name)
         while raws:
             size, count = self._tail(name)

@@ -1,21 +1,28 @@
-"""Exports: files that are written from the event log for readers outside the bot. A stored cursor is the number of the
-newest exported event. Deleted files are written again.
+"""Exports: files that are written from the event log for readers outside the bot, such as the archive. A stored cursor is
+the number of the newest exported event. Deleted files are written again.
 """
 
 from __future__ import annotations
 
 import asyncio
-from abc import ABC, abstractmethod
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 from bot import errors
+from bot.contracts.archive import ArchiveLine
+from bot.contracts.base import Json
 from bot.contracts.environment import Clock
 from bot.contracts.environment import Log as OperatorLog
 from bot.contracts.identity import ChatKey
+from bot.contracts.inbound import Inbound
+from bot.core import events, quotes
+from bot.core.archive_files import SEQ, ChatStore
+from bot.core.chat import same_message
 from bot.core.event_log import EventLog
 from bot.core.events import Event
+from bot.storage import file_names, jsonl
 
 BATCH = 200
 """Max events that an export reads at once."""
@@ -25,13 +32,16 @@ GATHER_SECONDS = 0.01
 """Delay in seconds before new events are read. Events gather, because one read for each commit would cost more."""
 RETRY_SECONDS = 2.0
 """Interval in seconds between retries while the disk refuses writes."""
+BOT_USER = "bot"
+MOST_GONE = 1_000
+"""Max remembered deletions. A message that arrives after its deletion is not archived. It arrives within seconds."""
 
 
 class ExportLost(errors.StorageError):
     """An export lost data that it had written. It must be written again, beginning at its cursor."""
 
 
-class Export(ABC):
+class Export:
     """One kind of output, written from events in commit order. Passing the same events again changes nothing. Methods
     raise `errors.StorageError`.
     """
@@ -43,30 +53,28 @@ class Export(ABC):
         return None
 
     @property
-    @abstractmethod
     def rests_on(self) -> int | None:
         """Return the number of the oldest event that the export still needs, or None. The stored cursor stays before
         that event.
         """
+        return None
 
     async def missing(self, chats: Collection[ChatKey]) -> list[ChatKey]:
         """Return those of these chats that are missing in the output."""
         del chats
         return []
 
-    @abstractmethod
     async def take(self, n: int, event: Event) -> bool:
         """Take in an event. Return True if the event adds output to write. An error changes nothing."""
+        raise NotImplementedError
 
-    @abstractmethod
     async def write(self) -> None:
         """Write the output of all events taken in. After an error, the next call writes what is left."""
 
-    @abstractmethod
     async def sync(self) -> None:
         """Flush the written output to disk."""
 
-    async def close(self) -> None:  # noqa: B027 - most have nothing open
+    async def close(self) -> None:
         """Close the export's open files."""
 
 
@@ -78,14 +86,15 @@ class Exporter:
         self._event_log = event_log
         self._clock = clock
         self._log = log
-        self._at = self._kept = 0
-        """Number of the newest exported event, and the number that the cursor stores."""
+        self._at: int | None = None
+        """Number of the newest exported event; None until the cursor is read."""
+        self._kept = 0
+        """Number of the newest exported event that is certainly on disk."""
         self._more, self._soon = asyncio.Event(), asyncio.Event()
         """Two flags: new work has arrived; a caller waits in `flush`."""
         self._waiting: list[asyncio.Future[None]] = []
         self._keep_at = 0.0
-        self._begun = self._trouble = False
-        self._log_has_cursor = True
+        self._trouble, self._log_has_cursor = False, True
         self._task: asyncio.Task[None] | None = None
         event_log.watch(lambda _: self._more.set())
 
@@ -107,7 +116,7 @@ class Exporter:
 
     def rewrite(self) -> None:
         """Start again at the export's own cursor, because the export lost data."""
-        self._begun = False
+        self._at = None
         self._more.set()
 
     async def close(self) -> None:
@@ -117,7 +126,7 @@ class Exporter:
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
         with suppress(errors.StorageError):
-            await self._keep()
+            await self._keep(self._kept if self._at is None else self._at)
         await self._export.close()
 
     async def _run(self) -> None:
@@ -126,43 +135,45 @@ class Exporter:
             self._soon.clear()
             waiting, self._waiting = self._waiting, []
             try:
-                if not self._begun:
-                    await self._begin()
-                more = await self._step()
-                if self._at != self._kept and self._clock.monotonic() >= self._keep_at:
-                    await self._keep()
-                if more:
+                if await self._step():
                     self._waiting = waiting + self._waiting
                     continue
                 if self._trouble:
                     self._trouble = False
                     self._log.write("storage", f"the {self._export.name} can be written again")
                 _tell(waiting)
-                await self._rest()
+                left = self._keep_at - self._clock.monotonic() if self._at != self._kept else None
+                for event, seconds in ((self._more, left), (self._soon, GATHER_SECONDS)):
+                    with suppress(TimeoutError):
+                        async with asyncio.timeout(seconds):
+                            await event.wait()
             except ExportLost:
-                self._begun = False
+                self._at = None
                 self._waiting = waiting + self._waiting
             except errors.StorageError as error:
-                self._refused(error)
+                if not self._trouble:
+                    words = f"the {self._export.name} cannot be written: it follows once the disk takes it"
+                    self._log.write("storage", words, level="error", cause=str(error))
+                self._trouble = True
                 _tell(waiting)
                 await self._clock.sleep(RETRY_SECONDS)
 
-    async def _begin(self) -> None:
-        """Start at the cursor, or at the beginning if the output lacks a chat or belongs to a lost log. Output that
-        already exists is not written twice.
+    async def _begin(self) -> int:
+        """Return the cursor; 0 if the output lacks a chat or belongs to a lost log. Output that already exists is not
+        written twice.
         """
         own = await self._export.cursor()
         self._log_has_cursor = own is None
-        self._at = await self._event_log.cursor(self._export.name) if own is None else own
+        at = await self._event_log.cursor(self._export.name) if own is None else own
         if own and not await self._event_log.after(own - 1, 1):
-            self._at = 0
-        elif self._at and await self._gone():
+            at = 0
+        elif at and await self._lacks_chat():
             await self._event_log.move_cursor(self._export.name, 0)
-            self._at = 0
-        self._kept = self._at
-        self._begun = True
+            at = 0
+        self._kept = at
+        return at
 
-    async def _gone(self) -> bool:
+    async def _lacks_chat(self) -> bool:
         for chat in await self._export.missing(await self._event_log.chats()):
             for event in await self._event_log.read(chat, pending=False):
                 if await self._export.take(1, event):
@@ -170,29 +181,26 @@ class Exporter:
         return False
 
     async def _step(self) -> bool:
-        found = await self._event_log.after(self._at, BATCH)
+        """Export the next batch of events. Return False if there are none."""
+        at = self._at = await self._begin() if self._at is None else self._at
+        found = await self._event_log.after(at, BATCH)
         for n, event in found:
             await self._export.take(n, event)
         await self._export.write()
-        if found and self._at == self._kept:
+        if found and at == self._kept:
             self._keep_at = self._clock.monotonic() + SYNC_SECONDS
-        self._at = found[-1][0] if found else self._at
+        self._at = at = found[-1][0] if found else at
+        if at != self._kept and self._clock.monotonic() >= self._keep_at:
+            await self._keep(at)
         return bool(found)
 
-    async def _rest(self) -> None:
-        left = self._keep_at - self._clock.monotonic() if self._at != self._kept else None
-        for event, seconds in ((self._more, left), (self._soon, GATHER_SECONDS)):
-            with suppress(TimeoutError):
-                async with asyncio.timeout(seconds):
-                    await event.wait()
-
-    async def _keep(self) -> None:
+    async def _keep(self, at: int) -> None:
         await self._export.sync()
         if self._log_has_cursor:
             rests_on = self._export.rests_on
-            cursor = self._at if rests_on is None else min(self._at, rests_on - 1)
+            cursor = at if rests_on is None else min(at, rests_on - 1)
             await self._event_log.move_cursor(self._export.name, cursor)
-        self._kept = self._at
+        self._kept = at
 
     def _over(self, task: asyncio.Task[None]) -> None:
         _tell(self._waiting)
@@ -200,14 +208,241 @@ class Exporter:
             cause = f"{type(error).__name__}: {error}"
             self._log.write("error", f"the {self._export.name} ends", level="error", cause=cause)
 
-    def _refused(self, error: errors.StorageError) -> None:
-        if not self._trouble:
-            words = f"the {self._export.name} cannot be written: it follows once the disk takes it"
-            self._log.write("storage", words, level="error", cause=str(error))
-        self._trouble = True
-
 
 def _tell(waiting: list[asyncio.Future[None]]) -> None:
     for one in waiting:
         if not one.done():
             one.set_result(None)
+
+
+# ------------------------------------------------------------ archive
+
+
+def dumped(line: ArchiveLine, seq: int) -> bytes:
+    fields = line.model_copy(update={"meta": (line.meta or {}) | {SEQ: seq}}).model_dump(by_alias=True)
+    return jsonl.dumps({key: value for key, value in fields.items() if value is not None})
+
+
+def of_message(event: Event) -> ArchiveLine | None:
+    """Return the archive line for a message or edit by a person; None for a command, signal or any other event."""
+    if not isinstance(event.data, events.Received | events.Edited):
+        return None
+    inbound = event.data.inbound
+    if inbound.kind not in {"message", "edit"} or inbound.command is not None:
+        return None
+    words, quoted = quotes.archived(inbound.readable, inbound.brought)
+    meta: Json = {
+        **quoted,
+        "links": [link.model_dump() for link in inbound.links] or None,
+        "requestId": inbound.request_id,
+        "chatType": inbound.chat_type,
+        "username": inbound.user_name,
+        "edited": True if inbound.kind == "edit" else None,
+        "job": inbound.due.job if inbound.due is not None else None,
+        "attachments": [a.model_dump(by_alias=True, exclude_none=True) for a in inbound.attachments] or None,
+    }
+    return ArchiveLine.of(inbound, text=words, meta={k: v for k, v in meta.items() if v is not None})
+
+
+def _answer(end: Event, sent: Mapping[str, tuple[events.Queued, str | None]]) -> ArchiveLine:
+    first, message_id = next(iter(sent.values()))
+    words = [
+        part.text if part.file is None else "\n".join(filter(None, (f"[file: {part.file.name}]", part.text)))
+        for part, _ in sent.values()
+    ]
+    return ArchiveLine(
+        ts=int(end.at * 1000),
+        channel=first.channel or end.chat.channel,
+        chat_id=first.chat_id or end.chat.chat_id,
+        chat_key=end.chat,
+        user_id=BOT_USER,
+        message_id=message_id,
+        role="assistant",
+        text="\n".join(words),
+        meta={
+            "requestId": end.turn,
+            "messageIds": [name for _, name in sent.values()],
+            "outboxIds": list(sent),
+        },
+    )
+
+
+def _removal(event: Event, by: Inbound, of: Sequence[str], turns: Sequence[str], role: str) -> ArchiveLine:
+    meta: Json = {
+        "deleted": True,
+        "requestId": by.request_id,
+        "of": list(of),
+        "ofRole": role,
+        "turns": list(turns),
+    }
+    return ArchiveLine.of(by, ts=int(event.at * 1000), role="system", text="", meta=meta)
+
+
+@dataclass(slots=True)
+class _Outgoing:
+    """A bot message that is not delivered yet. `n` is the global number of the event that queued it."""
+
+    n: int
+    parts: dict[str, events.Queued] = field(default_factory=dict)
+    ends: dict[str, events.RowEnded] = field(default_factory=dict)
+
+
+class LineFold:
+    """Computes archive lines from events in commit order. The same events always give the same lines."""
+
+    def __init__(self, log: EventLog) -> None:
+        self._log = log
+        self._outgoing: dict[str, _Outgoing] = {}
+        """Undelivered bot messages, by id of the first outbox row of each."""
+        self._gone: dict[tuple[ChatKey, str | None], None] = {}
+
+    @property
+    def rests_on(self) -> int | None:
+        """Return the number of the oldest event that a future archive line may need; None if there is none."""
+        return min((one.n for one in self._outgoing.values()), default=None)
+
+    async def take(self, n: int, event: Event) -> tuple[int, ArchiveLine] | None:
+        """Return the archive line that this event completes, preceded by the number of the oldest event in it. Return
+        None if the event completes no line. Raises `errors.StorageError`.
+        """
+        line: ArchiveLine | None = None
+        match event.data:
+            case events.Received(inbound) if (event.chat, inbound.message_id) in self._gone:
+                pass
+            case events.Received() | events.Edited():
+                line = of_message(event)
+            case events.Deleted(inbound):
+                line = await self._deleted(event, inbound)
+            case events.Removed(message=message) as gone if message and gone.by:
+                line = await self._forgotten(event, gone)
+            case events.Queued(form="reply") as part:
+                first = part.part_of or part.row
+                self._outgoing.setdefault(first, _Outgoing(n)).parts[part.row] = part
+            case events.RowEnded() as end:
+                n, line = self._ended(n, event, end)
+            case _:
+                pass
+        return None if line is None else (n, line)
+
+    def _ended(self, n: int, event: Event, end: events.RowEnded) -> tuple[int, ArchiveLine | None]:
+        """Return an event number and the archive line of a bot message. The line is None while a part of the message is
+        undecided, or if no part was delivered.
+        """
+        found = next(((name, one) for name, one in self._outgoing.items() if end.row in one.parts), None)
+        if found is None:
+            return n, None
+        name, message = found
+        message.ends[end.row] = end
+        if message.ends.keys() != message.parts.keys():
+            return n, None
+        del self._outgoing[name]
+        sent = {
+            row: (part, message.ends[row].message_id)
+            for row, part in message.parts.items()
+            if message.ends[row].state == "sent"
+        }
+        return message.n, _answer(event, sent) if sent else None
+
+    async def _deleted(self, event: Event, deletion: Inbound) -> ArchiveLine:
+        of, turns = list[str](), dict[str, None]()
+        for one in await self._before(event):
+            if isinstance(one.data, events.Received | events.Edited):
+                of += [one.data.inbound.request_id] if same_message(one.data.inbound, deletion) else []
+            elif isinstance(one.data, events.TurnStarted | events.Joined):
+                turns |= {one.turn: None} if one.turn and not {*of}.isdisjoint(one.data.members) else {}
+        self._gone[event.chat, deletion.message_id] = None
+        for oldest in list(self._gone)[:-MOST_GONE]:
+            del self._gone[oldest]
+        return _removal(event, deletion, of, list(turns), "user")
+
+    async def _forgotten(self, event: Event, gone: events.Removed) -> ArchiveLine | None:
+        asked = (one.data for one in await self._before(event) if one.id == gone.by)
+        by = next((one.inbound for one in asked if isinstance(one, events.Received)), None)
+        if by is None:
+            return None
+        of = gone.turns if gone.role == "assistant" else gone.requests
+        line = _removal(event, by, of, gone.related, gone.role)
+        more = {"messageIds": list(gone.messages)} if len(gone.messages) > 1 else {}
+        return line.model_copy(update={"message_id": gone.message, "meta": (line.meta or {}) | more})
+
+    async def _before(self, event: Event) -> Sequence[Event]:
+        return [one for one in await self._log.read(event.chat) if one.seq < event.seq]
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """An archive line to write. `n` is the number of the oldest event from which it was built."""
+
+    n: int
+    chat: ChatKey
+    seq: int
+    raw: bytes
+
+
+class ArchiveExport(Export):
+    """Export to the archive. Each line carries its event's number, so that an event is not written twice."""
+
+    name = "archive"
+
+    def __init__(self, store: ChatStore, log: EventLog) -> None:
+        self._store = store
+        self._log = log
+        self._fold = LineFold(log)
+        self._due: list[_Line] = []
+        self._positions: dict[ChatKey, int] = {}
+        """Number of the newest exported event of each chat."""
+        self._dirty: set[str] = set()
+
+    @property
+    def rests_on(self) -> int | None:
+        oldest = self._fold.rests_on
+        return min([*(() if oldest is None else (oldest,)), *(one.n for one in self._due)], default=None)
+
+    async def missing(self, chats: Collection[ChatKey]) -> list[ChatKey]:
+        with errors.as_storage_error("the archive cannot be read"):
+            names = set(await asyncio.to_thread(self._store.files.chats))
+        return [chat for chat in chats if file_names.encode(chat) not in names]
+
+    async def take(self, n: int, event: Event) -> bool:
+        if (found := await self._fold.take(n, event)) is None:
+            return False
+        oldest, line = found
+        self._due.append(_Line(oldest, event.chat, event.seq, dumped(line, event.seq)))
+        return True
+
+    async def write(self) -> None:
+        while self._due:
+            chat = self._due[0].chat
+            # The position becomes known again once the write succeeds. Otherwise some lines may be on disk.
+            position = self._positions.pop(chat, None)
+            position = await self._position(chat) if position is None else position
+            # After a failed write the exporter passes the same events again.
+            new = {one.seq: one.raw for one in self._due if one.chat == chat and one.seq > position}
+            with errors.as_storage_error("the archive cannot be written"):
+                await asyncio.to_thread(self._append, file_names.encode(chat), list(new.values()))
+            self._positions[chat] = max([position, *new])
+            self._due = [one for one in self._due if one.chat != chat]
+
+    def _append(self, name: str, raws: Sequence[bytes]) -> None:
+        with jsonl.locked(self._store.files.folder):
+            self._dirty.add(name)
+            self._store.append_lines(name, raws)
+
+    async def _position(self, chat: ChatKey) -> int:
+        """Return the number of the chat's newest exported event. Lines of a lost log are ignored."""
+        with errors.as_storage_error("the archive cannot be read"):
+            lines = await asyncio.to_thread(self._store.newest, file_names.encode(chat))
+        for request, seq in lines:
+            event = next(iter(await self._log.read(chat, seq, pending=False)), None)
+            if event is not None and event.seq == seq and _names(event, request):
+                return seq
+        return 0
+
+    async def sync(self) -> None:
+        with errors.as_storage_error("the archive cannot be written"):
+            await asyncio.to_thread(self._store.sync, self._dirty)
+        self._dirty = set()
+
+
+def _names(event: Event, request: str) -> bool:
+    return request in {event.id, event.turn} or request in events.encode(event.data)

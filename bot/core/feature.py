@@ -25,9 +25,9 @@ from bot.core.chats import Chats, Fact
 from bot.core.event_log import EventLog
 from bot.core.events import Decided, TurnEndState
 from bot.core.exports import Exporter
-from bot.core.live_messages import LiveMessages
 from bot.core.locales import Locales
 from bot.core.operators import OperatorChats
+from bot.core.outbox import Outbox
 from bot.core.outgoing import Question, Saying
 from bot.core.outgoing_files import OutgoingFiles
 from bot.core.rate_limit import RateLimiter
@@ -81,7 +81,7 @@ class Runtime:
     locales: Locales
     saying: Saying
     files: OutgoingFiles
-    live: LiveMessages
+    live: Outbox
     limits: RateLimiter
     settings: Mapping[str, ChannelSettings]
     """Settings of each channel, by channel name."""

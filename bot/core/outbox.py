@@ -1,52 +1,40 @@
 """Sends outbox rows: one at a time for each target, within the platforms' rate limits. If a platform did not confirm a
-send, this module finds out whether the message arrived.
+send, the outbox finds out whether the message arrived. It also edits live messages, such as previews of an answer.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any, Protocol, TypeVar, cast
+from weakref import WeakValueDictionary
 
 from bot import errors
 from bot.contracts.approvals import QuestionButtons
-from bot.contracts.base import Level
-from bot.contracts.channel import Channel, Edits
-from bot.contracts.environment import Clock
+from bot.contracts.base import Json, Level
+from bot.contracts.channel import Channel, Drafts, Edits
+from bot.contracts.environment import Clock, Ids
 from bot.contracts.environment import Log as OperatorLog
-from bot.contracts.outbound import Card, Outbound, Sent
+from bot.contracts.inbound import Inbound
+from bot.contracts.outbound import Card, Outbound, OutboundKind, Sent
 from bot.core import events
+from bot.core.chat import Chat
 from bot.core.chats import Chats, Fact
 from bot.core.event_log import EventLog
-from bot.core.outgoing import OutboxRow
+from bot.core.outgoing import Address, OutboxRow
 from bot.core.outgoing_files import OutgoingFiles
 from bot.core.rate_limit import RateLimiter
 from bot.words import Sentence, say, sentence, speaking
 
-
-@dataclass(frozen=True, slots=True)
-class LiveForm:
-    """Display options of a preview or progress message. `Outbound` explains the fields. `mark` is shown after an incomplete
-    text and is not stored.
-    """
-
-    title: str = ""
-    cards: tuple[Card, ...] = ()
-    sure: str = ""
-    goes_on: bool = False
-    mark: str = ""
-
-
-PLAIN = LiveForm()
 SEND_SECONDS = 120.0
 """Timeout in seconds of a send. After a time-out, the message may still have been sent."""
 FILE_SECONDS = 240.0
 """Timeout in seconds of sending a file."""
 FILE_PATIENCE = 40.0
-"""If a connected platform does not accept a file, the bot retries to send it for this many seconds. Then it sends a notice
-instead, so that later messages are not delayed any longer.
+"""Max seconds of retries to send a file over a connected platform. Then the chat gets a notice instead, so that later
+messages are not delayed any longer.
 """
 AGAIN_SECONDS = 5.0
 """Interval in seconds between retries of an edit whose outcome is unknown."""
@@ -54,6 +42,10 @@ REPEAT_SECONDS = (0.0, 8.0, 64.0, 600.0, 3_600.0)
 """Intervals in seconds before the repeats of a message that may not have arrived. The intervals grow, because each
 repeat may be a duplicate.
 """
+LIVE_SECONDS = 10.0
+"""Timeout in seconds of creating or editing a live message. A hanging edit delays an answer by no more than this."""
+SETTLE_SECONDS = 2.0
+"""Seconds for which an edit that the platform did not answer may still arrive. Meanwhile, its target gets nothing."""
 
 _T = TypeVar("_T")
 
@@ -98,10 +90,29 @@ class SoleLeader:
         return ""
 
 
+@dataclass(frozen=True, slots=True)
+class LiveText:
+    """Content of a live message. `mark` is shown after an incomplete text and is not stored. `Outbound` explains the other
+    fields. Two contents are equal if people read the same text.
+    """
+
+    words: str
+    mark: str = ""
+    title: str = field(default="", compare=False)
+    cards: tuple[Card, ...] = field(default=(), compare=False)
+    sure: str = field(default="", compare=False)
+
+
+LastWords = Callable[[OutboxRow, str], LiveText]
+"""Function that returns a live message's final content, given the text that people see. A text of "" deletes the message."""
+
+
 @dataclass(eq=False)
 class Outbox:
-    """Sends, finds and edits the messages of outbox rows. Only `Outbox` and `LiveMessages` call a channel's `send`, `edit`
-    and `find`.
+    """Sends, finds and edits the messages of outbox rows. Only the outbox calls a channel's `send`, `edit` and `find`.
+
+    A live message is edited while a turn runs. Its outbox row exists from before its creation until its final form. The
+    edits in between are not stored as events. A failure of a live message is only logged.
     """
 
     channels: Mapping[str, Channel]
@@ -114,25 +125,21 @@ class Outbox:
     leadership: Leadership = field(default_factory=SoleLeader)
     boot: str
     clock: Clock
+    ids: Ids
     log: OperatorLog
 
     def __post_init__(self) -> None:
-        self._places: dict[object, asyncio.Lock] = {}
+        self._locks = WeakValueDictionary[object, asyncio.Lock]()
+        self._seen: dict[str | None, dict[str, LiveText]] = {}
+        """Content of each live message that people see now, by turn and outbox row."""
+        self.last_words: dict[OutboundKind, LastWords] = {}
+        """Functions for the final content, by form of message. A message of another form is deleted at the end."""
 
-    @contextlib.asynccontextmanager
-    async def alone(self, row: OutboxRow) -> AsyncIterator[None]:
-        """Lock a row's target. During the `with` block, no other message is sent to this target or edited there."""
-        lock = self._places.setdefault(row.place, asyncio.Lock())
-        try:
-            async with lock:
-                yield
-        finally:
-            if not lock.locked():
-                self._places.pop(row.place, None)
-            if row.file is not None:
-                await self.files.sweep()
+    def _lock(self, row: OutboxRow) -> asyncio.Lock:
+        """Return the lock of a row's target. Its holder sends to this target alone."""
+        return self._locks.setdefault(row.place, asyncio.Lock())
 
-    async def within(self, seconds: float, call: Coroutine[Any, Any, _T]) -> _T:
+    async def _call(self, seconds: float, call: Coroutine[Any, Any, _T]) -> _T:
         """Run a channel call as soon as this process is certainly the leader, and return its result. Raises
         `errors.DeliveryUncertain` after `seconds` seconds, or if another process may have become the leader.
         """
@@ -145,12 +152,10 @@ class Outbox:
         except TimeoutError:
             raise errors.DeliveryUncertain(f"the channel said nothing for {seconds:g} s") from None
 
-    def busy(self, row: OutboxRow) -> bool:
-        lock = self._places.get(row.place)
-        return lock is not None and lock.locked()
+    # ------------------------------------------------------------ messages
 
     async def send(self, row: OutboxRow) -> None:
-        async with self.alone(row):
+        async with self._lock(row):
             if wait := await self.limits.slot(row.address):
                 self._append(row, events.Deferred(row.id, self.clock.now() + wait))
                 return
@@ -164,11 +169,18 @@ class Outbox:
             self._append(row, events.Sending(row.id, self.boot, row.replaces))
             await self.event_log.committed()
             await self._attempt(row)
+        if row.file is not None:
+            await self.files.sweep()
 
     async def _attempt(self, row: OutboxRow) -> None:
-        began = self.clock.monotonic()
+        began, channel = self.clock.monotonic(), self.channels[row.channel]
+        seconds = SEND_SECONDS if row.file is None else FILE_SECONDS
         try:
-            sent = await self.within(SEND_SECONDS if row.file is None else FILE_SECONDS, self._shown(row))
+            if row.replaces is None:
+                sent = await self._call(seconds, channel.send(await self._with_file(row)))
+            else:
+                await self._call(seconds, cast("Edits", channel).edit(self._message(row), row.replaces))
+                sent = Sent(row.replaces)
         except errors.DeliveryThrottled as error:
             self.limits.freeze(row.address, error)
             self._note(row, f"the platform asks to wait {error.retry_after:g} s", "throttled", level="warn")
@@ -197,10 +209,11 @@ class Outbox:
 
     async def find(self, row: OutboxRow) -> None:
         """Ask the platform whether a row's message was delivered. If it was not, queue the row again. If the platform does not
-        know, queue a copy that is marked as a repeat. A preview or progress message is never sent again.
+        know, queue a copy that is marked as a repeat. A live message is never sent again.
         """
         try:
-            found = await self.within(SEND_SECONDS, self.channels[row.channel].find(await self._loaded(row)))
+            message = await self._with_file(row)
+            found = await self._call(SEND_SECONDS, self.channels[row.channel].find(message))
         except errors.DeliveryThrottled as error:
             await self.clock.sleep(error.retry_after)
         except errors.DeliveryFailed as error:
@@ -224,11 +237,10 @@ class Outbox:
         """
         with speaking(row.language, row.zone, row.own_zone):
             words = "\n\n".join(filter(None, (row.closes_as or row.text, outcome())))
-        message = replace(self.message(row), text=words, buttons=QuestionButtons("", ()))
+        message = replace(self._message(row), text=words, buttons=QuestionButtons("", ()))
+        edits = cast("Edits", self.channels[row.channel])
         try:
-            await self.within(
-                SEND_SECONDS, cast("Edits", self.channels[row.channel]).edit(message, row.message_id or "")
-            )
+            await self._call(SEND_SECONDS, edits.edit(message, row.message_id or ""))
         except errors.DeliveryThrottled as error:
             await self.clock.sleep(error.retry_after)
             return
@@ -236,17 +248,141 @@ class Outbox:
             await self.clock.sleep(AGAIN_SECONDS)
             return
         except errors.DeliveryFailed as error:
+            cause = str(error)
             self.log.write(
-                "delivery", "a question cannot be changed", level="warn", chat_key=row.chat, cause=str(error)
+                "delivery", "a question cannot be changed", level="warn", chat_key=row.chat, cause=cause
             )
         self._append(row, events.Revised(row.id, words, row.queued_at))
 
-    # ------------------------------------------------------------ helpers
+    # ------------------------------------------------------------ live messages
+
+    def live_rows(self, chat: Chat, turn: str, form: OutboundKind) -> list[OutboxRow]:
+        """Return the outbox rows of a turn's live messages of one form, in order, even those not created yet."""
+        rows = chat.outbox.values()
+        return [row for row in rows if (row.turn, row.form, row.outdated) == (turn, form, False)]
+
+    def shows(self, row: OutboxRow, content: LiveText) -> bool:
+        return self._seen.get(row.turn, {}).get(row.id) == content
+
+    def forget(self, turn: str) -> None:
+        self._seen.pop(turn, None)
+
+    async def show(
+        self, chat: Chat, to: Inbound, form: OutboundKind, content: LiveText, *, number: int = 0
+    ) -> bool | None:
+        """Show the content in the turn's live message with this number. Create the message if there is none. Return True
+        on success, False if the content cannot be shown now, None if it can never be shown.
+        """
+        rows = self.live_rows(chat, to.request_id, form)
+        if number >= len(rows):
+            renews = to.renews if form == "preview" and not number else None
+            return await self._create(chat, _row(to, chat, self.ids.ulid(), form, content), content, renews)
+        row = rows[number]
+        if self.shows(row, content):
+            return True
+        if row.message_id is None or not self._has_room(chat, row, edit=True):
+            return False
+        async with self._lock(row):
+            return await self._edit(row, content, goes_on=True) if row.id in chat.outbox else False
+
+    async def _create(self, chat: Chat, row: OutboxRow, content: LiveText, renews: str | None) -> bool | None:
+        """Create a live message, or edit the message with the platform id `renews` to become one."""
+        if not self._has_room(chat, row, edit=False):
+            return False
+        channel, message = self.channels[row.channel], self._message(row, content, goes_on=True)
+        async with self._lock(row):
+            self._append(row, row.queued(row.id, replaces=renews), events.Sending(row.id, self.boot, renews))
+            end: events.EventData = events.Uncertain(row.id)
+            try:
+                await self.event_log.committed()
+                if renews is None:
+                    shown = (await self._call(LIVE_SECONDS, channel.send(message))).message_id
+                else:
+                    shown = renews
+                    await self._call(LIVE_SECONDS, cast("Edits", channel).edit(message, renews))
+            except errors.DeliveryFailed as error:
+                if not isinstance(error, errors.DeliveryUncertain):
+                    end = events.RowEnded(row.id, "failed", reason=error.code)
+                return self._not_shown(row, error)
+            else:
+                self._first_words(row)
+                self._seen.setdefault(row.turn, {})[row.id] = content
+                end = events.Shown(row.id, shown)
+                return True
+            finally:
+                self._append(row, end)
+
+    async def _edit(self, row: OutboxRow, content: LiveText, *, goes_on: bool = False) -> bool | None:
+        channel = cast("Edits", self.channels[row.channel])
+        change = channel.edit if content.words else channel.delete
+        message = self._message(row, content, goes_on=goes_on)
+        try:
+            await self._call(LIVE_SECONDS, change(message, row.message_id or ""))
+        except errors.DeliveryUncertain:
+            await self.clock.sleep(SETTLE_SECONDS)
+            return False
+        except errors.DeliveryFailed as error:
+            return self._not_shown(row, error)
+        self._seen.setdefault(row.turn, {})[row.id] = content
+        return True
+
+    async def draft(self, chat: Chat, to: Inbound, words: str) -> bool | None:
+        """Show text as the channel's draft, which disappears by itself and so needs no outbox row. Return the same
+        values as `show`; None if the channel has no drafts in this chat.
+        """
+        channel, content = self.channels[to.channel], LiveText(words)
+        row = _row(to, chat, to.request_id, "preview", content)
+        if not isinstance(channel, Drafts):
+            return None
+        if not self._has_room(chat, row, edit=True):
+            return False
+        try:
+            shown = await self._call(LIVE_SECONDS, channel.draft(self._message(row, content)))
+        except errors.DeliveryFailed as error:
+            self._not_shown(row, error)
+            return False
+        if shown:
+            self._first_words(row)
+        return shown or None
+
+    async def end(self, row: OutboxRow) -> None:
+        """Make a live message's last edit, or delete the message. Wait for a rate-limit slot if necessary."""
+        chat = await self.chats.get(row.chat)
+        async with self._lock(row):
+            if row.id not in chat.outbox:
+                return
+            seen = self._seen.get(row.turn, {}).get(row.id, LiveText(row.text))
+            ending, content = self.last_words.get(row.form), LiveText("")
+            if ending is not None and not row.outdated:
+                with speaking(row.language):
+                    content = ending(row, seen.words)
+            if not await self.limits.slot(row.address):
+                await self._edit(row, content)
+            kept = events.RowEnded(row.id, "sent", row.message_id)
+            self._append(row, kept if content.words else replace(kept, state="failed", reason="not shown"))
+
+    def _has_room(self, chat: Chat, row: OutboxRow, *, edit: bool) -> bool:
+        """Take a rate-limit slot for a change that can be skipped. Return False if no slot is free or another message
+        waits for the same target.
+        """
+        waits = any(other.place == row.place and not other.live for other in chat.outbox.values())
+        return not (waits or self._lock(row).locked()) and self.limits.spare(row.address, edit=edit)
+
+    def _not_shown(self, row: OutboxRow, error: errors.DeliveryFailed) -> bool | None:
+        """Log the failure of a live message. Return False if a later attempt may succeed, None if none can."""
+        if isinstance(error, errors.DeliveryThrottled):
+            self.limits.freeze(row.address, error, cosmetic=True)
+            return False
+        cause = f"{type(error).__name__}: {error}"
+        self.log.write("delivery", f"no {row.form} is shown any more", level="debug", cause=cause)
+        return None
+
+    # ------------------------------------------------------------ outcomes
 
     def _append(self, row: OutboxRow, *data: events.EventData) -> None:
         self.chats.append(*(Fact(row.chat, one, row.turn) for one in data))
 
-    def seen(self, row: OutboxRow) -> None:
+    def _first_words(self, row: OutboxRow) -> None:
         """Record how long the person has waited, if this row shows the first words of an answer."""
         chat = self.chats.loaded(row.chat)
         waited = None if chat is None else chat.waited(row, self.clock.now())
@@ -268,28 +404,14 @@ class Outbox:
         )
 
     def _note(self, row: OutboxRow, words: str, state: str, *, level: Level = "info", **details: Any) -> None:
-        self.log.write(
-            "delivery",
-            words,
-            level=level,
-            chat_key=row.chat,
-            request_id=row.turn,
-            outbound_id=row.id,
-            state=state,
-            **details,
-        )
+        about: Json = {"chat_key": row.chat, "request_id": row.turn, "outbound_id": row.id, "state": state}
+        self.log.write("delivery", words, level=level, **about, **details)
 
     def _sent(self, row: OutboxRow, sent: Sent, took: float) -> None:
-        self.seen(row)
+        self._first_words(row)
         self._append(row, events.RowEnded(row.id, "sent", sent.message_id))
-        self._note(
-            row,
-            f"{row.form} delivered",
-            "sent",
-            duration=took,
-            message_id=sent.message_id,
-            length=len(row.text),
-        )
+        facts: Json = {"duration": took, "message_id": sent.message_id, "length": len(row.text)}
+        self._note(row, f"{row.form} delivered", "sent", **facts)
 
     def _unsure(self, row: OutboxRow, error: errors.DeliveryFailed) -> None:
         """Queue a repeat of a row that may not have arrived. After the last repeat, record that the outcome is unknown."""
@@ -310,9 +432,8 @@ class Outbox:
             )
             self._append(row, again, unknown)
         else:
-            self._note(
-                row, "the outcome of a message is not known", "unknown", level="warn", cause=str(error)
-            )
+            cause = str(error)
+            self._note(row, "the outcome of a message is not known", "unknown", level="warn", cause=cause)
             self._lost(row, error, unknown)
 
     def _lost(self, row: OutboxRow, error: errors.DeliveryFailed, end: events.RowEnded) -> None:
@@ -330,7 +451,7 @@ class Outbox:
 
     def _tell_of_file(self, row: OutboxRow, error: errors.DeliveryFailed, why: str) -> None:
         """Queue a notice in place of a file that cannot be sent. If the file replaced a passage of the answer, add the passage."""
-        name = "" if row.file is None else row.file.name
+        name, code = "" if row.file is None else row.file.name, errors.FileRefused.code
         with speaking(row.language):
             words = say(f"delivery.file_{why}", name=name)
             parts = self.channels[row.channel].split(f"{words}\n\n{row.text}") if row.text else [words]
@@ -338,41 +459,23 @@ class Outbox:
                 row.address.queued(f"{row.id}/told/{at}", part, form=row.form, part_of=row.part_of or row.id)
                 for at, part in enumerate(parts)
             ]
-        missing = "" if row.text else name
-        self._append(
-            row,
-            *told,
-            events.RowEnded(row.id, "failed", reason=errors.FileRefused.code, missing=missing),
-        )
-        self.log.write(
-            "delivery",
-            "a file cannot be sent; its chat is told",
-            level="error",
-            chat_key=row.chat,
-            request_id=row.turn,
-            code=errors.FileRefused.code,
-            cause=str(error),
-        )
+        end = events.RowEnded(row.id, "failed", reason=code, missing="" if row.text else name)
+        self._append(row, *told, end)
+        about: Json = {"chat_key": row.chat, "request_id": row.turn, "code": code, "cause": str(error)}
+        self.log.write("delivery", "a file cannot be sent; its chat is told", level="error", **about)
 
-    async def _shown(self, row: OutboxRow) -> Sent:
-        channel = self.channels[row.channel]
-        if row.replaces is None:
-            return await channel.send(await self._loaded(row))
-        await cast("Edits", channel).edit(self.message(row), row.replaces)
-        return Sent(row.replaces)
-
-    async def _loaded(self, row: OutboxRow) -> Outbound:
+    async def _with_file(self, row: OutboxRow) -> Outbound:
         """Return the message of a row, including its file. Raises `errors.FileRefused` if the file is missing or damaged."""
-        message = self.message(row)
+        message = self._message(row)
         if row.file is None:
             return message
         chat = self.chats.loaded(row.chat)
         claimed = frozenset(chat.files_sent if chat is not None else ())
         return replace(message, file=await self.files.load(row.file), claimed=claimed)
 
-    def message(self, row: OutboxRow, words: str | None = None, form: LiveForm = PLAIN) -> Outbound:
-        own = row.text if row.file is None else ""
-        words = own if words is None else words
+    def _message(self, row: OutboxRow, content: LiveText | None = None, *, goes_on: bool = False) -> Outbound:
+        content = content or LiveText(row.text if row.file is None else "")
+        words = content.words
         if row.repeat_of is not None:
             with speaking(row.language):
                 words = f"{say('delivery.repeated')}\n\n{words}"
@@ -381,15 +484,20 @@ class Outbox:
             row.turn or row.id,
             row.chat,
             row.target,
-            words + form.mark,
+            words + content.mark,
             row.form,
-            form.title,
-            form.cards,
-            form.sure,
-            form.goes_on,
+            content.title,
+            content.cards,
+            content.sure,
+            goes_on,
             ends=row.ends and row.last,
             repeat_of=row.repeat_of,
             buttons=row.buttons,
             language=row.language,
             meant_at=row.queued_at,
         )
+
+
+def _row(to: Inbound, chat: Chat, name: str, form: OutboundKind, content: LiveText) -> OutboxRow:
+    queued = Address.of(to).queued(name, content.words, form=form)
+    return OutboxRow.of(queued, events.Event(name, chat.key, 0.0, queued, to.request_id))

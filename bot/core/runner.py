@@ -22,7 +22,6 @@ from bot.core.chats import NO_CHAT, Chats, Fact
 from bot.core.event_log import RESTORED, EventLog
 from bot.core.feature import Done, Door
 from bot.core.fit import Withdrawn
-from bot.core.live_messages import LiveMessages
 from bot.core.locales import Locales
 from bot.core.loop import Loop
 from bot.core.outbox import Outbox
@@ -77,7 +76,6 @@ class Runner:
     door: Door
     saying: Saying
     locales: Locales
-    live: LiveMessages
     loop: Callable[[Chat, str], Loop]
     turn_ended: Callable[[Chat], None]
     slots: Slots
@@ -236,7 +234,7 @@ class Runner:
             case life.Find():
                 await self.outbox.find(row)
             case life.EndLive():
-                await self.live.end(row)
+                await self.outbox.end(row)
             case life.Revise(_, question):
                 await self.outbox.revise(row, functools.partial(self.door.outcome, question))
             case _:

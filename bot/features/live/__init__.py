@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from functools import partial
+from typing import Any
 
 from bot import errors, text
 from bot.contracts.channel import Reacts, Sessions, Streaming
@@ -17,7 +17,7 @@ from bot.core.chat import Chat, Phase, Turn, plain
 from bot.core.chats import Fact
 from bot.core.feature import Display, Feature, Hooks, Runtime
 from bot.core.long_blocks import LongBlocks
-from bot.core.outbox import LiveForm
+from bot.core.outbox import LiveText
 from bot.core.outgoing import Address, OutboxRow
 from bot.core.tasks.limits import TaskEvent
 from bot.features.live.partial_markdown import beginning, has_begun
@@ -44,313 +44,41 @@ MOST_MARKED = 10_000
 TITLE = 60  # max characters of a conversation's title
 
 
-# ------------------------------------------------------------ previews
+class TurnDisplay:
+    """Displays one running turn. The log stores only the final texts of its live messages.
 
-
-@dataclass(slots=True, eq=False)
-class _Preview:
-    to: Inbound
-    words: Callable[[], str]
-    since: float  # start of the answer in monotonic seconds
-    drafts: bool
-    drafted: str = ""
-    drafted_at: float = 0.0
-    changed_at: float = float("-inf")
-    over: bool = False
-    task: asyncio.Task[None] | None = None
-
-
-class Previews:
-    """Shows the answer of each turn while the model writes it, beginning with the first complete sentence. The final answer
-    replaces the text in the same messages. The text is redacted. Its end is held back while a secret or a Markdown construct
-    could begin there.
+    The preview shows the answer while the model writes it, beginning with the first complete sentence. The final answer
+    replaces the text in the same messages. The preview is redacted, and its end is held back while a secret or a Markdown
+    construct could begin there. A progress message shows the turn's work and is deleted at the turn's end. On channels
+    without live messages, people are told once that the model does not answer.
     """
 
-    def __init__(self, runtime: Runtime, streaming: Mapping[str, Streaming]) -> None:
-        self._run = runtime
-        self._live = runtime.live
-        self._streaming = streaming
-        self._long_blocks = LongBlocks(runtime.channels, on=runtime.configuration.delivery.long_as_files)
-        self._open: dict[str | None, _Preview] = {}
-        runtime.live.last_words["preview"] = self._last
+    def __init__(self, owner: LiveTurns, chat: Chat, turn: Turn) -> None:
+        self._owner, self._run, self._chat, self._turn = owner, owner.run, chat, turn
+        self._to = to = turn.first
+        self._channel, manifest = self._run.channels[to.channel], self._run.manifests[to.channel]
+        streaming = getattr(self._run.settings.get(to.channel), "streaming", None)
+        self._streaming = streaming if isinstance(streaming, Streaming) else Streaming(enabled=False)
+        edits = manifest.edits if self._streaming.enabled else None
+        self._every = 0.0 if edits is None else edits.every[to.chat_type]
+        """Interval in seconds between two edits of a live message; 0 if the channel has no live messages."""
+        self._indicate_every = manifest.indicate_every
+        self.suspended = False
+        self.words: Callable[[], str] | None = None
+        """Function that returns the unfinished answer; "" once the answer is complete. None before the answer begins."""
+        self._written_since = 0.0  # start of the answer in monotonic seconds
+        self._drafts = self._streaming.drafts and to.chat_type == "direct"
+        self._drafted, self._drafted_at = "", 0.0
+        self._grew_at = float("-inf")
+        self.board = ProgressState()
+        self._news = self._progress_over = False
+        self._preview: asyncio.Task[None] | None = None
+        self._progress: asyncio.Task[None] | None = None
+        self.task = owner.start(self._show())
 
-    def begin(self, chat: Chat, to: Inbound, words: Callable[[], str]) -> None:
-        """Start to show an answer. `words` returns the current text; "" once the answer is complete."""
-        edits, streaming = self._run.manifests[to.channel].edits, self._streaming.get(to.channel)
-        if edits is None or streaming is None:
-            return
-        preview = self._open.get(to.request_id)
-        if preview is None:
-            preview = _Preview(to, words, 0.0, streaming.drafts and to.chat_type == "direct")
-            self._open[to.request_id] = preview
-            after, every = streaming.after_ms / 1000, edits.every[to.chat_type]
-            preview.task = self._live.start(self._show(chat, preview, after, every))
-        preview.words, preview.since = words, self._run.clock.monotonic()
-
-    def grows(self, turn: str) -> bool:
-        """Return True if the shown answer changed within the last `GROWS_SECONDS`."""
-        preview = self._open.get(turn)
-        return preview is not None and self._run.clock.monotonic() - preview.changed_at < GROWS_SECONDS
-
-    def end(self, turn: str) -> None:
-        """Stop the preview of a turn."""
-        preview = self._open.pop(turn, None)
-        if preview is not None and preview.task is not None:
-            preview.task.cancel()
-
-    def _last(self, row: OutboxRow, seen: str) -> tuple[str, LiveForm]:
-        """Return the text with which the preview in `row` ends: the shown text and a remark that it is unfinished. For a
-        complete answer, return "", which deletes the preview.
-        """
-        preview = self._open.get(row.turn)
-        if preview is not None and not preview.words():
-            return "", LiveForm()
-        return f"{seen}\n\n{say('turn.interrupted')}", LiveForm()
-
-    async def _show(self, chat: Chat, preview: _Preview, after: float, every: float) -> None:
-        clock, turn = self._run.clock, preview.to.request_id
-        while not preview.over:
-            began = preview.since + after
-            stands = bool(preview.drafted or self._live.of(chat, turn, "preview"))
-            if not stands and (wait := began - clock.monotonic()) > 0:
-                await clock.sleep(wait)
-                continue
-            late = clock.monotonic() >= began + SENTENCE_SECONDS
-            parts = await self._parts(preview, anything=stands or late)
-            if chat.turn is None or chat.turn.id != turn or chat.turn.phase is Phase.STOPPING:
-                return
-            show = self._draft if preview.drafts else self._show_parts
-            changed = bool(parts) and await show(chat, preview, parts)
-            if changed:
-                preview.changed_at = clock.monotonic()
-            await clock.sleep(every if changed else min(every, CHECK_SECONDS * (2 if stands else 1)))
-
-    async def _draft(self, chat: Chat, preview: _Preview, parts: Sequence[tuple[str, LiveForm]]) -> bool:
-        """Show the last part of the answer as a draft. Return True if the draft was sent now."""
-        words, now = parts[-1][0], self._run.clock.monotonic()
-        if words == preview.drafted and now - preview.drafted_at < DRAFT_SECONDS:
-            return False
-        shown = await self._live.draft(chat, preview.to, words)
-        if shown:
-            preview.drafted, preview.drafted_at = words, now
-        preview.drafts = shown is not None
-        return bool(shown)
-
-    async def _show_parts(self, chat: Chat, preview: _Preview, parts: Sequence[tuple[str, LiveForm]]) -> bool:
-        """Show the parts in order, and end at the first one that cannot be shown now. Return True if a message changed."""
-        changed = False
-        rows = self._live.of(chat, preview.to.request_id, "preview")
-        for number, (words, form) in enumerate(parts):
-            if number < len(rows) and self._live.shows(rows[number], words, form):
-                continue
-            shown = await self._live.show(chat, preview.to, "preview", words, form, number=number)
-            preview.over = preview.over or shown is None
-            if not shown:
-                break
-            changed = True
-        return changed
-
-    async def _parts(self, preview: _Preview, *, anything: bool) -> list[tuple[str, LiveForm]]:
-        words = self._run.redact(self._run.settled(text.clean(preview.words())))
-        # The last character may be an incomplete grapheme.
-        words = words[: text.border(words, len(words) - 1)]
-        work = partial(self._split, preview.to.channel, words, anything=anything)
-        return await off_loop(len(words), LONG, work)
-
-    def _split(self, channel: str, words: str, *, anything: bool) -> list[tuple[str, LiveForm]]:
-        """Split the text into messages to show now. Before the first complete sentence, return [] unless `anything` is true."""
-        split, shown = self._run.channels[channel].split, beginning(words)
-        if not (anything or has_begun(words, shown)):
-            return []
-        shorter = self._long_blocks.taken_out(channel, shown.words, goes_on=True)
-        closing, sure = "" if shorter.ends_in_one else shown.closing, shorter.at(shown.sure)
-        parts = split(shorter.words)
-        if not parts:
-            return []
-        *whole, last = parts
-        messages = [(part, LiveForm(sure=part)) for part in whole]
-        # `closing` closes only marks that the last message opened. It closes no marks of earlier messages.
-        unsure = len(shorter.words) - sure
-        inside = unsure <= len(last)
-        ending = last + (closing if inside or closing.startswith("\n") else "")
-        if len(split(ending + GOES_ON)) == 1:
-            sure_of_last = last[: len(last) - unsure] if inside else ""
-            messages.append((ending, LiveForm(sure=sure_of_last, mark=GOES_ON)))
-        return messages
-
-
-# ------------------------------------------------------------ progress
-
-
-@dataclass(slots=True, eq=False)
-class _Watched:
-    chat: Chat
-    to: Inbound
-    board: ProgressState = field(default_factory=ProgressState)
-    news: bool = False
-    over: bool = False
-    task: asyncio.Task[None] | None = None
-
-
-class Progress:
-    """Shows the running work of each turn in a progress message, which is deleted at the turn's end.
-
-    Implements `tools.dispatch.ToolWatch`; `record` receives the events of subagents. The message changes as often as the
-    rate limits allow. On channels without progress messages, people are told once that the model does not answer.
-    """
-
-    def __init__(self, runtime: Runtime, streaming: Mapping[str, Streaming]) -> None:
-        self._run = runtime
-        self._live = runtime.live
-        self._streaming = streaming
-        self._clock = runtime.clock
-        self._open: dict[str | None, _Watched] = {}
-        runtime.live.last_words["progress"] = self._last
-
-    def begin(self, chat: Chat, to: Inbound) -> None:
-        """Start to show the work of a turn."""
-        self._open.setdefault(to.request_id, _Watched(chat, to))
-
-    def end(self, turn: str) -> None:
-        """Stop the progress message of a turn."""
-        watched = self._open.pop(turn, None)
-        if watched is not None and watched.task is not None:
-            watched.task.cancel()
-
-    def _last(self, row: OutboxRow, _: str) -> tuple[str, LiveForm]:
-        """Return the last text of a stopped turn's progress message. For other turns, return "", which deletes the message."""
-        watched = self._open.get(row.turn)
-        if watched is None:
-            return "", LiveForm()
-        now = self._clock.now()
-        watched.board.close(now)
-        if not watched.board.counts["stopped"]:
-            return "", LiveForm()
-        shown = watched.board.shown(now)
-        return shown.words, LiveForm(shown.title, shown.cards)
-
-    def record(self, event: TaskEvent) -> None:
-        self._tell(event.request_id, lambda board: board.record(event))
-
-    def began(self, request_id: str, call: ToolCall) -> None:
-        self._tell(request_id, lambda board: board.began(call, self._clock.now()))
-
-    def noted(self, request_id: str, call_id: str, words: str | None) -> None:
-        self._tell(request_id, lambda board: board.noted(call_id, words, self._clock.now()))
-
-    def ended(self, request_id: str, call_id: str, *, failed: bool) -> None:
-        self._tell(request_id, lambda board: board.ended(call_id, self._clock.now(), failed=failed))
-
-    @contextlib.contextmanager
-    def waiting(self, request_id: str, seconds: float) -> Iterator[None]:
-        """While the `with` block runs, show that the model has not answered. It has been silent for `seconds` already."""
-        since = self._clock.now() - seconds
-        self._tell(request_id, lambda board: board.waits.append(since))
-        try:
-            yield
-        finally:
-            self._tell(request_id, lambda board: board.waits.remove(since))
-
-    def _tell(self, request_id: str, happened: Callable[[ProgressState], None]) -> None:
-        watched = self._open.get(request_id)
-        if watched is None:
-            return
-        happened(watched.board)
-        watched.news = True
-        if watched.task is None or watched.task.done():
-            to = watched.to
-            edits = self._run.manifests[to.channel].edits if to.channel in self._streaming else None
-            showing = self._show(watched, edits.every[to.chat_type]) if edits else self._say(watched)
-            watched.task = self._live.start(showing)
-
-    async def _say(self, watched: _Watched) -> None:
-        to = watched.to
-        while watched.board.busy and not watched.over:
-            if watched.board.without_model(self._clock.now()):
-                watched.over = True
-                words = say("progress.model_busy")
-                rows = self._run.saying.rows(f"{to.request_id}/busy", Address.of(to), words)
-                self._run.chats.append(*(Fact(watched.chat.key, row, to.request_id) for row in rows))
-            await self._clock.sleep(CHECK_SECONDS)
-
-    async def _show(self, watched: _Watched, every: float) -> None:
-        clock, board = self._clock, watched.board
-        while not (self._stands(watched) or board.is_visible(clock.now())):
-            if not board.busy:
-                return
-            await clock.sleep(CHECK_SECONDS)
-        old = 0.0
-        while not watched.over and (board.busy or watched.news):
-            if watched.news or old >= (BUSY_SECONDS if board.waits else FRESH_SECONDS):
-                watched.news = False
-                await self._change(watched)
-                old = 0.0
-            await clock.sleep(every)
-            old += every
-
-    def _stands(self, watched: _Watched) -> list[OutboxRow]:
-        return self._live.of(watched.chat, watched.to.request_id, "progress")
-
-    async def _change(self, watched: _Watched) -> None:
-        if not (watched.board.items or watched.board.waits):
-            for row in self._stands(watched):
-                await self._live.end(row)
-            return
-        now = watched.board.shown(self._clock.now())
-        form = LiveForm(now.title, now.cards)
-        shown = await self._live.show(watched.chat, watched.to, "progress", now.words, form)
-        watched.over = shown is None
-        # If the rate limit prevented the update, try again.
-        watched.news = watched.news or not shown
-
-
-# ------------------------------------------------------------ turns
-
-
-class LiveTurns:
-    """Watches the chats and displays their running turns. The log stores only the final texts of live messages."""
-
-    def __init__(self, runtime: Runtime, previews: Previews, progress: Progress) -> None:
-        self._run = runtime
-        self._previews = previews
-        self._progress = progress
-        self._channels = runtime.channels
-        self._turns: dict[str, asyncio.Task[None]] = {}
-        self._suspended: set[str] = set()
-        self._seen: set[str] = set()
-        self._signs: set[asyncio.Task[None]] = set()
-        runtime.chats.watch(self._update)
-
-    def begin(self, turn: Turn) -> None:
-        """Make the turn's progress show when the model does not answer. Must be called in the turn's asyncio task."""
-        if not _unasked(turn):
-            on_waiting_for_model(partial(self._progress.waiting, turn.id))
-
-    async def close(self) -> None:
-        """Stop all displays. The messages stay in the chats, and the next process continues to edit them."""
-        tasks = list(self._turns.values())
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        if self._signs:
-            await asyncio.wait(self._signs, timeout=CLOSE_SECONDS)
-
-    def _update(self, chat: Chat) -> None:
-        if chat.task is not None:
-            return  # a subagent's work appears in the turn that started the subagent
-        turn = chat.turn
-        if turn is not None and turn.boot == self._run.boot:
-            if turn.id not in self._turns:
-                self._turns[turn.id] = self._run.live.start(self._show(chat, turn))
-            self._suspend(turn)
-        busy = len(self._turns) >= self._run.slots if turn is None else turn.phase is not Phase.ENDING
-        for inbound in chat.waiting if busy else ():
-            self._mark(inbound)
-
-    async def _show(self, chat: Chat, turn: Turn) -> None:
-        self._progress.begin(chat, turn.first)
-        signs = self._run.live.start(self._indicate_while_working(turn))
-        until = self._run.chats.until
+    async def _show(self) -> None:
+        signs = self._owner.start(self._indicate_while_working())
+        turn, chat, until = self._turn, self._chat, self._run.chats.until
         try:
             await until(chat.key, lambda: chat.turn is not turn or None)
             signs.cancel()
@@ -360,71 +88,306 @@ class LiveTurns:
                 lambda: not any(row.live and row.turn == turn.id for row in chat.outbox.values()) or None,
             )
         finally:
-            signs.cancel()
-            self._previews.end(turn.id)
-            self._progress.end(turn.id)
+            for task in (signs, self._preview, self._progress):
+                if task is not None:
+                    task.cancel()
             self._run.live.forget(turn.id)
-            self._suspended.discard(turn.id)
-            del self._turns[turn.id]
+            del self._owner.turns[turn.id]
 
-    async def _indicate_while_working(self, turn: Turn) -> None:
+    # ------------------------------------------------------------ preview
+
+    def preview(self, words: Callable[[], str]) -> None:
+        """Start to show an answer."""
+        if not self._every:
+            return
+        self.words, self._written_since = words, self._run.clock.monotonic()
+        if self._preview is None:
+            self._preview = self._owner.start(self._show_preview())
+
+    async def _show_preview(self) -> None:
+        clock, chat, turn = self._run.clock, self._chat, self._turn
+        after, every = self._streaming.after_ms / 1000, self._every
+        while True:
+            began = self._written_since + after
+            shown = bool(self._drafted or self._run.live.live_rows(chat, turn.id, "preview"))
+            if not shown and (wait := began - clock.monotonic()) > 0:
+                await clock.sleep(wait)
+                continue
+            late = clock.monotonic() >= began + SENTENCE_SECONDS
+            parts = await self._parts(anything=shown or late)
+            if chat.turn is not turn or turn.phase is Phase.STOPPING:
+                return
+            show = self._show_draft if self._drafts else self._show_parts
+            changed = await show(parts) if parts else False
+            if changed is None:
+                return
+            if changed:
+                self._grew_at = clock.monotonic()
+            await clock.sleep(every if changed else min(every, CHECK_SECONDS * (2 if shown else 1)))
+
+    async def _show_draft(self, parts: Sequence[LiveText]) -> bool:
+        """Show the last part of the answer as a draft. Return True if the draft was sent now."""
+        words, now = parts[-1].words, self._run.clock.monotonic()
+        if words == self._drafted and now - self._drafted_at < DRAFT_SECONDS:
+            return False
+        shown = await self._run.live.draft(self._chat, self._to, words)
+        if shown:
+            self._drafted, self._drafted_at = words, now
+        self._drafts = shown is not None
+        return bool(shown)
+
+    async def _show_parts(self, parts: Sequence[LiveText]) -> bool | None:
+        """Show the parts in order, and end at the first part that cannot be shown now. Return True if a message changed,
+        None if no part can be shown any more.
+        """
+        changed, live = False, self._run.live
+        rows = live.live_rows(self._chat, self._turn.id, "preview")
+        for number, part in enumerate(parts):
+            if number < len(rows) and live.shows(rows[number], part):
+                continue
+            shown = await live.show(self._chat, self._to, "preview", part, number=number)
+            if not shown:
+                return None if shown is None else changed
+            changed = True
+        return changed
+
+    async def _parts(self, *, anything: bool) -> list[LiveText]:
+        written = "" if self.words is None else self.words()
+        words = self._run.redact(self._run.settled(text.clean(written)))
+        # The last character may be an incomplete grapheme.
+        words = words[: text.border(words, len(words) - 1)]
+        return await off_loop(len(words), LONG, partial(self._split, words, anything=anything))
+
+    def _split(self, words: str, *, anything: bool) -> list[LiveText]:
+        """Split the text into messages to show now. Before the first complete sentence, return [] unless `anything` is true."""
+        split, shown = self._channel.split, beginning(words)
+        if not (anything or has_begun(words, shown)):
+            return []
+        shorter = self._owner.long_blocks.taken_out(self._to.channel, shown.words, goes_on=True)
+        closing, sure = "" if shorter.ends_in_one else shown.closing, shorter.at(shown.sure)
+        parts = split(shorter.words)
+        if not parts:
+            return []
+        *whole, last = parts
+        messages = [LiveText(part, sure=part) for part in whole]
+        # `closing` closes only marks that the last message opened. It closes no marks of earlier messages.
+        unsure = len(shorter.words) - sure
+        inside = unsure <= len(last)
+        ending = last + (closing if inside or closing.startswith("\n") else "")
+        if len(split(ending + GOES_ON)) == 1:
+            messages.append(LiveText(ending, GOES_ON, sure=last[: len(last) - unsure] if inside else ""))
+        return messages
+
+    # ------------------------------------------------------------ progress
+
+    def tell(self, happened: Callable[[ProgressState], None]) -> None:
+        """Update the turn's progress."""
+        happened(self.board)
+        self._news = True
+        if self._progress is None or self._progress.done():
+            self._progress = self._owner.start(
+                self._show_progress() if self._every else self._tell_of_silence()
+            )
+
+    async def _tell_of_silence(self) -> None:
+        clock, to = self._run.clock, self._to
+        while self.board.busy and not self._progress_over:
+            if self.board.without_model(clock.now()):
+                self._progress_over = True
+                words = say("progress.model_busy")
+                rows = self._run.saying.rows(f"{to.request_id}/busy", Address.of(to), words)
+                self._run.chats.append(*(Fact(self._chat.key, row, to.request_id) for row in rows))
+            await clock.sleep(CHECK_SECONDS)
+
+    async def _show_progress(self) -> None:
+        clock, board, live = self._run.clock, self.board, self._run.live
+        while not (live.live_rows(self._chat, self._turn.id, "progress") or board.is_visible(clock.now())):
+            if not board.busy:
+                return
+            await clock.sleep(CHECK_SECONDS)
+        old = 0.0
+        while not self._progress_over and (board.busy or self._news):
+            if self._news or old >= (BUSY_SECONDS if board.waits else FRESH_SECONDS):
+                self._news, old = False, 0.0
+                await self._change()
+            await clock.sleep(self._every)
+            old += self._every
+
+    async def _change(self) -> None:
+        live = self._run.live
+        if not (self.board.items or self.board.waits):
+            for row in live.live_rows(self._chat, self._turn.id, "progress"):
+                await live.end(row)
+            return
+        shown = await live.show(self._chat, self._to, "progress", self.board.shown(self._run.clock.now()))
+        self._progress_over = shown is None
+        # If the rate limit prevented the update, try again.
+        self._news = self._news or not shown
+
+    # ------------------------------------------------------------ indicators
+
+    async def _indicate_while_working(self) -> None:
         """Show a typing indicator while the turn works. At the end, also clear an indicator that an earlier process showed."""
-        first, sleep = turn.first, self._run.clock.sleep
-        channel, every = self._channels[first.channel], self._run.manifests[first.channel].indicate_every
-        shown, title = turn.id < self._run.boot, text.preview(first.readable, TITLE) if first.opens else ""
+        turn, to, clock, channel = self._turn, self._to, self._run.clock, self._channel
+        shown, title = turn.id < self._run.boot, text.preview(to.readable, TITLE) if to.opens else ""
         try:
-            await sleep(SHOWN_AFTER)
+            await clock.sleep(SHOWN_AFTER)
             while True:
-                if not (_unasked(turn) or turn.phase is Phase.SUSPENDED or self._previews.grows(turn.id)):
+                grows = clock.monotonic() - self._grew_at < GROWS_SECONDS
+                if not (_unasked(turn) or turn.phase is Phase.SUSPENDED or grows):
                     shown = True
-                    await self._indicate(first, working=True)
+                    await self._owner.indicate(to, working=True)
                 if title and isinstance(channel, Sessions):
                     named = self._run.redact(text.clean(title))
-                    await self._sign(first, channel.entitle(first.target, named))
+                    await self._owner.sign(to, channel.entitle(to.target, named))
                 title = ""
-                await sleep(every)
+                await clock.sleep(self._indicate_every)
         finally:
             if shown:
-                self._start(self._indicate(first, working=False))
+                self._owner.show_sign(self._owner.indicate(to, working=False))
 
-    async def _indicate(self, to: Inbound, *, working: bool) -> None:
-        if self._run.limits.spare(Address.of(to), reserve=1 if working else 0):
-            await self._sign(to, self._channels[to.channel].indicate(to.target, working=working))
-
-    def _suspend(self, turn: Turn) -> None:
+    def suspend(self) -> None:
         """On platforms that can display it, show that a turn waits for a person, or that it works again."""
-        channel, waits = self._channels[turn.first.channel], turn.phase is Phase.SUSPENDED
-        if waits == (turn.id in self._suspended) or not isinstance(channel, Sessions):
+        waits, to = self._turn.phase is Phase.SUSPENDED, self._to
+        if waits == self.suspended or not isinstance(self._channel, Sessions):
             return
-        self._suspended ^= {turn.id}
-        suspended = self._sign(turn.first, channel.suspend(turn.first.target)) if waits else None
-        self._start(suspended or self._indicate(turn.first, working=True))
+        self.suspended = waits
+        suspended = self._owner.sign(to, self._channel.suspend(to.target)) if waits else None
+        self._owner.show_sign(suspended or self._owner.indicate(to, working=True))
+
+
+class LiveTurns:
+    """Watches the chats and displays their running turns. Implements `tools.dispatch.ToolWatch`."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self.run = runtime
+        self.turns: dict[str | None, TurnDisplay] = {}
+        self.long_blocks = LongBlocks(runtime.channels, on=runtime.configuration.delivery.long_as_files)
+        self._seen: set[str] = set()
+        self._signs: set[asyncio.Future[None]] = set()
+        runtime.chats.watch(self._update)
+        runtime.live.last_words |= {"preview": self._last_preview, "progress": self._last_progress}
+
+    def begin(self, turn: Turn) -> None:
+        """Make the turn's progress show when the model does not answer. Must be called in the turn's asyncio task."""
+        if not _unasked(turn):
+            on_waiting_for_model(partial(self._waiting, turn.id))
+
+    def preview(self, chat: Chat, to: Inbound, words: Callable[[], str]) -> None:
+        """Start to show an answer. `words` returns the current text; "" once the answer is complete."""
+        del chat
+        if (shown := self.turns.get(to.request_id)) is not None:
+            shown.preview(words)
+
+    async def close(self) -> None:
+        """Stop all displays. The messages stay in the chats, and the next process continues to edit them."""
+        tasks = [shown.task for shown in self.turns.values()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        if self._signs:
+            await asyncio.wait(self._signs, timeout=CLOSE_SECONDS)
+
+    def _last_preview(self, row: OutboxRow, seen: str) -> LiveText:
+        """Return the shown text and a remark that it is unfinished. For a complete answer, return "", which deletes the
+        preview.
+        """
+        shown = self.turns.get(row.turn)
+        if shown is not None and shown.words is not None and not shown.words():
+            return LiveText("")
+        return LiveText(f"{seen}\n\n{say('turn.interrupted')}")
+
+    def _last_progress(self, row: OutboxRow, _: str) -> LiveText:
+        """Return the last text of a stopped turn's progress message. For other turns, return "", which deletes the message."""
+        shown, now = self.turns.get(row.turn), self.run.clock.now()
+        if shown is None:
+            return LiveText("")
+        shown.board.close(now)
+        return shown.board.shown(now) if shown.board.counts["stopped"] else LiveText("")
+
+    # ------------------------------------------------------------ progress
+
+    def record(self, event: TaskEvent) -> None:
+        self._tell(event.request_id, lambda board: board.record(event))
+
+    def began(self, request_id: str, call: ToolCall) -> None:
+        self._tell(request_id, lambda board: board.began(call, self.run.clock.now()))
+
+    def noted(self, request_id: str, call_id: str, words: str | None) -> None:
+        self._tell(request_id, lambda board: board.noted(call_id, words, self.run.clock.now()))
+
+    def ended(self, request_id: str, call_id: str, *, failed: bool) -> None:
+        self._tell(request_id, lambda board: board.ended(call_id, self.run.clock.now(), failed=failed))
+
+    @contextlib.contextmanager
+    def _waiting(self, request_id: str, seconds: float) -> Iterator[None]:
+        """While the `with` block runs, show that the model has not answered. It has been silent for `seconds` already."""
+        since = self.run.clock.now() - seconds
+        self._tell(request_id, lambda board: board.waits.append(since))
+        try:
+            yield
+        finally:
+            self._tell(request_id, lambda board: board.waits.remove(since))
+
+    def _tell(self, request_id: str, happened: Callable[[ProgressState], None]) -> None:
+        if (shown := self.turns.get(request_id)) is not None:
+            shown.tell(happened)
+
+    # ------------------------------------------------------------ signs
+
+    def _update(self, chat: Chat) -> None:
+        if chat.task is not None:
+            return  # a subagent's work appears in the turn that started the subagent
+        turn = chat.turn
+        if turn is not None and turn.boot == self.run.boot:
+            if turn.id not in self.turns:
+                self.turns[turn.id] = TurnDisplay(self, chat, turn)
+            self.turns[turn.id].suspend()
+        busy = len(self.turns) >= self.run.slots if turn is None else turn.phase is not Phase.ENDING
+        for inbound in chat.waiting if busy else ():
+            self._mark(inbound)
 
     def _mark(self, inbound: Inbound) -> None:
-        channel, name = self._channels[inbound.channel], inbound.request_id
-        if name < self._run.boot or name in self._seen or not isinstance(channel, Reacts):
+        channel, name = self.run.channels[inbound.channel], inbound.request_id
+        if name < self.run.boot or name in self._seen or not isinstance(channel, Reacts):
             return
         if not plain(inbound) or inbound.addressed == "chat" or inbound.message_id is None:
             return
         if len(self._seen) >= MOST_MARKED:
             self._seen.clear()
         self._seen.add(name)
-        if self._run.limits.spare(Address.of(inbound), reserve=0):
-            self._start(self._sign(inbound, channel.react(inbound.target, inbound.message_id)))
+        if self.run.limits.spare(Address.of(inbound), reserve=0):
+            self.show_sign(self.sign(inbound, channel.react(inbound.target, inbound.message_id)))
 
-    def _start(self, showing: Awaitable[None]) -> None:
-        task = asyncio.ensure_future(showing)
-        self._signs.add(task)
-        task.add_done_callback(self._signs.discard)
+    async def indicate(self, to: Inbound, *, working: bool) -> None:
+        if self.run.limits.spare(Address.of(to), reserve=1 if working else 0):
+            await self.sign(to, self.run.channels[to.channel].indicate(to.target, working=working))
 
-    async def _sign(self, to: Inbound, call: Awaitable[None]) -> None:
+    async def sign(self, to: Inbound, call: Awaitable[None]) -> None:
         try:
             async with asyncio.timeout(SIGN_SECONDS):
                 await call
         except (TimeoutError, errors.DeliveryFailed) as error:
             if isinstance(error, errors.DeliveryThrottled):
-                self._run.limits.freeze(Address.of(to), error, cosmetic=True)
-            self._run.log.write("delivery", "a sign could not be shown", level="debug", cause=str(error))
+                self.run.limits.freeze(Address.of(to), error, cosmetic=True)
+            self.run.log.write("delivery", "a sign could not be shown", level="debug", cause=str(error))
+
+    def show_sign(self, showing: Awaitable[None]) -> None:
+        task = asyncio.ensure_future(showing)
+        self._signs.add(task)
+        task.add_done_callback(self._signs.discard)
+
+    def start(self, showing: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Start a task that shows something. Log its failure."""
+
+        def over(task: asyncio.Task[None]) -> None:
+            if not task.cancelled() and (error := task.exception()) is not None:
+                cause = f"{type(error).__name__}: {error}"
+                self.run.log.write("error", f"a turn cannot be shown any more: {cause}", level="error")
+
+        task = asyncio.create_task(showing)
+        task.add_done_callback(over)
+        return task
 
 
 def _unasked(turn: Turn) -> bool:
@@ -433,11 +396,8 @@ def _unasked(turn: Turn) -> bool:
 
 
 def _build(runtime: Runtime) -> Hooks:
-    found = {name: getattr(settings, "streaming", None) for name, settings in runtime.settings.items()}
-    streaming = {name: one for name, one in found.items() if isinstance(one, Streaming) and one.enabled}
-    previews, progress = Previews(runtime, streaming), Progress(runtime, streaming)
-    turns = LiveTurns(runtime, previews, progress)
-    return Hooks(display=Display(turns.begin, previews.begin, progress, progress.record, turns.close))
+    turns = LiveTurns(runtime)
+    return Hooks(display=Display(turns.begin, turns.preview, turns, turns.record, turns.close))
 
 
 FEATURE = Feature("live", _build)

@@ -9,6 +9,7 @@ from typing import Literal
 from bot import text
 from bot.contracts.outbound import Card, CardState
 from bot.contracts.tools import MCP, ToolCall
+from bot.core.outbox import LiveText
 from bot.core.tasks.limits import TaskEvent
 from bot.tools.permissions.display import named
 from bot.tools.permissions.patterns import ARGUMENTS
@@ -73,13 +74,6 @@ class WorkItem:
         return words + ([text.preview(self.note, 2 * LABEL)] if self.note else [])
 
 
-@dataclass(frozen=True, slots=True)
-class RenderedProgress:
-    words: str
-    title: str
-    cards: tuple[Card, ...]
-
-
 @dataclass(slots=True)
 class ProgressState:
     """Collects the events of a turn's work: the newest state of every task and tool call."""
@@ -141,7 +135,7 @@ class ProgressState:
         waited = now - min((one.since for one in works), default=now)
         return waited >= (TOGETHER_SECONDS if len(works) > 1 else ALONE_SECONDS) or self.without_model(now)
 
-    def shown(self, now: float) -> RenderedProgress:
+    def shown(self, now: float) -> LiveText:
         """Return the progress message at the time `now`. If no item runs, it is a summary. A single item takes one line."""
         items = list(self.items.values())
         ranked = sorted(items, key=lambda one: (_ORDER.index(one.state), -one.since))
@@ -161,7 +155,7 @@ class ProgressState:
         cards = (
             Card(one.id, one.title, _SHOWN[one.state][1], " · ".join(one.details(now))) for one in listed
         )
-        return RenderedProgress("\n".join([*lines, *busy]), title, tuple(cards))
+        return LiveText("\n".join([*lines, *busy]), title=title, cards=tuple(cards))
 
 
 def _action(call: ToolCall) -> str:

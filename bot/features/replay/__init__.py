@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
 from dataclasses import replace
@@ -155,20 +155,12 @@ class RecordedModel(ModelWrapper):
 
 
 class Removals(Export):
-    """Erases the requests that may contain a removed message. Reads the removals from the log."""
+    """Erases the requests that may contain a removed message. Reads the removals from the log. Each removal is on disk at once."""
 
     name: ClassVar[str] = "record of requests"
 
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
-
-    @property
-    def rests_on(self) -> int | None:
-        return None
-
-    async def missing(self, chats: Collection[ChatKey]) -> list[ChatKey]:
-        del chats
-        return []
 
     async def take(self, n: int, event: Event) -> bool:
         del n
@@ -179,12 +171,6 @@ class Removals(Export):
         since, chat = min(names, default=""), str(event.chat)
         await self._recorder.run(lambda file: file.remove(chat, since, event.id))
         return True
-
-    async def write(self) -> None:
-        """Do nothing, because `take` writes at once."""
-
-    async def sync(self) -> None:
-        """Do nothing, because `take` returns after the removal is on disk."""
 
 
 SWEEP_SECONDS = 3_600.0  # interval in seconds at which expired requests are deleted

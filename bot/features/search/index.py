@@ -17,13 +17,12 @@ from typing import TypeVar
 from bot import errors, text
 from bot.contracts.archive import ArchiveLine
 from bot.contracts.identity import ChatKey
-from bot.core import archive_export, events
-from bot.core.archive_export import LineFold
+from bot.core import events, exports
 from bot.core.archive_files import NAMES_SHOWN, SEQ, is_dated, is_edit, is_removal, moment_of, read_line
 from bot.core.conversation_list import LONGEST
 from bot.core.event_log import EventLog
 from bot.core.events import Event
-from bot.core.exports import Export, ExportLost
+from bot.core.exports import Export, ExportLost, LineFold
 from bot.features.search import analysis
 from bot.features.search.ranking import PLACE_BITS, ROW_BITS, SESSION_BITS, IndexedChat, length_class
 from bot.tools.context import ChatQuery, ListedChat, ListedChats
@@ -135,7 +134,7 @@ class SearchIndex(Export):
                 names = frozenset({*gone.requests, *gone.turns})
                 self._due.append(Entry(chat, event.seq, gone=names))
                 for one in await self._log.naming(event.chat, {*names, *gone.messages}):
-                    said = archive_export.of_message(one) if one.chat == event.chat else None
+                    said = exports.of_message(one) if one.chat == event.chat else None
                     if said is not None and said.request_id not in names:
                         self._due.append(Entry(chat, one.seq, said, replaces=True))
             case events.Expired(at=at):
@@ -304,7 +303,7 @@ class _Writer:
         self._db.execute("INSERT INTO tokens(rowid, t) VALUES (?, ?)", (row, tokens))
         self._db.execute(
             "INSERT OR REPLACE INTO lines VALUES (?, ?, ?, ?, ?)",
-            (place, line.ts, line.role, message, archive_export.dumped(line, seq).decode()),
+            (place, line.ts, line.role, message, exports.dumped(line, seq).decode()),
         )
         self._chat.lines += 1
         self._chat.tokens += count

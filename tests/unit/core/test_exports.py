@@ -16,11 +16,10 @@ from bot.contracts.archive import HistoryQuery
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Command, Inbound
 from bot.core import events, exports
-from bot.core.archive_export import ArchiveExport
 from bot.core.archive_files import ChatStore
 from bot.core.event_log import Entry, Position
 from bot.core.events import Event, EventData
-from bot.core.exports import Exporter
+from bot.core.exports import ArchiveExport, Exporter
 from bot.storage.file_names import encode
 from bot.system import SystemClock, SystemDisk
 from bot.testing.disk import Failure, FaultyDisk

@@ -15,9 +15,8 @@ from bot import errors
 from bot.contracts.archive import ArchiveLine, HistoryQuery
 from bot.contracts.identity import ChatKey
 from bot.core import events, exports
-from bot.core.archive_export import ArchiveExport
 from bot.core.archive_files import ChatStore
-from bot.core.exports import Exporter
+from bot.core.exports import ArchiveExport, Exporter
 from bot.features.search import Search, index
 from bot.features.search.index import SESSION_GAP
 from bot.system import SystemClock, SystemDisk
