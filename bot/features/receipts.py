@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from bot import text
 from bot.contracts.inbound import Inbound
@@ -25,16 +25,23 @@ STATES = {"failed": "failed", "withdrawn": "failed", "stopped": "stopped"}
 """Key of the sentence for each final state of a turn. Other final states have no sentence of their own."""
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+@dataclass(slots=True)
+class SentRow:
     """A message that the turn sent. `until` is the end of a delay by the platform in epoch seconds; None if there is none."""
 
-    id: str
     kind: OutboundKind
+    repeat_of: str | None
     state: str = "ready"
     reason: str = ""
-    repeat_of: str | None = None
     until: float | None = None
+
+
+@dataclass(slots=True)
+class ToolRun:
+    name: str
+    began: float
+    ended: float | None = None
+    failed: bool = False
 
 
 @dataclass(slots=True)
@@ -47,15 +54,12 @@ class Account:
     removed: bool = False
     ended_at: float | None = None
     end: str = ""
-    tools: dict[str, tuple[str, float, float | None, bool]] = field(default_factory=dict)
-    """Name, start, end and failure of each tool call, by the id of the call."""
-    models: dict[str, str] = field(
-        default_factory=dict
-    )  # name of the model of each request, by the id of the request
+    tools: dict[str, ToolRun] = field(default_factory=dict)  # by the id of the call
     answers: dict[str, events.Answered] = field(default_factory=dict)
-    rows: dict[str, Row] = field(default_factory=dict)
+    models: dict[str, None] = field(default_factory=dict)
+    rows: dict[str, SentRow] = field(default_factory=dict)
     arrived: float | None = None  # delivery time of the newest message of the answer
-    worked: float = 0.0  # time of the newest model request, model answer or tool start
+    worked: float = 0.0  # time of the newest model request, model answer, start or end of a tool
 
     def apply(self, event: Event) -> None:
         """Update the account with one event of the turn's chat."""
@@ -69,46 +73,33 @@ class Account:
             case events.Closed() if data.request == self.turn:
                 self.ended_at = event.at
             case _ if event.turn == self.turn:
-                self._work(event)
+                self._work(event.at, data)
 
-    def _work(self, event: Event) -> None:
-        match data := event.data:
-            case events.Asked() | events.Answered() | events.ToolStarted():
-                self.worked = event.at
-                self._call(event.at, data)
-            case events.ToolEnded() if data.call in self.tools:
-                name, began, _, _ = self.tools[data.call]
-                self.tools[data.call] = name, began, event.at, bool(data.result.get("is_error"))
-                self.worked = event.at
-            case events.TurnEnded():
-                self.ended_at, self.end = event.at, STATES.get(data.end, "")
-            case events.Queued() if data.question is None and data.form in {"reply", "notice"}:
-                self.rows[data.row] = Row(data.row, data.form, repeat_of=data.repeat_of)
-            case events.Sending() | events.Returned() | events.Deferred() | events.RowEnded():
-                if (row := self.rows.get(data.row)) is not None:
-                    self.rows[row.id] = self._row(row, event.at, data)
-
-    def _call(self, at: float, data: events.Asked | events.Answered | events.ToolStarted) -> None:
-        if isinstance(data, events.ToolStarted):
-            self.tools[data.call] = data.name, at, None, False
-            return
-        self.models[data.call] = data.model
-        if isinstance(data, events.Answered):
-            self.answers[data.call] = data
-            self.tools |= {call.id: (call.name, at, None, False) for call in blocks.tool_calls(data.content)}
-
-    def _row(
-        self, row: Row, at: float, data: events.Sending | events.Returned | events.Deferred | events.RowEnded
-    ) -> Row:
+    def _work(self, at: float, data: events.EventData) -> None:
         match data:
-            case events.Sending():
-                return replace(row, state="sending")
-            case events.Deferred():
-                return replace(row, state="ready", until=data.until)
-            case events.RowEnded():
+            case events.Asked():
+                self.worked = at
+            case events.Answered():
+                self.worked, self.answers[data.call] = at, data
+                self.models[data.model] = None
+                self.tools |= {call.id: ToolRun(call.name, at) for call in blocks.tool_calls(data.content)}
+            case events.ToolStarted():
+                self.worked, self.tools[data.call] = at, ToolRun(data.name, at)
+            case events.ToolEnded() if (run := self.tools.get(data.call)) is not None:
+                self.worked = run.ended = at
+                run.failed = bool(data.result.get("is_error"))
+            case events.TurnEnded():
+                self.ended_at, self.end = at, STATES.get(data.end, "")
+            case events.Queued() if data.question is None and data.form in {"reply", "notice"}:
+                self.rows[data.row] = SentRow(data.form, data.repeat_of)
+            case events.Sending(name) | events.Returned(name) if name in self.rows:
+                self.rows[name].state = "sending" if isinstance(data, events.Sending) else "ready"
+            case events.Deferred(name) if name in self.rows:
+                self.rows[name].state, self.rows[name].until = "ready", data.until
+            case events.RowEnded(name) if name in self.rows:
+                row = self.rows[name]
+                row.state, row.reason = data.state, data.reason
                 self.arrived = at if data.state == "sent" and row.kind == "reply" else self.arrived
-                return replace(row, state=data.state, reason=data.reason)
-        return replace(row, state="ready")
 
     def question(self, reader: Inbound, now: float) -> str:
         """Return the receipt's line about the person's message."""
@@ -147,10 +138,10 @@ class Account:
     def tool_lines(self) -> Iterator[str]:
         """Yield the lines about tool calls. Calls of one tool with the same outcome share a line."""
         count, seconds = Counter[tuple[str, str]](), defaultdict[tuple[str, str], float](float)
-        for name, began, ended, failed in self.tools.values():
-            outcome = "unfinished" if ended is None else "failed" if failed else "done"
-            count[name, outcome] += 1
-            seconds[name, outcome] += max(0.0, (ended or began) - began)
+        for one in self.tools.values():
+            outcome = "unfinished" if one.ended is None else "failed" if one.failed else "done"
+            count[one.name, outcome] += 1
+            seconds[one.name, outcome] += max(0.0, (one.ended or one.began) - one.began)
         if count:
             yield say("receipt.tools")
         for name, outcome in list(count)[:MOST_TOOLS]:
@@ -169,13 +160,9 @@ class Account:
         fresh, written, cached, output = (
             sum(one.get(name, 0) for one in used) for name in ("input", "cacheWrite", "cacheRead", "output")
         )
-        model = ", ".join(dict.fromkeys(self.models.values()))
-        figures = {"count": len(used), "model": model, "read": cached + fresh + written, "written": output}
-        told = (
-            say("receipt.model_cached", cached=cached, **figures)
-            if cached
-            else say("receipt.model", **figures)
-        )
+        figures = {"count": len(used), "model": ", ".join(self.models), "read": cached + fresh + written}
+        key = "receipt.model_cached" if cached else "receipt.model"
+        told = say(key, cached=cached, written=output, **figures)
         costs = [one.cost_usd for one in self.answers.values() if one.cost_usd is not None]
         if (cost := sum(costs)) <= 0:
             return told
@@ -185,21 +172,18 @@ class Account:
 
     def delivery_lines(self) -> Iterator[str]:
         """Yield the lines about the delivery of the answer. If the turn has no answer, they are about its other messages."""
-        rows = list(self.rows.values())
-        shown = [row for row in rows if row.kind == "reply"] or rows
-        if shown and all(
-            row.state == "sent" and row.repeat_of is None and row.until is None for row in shown
-        ):
-            reply = shown[0].kind == "reply"
-            yield say("receipt.sent_reply" if reply else "receipt.sent_notice", count=len(shown))
+        shown = {name: row for name, row in self.rows.items() if row.kind == "reply"} or self.rows
+        rows = list(shown.values())
+        if rows and all((row.state, row.repeat_of, row.until) == ("sent", None, None) for row in rows):
+            yield say(f"receipt.sent_{rows[0].kind}", count=len(rows))
             return
-        repeated = {row.repeat_of for row in shown}
-        for row in shown:
+        repeated = {row.repeat_of for row in rows}
+        for name, row in shown.items():
             what = say(f"receipt.{row.kind}")
-            yield say("receipt.outcome", what=what, state=_row_state(row, repeated=row.id in repeated))
+            yield say("receipt.outcome", what=what, state=_row_state(row, repeated=name in repeated))
 
 
-def _row_state(row: Row, *, repeated: bool) -> str:
+def _row_state(row: SentRow, *, repeated: bool) -> str:
     if row.state == "sent":
         return say("receipt.sent" if row.until is None else "receipt.sent_late")
     if row.state == "unknown":

@@ -289,7 +289,6 @@ class Chat:
             door=door,
             saying=Saying({}, str),
             locales=Locales(self._chats),
-            live=screen,
             loop=self._turns.loop,
             turn_ended=self._turns.summaries.turn_ended,
             slots=Slots(1),
