@@ -5,6 +5,7 @@ the number of the newest exported event. Deleted files are written again.
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -41,7 +42,7 @@ class ExportLost(errors.StorageError):
     """An export lost data that it had written. It must be written again, beginning at its cursor."""
 
 
-class Export:
+class Export(ABC):
     """One kind of output, written from events in commit order. Passing the same events again changes nothing. Methods
     raise `errors.StorageError`.
     """
@@ -64,17 +65,17 @@ class Export:
         del chats
         return []
 
+    @abstractmethod
     async def take(self, n: int, event: Event) -> bool:
         """Take in an event. Return True if the event adds output to write. An error changes nothing."""
-        raise NotImplementedError
 
-    async def write(self) -> None:
+    async def write(self) -> None:  # noqa: B027 - some exports write at once
         """Write the output of all events taken in. After an error, the next call writes what is left."""
 
-    async def sync(self) -> None:
+    async def sync(self) -> None:  # noqa: B027 - some exports are on disk at once
         """Flush the written output to disk."""
 
-    async def close(self) -> None:
+    async def close(self) -> None:  # noqa: B027 - most have nothing open
         """Close the export's open files."""
 
 
