@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import hashlib
 import json
 import re
 from collections import OrderedDict, deque
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -33,7 +32,6 @@ from bot.contracts.channel import (
     MembershipAnswer,
     ReadingLimits,
 )
-from bot.contracts.environment import cancel_all
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Attachment, Inbound, Quoted
 from bot.contracts.outbound import ABOUT, ONLY_TO, Outbound, Sent
@@ -41,9 +39,8 @@ from bot.text import clean
 from bot.words import paragraph, say, sentence
 from channels.slack import block_kit, content, files, people, render, web_api
 from channels.slack import inbound as incoming
-from channels.slack.http_events import HttpEvents
+from channels.slack.events import HttpEvents, SocketConnection
 from channels.slack.manifest import SlackSettings, is_direct
-from channels.slack.socket_mode import SocketConnection
 from channels.slack.streams import Streams, begun_as
 
 CALL_SECONDS = 20.0  # Timeout in seconds of a Web API call
@@ -51,8 +48,8 @@ IDLE_SECONDS = (
     4.0  # Max seconds that an unused connection is kept, because firewalls drop idle connections silently
 )
 HOLD_SECONDS = 0.5
-"""Timeout in seconds for an `app_mention` without files to wait for its `message`. Slack expects a response within 3 s."""
-MAX_KNOWN = 1_000  # Max messages, and max response URLs, that are kept in memory
+"""Delay in seconds of an `app_mention` without files, so that the `message` that Slack sends with it is processed first."""
+MAX_KNOWN = 1_000  # Max response URLs that are kept in memory
 THREAD_MESSAGES = 50  # Max earlier messages of a thread that are context of a message in the thread
 CHANNEL_MESSAGES = 30
 """Max earlier messages of people, and as many of bots, that are context of a mention outside threads."""
@@ -82,33 +79,6 @@ class _Workspace:
     streams: Streams
 
 
-class DuplicateMentions:
-    """Slack sends an `app_mention` and a `message` for each mention. This class delays an `app_mention` without files until
-    its `message` is processed. If the `app_mention` is nevertheless first, the `message` adds its files later
-    (`inbound.rest_of`).
-    """
-
-    def __init__(self) -> None:
-        self._processed: OrderedDict[tuple[str, str], asyncio.Event] = OrderedDict()
-        """Newest messages by channel and `ts`. The event of a message is set after the message is processed."""
-
-    @contextlib.asynccontextmanager
-    async def paired(self, event: Json) -> AsyncIterator[None]:
-        key, kind = (str(event.get("channel")), str(event.get("ts"))), event.get("type")
-        processed = self._processed.setdefault(key, asyncio.Event())
-        if len(self._processed) > MAX_KNOWN:
-            self._processed.popitem(last=False)
-        if kind == "app_mention" and not event.get("files"):
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(HOLD_SECONDS):
-                    await processed.wait()
-        try:
-            yield
-        finally:
-            if kind == "message":
-                processed.set()
-
-
 class SlackChannel:
     """Implements `contracts.channel.Channel`, and the protocols of optional abilities, for one Slack workspace."""
 
@@ -126,14 +96,12 @@ class SlackChannel:
         self._session: aiohttp.ClientSession | None = None
         self._started: _Workspace | None = None
         self._events: SocketConnection | HttpEvents | None = None
-        self._background: set[asyncio.Task[None]] = set()
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         """Locks by channel id. A lock keeps messages in order while names are looked up."""
         self._response_urls: OrderedDict[str, str] = OrderedDict()
         """Response URLs of slash commands and button presses, by `trigger_id`. They are kept only in memory, because anybody
         who has such a URL can post with it for half an hour.
         """
-        self._mentions = DuplicateMentions()
         self._lacking: set[str] = set()  # Features that the workspace does not support
         self._writer = block_kit.BlockWriter(outside.log)
 
@@ -212,7 +180,6 @@ class SlackChannel:
 
     async def stop(self) -> None:
         await self.pause()
-        await cancel_all(self._background)
         if self._started is not None:
             await self._started.names.close()
         if self._session is not None:
@@ -222,7 +189,7 @@ class SlackChannel:
     def health(self) -> Health:
         if self._events is None:
             return Health(connected=False, detail="not started")
-        return Health(self._events.well, self._events.last_heard, self._events.trouble)
+        return self._events.health()
 
     async def heal(self) -> None:
         if self._events is not None:
@@ -235,11 +202,12 @@ class SlackChannel:
         Slack must deliver the payload again.
         """
         event = body.get("event")
-        async with self._mentions.paired(event if isinstance(event, dict) else {}):
-            try:
-                await self._accept(body, self._workspace)
-            except incoming.Unreadable as error:
-                await self._keep_dead_letter(body, str(error))
+        if isinstance(event, dict) and event.get("type") == "app_mention" and not event.get("files"):
+            await asyncio.sleep(HOLD_SECONDS)
+        try:
+            await self._accept(body, self._workspace)
+        except incoming.Unreadable as error:
+            await self._keep_dead_letter(body, str(error))
         return BoltResponse(status=200, body="")
 
     async def _accept(self, body: Json, workspace: _Workspace) -> None:
@@ -247,9 +215,7 @@ class SlackChannel:
         now = self._outside.clock.now()
         opened = incoming.read_home(body, me, now)
         if opened is not None:
-            task = asyncio.create_task(self._publish_home(opened, workspace))
-            self._background.add(task)
-            task.add_done_callback(self._background.discard)
+            await self._publish_home(opened, workspace)
             return
         mentioned: dict[str, None] = {}
         message = incoming.read(body, me, now, mentioned.setdefault)

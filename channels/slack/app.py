@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import tomllib
+from pathlib import Path
 from typing import Any
 
 from bot import errors
@@ -12,35 +14,10 @@ from bot.words import say
 from channels.http_client import ApiAnswer, ask, unreachable
 from channels.slack.manifest import SlackSettings
 
-SCOPES = (
-    "app_mentions:read",
-    "assistant:write",
-    "channels:history",
-    "channels:read",
-    "chat:write",
-    "commands",
-    "files:read",
-    "files:write",
-    "groups:history",
-    "groups:read",
-    "im:history",
-    "im:read",
-    "mpim:history",
-    "mpim:read",
-    "reactions:write",
-    "users:read",
-)
-"""OAuth scopes that Shipmate uses. The sentences `rights.…` of the catalogues explain them to operators."""
-EVENTS = (
-    "agent_session_stopped",
-    "app_home_opened",
-    "app_mention",
-    "member_joined_channel",
-    "message.channels",
-    "message.groups",
-    "message.im",
-    "message.mpim",
-)
+_MANIFEST = Path(__file__).with_suffix(".toml").read_text("utf-8")
+SCOPES: list[str] = tomllib.loads(_MANIFEST)["oauth_config"]["scopes"][
+    "bot"
+]  # OAuth scopes that Shipmate uses
 MOST_PEOPLE = 20  # Max people of the allow list that this examination looks up at Slack
 APP_SCOPE = "connections:write"
 _PASSING = frozenset({"fatal_error", "internal_error", "ratelimited", "service_unavailable"})
@@ -60,41 +37,18 @@ def app_manifest(name: str, posts_to: str | None = None) -> dict[str, Any]:
 
     A manifest cannot create the app token (scope `connections:write`), so the operator creates this token by hand.
     """
-    title = name[:35] or "Shipmate"
-    address = {} if posts_to is None else {"request_url": posts_to}
-    command = {
-        "command": "/shipmate",
-        "description": "Help, status and other commands",
-        "usage_hint": "help",
-        "should_escape": False,
-    }
+    made = tomllib.loads(_MANIFEST)
+    features, settings = made["features"], made["settings"]
+    made["display_information"]["name"] = features["bot_user"]["display_name"] = name[:35] or "Shipmate"
+    # If a person taps a prompt, Slack sends it as the person's message.
     starts = [say(f"start.{one}") for one in EXAMPLES]
-    return {
-        "display_information": {"name": title, "description": "An assistant that answers where it is asked."},
-        "features": {
-            "bot_user": {"display_name": title, "always_online": True},
-            # Without a writable messages tab, Slack drops direct messages without an error.
-            "app_home": {
-                "home_tab_enabled": True,
-                "messages_tab_enabled": True,
-                "messages_tab_read_only_enabled": False,
-            },
-            "agent_view": {
-                "agent_description": "Answers questions and does tasks, in direct messages and in channels.",
-                # If a person taps a prompt, Slack sends it as the person's message.
-                "suggested_prompts": [{"title": words, "message": words} for words in starts],
-            },
-            "slash_commands": [command | ({} if posts_to is None else {"url": posts_to})],
-        },
-        "oauth_config": {"scopes": {"bot": list(SCOPES)}},
-        "settings": {
-            "event_subscriptions": {"bot_events": list(EVENTS)} | address,
-            "interactivity": {"is_enabled": True} | address,
-            "org_deploy_enabled": False,
-            "socket_mode_enabled": posts_to is None,
-            "token_rotation_enabled": False,
-        },
-    }
+    features["agent_view"]["suggested_prompts"] = [{"title": words, "message": words} for words in starts]
+    settings["socket_mode_enabled"] = posts_to is None
+    if posts_to is not None:
+        features["slash_commands"][0]["url"] = posts_to
+        settings["interactivity"]["request_url"] = posts_to
+        settings["event_subscriptions"]["request_url"] = posts_to
+    return made
 
 
 async def examine(settings: SlackSettings) -> Examination:
@@ -144,11 +98,13 @@ def _of_bot_token(answer: ApiAnswer) -> list[Finding]:
     if given is None:
         return [found, Finding("slack scopes", "warn", "Slack does not say which there are", "try again")]
     missing = sorted({*SCOPES} - {scope.strip() for scope in given.split(",")})
-    if missing:
-        lacks = ", ".join(f"{scope} (to {say(f'rights.{scope}')})" for scope in missing)
-        remedy = f"add them in {_BOT_TOKENS}, {_INSTALL}"
-        return [found, Finding("slack scopes", "wrong", f"missing: {lacks}", remedy)]
-    return [found, Finding("slack scopes", "ok", f"all {len(SCOPES)}")]
+    if not missing:
+        return [found, Finding("slack scopes", "ok", f"all {len(SCOPES)}")]
+    lacks = ", ".join(f"{scope} (to {say(f'rights.{scope}')})" for scope in missing)
+    return [
+        found,
+        Finding("slack scopes", "wrong", f"missing: {lacks}", f"add them in {_BOT_TOKENS}, {_INSTALL}"),
+    ]
 
 
 def _of_app_token(answer: ApiAnswer) -> Finding:
@@ -167,8 +123,7 @@ def _of_app(bot: ApiAnswer, made: object, app_token: str) -> list[Finding]:
     named = _APP_OF_TOKEN.match(app_token)
     if known is not None and named is not None and named[1] != known:
         found = f"it belongs to another app ({named[1]}) than botToken ({known})"
-        remedy = f"take one of the same app from {_APP_TOKENS}"
-        return [Finding("slack appToken", "wrong", found, remedy)]
+        return [Finding("slack appToken", "wrong", found, f"take one of the same app from {_APP_TOKENS}")]
     app = known or (named[1] if named is not None else None)
     link = f"https://slack.com/app_redirect?app={app}&team={bot.body.get('team_id')}"
     return [Finding("slack link", "ok", link)] if app is not None else []

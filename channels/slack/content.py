@@ -21,6 +21,8 @@ _NAMED = re.compile(r"<([@#!])([UWCG][A-Z0-9]{1,20}|subteam\^S[A-Z0-9]{1,20})(?:
 _WRITTEN = re.compile(r"[<‹]@([UW][A-Z0-9]{1,20})(?:\|[^<>‹›\n]{0,100})?[>›]")
 _ADDRESS = re.compile(r"[a-z][a-z0-9+.-]*:", re.IGNORECASE)
 _TS = re.compile(r"[0-9]{1,12}\.[0-9]{1,9}")
+DEEPEST = 20  # Max nesting depth of blocks that are read. Slack's own blocks have at most five levels.
+TOO_DEEP = "[…]"  # Text of a block that is nested deeper
 _SHARED = ("is_share", "is_msg_unfurl", "is_reply_unfurl")
 _KINDS: dict[str, Literal["photo", "video", "audio"]] = {"image": "photo", "video": "video", "audio": "audio"}
 _PICTURES = frozenset({"image", "video", "file"})
@@ -112,18 +114,20 @@ def without_address(source: str, me: str) -> str:
 
 def text_of(blocks: Any) -> str:
     """Return the text of blocks, one line per list item, row, field or picture. Mentions become `<@U…>`; text that only looks like one is escaped."""
-    return "\n".join(line for block in _objects(blocks) for line in _lines(block)).strip("\n")
+    return "\n".join(line for block in _objects(blocks) for line in _lines(block, DEEPEST)).strip("\n")
 
 
-def _lines(block: dict[str, Any]) -> Iterator[str]:
+def _lines(block: dict[str, Any], depth: int) -> Iterator[str]:
     kind, elements = str(block.get("type")), _objects(block.get("elements") or block.get("child_blocks"))
-    if kind in {"rich_text_section", "rich_text_preformatted", "rich_text_quote"}:
-        line = "".join(map(_element, elements))
+    if not depth:
+        yield TOO_DEEP
+    elif kind in {"rich_text_section", "rich_text_preformatted", "rich_text_quote"}:
+        line = "".join(_element(one, depth - 1) for one in elements)
         yield from ("> " + part for part in line.split("\n")) if kind == "rich_text_quote" else [line]
     elif kind == "table":
         rows = block.get("rows")
         for row in rows if isinstance(rows, list) else ():
-            yield " | ".join(" ".join(_lines(cell)) for cell in _objects(row))
+            yield " | ".join(" ".join(_lines(cell, depth - 1)) for cell in _objects(row))
     elif kind in _PICTURES:
         title = _text(block.get("title")) or escape(_word(block.get("alt_text")))
         yield f"[{kind}{': ' + title if title else ''}]"
@@ -132,10 +136,10 @@ def _lines(block: dict[str, Any]) -> Iterator[str]:
         yield from filter(None, map(_text, (*texts, *_objects(block.get("fields")))))
         mark = "• " if kind == "rich_text_list" else ""
         for one in elements:
-            yield from (mark + line for line in _lines(one))
+            yield from (mark + line for line in _lines(one, depth - 1))
 
 
-def _element(one: dict[str, Any]) -> str:
+def _element(one: dict[str, Any], depth: int) -> str:
     words = escape(_word(one.get("text")))
     match one.get("type"):
         case "text":
@@ -147,17 +151,16 @@ def _element(one: dict[str, Any]) -> str:
         case str(kind) if kind in _MARKED:
             mark, key = _MARKED[kind]
             return f"<{mark}{_safe(one.get(key))}>"
-    return escape(_word(one.get("fallback") or one.get("value"))) or "\n".join(_lines(one))
+    return escape(_word(one.get("fallback") or one.get("value"))) or "\n".join(_lines(one, depth))
 
 
 def _text(value: Any) -> str:
     """Return the text of a string or text object in Slack's markup. Text of the type `mrkdwn` has this markup already."""
-    if not isinstance(value, dict):
-        return escape(_word(value))
-    said = value.get("text")
-    if isinstance(said, dict):
-        return _text(said)
-    return _word(said) if value.get("type") == "mrkdwn" else escape(_word(said))
+    while isinstance(value, dict) and isinstance(value.get("text"), dict):
+        value = value["text"]
+    facts = value if isinstance(value, dict) else {"text": value}
+    said = _word(facts.get("text"))
+    return said if facts.get("type") == "mrkdwn" else escape(said)
 
 
 def _word(value: Any) -> str:

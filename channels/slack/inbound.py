@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -63,24 +63,31 @@ class BotIdentity:
         known: Names = lambda user: self.name if user == self.user else names(user)  # noqa: E731
         return content.readable(source, known, self.user)
 
-    def named_in(self, message: str) -> bool:
-        return f"<@{self.user}>" in message or f"<@{self.user}|" in message
-
     def wrote(self, post: _Post) -> bool:
         return post.bot_id == self.bot or post.user == self.user
 
-    def inbound(self, channel: str, root: str | None, user: str, **facts: Any) -> Inbound:
-        """Return an `Inbound` of the person `user` in the thread `root`. `facts` are further fields."""
+    def inbound(
+        self,
+        channel: str,
+        root: str | None,
+        user: str,
+        *keys: str,
+        where: Mapping[str, str] = {},
+        **facts: Any,
+    ) -> Inbound:
+        """Return an `Inbound` of the person `user` in the thread `root`. `where` are further parts of its target, `facts`
+        further fields.
+        """
+        target = {"channel": channel} if root is None else {"channel": channel, "thread_ts": root}
+        direct = is_direct(channel)
         return Inbound(
             channel="slack",
             chat_id=channel,
-            chat_key=encode(
-                {"channel": channel}
-                if root is None or (self.one_direct and is_direct(channel))
-                else {"channel": channel, "thread_ts": root}
-            ),
-            chat_type="direct" if is_direct(channel) else "group",
+            chat_key=encode({"channel": channel} if self.one_direct and direct else target),
+            chat_type="direct" if direct else "group",
             user_id=user,
+            keys=tuple(f"slack:{self.team}:{key}" for key in keys),
+            target={**target, **where},
             **facts,
         )
 
@@ -197,12 +204,10 @@ def _parse(model: type[_PartT], value: Any) -> _PartT:
         raise Unreadable("; ".join(found[:5])) from None
 
 
-def _milliseconds(ts: str) -> int:
-    return _nano(ts) // 1_000_000
-
-
 def read(body: Json, me: BotIdentity, now: float, names: Names = content.nobody) -> Inbound | None:
-    """Return the inbound of a payload; None if the payload does not concern the bot. Raises `Unreadable`."""
+    """Return the inbound of a payload; None if the payload does not concern the bot. `names` returns the names of mentioned
+    people. Raises `Unreadable`.
+    """
     kind = body.get("type")
     if kind == "event_callback":
         return read_event(body, me, names)
@@ -216,40 +221,44 @@ def read(body: Json, me: BotIdentity, now: float, names: Names = content.nobody)
 
 
 def read_event(body: Json, me: BotIdentity, names: Names = content.nobody) -> Inbound | None:
-    """Return the inbound of an event; None if the event does not concern the bot. `names` returns the names of mentioned
-    people. Raises `Unreadable`.
-    """
     head, event = _parse(_Head, body), body["event"]
-    event_key = f"slack:{me.team}:event:{head.event_id}"
+    key = f"event:{head.event_id}"
     match head.type, head.subtype:
         case "agent_session_stopped", _:
-            return _stop(_parse(_Event, event), event_key, me)
+            return _stop(_parse(_Event, event), key, me)
         case "member_joined_channel", _:
-            return _added(_parse(_Event, event), event_key, me)
+            return _added(_parse(_Event, event), key, me)
         case "message", "message_changed":
-            return _change(_parse(_Changed, event), event_key, me, names)
+            return _change(_parse(_Changed, event), key, me, names)
         case "message", "message_deleted":
             deleted = _parse(_Deleted, event)
-            return _delete(deleted.channel, deleted.previous_message, event_key, me)
+            return _delete(deleted.channel, deleted.previous_message, key, me)
         case "message" | "app_mention", subtype if subtype is None or subtype in MESSAGES:
-            return _message(_parse(_New, event), event_key, me, names)
+            return _message(_parse(_New, event), key, me, names)
     return None
 
 
-def _added(event: _Event, event_key: str, me: BotIdentity) -> Inbound | None:
+def _added(event: _Event, key: str, me: BotIdentity) -> Inbound | None:
     """Return the inbound of a person who added the bot to a conversation. Return None if somebody else was added."""
     if event.user != me.user or event.inviter is None:
         return None
-    ts = _milliseconds(event.event_ts)
+    ts = _nano(event.event_ts) // 1_000_000
+    keys = (key, f"added:{event.channel}:{ts // 86_400_000}")
+    return me.inbound(event.channel, None, event.inviter, *keys, ts=ts, kind="added", addressed="mention")
+
+
+def _stop(event: _Event, key: str, me: BotIdentity) -> Inbound:
+    if event.thread_ts is None:
+        raise Unreadable("thread_ts: missing")
+    keys = (key, f"stop:{event.channel}:{event.thread_ts}:{event.event_ts}")
     return me.inbound(
         event.channel,
-        None,
-        event.inviter,
-        keys=(event_key, f"slack:{me.team}:added:{event.channel}:{ts // 86_400_000}"),
-        ts=ts,
-        target={"channel": event.channel},
-        kind="added",
-        addressed="mention",
+        event.thread_ts,
+        event.user,
+        *keys,
+        ts=_nano(event.event_ts) // 1_000_000,
+        kind="stop",
+        addressed="direct" if is_direct(event.channel) else "command",
     )
 
 
@@ -266,9 +275,9 @@ def read_command(body: Json, me: BotIdentity, now: float) -> Inbound:
         slash.channel_id,
         None,
         slash.user_id,
-        keys=(f"slack:{me.team}:command:{slash.trigger_id}",),
+        f"command:{slash.trigger_id}",
+        where={"trigger": slash.trigger_id},
         ts=int(now * 1000),
-        target={"channel": slash.channel_id, "trigger": slash.trigger_id},
         addressed="command",
         text="" if command is not None else said,
         command=command,
@@ -286,19 +295,18 @@ def read_press(body: Json, me: BotIdentity, now: float) -> Inbound | None:
     if command is None and rating is None:
         return None
     press = _parse(_Press, body)
-    target = {"channel": press.channel, "press": press.trigger_id}
+    facts: dict[str, Any] = {"command": command}
+    if rating is not None:
+        facts = {"kind": "rating", "answers": press.ts, "rating": rating}
     return me.inbound(
         press.channel,
         press.thread_ts,
         press.user,
-        keys=(f"slack:{me.team}:press:{press.trigger_id}",),
+        f"press:{press.trigger_id}",
+        where={"press": press.trigger_id},
         ts=int(now * 1000),
-        target=target if press.thread_ts is None else {**target, "thread_ts": press.thread_ts},
         addressed="command",
-        command=command,
-        kind="message" if rating is None else "rating",
-        answers=None if rating is None else press.ts,
-        rating=rating,
+        **facts,
     )
 
 
@@ -308,8 +316,7 @@ def read_home(body: Json, me: BotIdentity, now: float) -> Inbound | None:
     if not isinstance(event, dict) or event.get("type") != HOME_OPENED or event.get("tab") != "home":
         return None
     opened = _parse(_Event, event)
-    target = {"channel": opened.channel}
-    return me.inbound(opened.channel, None, opened.user, keys=(), ts=int(now * 1000), target=target)
+    return me.inbound(opened.channel, None, opened.user, ts=int(now * 1000))
 
 
 def read_thread(messages: Any, me: BotIdentity, before: str, names: Names = content.nobody) -> list[Quoted]:
@@ -320,22 +327,23 @@ def read_thread(messages: Any, me: BotIdentity, before: str, names: Names = cont
             post = _parse(_Post, message)
         except Unreadable:
             continue
-        ts = _milliseconds(post.ts)
-        if not post.is_message or _nano(post.ts) >= _nano(before):
+        at, who, mine = _nano(post.ts), post.user or post.bot_id, me.wrote(post)
+        if not post.is_message or at >= _nano(before):
             continue
-        who = post.user or post.bot_id
         if post.words.strip():
-            words = me.readable(post.source, names)
-            kind = BOTS if post.of_bot and not me.wrote(post) else None
             quoted = Quoted(
-                user_id=who, text=words, ts=ts, from_self=me.wrote(post), message_id=post.ts, kind=kind
+                user_id=who,
+                text=me.readable(post.source, names),
+                ts=at // 1_000_000,
+                from_self=mine,
+                message_id=post.ts,
+                kind=BOTS if post.of_bot and not mine else None,
             )
-            found.append((_nano(post.ts), quoted))
+            found.append((at, quoted))
         ours = frozenset({me.user, me.bot})
         for shared, _ in content.shared_messages(post.attachments, by=who, channel=None, ours=ours):
             # The earlier message shared it, so it does not belong to the message that is answered.
-            earlier = shared.model_copy(update={"message_id": post.ts, "brought": False})
-            found.append((_nano(post.ts), earlier))
+            found.append((at, shared.model_copy(update={"message_id": post.ts, "brought": False})))
     return [quoted for _, quoted in sorted(found, key=lambda each: each[0])]
 
 
@@ -357,17 +365,16 @@ def _message(post: _New, event_key: str, me: BotIdentity, names: Names) -> Inbou
         return None
     if post.user is None and post.bot_id is None:
         raise Unreadable("user: missing")
-    key = f"slack:{me.team}:message:{post.channel}:{post.ts}"
-    keys = [event_key, key]
+    keys = [event_key, key := f"message:{post.channel}:{post.ts}"]
     if not is_direct(post.channel) and (post.type == "message" or post.files):
         keys.append(key + _WHOLE)
     if post.client_msg_id is not None:
-        keys.append(f"slack:{me.team}:client:{post.client_msg_id}")
+        keys.append(f"client:{post.client_msg_id}")
     addressed = _addressed(post.channel, me, post, mentioned=post.type == "app_mention")
     command = _typed_command(post.words, me)
     if command is not None and command.name not in _COMMANDS:
         command = command if addressed != "chat" and _is_misspelt(command) else None
-    found = _inbound(post.channel, post, me, names, keys=tuple(keys), addressed=addressed, command=command)
+    found = _inbound(post.channel, post, me, names, *keys, addressed=addressed, command=command)
     about_chat = command is not None and (command.name == "stop" or is_direct(post.channel))
     if about_chat and not post.is_reply:
         return found.model_copy(update={"chat_key": encode({"channel": post.channel})})
@@ -381,21 +388,10 @@ def rest_of(message: Inbound) -> Inbound | None:
     whole = tuple(key for key in message.keys if key.endswith(_WHOLE))
     if message.kind != "message" or not whole or not (message.attachments or message.brought):
         return None
-    words = Quoted(
-        user_id=message.user_id,
-        text=message.text,
-        user_name=message.user_name,
-        ts=message.ts,
-        message_id=message.message_id,
-    )
-    update = {
-        "keys": whole,
-        "text": "",
-        "command": None,
-        "message_id": None,
-        "quoted": (*([words] if message.text.strip() else []), *message.quoted),
-    }
-    return message.model_copy(update=update)
+    known = message.model_dump(include={"user_id", "text", "user_name", "ts", "message_id"})
+    words = [Quoted(**known)] if message.text.strip() else []
+    update = {"keys": whole, "text": "", "command": None, "message_id": None}
+    return message.model_copy(update=update | {"quoted": (*words, *message.quoted)})
 
 
 def _change(event: _Changed, event_key: str, me: BotIdentity, names: Names) -> Inbound | None:
@@ -411,10 +407,10 @@ def _change(event: _Changed, event_key: str, me: BotIdentity, names: Names) -> I
         return None
     if post.user is None and post.bot_id is None:
         raise Unreadable("message.user: missing")
-    addressed = _addressed(event.channel, me, *([post] if before is None else [post, before]))
-    keys = (event_key, f"slack:{me.team}:message:{event.channel}:{post.ts}:edited:{post.edited.ts}")
-    ts = _milliseconds(post.edited.ts)
-    return _inbound(event.channel, post, me, names, keys=keys, addressed=addressed, kind="edit", ts=ts)
+    addressed = _addressed(event.channel, me, *filter(None, (post, before)))
+    key = f"message:{event.channel}:{post.ts}:edited:{post.edited.ts}"
+    facts = {"addressed": addressed, "kind": "edit", "ts": _nano(post.edited.ts) // 1_000_000}
+    return _inbound(event.channel, post, me, names, event_key, key, **facts)
 
 
 def _delete(channel: str, post: _Post | None, event_key: str, me: BotIdentity) -> Inbound | None:
@@ -424,30 +420,15 @@ def _delete(channel: str, post: _Post | None, event_key: str, me: BotIdentity) -
     addressed = _addressed(channel, me, post)
     if addressed == "chat" and post.thread_ts is not None:
         addressed = "thread"  # the thread's messages may have quoted this one as context
-    keys = (event_key, f"slack:{me.team}:message:{channel}:{post.ts}:deleted")
-    return _inbound(channel, post, me, None, keys=keys, addressed=addressed, kind="delete")
-
-
-def _stop(event: _Event, event_key: str, me: BotIdentity) -> Inbound:
-    if event.thread_ts is None:
-        raise Unreadable("thread_ts: missing")
-    return me.inbound(
-        event.channel,
-        event.thread_ts,
-        event.user,
-        keys=(event_key, f"slack:{me.team}:stop:{event.channel}:{event.thread_ts}:{event.event_ts}"),
-        ts=_milliseconds(event.event_ts),
-        target={"channel": event.channel, "thread_ts": event.thread_ts},
-        kind="stop",
-        addressed="direct" if is_direct(event.channel) else "command",
-    )
+    key = f"message:{channel}:{post.ts}:deleted"
+    return _inbound(channel, post, me, None, event_key, key, addressed=addressed, kind="delete")
 
 
 def _addressed(channel: str, me: BotIdentity, *versions: _Post, mentioned: bool = False) -> Addressed:
     """Return the way in which a message addresses the bot. `versions` are the message's texts, newest first."""
     if is_direct(channel):
         return "direct"
-    if mentioned or any(me.named_in(post.source) for post in versions):
+    if mentioned or any(f"<@{me.user}{end}" in post.source for post in versions for end in ">|"):
         return "mention"
     if versions[0].is_reply:
         return "thread"
@@ -472,12 +453,13 @@ def _is_misspelt(typed: Command) -> bool:
     return typed.name not in _COMMANDS and short and text.nearest(typed.name, _COMMANDS) is not None
 
 
-def _inbound(channel: str, post: _Post, me: BotIdentity, names: Names | None, **more: Any) -> Inbound:
+def _inbound(
+    channel: str, post: _Post, me: BotIdentity, names: Names | None, *keys: str, **more: Any
+) -> Inbound:
     """Return the inbound of a message, edit or deletion. `names` is None for a deletion, whose content is left out. `more`
     are further fields.
     """
-    root = post.thread_ts or post.ts
-    facts: dict[str, Any] = {"ts": _milliseconds(post.ts)}
+    facts: dict[str, Any] = {"ts": _nano(post.ts) // 1_000_000}
     if names is not None:
         source = content.nameless(content.without_address(post.source, me.user))
         ours = frozenset({me.user, me.bot})
@@ -490,9 +472,9 @@ def _inbound(channel: str, post: _Post, me: BotIdentity, names: Names | None, **
         }
     return me.inbound(
         channel,
-        root,
+        post.thread_ts or post.ts,
         post.user or post.bot_id or "",
-        target={"channel": channel, "thread_ts": root},
+        *keys,
         to_others=content.begins_with_other(post.source, me.user),
         message_id=post.ts,
         from_bot=post.of_bot,

@@ -6,6 +6,7 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from slack_sdk.web.async_client import AsyncWebClient
 
@@ -65,27 +66,24 @@ class UserNames:
         """Look up unknown and expired ids, at most `most`. A lookup longer than `PATIENCE` continues in the background."""
         now = self._clock.monotonic()
         due = [user for user in dict.fromkeys(users) if now - self.profile(user).asked_at > MAX_AGE][:most]
+        for user in set(due) - self._lookups.keys():
+            lookup = self._lookups[user] = asyncio.create_task(self._ask(user))
+            lookup.add_done_callback(partial(self._lookups.pop, user))
         if not due:
             return
-        lookups = asyncio.gather(*(self._lookup(user) for user in due))
+        lookups = asyncio.gather(*(self._lookups[user] for user in due))
         if not await ends_within(PATIENCE, lookups, self._clock):
             for user in due:
                 # A second message does not wait for the same lookup.
                 self._known.setdefault(user, Profile(asked_at=now))
 
-    def _lookup(self, user: str) -> asyncio.Task[None]:
-        if (lookup := self._lookups.get(user)) is None:
-            lookup = self._lookups[user] = asyncio.create_task(self._ask(user))
-            lookup.add_done_callback(lambda _: self._lookups.pop(user, None))
-        return lookup
-
     async def _ask(self, user: str) -> None:
         now = self._clock.monotonic()
         try:
             if user[0] in "CG":
-                answer = await self._client.conversations_info(channel=user)
+                found = (await self._client.conversations_info(channel=user)).get("channel")
             else:
-                answer = await self._client.users_info(user=user, include_locale=True)
+                found = (await self._client.users_info(user=user, include_locale=True)).get("user")
         except web_api.CALL_ERRORS as error:
             reason = web_api.name(error)
             self._log.write("inbound", "A name is not known", level="debug", user=user, error=reason)
@@ -94,7 +92,6 @@ class UserNames:
                 return
             self._known[user] = replace(self.profile(user), asked_at=now)
         else:
-            found = answer.get("user") or answer.get("channel")
             self._known[user] = Profile(_name(found), _field(found, "locale"), _field(found, "tz"), now)
         if len(self._known) > self._most:
             self._known.popitem(last=False)
@@ -136,11 +133,8 @@ def _field(user: object, name: str) -> str | None:
 
 
 def _name(user: object) -> str | None:
-    profile = user.get("profile", user) if isinstance(user, dict) else None
-    if not isinstance(profile, dict):
-        return None
-    for key in ("display_name", "real_name", "name"):
-        value = profile.get(key)
-        if isinstance(value, str) and value.strip():
-            return text.head(" ".join(text.clean(value).split()), 100)
-    return None
+    facts = user if isinstance(user, dict) else {}
+    profile = facts.get("profile", facts)
+    values = (profile.get(key) for key in ("display_name", "real_name", "name") if isinstance(profile, dict))
+    called = next((value for value in values if isinstance(value, str) and value.strip()), "")
+    return text.head(" ".join(text.clean(called).split()), 100) or None

@@ -20,7 +20,6 @@ from channels.slack.app import SCOPES
 
 CALL_ERRORS = (SlackClientError, aiohttp.ClientError, OSError, ValueError, AttributeError)
 """Exceptions of a call of Slack's library. ValueError and AttributeError mean that the response is no JSON object."""
-STOPPED = "agent_session_stopped"
 _GONE = frozenset(
     {
         "channel_not_found",
@@ -68,23 +67,18 @@ class WebClient(AsyncWebClient):
 
     async def api_call(self, api_method: str, **options: Any) -> AsyncSlackResponse:
         try:
-            answer = await super().api_call(api_method, **options)
+            return await super().api_call(api_method, **options)
         except SlackApiError as error:
-            data = error.response.data if isinstance(error.response, AsyncSlackResponse) else None
-            if isinstance(data, dict) and lacks_right(error):
+            if lacks_right(error):
                 needed, provided = (
-                    {scope.strip()[:60] for scope in str(data.get(name) or "").split(",")}
+                    {scope.strip()[:60] for scope in str(error.response.get(name) or "").split(",")}
                     for name in ("needed", "provided")
                 )
                 for scope in sorted(needed - provided - {""}):
                     what = sentence(f"rights.{scope if scope in SCOPES else 'unknown'}")
-                    self._report_missing_right(
-                        scope, sentence("operators.lacks_scope", what=what, scope=scope)
-                    )
+                    words = sentence("operators.lacks_scope", what=what, scope=scope)
+                    self._report_missing_right(scope, words)
             raise
-        if answer.get("warning") == f"missing_{STOPPED}_event_subscription":
-            self._report_missing_right(STOPPED, sentence("operators.unstoppable", event=STOPPED))
-        return answer
 
 
 class LibraryLog(logging.Logger):
@@ -132,10 +126,10 @@ def error_code(error: BaseException) -> str | None:
 
 
 def _status(error: BaseException) -> int:
-    response = getattr(error, "response", None)  # the library's response, or aiohttp's if the body is no JSON
+    response = getattr(
+        error, "response", error
+    )  # the library's response, or aiohttp's if the body is no JSON
     found = getattr(response, "status_code", None) or getattr(response, "status", None)
-    if found is None and isinstance(error, aiohttp.ClientResponseError):
-        found = error.status
     return found if isinstance(found, int) else 0
 
 
@@ -165,15 +159,14 @@ def may_pass(error: BaseException) -> bool:
 
 def name(error: BaseException) -> str:
     """Return a short description of an error for operators. Leaves out text from the platform or from people."""
-    if isinstance(error, NotConnected):
-        return "not connected"
     if (code := error_code(error)) is not None:
         return code[:80]
     if status := _status(error):
         return f"HTTP {status}"
-    if isinstance(error, ValueError | AttributeError):
-        return "the response is not Slack's"
-    return errors.connection_reason(error)
+    if isinstance(error, NotConnected):
+        return "not connected"
+    garbled = isinstance(error, ValueError | AttributeError)
+    return "the response is not Slack's" if garbled else errors.connection_reason(error)
 
 
 @contextlib.contextmanager

@@ -25,9 +25,7 @@ from channels.telegram import bot_api, render
 from channels.telegram.group_migrations import GroupMigrations
 from channels.telegram.inbound import is_inside
 from channels.telegram.manifest import TelegramSettings, encode, valid_id
-from channels.telegram.poll import UpdatePoller
-from channels.telegram.updates import UpdateIntake
-from channels.telegram.webhook import UpdateWebhook
+from channels.telegram.updates import UpdateIntake, UpdatePoller, UpdateWebhook
 
 LIMIT = 4096  # Max UTF-16 code units of a message
 ENTITIES = 100  # Max entities (formatted spans) of a message

@@ -1,22 +1,32 @@
-"""Passes Telegram's updates to the gateway, in order within each chat. An unreadable update becomes a dead letter."""
+"""Receives Telegram's updates by long polling or through a webhook. Each update is confirmed to Telegram after the gateway has
+written it to disk. Updates are in order within each chat. An unreadable update becomes a dead letter.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
+import hmac
 import json
+import secrets
 from collections import Counter, OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeGuard
+from datetime import UTC, datetime
+from typing import Any, Literal, TypeGuard
+
+from aiohttp import web
+from telegram.error import BadRequest, Conflict, InvalidToken, TelegramError
 
 from bot import errors
 from bot.contracts.base import Json
-from bot.contracts.channel import ChannelDeps, Intake
+from bot.contracts.channel import ChannelDeps, Health, Intake, Webhook
+from bot.contracts.environment import cancel_all
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
-from channels.telegram import inbound
-from channels.telegram.bot_api import Bot
+from channels.http_server import RETRY, WebhookServer
+from channels.telegram import bot_api, inbound
 from channels.telegram.group_migrations import GroupMigrations
 
 NOT_WRITTEN = "messages wait at Telegram because they cannot be written down here"
@@ -48,7 +58,11 @@ class _Update:
 
 
 class UpdateIntake:
-    def __init__(self, bot: Bot, intake: Intake, around: ChannelDeps, migrations: GroupMigrations) -> None:
+    """Passes updates to the gateway."""
+
+    def __init__(
+        self, bot: bot_api.Bot, intake: Intake, around: ChannelDeps, migrations: GroupMigrations
+    ) -> None:
         self._bot = bot
         self._migrations = migrations
         self._intake = intake
@@ -58,18 +72,18 @@ class UpdateIntake:
         self._albums: OrderedDict[str, Inbound] = OrderedDict()
         """Message of each album that addresses the bot. The album's other messages then address the bot too."""
         self._failures: Counter[int] = Counter()
-        self._stopping = False
+        self.stopping = False
+        """If True, no update is processed except those that have begun."""
 
-    def stop(self) -> None:
-        """Process no further updates, except those that have begun."""
-        self._stopping = True
-
-    async def take(self, raws: Iterable[Json], taken: set[int]) -> None:
-        """Pass updates to the gateway, several chats at a time. Add the id of each finished update to `taken`; Telegram must
-        send the others again. Raises `errors.StorageError` or `NotTaken` for the others.
+    async def take(self, raws: Iterable[Json]) -> tuple[set[int], BaseException | None]:
+        """Pass updates to the gateway, several chats at a time. Return the ids of the finished updates. Telegram must send
+        the others again; the exception (`errors.StorageError` or `NotTaken`) says why.
         """
         ordered = sorted(raws, key=lambda raw: int(raw["update_id"]))
-        await self._migrations.read(ordered)
+        try:
+            await self._migrations.read(ordered)
+        except errors.StorageError as error:
+            return set(), error
         chats: dict[ChatKey | None, list[_Update]] = {}
         for raw in ordered:
             update = self._read(raw)
@@ -77,10 +91,9 @@ class UpdateIntake:
             chats.setdefault(said.chat_key if said is not None else None, []).append(update)
             if update.album is not None and said is not None and said.addressed != "chat":
                 _remember(self._albums, update.album, said)
-        work = (self._take_chat(updates, taken) for updates in chats.values())
-        for end in await asyncio.gather(*work, return_exceptions=True):
-            if end is not None:
-                raise end
+        taken: set[int] = set()
+        ends = await asyncio.gather(*(self._take_chat(updates, taken) for updates in chats.values()))
+        return taken, next(filter(None, ends), None)
 
     def _read(self, raw: Json) -> _Update:
         try:
@@ -91,23 +104,28 @@ class UpdateIntake:
             return _Update(raw)
         return _Update(raw, self._migrations.here(found), inbound.album(raw) if found.of_album else None)
 
-    async def _take_chat(self, updates: Sequence[_Update], taken: set[int]) -> None:
-        """Process one chat's updates in order. After a failure, process stops only, so that no message overtakes another."""
+    async def _take_chat(self, updates: Sequence[_Update], taken: set[int]) -> BaseException | None:
+        """Process one chat's updates in order, and return the first failure. After a failure, process stops only, so that no
+        message overtakes another.
+        """
         failed: BaseException | None = None
         for one in updates:
             if failed is not None and not (one.inbound is not None and one.inbound.is_stop):
                 continue
             (failure,) = await asyncio.gather(self._take(one), return_exceptions=True)
-            if failure is None or await self._given_up(one, failure):
-                taken.add(one.id)
-            elif failed is None:
+            try:
+                if failure is None or await self._given_up(one, failure):
+                    taken.add(one.id)
+                    failure = None
+            except errors.StorageError as error:
+                failure = error
+            if failure is not None and failed is None:
                 known = isinstance(failure, errors.StorageError) or not isinstance(failure, Exception)
                 kind = type(failure).__name__
                 failed = failure if known else NotTaken(f"an update is not taken in ({kind})")
-            if self._stopping:
+            if self.stopping:
                 break
-        if failed is not None:
-            raise failed
+        return failed
 
     async def _take(self, update: _Update) -> None:
         if update.fault:
@@ -151,3 +169,274 @@ def _remember(memory: OrderedDict[Any, Any], key: object, value: object) -> None
 def has_id(raw: object) -> TypeGuard[Json]:
     """Return True for an update with an id, which is needed to confirm it."""
     return isinstance(raw, dict) and type(raw.get("update_id")) is int
+
+
+class _Receiver:
+    """State that polling and the webhook share: the trouble is logged once when it begins, and once when it ends."""
+
+    def __init__(self, bot: bot_api.Bot, updates: UpdateIntake, around: ChannelDeps) -> None:
+        self._bot = bot
+        self._updates = updates
+        self._clock, self._log, self._rng = around.clock, around.log, around.rng
+        self._connected = True
+        self._heard = self._clock.now()
+        """Time (epoch seconds) of Telegram's last response or post."""
+        self._trouble = ""
+
+    def _report(self, trouble: str, level: Literal["warn", "error"] = "warn") -> None:
+        if trouble != self._trouble:
+            words = f"Telegram: {trouble or 'all is well again'}"
+            self._log.write("channel", words, level=level if trouble else "info", channel="telegram")
+        self._trouble = trouble
+
+
+# -- long polling --------------------------------------------------------------------------------------------------
+
+HOLD = 10  # Seconds that Telegram waits for an update before it answers a poll
+LATE = 5.0  # Timeout in seconds for the answer to a poll, added to `HOLD`
+FAREWELL = 3.0
+"""Timeout in seconds of the last confirmation when polling stops. Telegram sends unconfirmed updates again, and the gateway
+drops the duplicates.
+"""
+LONGEST_PAUSE = 3.0
+"""Max seconds between two polls after a failure. It is short, because no updates arrive in between and a poll is cheap."""
+REFUSED_PAUSE = 30.0  # Max seconds between two polls while Telegram refuses the token
+DISK_PAUSE = 0.5
+"""Max seconds between two polls while no update can be written to disk. It is short, because a stop needs no disk and
+must be received.
+"""
+LONGEST_RETRY_AFTER = 600.0
+"""Max seconds of Telegram's `retry_after` that are obeyed, because no updates arrive during the wait."""
+CALM = 30.0
+"""Seconds without a conflict after which a conflict has ended. The other process may pause between its polls."""
+CONTESTED = 30.0
+"""Seconds of conflict after which the channel counts as disconnected. At a restart, two processes overlap for less time."""
+
+
+class UpdatePoller(_Receiver):
+    def __init__(
+        self, bot: bot_api.Bot, updates: UpdateIntake, around: ChannelDeps, *, patience: float
+    ) -> None:
+        super().__init__(bot, updates, around)
+        self._patience = min(patience, LATE)
+        self._failures = 0
+        self._conflict: tuple[float, float] | None = None
+        """Times (monotonic seconds) of the first and the last conflict with another process that polls with the same token.
+        Telegram gives each update to only one of the processes.
+        """
+        self._contested_since = ""
+        self._offset: int | None = None  # Id of the first update that is not stored yet
+        self._confirmed: int | None = None  # Offset in the last poll that Telegram answered
+        self._step: Literal["poll", "take", "pause"] = "pause"
+        self._task: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Remove a webhook, keep its pending updates, and begin to poll. Raises `TelegramError`."""
+        await self._bot.call("deleteWebhook", {"drop_pending_updates": False})
+        self._task = asyncio.create_task(self._run(), name="telegram poll")
+
+    def health(self) -> Health:
+        if self._task is None or self._task.done():
+            return Health(connected=False, last_heard=self._heard, detail="stopped")
+        lost = self._conflict is not None and self._clock.monotonic() - self._conflict[0] >= CONTESTED
+        return Health(self._connected and not lost, self._heard, self._trouble)
+
+    async def renew(self) -> None:
+        """Cancel the open poll and begin a new one. Updates that are being processed continue."""
+        task = self._task
+        if task is None or not (self._step == "poll" or task.done()):
+            return
+        task.cancel()
+        await asyncio.wait({task})
+        if self._task is task and not self._updates.stopping:
+            self._task = asyncio.create_task(self._run(), name="telegram poll")
+
+    async def stop(self) -> None:
+        """Finish the updates that are being processed, and confirm all stored updates to Telegram."""
+        self._updates.stopping = True
+        task, self._task = self._task, None
+        if task is None:
+            return
+        if self._step != "take":
+            task.cancel()
+        await asyncio.wait({task})
+        if self._offset != self._confirmed:
+            with contextlib.suppress(TelegramError, TimeoutError):
+                async with asyncio.timeout(FAREWELL):
+                    await self._poll(0, limit=1)
+
+    async def _run(self) -> None:
+        while not self._updates.stopping:
+            try:
+                await self._round()
+            except (TelegramError, errors.StorageError, NotTaken) as error:
+                pause = self._failed(error)
+                if not self._updates.stopping:
+                    self._step = "pause"
+                    await self._clock.sleep(pause)
+            else:
+                if self._conflict is None or self._clock.monotonic() - self._conflict[1] >= CALM:
+                    self._report("")
+                    self._conflict, self._failures = None, 0
+
+    async def _round(self) -> None:
+        # After a failure, Telegram should answer at once, so that the end of the failure is noticed early. After a conflict,
+        # Telegram should wait as usual, because only a waiting poll shows that no other process polls.
+        hold = 0 if self._trouble and self._conflict is None else HOLD
+        self._step = "poll"
+        updates = await self._poll(hold)
+        self._step = "take"
+        self._heard, self._connected = self._clock.now(), True
+        taken, failure = await self._updates.take(updates)
+        for number in sorted(one["update_id"] for one in updates):
+            if number not in taken:
+                break
+            self._offset = number + 1
+        if failure is not None:
+            raise failure
+
+    async def _poll(self, hold: int, limit: int = 100) -> list[Json]:
+        offset = self._offset
+        fields = {"timeout": hold, "limit": limit, "allowed_updates": list(inbound.HANDLED), "offset": offset}
+        found = await self._bot.call("getUpdates", fields, seconds=hold + self._patience)
+        if not isinstance(found, list) or not all(map(has_id, found)):
+            raise bot_api.OutcomeUnknown("getUpdates answered without a list of updates")
+        self._confirmed = offset
+        return found
+
+    def _failed(self, error: TelegramError | errors.StorageError | NotTaken) -> float:
+        """Report a failure. Return the seconds until the next poll."""
+        longest, wait = LONGEST_PAUSE, 0.0
+        match error:
+            case Conflict():
+                now, self._heard = self._clock.monotonic(), self._clock.now()
+                if self._conflict is None:
+                    self._contested_since = f"{datetime.fromtimestamp(self._heard, UTC):%F %T} UTC"
+                self._conflict = (now if self._conflict is None else self._conflict[0], now)
+                trouble = f"another process polls with this bot's token (409) since {self._contested_since}"
+            case errors.StorageError():
+                trouble, longest = NOT_WRITTEN, DISK_PAUSE
+            case NotTaken():
+                trouble = str(error)
+            case InvalidToken():
+                trouble, longest = "the token is refused", REFUSED_PAUSE
+            case bot_api.TooManyRequests():
+                trouble, wait = "asked to poll less often", min(error.wait, LONGEST_RETRY_AFTER)
+            case _:
+                trouble = f"cannot be reached ({error})"
+        if isinstance(error, TelegramError) and not isinstance(error, Conflict):
+            self._connected = False
+        self._report(trouble, "error" if isinstance(error, NotTaken) else "warn")
+        self._failures = min(self._failures + 1, 10)
+        return max(wait, min(longest, 2.0 ** (self._failures - 1) * (1 + self._rng.random() / 4)))
+
+
+# -- webhook -------------------------------------------------------------------------------------------------------
+
+LOOK_EVERY = 15.0  # Seconds between requests to Telegram that ask if its posts arrive
+SECRET = "X-Telegram-Bot-Api-Secret-Token"  # noqa: S105  the name of a header
+
+
+class UpdateWebhook(_Receiver):
+    """Receives the updates that Telegram posts. Telegram posts a chat's next message only after the last one is confirmed.
+
+    Each start creates a new secret, which each post must contain. If several hosts run the bot, only the host that started
+    last accepts posts.
+    """
+
+    def __init__(
+        self, bot: bot_api.Bot, updates: UpdateIntake, around: ChannelDeps, webhook: Webhook
+    ) -> None:
+        super().__init__(bot, updates, around)
+        self._url = webhook.url
+        self._secret = ""
+        self._server = WebhookServer("telegram", webhook, around, admits=self._admits, take=self._receive)
+        self._connected = False
+        self._taken_at = self._heard  # Time (epoch seconds) of the last post that was confirmed
+        self._watching: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Start the server and register its address. Raises `errors.ConfigError` if Telegram rejects the address,
+        `TelegramError` if Telegram cannot be reached, and the exceptions of `WebhookServer.start`.
+        """
+        await self._server.start()
+        try:
+            await self._register()
+        except TelegramError as error:
+            await self._server.stop()
+            if not isinstance(error, BadRequest) or bot_api.refused_for(error, "resolve"):
+                raise
+            raise errors.ConfigError(
+                f"channels.telegram.webhook.url: Telegram does not take it ({error.message}); set another one"
+            ) from None
+        self._connected = True
+        self._watching = asyncio.create_task(self._watch(), name="telegram webhook")
+
+    async def renew(self) -> None:
+        """Register the address again with a new secret. Telegram then forgets earlier failures."""
+        if self._server.up:
+            with contextlib.suppress(TelegramError):
+                await self._register()
+
+    async def stop(self) -> None:
+        """Accept no more posts. Telegram keeps the updates until the next start."""
+        self._updates.stopping = True
+        if self._watching is not None:
+            await cancel_all([self._watching])
+        await self._server.stop()
+
+    def health(self) -> Health:
+        up = self._server.up
+        return Health(self._connected and up, self._heard, self._trouble if up else "stopped")
+
+    async def _register(self) -> None:
+        self._secret = secrets.token_hex(32)
+        fields = {"url": self._url, "secret_token": self._secret, "allowed_updates": list(inbound.HANDLED)}
+        await self._bot.call("setWebhook", fields)
+
+    async def _watch(self) -> None:
+        while True:
+            await self._clock.sleep(LOOK_EVERY)
+            try:
+                info = await self._bot.call_object("getWebhookInfo", {})
+            except TelegramError as error:
+                self._connected = False
+                self._report(f"cannot be reached ({bot_api.said(error)})")
+                continue
+            self._heard = self._clock.now()
+            trouble = ""
+            if info.get("url") != self._url:
+                trouble = "another program has taken this bot's updates"
+            elif self._trouble == NOT_WRITTEN:
+                continue
+            elif info.get("pending_update_count") and info.get("last_error_date", 0) > self._taken_at:
+                said = str(info.get("last_error_message", ""))[:200]
+                trouble = f"its posts do not arrive at {self._url} ({said})"
+            self._connected = not trouble
+            self._report(trouble)
+
+    def _admits(self, headers: Mapping[str, str]) -> bool:
+        given = headers.get(SECRET, "").encode("utf-8", "surrogateescape")
+        return self._secret != "" and hmac.compare_digest(given, self._secret.encode())
+
+    async def _receive(self, request: web.Request) -> web.Response:
+        try:
+            update = json.loads((await request.read()).decode(errors="replace"))
+        except (ValueError, RecursionError):
+            update = None
+        if not has_id(update):
+            self._log.write("channel", "Telegram posted no update", level="warn", channel="telegram")
+            return web.Response()  # the same post again would fail in the same way
+        taken, failure = await self._updates.take([update])
+        if isinstance(failure, errors.StorageError):
+            self._connected = True
+            self._report(NOT_WRITTEN)
+        elif failure is not None:
+            self._log.write("channel", f"Telegram: {failure}", level="error", channel="telegram")
+        if not taken:
+            return web.Response(status=503, headers=RETRY)
+        self._taken_at = self._clock.now()
+        if self._trouble == NOT_WRITTEN:
+            self._connected = True
+            self._report("")
+        return web.Response()

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from channels.slack.content import text_of
+from channels.slack.content import TOO_DEEP, text_of
 
 
 def section(*elements: dict[str, Any], kind: str = "rich_text_section") -> dict[str, Any]:
@@ -73,3 +73,10 @@ def test_blocks_are_read_as_the_text_of_a_message(block: dict[str, Any], read: s
 @pytest.mark.parametrize("blocks", [None, "words", {}, [None, 3, "words"]])
 def test_what_is_no_list_of_blocks_has_no_words(blocks: Any) -> None:
     assert text_of(blocks) == ""
+
+
+def test_blocks_nested_without_end_are_read_to_a_fixed_depth() -> None:
+    nested: dict[str, Any] = {"type": "rich_text", "elements": []}
+    for kind in ("rich_text", "rich_text_section", "table") * 5_000:
+        nested = {"type": kind, "elements": [nested], "rows": [[nested]]}
+    assert text_of([nested, {"type": "markdown", "text": "after"}]) == f"{TOO_DEEP}\nafter"

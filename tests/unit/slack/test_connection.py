@@ -9,7 +9,7 @@ import pytest
 from aiohttp import web
 
 from bot import errors
-from channels.slack import socket_mode
+from channels.slack import events
 from tests.timers import leap, leap_until_done
 
 
@@ -80,7 +80,7 @@ async def test_a_socket_without_hello_is_unreachable(idle: Any, monkeypatch: pyt
     monkeypatch.setattr(idle.server.link, "serve", serve)
     starting = asyncio.create_task(idle.slack.start(idle.intake))
     await opened.wait()
-    await leap_until_done(starting, socket_mode.CONNECT_SECONDS)
+    await leap_until_done(starting, events.CONNECT_SECONDS)
     with pytest.raises(errors.ChannelUnreachable, match="no hello"):
         await starting
 
@@ -169,7 +169,7 @@ async def test_pause_does_not_wait_for_ever(stage: Any, monkeypatch: pytest.Monk
         await asyncio.Event().wait()
         return True
 
-    monkeypatch.setattr(socket_mode, "DRAIN_SECONDS", 0.01)
+    monkeypatch.setattr(events, "DRAIN_SECONDS", 0.01)
     monkeypatch.setattr(stage.intake, "accept", stuck)
     await stage.server.say("hello", channel=stage.direct, user=stage.ada)
     await begun.wait()

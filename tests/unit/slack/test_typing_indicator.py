@@ -47,16 +47,6 @@ async def test_an_app_without_the_right_gives_no_titles_and_says_so_once(
     assert set(stage.intake.lacking) == {"assistant:write"}
 
 
-async def test_an_event_that_the_app_does_not_hear_is_told_to_operators(
-    stage: Any, target: dict[str, str]
-) -> None:
-    await stage.slack.indicate(target, working=True)
-    assert stage.intake.lacking == {}
-    stage.server.subscriptions.discard("agent_session_stopped")
-    await stage.slack.indicate(target, working=True)
-    assert "Event Subscriptions" in stage.intake.lacking["agent_session_stopped"]
-
-
 async def test_while_a_person_is_waited_for_the_session_is_suspended(
     stage: Any, target: dict[str, str]
 ) -> None:

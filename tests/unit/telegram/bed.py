@@ -20,7 +20,7 @@ from bot.testing.log import MemoryLog
 from bot.testing.telegram import TelegramServer
 from channels.telegram.adapter import TelegramChannel
 from channels.telegram.manifest import TelegramSettings
-from channels.telegram.poll import UpdatePoller
+from channels.telegram.updates import UpdatePoller
 
 GROUP = -100200
 PATIENCE = 20.0

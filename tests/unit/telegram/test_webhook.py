@@ -16,7 +16,7 @@ from bot.contracts.channel import Webhook
 from bot.testing.clock import FakeClock
 from bot.testing.telegram_webhook import SECRET
 from channels.telegram.adapter import TelegramChannel
-from channels.telegram.webhook import LOOK_EVERY
+from channels.telegram.updates import LOOK_EVERY
 from tests.unit.telegram.bed import Bed
 
 WEBHOOK = Webhook(url="https://bot.example.org/telegram", port=0)

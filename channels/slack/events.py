@@ -1,23 +1,29 @@
-"""Client for Slack's Socket Mode: the library's client with other rules for opening and replacing sockets."""
+"""Receives Slack's events through Socket Mode, or as signed HTTP requests. Both pass each payload to bolt."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 import aiohttp
+from aiohttp import web
 from slack_bolt.adapter.socket_mode.async_internals import run_async_bolt_app, send_async_response
 from slack_bolt.app.async_app import AsyncApp
+from slack_bolt.request.async_request import AsyncBoltRequest
+from slack_sdk.signature import SignatureVerifier
 from slack_sdk.socket_mode.aiohttp import SocketModeClient
 from slack_sdk.socket_mode.async_client import AsyncBaseSocketModeClient
 from slack_sdk.socket_mode.request import SocketModeRequest
 
 from bot import errors
 from bot.contracts.base import Json
-from bot.contracts.channel import LOOPBACK, ChannelDeps
+from bot.contracts.channel import LOOPBACK, ChannelDeps, Health, Webhook
 from bot.contracts.environment import cancel_all
+from channels.http_server import RETRY, WebhookServer
 from channels.slack import web_api
 
 PING_SECONDS = 10.0
@@ -32,6 +38,9 @@ _REASONS = {
     "too_many_websockets": "other programs hold all the sockets of this app (too_many_websockets)",
     "link_disabled": "Socket Mode is switched off in the settings of this app (link_disabled)",
 }
+STAMP, SIGNATURE = "X-Slack-Request-Timestamp", "X-Slack-Signature"
+FRESH_SECONDS = 300.0  # Max age in seconds of a signature
+UNSIGNED = "requests come that are not signed with channels.slack.signingSecret, and none that are"
 
 
 class SocketConnection(SocketModeClient):
@@ -51,11 +60,11 @@ class SocketConnection(SocketModeClient):
         )
         self.proxy = app.client.proxy
         self.socket_mode_request_listeners.append(self._dispatch)
-        self.last_heard: float | None = None
-        """Epoch time of the last frame that Slack sent on its own; None if there was none. Pongs do not count, because a
-        broken socket may answer pings and deliver no events.
+        self._last_heard: float | None = None
+        """Epoch time of the last frame that Slack sent on its own. Pongs do not count, because a broken socket may answer
+        pings and deliver no events.
         """
-        self.trouble = ""  # Reason why no connection is open; "" after `hello`
+        self._trouble = ""  # Reason why no connection is open; "" after `hello`
         self._app = app
         self._around = around
         self._connect_seconds = CONNECT_SECONDS * around.pace
@@ -63,11 +72,10 @@ class SocketConnection(SocketModeClient):
         self._attempts = 0  # Number of attempts since the last `hello`
         self._processing: set[asyncio.Task[Any]] = set()
 
-    @property
-    def well(self) -> bool:
-        """Return True if the socket is open and has received `hello`."""
+    def health(self) -> Health:
         socket = self.current_session
-        return not self.closed and socket is not None and not socket.closed and not self._attempts
+        open_ = not self.closed and socket is not None and not socket.closed and not self._attempts
+        return Health(open_, self._last_heard, self._trouble)
 
     async def start(self) -> None:
         """Open the first socket and wait for `hello`. Raises `errors.ChannelUnreachable` or one of `web_api.CALL_ERRORS`."""
@@ -78,7 +86,7 @@ class SocketConnection(SocketModeClient):
                 await self._hello.wait()
         except TimeoutError:
             raise errors.ChannelUnreachable(
-                self.trouble or "a socket was opened, but Slack sent no hello"
+                self._trouble or "a socket was opened, but Slack sent no hello"
             ) from None
 
     async def connect(self) -> None:
@@ -103,15 +111,14 @@ class SocketConnection(SocketModeClient):
         while (socket := self.current_session) is not None:
             async for frame in socket:
                 if frame.type in {aiohttp.WSMsgType.TEXT, aiohttp.WSMsgType.PING}:
-                    self.last_heard = clock.now()
+                    self._last_heard = clock.now()
                 if frame.type is aiohttp.WSMsgType.TEXT:
                     await self.enqueue_message(frame.data)
                 elif frame.type is aiohttp.WSMsgType.PING:
                     with contextlib.suppress(ConnectionError):  # the socket has closed in the meantime
                         await socket.pong(frame.data)
-            async with (
-                self.connect_operation_lock
-            ):  # `send_message` waits for this lock, and thus for the new socket
+            # `send_message` waits for this lock, and thus for the new socket.
+            async with self.connect_operation_lock:
                 while socket is self.current_session:
                     if self._attempts:
                         pause = min(2.0 ** min(self._attempts - 1, 10), MAX_BACKOFF)
@@ -154,13 +161,13 @@ class SocketConnection(SocketModeClient):
         await send_async_response(client, request, await run_async_bolt_app(self._app, request), 0.0)
 
     def _report(self, trouble: str) -> None:
-        """Log a change of `trouble`. Repeated failures for the same reason are not logged."""
+        """Log a change of the trouble. Repeated failures for the same reason are not logged."""
         log = self._around.log
-        if trouble and trouble != self.trouble:
+        if trouble and trouble != self._trouble:
             log.write("channel", "Slack cannot be reached, trying again", level="warn", error=trouble)
-        elif self.trouble and not trouble:
+        elif self._trouble and not trouble:
             log.write("channel", "Slack is reached again")
-        self.trouble = trouble
+        self._trouble = trouble
 
     async def close(self) -> None:
         """Stop reading, finish the events in progress, and close the socket. Slack delivers unacknowledged events again."""
@@ -172,3 +179,82 @@ class SocketConnection(SocketModeClient):
         if self.current_session is not None:
             await self.current_session.close()
         await self.aiohttp_client_session.close()
+
+
+class HttpEvents:
+    """Webhook for Slack's events. A request needs Slack's signature, and is acknowledged after its event is on disk."""
+
+    def __init__(
+        self,
+        app: AsyncApp,
+        signing_secret: str,
+        webhook: Webhook,
+        around: ChannelDeps,
+        *,
+        keep_dead_letter: Callable[[Any, str], Awaitable[None]],
+    ) -> None:
+        self._app = app
+        self._verifier = SignatureVerifier(signing_secret, around.clock)  # type: ignore[arg-type]
+        self._keep_dead_letter = keep_dead_letter
+        self._clock, self._log = around.clock, around.log
+        self._server = WebhookServer("slack", webhook, around, admits=self._admits, take=self._receive)
+        self._signed = False  # True once a request has had a valid signature
+        self._trouble = ""
+        self.start, self.close = self._server.start, self._server.stop
+
+    def health(self) -> Health:
+        """Return the state. A workspace without messages sends no events, so there is no time of the last event."""
+        return Health(self._server.up, None, self._trouble)
+
+    def renew(self) -> None:
+        """Do nothing, because a webhook has no connection to renew."""
+
+    def _admits(self, headers: Mapping[str, str]) -> bool:
+        """Return True if the headers have a signature that is not older than `FRESH_SECONDS`. It is verified later."""
+        stamp = headers.get(STAMP, "")
+        fresh = stamp.isdecimal() and len(stamp) < 20 and abs(self._clock.now() - int(stamp)) <= FRESH_SECONDS
+        return fresh and headers.get(SIGNATURE, "").startswith("v0=")
+
+    async def _receive(self, request: web.Request) -> web.Response:
+        body = await request.read()
+        try:
+            signed = self._verifier.is_valid_request(body, dict(request.headers))
+        except (TypeError, ValueError):  # the signature header or the body is malformed
+            signed = False
+        if signed:
+            self._signed, self._trouble = True, ""
+        elif not self._signed and not self._trouble:
+            self._trouble = UNSIGNED
+            self._log.write("channel", f"Slack: {UNSIGNED}", level="warn", channel="slack")
+        if not signed:
+            return web.Response(status=401)
+        try:
+            return await self._dispatch(body, request.content_type)
+        except (errors.ShipmateError, OSError) as error:
+            kind = type(error).__name__
+            self._log.write("channel", "An event of Slack was not confirmed", level="warn", error=kind)
+            return web.Response(status=503, headers=RETRY)
+
+    async def _dispatch(self, body: bytes, content_type: str) -> web.Response:
+        """Pass a request to bolt as if it had come through Socket Mode. Over HTTP, bolt misreads a slash command with the
+        word `payload`.
+        """
+        try:
+            # An event is JSON, a button press is JSON inside a form, and a slash command is a form.
+            words = body.decode()
+            form = (
+                {} if content_type == "application/json" else dict(parse_qsl(words, keep_blank_values=True))
+            )
+            is_form = "command" in form or "ssl_check" in form
+            payload = form if is_form else json.loads(form.get("payload", words))
+            request = AsyncBoltRequest(mode="socket_mode", body=payload)
+            kind = payload.get("type")
+        except (TypeError, ValueError, KeyError, AttributeError):
+            await self._keep_dead_letter(body.decode(errors="replace"), "the request is malformed")
+            return web.Response()
+        if "ssl_check" in payload:
+            return web.Response()
+        if kind == "url_verification":
+            return web.Response(text=str(payload.get("challenge", "")))
+        answer = await self._app.async_dispatch(request)
+        return web.Response(status=answer.status, text=answer.body)
