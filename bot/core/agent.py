@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from bot.config.ship_file import Context, Effort, Subagents, Thinking
 from bot.contracts.approvals import Approvals, Unattended
@@ -18,7 +19,6 @@ from bot.core.archive_files import ChatStore
 from bot.core.estimate import Estimator
 from bot.core.memory import in_plain_words
 from bot.core.prompt import LEAST_BUDGET, MOST_BUDGET, SHARE, Frozen, Prompts
-from bot.core.tasks.limits import TaskEvent
 from bot.llm.prices import PriceTable
 from bot.llm.windows import EFFORTS, ContextWindows
 from bot.storage.artifacts import ArtifactStore
@@ -27,6 +27,9 @@ from bot.tools.dispatch import Dispatcher
 from bot.tools.registry import Registry
 from bot.vetting import Vetting
 from bot.words import sentence
+
+if TYPE_CHECKING:
+    from bot.core.tasks import TaskEvent
 
 MARGIN = 13_000
 """Max tokens of the context window that stay free, because prompt sizes are estimates. At most a tenth stays free."""

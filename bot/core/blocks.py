@@ -11,6 +11,10 @@ from bot.contracts.model import ATTACHED, ShownFile
 from bot.contracts.tools import ToolCall
 
 THINKING = frozenset({"thinking", "redacted_thinking"})
+LONGEST_OVERLAP, LEAST_OVERLAP, LEAST_VARIED = 4_000, 12, 4
+"""Max and min characters of a repetition at the border of two parts, and its min different characters. A shorter repetition,
+or one such as a line of dashes, may be chance.
+"""
 SERVER_CALLS = frozenset({"server_tool_use", "mcp_tool_use"})
 """Block types of calls to tools that the provider runs. Call and result are in the same message."""
 
@@ -55,6 +59,31 @@ def without_open_calls(content: Sequence[Json]) -> list[Json]:
         elif not gone or block.get("type") not in THINKING:
             kept.append(block)
     return kept
+
+
+def joined(first: Sequence[Json], second: Sequence[Json]) -> list[Json]:
+    """Merge an answer with its continuation. Drop a beginning of `second` that repeats the end of `first`."""
+    content = list(first)
+    before = plain_text(first)
+    for block in second:
+        if block.get("type") != "text":
+            content.append(block)
+            continue
+        words = block["text"][_overlap(before, block["text"]) :]
+        before += words
+        last = content[-1] if content else {}
+        if last.keys() == block.keys() == {"type", "text"}:
+            content[-1] = {"type": "text", "text": last["text"] + words}
+        elif words.strip():
+            content.append({**block, "text": words})
+    return content
+
+
+def _overlap(first: str, second: str) -> int:
+    end, begin = first[-LONGEST_OVERLAP:], second[:LONGEST_OVERLAP]
+    lengths = range(min(len(end), len(begin)), LEAST_OVERLAP - 1, -1)
+    length = next((one for one in lengths if end.endswith(begin[:one])), 0)
+    return length if len(set(begin[:length])) >= LEAST_VARIED else 0
 
 
 def plain_text(content: Iterable[Json]) -> str:

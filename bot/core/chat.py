@@ -19,7 +19,7 @@ from bot.contracts.approvals import Verdict
 from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.inbound import Attachment, Inbound
 from bot.core import events
-from bot.core.context import AgentContextStore
+from bot.core.context import AgentContextStore, RunningTurn
 from bot.core.event_log import Position
 from bot.core.events import Event
 from bot.core.file_words import UNSEEN, UNSEEN_BY_MODEL, SeenFile
@@ -663,7 +663,7 @@ class Chat:
                 turn.wait = Wait(first.ts / 1000 if first.kind == "message" else arrived, arrived)
             since = [self._opened[one.request_id] for one in members if one.request_id in self._opened]
             turn.since = min([event.seq, *since])
-            self.context.begin(turn.id, event.at, turn.since)
+            self.context.running = RunningTurn(turn.id, event.at, turn.since)
         if event.turn == turn.id:
             for question in self._asked_by_tools(turn) if turn.boot != data.boot else ():
                 self._decide(question, Verdict("nobody"), event.at)

@@ -8,7 +8,7 @@ import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from bot import text
+from bot import tags, text
 from bot.contracts.base import Json, Message
 from bot.contracts.provenance import NOBODYS, ORIGIN
 from bot.contracts.tools import ToolCall, ToolResult
@@ -20,6 +20,7 @@ LENGTH = frozenset({"max_tokens", "model_context_window_exceeded"})
 """Stop reasons of an answer that hit a length limit."""
 MOST_WRONG = 3
 """Max failed turns that the next request reports to the model."""
+GO_ON = "Continue exactly where you left off. Do not repeat what you already said, and say nothing about the break."
 INTERRUPTED = "Interrupted: the turn was stopped while this ran. It may or may not have taken effect."
 
 
@@ -52,10 +53,6 @@ class KeptTurn:
 
 @dataclass(slots=True)
 class RunningTurn:
-    """The running turn. It counts answers that were cut off (`cuts`), cut off while thinking (`thoughts`), empty
-    (`silences`) or paused by the provider (`pauses`).
-    """
-
     id: str
     began: float
     since: int
@@ -69,14 +66,12 @@ class RunningTurn:
     """Keys of the archive lines that were loaded as older messages."""
     last: events.Answered | None = None
     """The model's newest answer; None if a user message or tool results came after it."""
-    cuts: int = 0
-    thoughts: int = 0
-    silences: int = 0
-    pauses: int = 0
-    noted: tuple[str, ...] = ()
-    """Notes for the person that came with the model's answers, such as that a fallback model answered."""
-    untold_notes: tuple[str, ...] = ()
-    """Notes of `noted` that no message to the person contains yet."""
+    unfinished: int = 0
+    """Number of the model's newest answers in a row that were cut off, paused by the provider, or empty."""
+    notes: dict[str, bool] = field(default_factory=dict)
+    """Notes for the person that came with the model's answers, such as that a fallback model answered. True: a message to
+    the person contains the note.
+    """
 
     @property
     def speaks(self) -> bool:
@@ -95,6 +90,23 @@ class RunningTurn:
         """Return the tool calls of the last answer that have no result."""
         calls = blocks.tool_calls(self.entries[-1].message["content"]) if self.speaks else []
         return [one for one in calls if one.id not in self.results]
+
+    @property
+    def paused(self) -> bool:
+        """Return True if the provider paused its answer. The next request must then end with this answer, unchanged."""
+        last = self.last
+        return self.speaks and last is not None and last.stop_reason == "pause_turn" and not last.continues
+
+    @property
+    def tail(self) -> tuple[Message, ...]:
+        """Return the user message that must end the next request; () if none must. The message is not stored. Newer models
+        reject a request that ends with assistant text.
+        """
+        last = self.last
+        if last is None or self.paused or (not self.speaks and last.stop_reason in LENGTH):
+            return ()
+        words = GO_ON if self.speaks else tags.ANSWER
+        return ({"role": "user", "content": [{"type": "text", "text": words}]},)
 
 
 class AgentContextStore:
@@ -161,7 +173,13 @@ class AgentContextStore:
     @property
     def base(self) -> int | None:
         """Return the number of the oldest event that rebuilding the context needs; None if it is empty."""
-        return min([*(turn.since for turn in self.turns[:1]), *self._stated.values()], default=None)
+        lasting = {
+            events.Cut.kind: self.head,
+            events.Framed.kind: self.frame,
+            events.Remembered.kind: self.memory,
+        }
+        stated = [self._stated[kind] for kind, one in lasting.items() if one is not None]
+        return min([*(turn.since for turn in self.turns[:1]), *stated], default=None)
 
     @property
     def out_of_reach(self) -> list[events.EventData]:
@@ -171,22 +189,13 @@ class AgentContextStore:
 
     # ------------------------------------------------------------ the fold
 
-    def recall(self, turns: Mapping[str, KeptTurn]) -> None:
-        self.recalled = turns
-
-    def begin(self, turn: str, at: float, since: int) -> None:
-        self.running = RunningTurn(turn, at, since)
-
     def apply(self, event: Event) -> None:  # noqa: C901, PLR0912 - one `match` of all kinds
         """Update the context with an event. An event of a turn that is not running changes nothing."""
         running = self.running
         match data := event.data:
             case events.Cut() | events.SessionMoved():
                 self._leave()
-                self.head = data.head
-                self._stated.pop(events.Cut.kind, None)
-                if self.head is not None:
-                    self._stated[events.Cut.kind] = event.seq
+                self.head, self._stated[events.Cut.kind] = data.head, event.seq
                 if isinstance(data, events.Cut):
                     self._cut(data)
                 else:
@@ -221,7 +230,7 @@ class AgentContextStore:
             case events.Injected():
                 _inject(running, data)
             case events.Queued() if data.form == "reply":
-                running.untold_notes = ()
+                running.notes = dict.fromkeys(running.notes, True)
             case events.TurnEnded():
                 self._end(running, event.seq, data)
             case _:
@@ -259,52 +268,42 @@ class AgentContextStore:
                 if turn.id not in self.left or len(turn.entries) >= len(self.left[turn.id].entries):
                     self.left[turn.id] = turn
 
-    def _forget_memory(self) -> None:
-        self.memory = None
-        self._stated.pop(events.Remembered.kind, None)
-
     def _expire(self, before: int) -> None:
         """Drop everything before this event number. The frame and the memory stay while any turn is kept."""
         kept = list(itertools.dropwhile(lambda turn: turn.since < before, self.turns))
         old = {kind for kind, seq in self._stated.items() if seq < before}
-        if not kept and events.Remembered.kind in old:
-            self._forget_memory()
-        if not kept and events.Framed.kind in old:
-            self.frame = None
-            del self._stated[events.Framed.kind]
-        if events.Cut.kind in old:
-            self.head = None
-            del self._stated[events.Cut.kind]
-        if events.Cut.kind in old or len(kept) < len(self.turns):
+        if not kept:
+            self.memory = None if events.Remembered.kind in old else self.memory
+            self.frame = None if events.Framed.kind in old else self.frame
+        headless = self.head is not None and events.Cut.kind in old
+        if headless or len(kept) < len(self.turns):
+            self.head = None if headless else self.head
             self._show(kept)
 
     def _move(self, data: events.SessionMoved) -> None:
-        self._forget_memory()
         known = {**(self.left or {}), **self.recalled}
-        self.masked, self.wrong, self.recalled = dict(data.masked), (), {}
-        turns = [known[one] for one in data.turns if one in known]
-        self.turns = [replace(turn, entries=without_thinking(turn.entries)) for turn in turns]
+        self.memory, self.masked, self.wrong, self.recalled = None, dict(data.masked), (), {}
+        self.turns = [_unthinking(known[one]) for one in data.turns if one in known]
         self._view = None
 
     def _cut(self, data: events.Cut) -> None:
         if data.reason == "new":
-            self._forget_memory()
-            self.wrong = ()
+            self.memory, self.wrong = None, ()
         gone = None if data.dropped == "all" else frozenset(data.dropped)
         kept = list[KeptTurn]()
         for turn in self.turns if gone is not None else ():
-            entries = tuple(entry for entry in turn.entries if gone is None or entry.seq not in gone)
-            if entries:
+            if entries := tuple(entry for entry in turn.entries if entry.seq not in (gone or ())):
                 kept.append(replace(turn, entries=entries))
         self._show(kept)
 
     def _show(self, kept: Sequence[KeptTurn]) -> None:
         """Keep only these turns and the running turn, without their thinking."""
-        self.turns = [replace(turn, entries=without_thinking(turn.entries)) for turn in kept]
+        self.turns = [_unthinking(turn) for turn in kept]
         if self.running is not None:
             self.running.entries = without_thinking(self.running.entries)
-        entries = [*(entry for turn in self.turns for entry in turn.entries)]
-        entries += self.running.entries if self.running is not None else ()
+        entries = (
+            entry for turn in (*self.turns, self.running) if turn is not None for entry in turn.entries
+        )
         shown = {one for entry in entries for one in blocks.maskable(entry.message)}
         self.masked = {name: words for name, words in self.masked.items() if name in shown}
         self._view = None
@@ -329,9 +328,7 @@ class AgentContextStore:
 
     def remove(self, gone: Gone, *, head: bool) -> None:
         """Remove the content that `gone` names. If `head` is True, also remove the head message."""
-        if head:
-            self.head = None
-            self._stated.pop(events.Cut.kind, None)
+        self.head = None if head else self.head
         self.turns = [replace(turn, entries=_without(turn.entries, turn.id, gone)) for turn in self.turns]
         if (running := self.running) is not None:
             running.entries = _without(running.entries, running.id, gone)
@@ -372,14 +369,12 @@ def _answer(running: RunningTurn, seq: int, data: events.Answered) -> None:
     if data.continues and running.speaks:
         kept = kept[:-1]  # an answer and its continuation are one message
     running.results, running.last = {}, data
-    thought = not data.content and data.stop_reason in LENGTH
-    running.cuts += bool(data.cut) or thought
-    running.thoughts += thought
-    running.silences += not data.content and not thought
-    running.pauses += data.stop_reason == "pause_turn" and not data.continues
-    if data.note and data.note not in running.noted:
-        running.noted += (data.note,)
-        running.untold_notes += (data.note,)
+    if data.cut or not data.content or data.stop_reason in {*LENGTH, "pause_turn"}:
+        running.unfinished += 1
+    else:
+        running.unfinished = 0
+    if data.note:
+        running.notes.setdefault(data.note, False)
     if data.content:
         message: Message = {"role": "assistant", "content": list(data.content)}
         if data.origin is not None:
@@ -419,6 +414,10 @@ def without_thinking(entries: Iterable[ContextEntry]) -> tuple[ContextEntry, ...
         for entry in entries
         for message in blocks.without_thinking([entry.message])
     )
+
+
+def _unthinking(turn: KeptTurn) -> KeptTurn:
+    return replace(turn, entries=without_thinking(turn.entries))
 
 
 def api_rounds(entries: Iterable[ContextEntry]) -> list[list[ContextEntry]]:

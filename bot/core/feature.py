@@ -32,7 +32,7 @@ from bot.core.outgoing import Question, Saying
 from bot.core.outgoing_files import OutgoingFiles
 from bot.core.rate_limit import RateLimiter
 from bot.core.summaries import CompactResult
-from bot.core.tasks.limits import TaskEvent
+from bot.core.tasks import TaskEvent
 from bot.periodic_jobs import PeriodicJob
 from bot.storage.artifacts import ArtifactStore
 from bot.storage.notes import NoteStore

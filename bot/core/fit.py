@@ -15,7 +15,7 @@ from bot.contracts.base import Json, Message
 from bot.contracts.environment import Clock, Log, Redact
 from bot.contracts.model import ATTACHED, ModelRequest
 from bot.contracts.tools import omission
-from bot.core import blocks, continuation, estimate, events, view
+from bot.core import blocks, estimate, events, view
 from bot.core.agent import MODEL, Budget, ModelDeps
 from bot.core.chat import Chat
 from bot.core.context import AgentContextStore, RunningTurn
@@ -30,6 +30,8 @@ SHORT_RESULT = 500
 """Min characters that stay of a tool result when long results are shortened."""
 MOST_LOWERED, MIN_OUTPUT_TOKENS, OUTPUT_MARGIN = 2, 256, 64
 """Max retries with a lower output limit, min tokens of that limit, and tokens kept free for miscounts."""
+RAISES = 4
+"""Max factor by which the configured output limit is raised, if the model's own limit is unknown."""
 LARGE_TURN, MISJUDGED = 2_000, 3.0
 """Min tokens of a turn that may be too large. Max factor between our count and a provider's count that we trust."""
 COLD_AFTER = 300.0
@@ -128,9 +130,9 @@ class Fit:
     tools: tuple[Json, ...] = field(init=False, default=())
     """Tool definitions that the requests contain, in the version that fits."""
     _output: int | None = field(init=False, default=None)
-    _lowered: int = field(init=False, default=0)
+    """Output limit that a refused request has shown to fit."""
     _tries: Counter[str] = field(init=False, default_factory=Counter)
-    _unbound: bool = field(init=False, default=False)
+    """Number of times that each measure was taken in this turn."""
 
     @property
     def context(self) -> AgentContextStore:
@@ -191,11 +193,11 @@ class Fit:
             tools=self.tools,
             history=[*self.prefix, *context.view()],
             injected=context.older(),
-            current=[*context.current(), *(continuation.tail(running) if running is not None else ())],
+            current=[*context.current(), *(running.tail if running is not None else ())],
         )
         sent = self.models.fitted(replace(whole, purpose=self.purpose))
         try:
-            view.validate(sent, paused=running is not None and continuation.paused(running))
+            view.validate(sent, paused=running is not None and running.paused)
         except errors.RequestInvalid as error:
             if not context.view():
                 raise
@@ -211,8 +213,8 @@ class Fit:
         most = budget.max_tokens
         if running is not None:
             # Each answer that was cut off doubles the limit, up to the model's own limit.
-            own = budget.most_output or continuation.RAISES * most
-            most = max(most, min(most << running.cuts, own))
+            own = budget.most_output or RAISES * most
+            most = max(most, min(most << running.unfinished, own))
         return most if self._output is None else min(most, self._output)
 
     def more_room(self) -> bool:
@@ -222,7 +224,7 @@ class Fit:
             return False
         if running.last.stop_reason == "model_context_window_exceeded":
             return any(map(self._change, ("halve_history", "drop_injected", "shorten_results")))
-        return self._max_tokens(running) > self.budget().max_tokens << max(0, running.cuts - 1)
+        return self._max_tokens(running) > self.budget().max_tokens << max(0, running.unfinished - 1)
 
     # ------------------------------------------------------------ after a request
 
@@ -231,8 +233,7 @@ class Fit:
         `ModelGone` if shrinking was not enough, or the error itself if shrinking cannot help.
         """
         if isinstance(error, errors.RequestInvalid | errors.SummaryUnavailable):
-            if not self._without_what_is_bound(error):
-                raise error
+            self._drop_bound(error)
             return
         if isinstance(error, errors.ModelUnknown) and request.model == self.models.chosen:
             self.append(events.FactSet(MODEL, str(self.chat.key), None))
@@ -275,38 +276,29 @@ class Fit:
             return (frame + own) / total * told > window
         return own > max(history, LARGE_TURN)
 
-    def _without_what_is_bound(self, error: errors.ModelError) -> bool:
-        """Drop thinking or summaries that only one provider accepts. Return False if there are none."""
-        head, running, turn = self.context.head, self.context.running, self.chat.turn
-        if isinstance(error, errors.ThinkingUnbound) and not self._unbound:
-            self._unbound = True
+    def _drop_bound(self, error: errors.ModelError) -> None:
+        """Drop thinking or a summary that only another provider or model accepts. Raise the error if there is neither."""
+        head = self.context.head
+        if isinstance(error, errors.ThinkingUnbound) and not self._tries["thinking"]:
+            self._tries["thinking"] += 1
             self.apply(events.Cut((), head, "thinking"))
         elif head is not None and condensed(head):
             self.apply(events.Cut((), in_plain_words(head), "summary_refused"))
-        elif (
-            isinstance(error, errors.RequestInvalid)
-            and (running is not None and turn is not None and turn.call is not None)
-            and continuation.paused(running)
-        ):
-            # The provider no longer takes back its paused answer. Ask the model to continue the answer instead.
-            content = blocks.sayable(running.entries[-1].message["content"]) or [continuation.UNFINISHED]
-            self.append(events.Answered(turn.call, content, "pause_turn", continues=1))
         else:
-            return False
-        return True
+            raise error
 
     def _lower_output(self, asked: int, error: errors.OutputOverflow) -> bool:
         """Lower the output limit, because input and output exceeded the window. Return False if that cannot help."""
+        fitting = asked // 2
         if error.limit is not None:
-            fitting = min(error.limit, asked - 1)
-        elif error.tokens is None or error.window is None:
-            fitting = asked // 2
-        else:
-            fitting = min(error.window - error.tokens - OUTPUT_MARGIN, asked - 1)
-        if self._lowered == MOST_LOWERED or fitting < MIN_OUTPUT_TOKENS:
+            fitting = error.limit
+        elif error.tokens is not None and error.window is not None:
+            fitting = error.window - error.tokens - OUTPUT_MARGIN
+        fitting = min(fitting, asked - 1)
+        if self._tries["lower_output"] == MOST_LOWERED or fitting < MIN_OUTPUT_TOKENS:
             return False
+        self._tries["lower_output"] += 1
         self._output = fitting
-        self._lowered += 1
         return True
 
     # ------------------------------------------------------------ changes of the model's context
@@ -367,25 +359,20 @@ class Fit:
                 count = len(context.older())
                 return events.Injected(kept=0 if tried else count // 2) if count else None
             case "halve_history":  # whole turns, or the head message if no turn is left
-                half, head = (len(context) + 1) // 2, context.head
-                dropped = context.oldest(context.turns, half)
+                head, dropped = context.head, context.oldest(context.turns, (len(context) + 1) // 2)
                 if tried == MOST_HALVINGS or not (dropped or head):
                     return None
                 return events.Cut(tuple(dropped), head if dropped else None, "overflow")
             case "shorten_results":  # to a quarter of the longest result, the next time to `SHORT_RESULT`
                 found = {
-                    str(block["tool_use_id"]): str(block["content"])
-                    for message in context.current()
-                    for block in message["content"]
-                    if block.get("type") == "tool_result" and isinstance(block.get("content"), str)
+                    str(block["tool_use_id"]): block["content"]
+                    for _, block in _newest_first(context.current(), "tool_result")
+                    if isinstance(block.get("content"), str)
                 }
                 longest = max(map(len, found.values()), default=0)
                 limit = SHORT_RESULT if tried else max(SHORT_RESULT, longest // 4)
-                short = {
-                    call: text.shorten_middle(said, limit)
-                    for call, said in found.items()
-                    if len(said) > limit
-                }
+                long = {call: words for call, words in found.items() if len(words) > limit}
+                short = {call: text.shorten_middle(words, limit) for call, words in long.items()}
                 return events.Masked(short, "overflow") if short else None
             case _:  # `fewer_tools`: shorter or fewer definitions, if the window is too small for all
                 self.tools = self.models.declared(self.frame.forms)

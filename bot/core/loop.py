@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
+import itertools
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from pathlib import Path
@@ -20,29 +21,30 @@ from bot.contracts.inbound import Inbound
 from bot.contracts.model import Model, ModelReply, ModelRequest
 from bot.contracts.provenance import NOBODYS, ORIGIN
 from bot.contracts.tools import ToolCall, ToolResult
-from bot.core import blocks, continuation, estimate, events, file_words, user_message
+from bot.core import blocks, estimate, events, file_words, user_message
 from bot.core.agent import AgentDeps
 from bot.core.chat import Chat, Phase
 from bot.core.chats import Chats, Fact
 from bot.core.context import INTERRUPTED, LENGTH, RunningTurn
-from bot.core.continuation import PartialReply
 from bot.core.event_log import EventLog
 from bot.core.fit import Fit, Frame, Withdrawn
-from bot.core.reply import ChatReply, NoReply
+from bot.core.reply import ChatReply, NoReply, PartialReply
 from bot.tags import SEND, SILENT
 from bot.telemetry import redaction
 from bot.telemetry.context import step_scope
 from bot.tools.builtin.chat_send import promises_more, without_files
-from bot.tools.context import Injection, NoOlderTurns, Reply, ToolExecutionContext, tool_scope
+from bot.tools.context import Injection, Reply, ToolExecutionContext, tool_scope
 from bot.tools.dispatch import Dispatcher
 from bot.tools.permissions import taint
 from bot.words import say
 
 if TYPE_CHECKING:
-    from bot.core.tasks.turn_tasks import TurnTasks
+    from bot.core.tasks import TurnTasks
 
 MOST_STEPS = 50
 """Max model calls of a turn, unless another limit is set."""
+MOST_UNFINISHED = 3
+"""Max answers in a row that are cut off or paused and after which the model is called again."""
 STOPPED = "(stopped)"
 """Marker in the history that tells the model that this answer was cut off because somebody stopped the turn."""
 MOST_TOKENS = 30_000
@@ -77,7 +79,7 @@ class Loop:
     """Function that returns a person's message in the form that the model sees; None if it is empty."""
     found: Callable[[Message, Sequence[Path]], Awaitable[Sequence[Message]]]
     """Function that returns messages to add after tool results: pictures, MCP notes, instructions of folders."""
-    before_turn: Callable[[Fit], Awaitable[None]]
+    before_turn: Callable[[Fit], Awaitable[None]] | None = None
     before_asking: Callable[[Fit], Awaitable[None]]
     """Function that shrinks the model's context before a request, if needed."""
     calls: ToolCalls
@@ -93,7 +95,8 @@ class Loop:
 
     async def run(self) -> str:
         """Run steps until nothing is left to do. Return a sentence for the person if no answer was sent; else ""."""
-        await self.before_turn(self.fit)
+        if self.before_turn is not None:
+            await self.before_turn(self.fit)
         self.fit.begin(await self.frame())
         for step in range(1, self.most_steps + 1):
             with step_scope(step):
@@ -107,7 +110,7 @@ class Loop:
                     await self._act(calls, running.entries[-1].cut)
                 elif not self._goes_on(running):
                     return await self._say_the_rest(running)
-                elif running.cuts >= continuation.MAX_CUTS:
+                elif not running.speaks and running.unfinished >= MOST_UNFINISHED:
                     return say("turn.too_many_cuts")
                 else:
                     await self._ask(running)
@@ -141,11 +144,23 @@ class Loop:
                 self._append(events.Told(message))
 
     def _goes_on(self, running: RunningTurn) -> bool:
-        if running.last is not None and running.last.stop_reason == "refusal":
+        """Return True if the model must be called again: with news, or because its answer is unfinished."""
+        last = running.last
+        if last is None:
+            return True
+        if last.stop_reason == "refusal":
             raise Refused(running.words)
-        answered, room = self._answered(running), self.fit.more_room()
-        waits = not answered and not (self._spoke() and _only_sent(running))
-        return continuation.goes_on(running, answered=answered, waits=waits, more_room=room)
+        answered, again = self._answered(running), running.unfinished
+        if answered or not 1 <= again <= MOST_UNFINISHED:
+            return False
+        if running.speaks:
+            return last.stop_reason in {"max_tokens", "pause_turn"}
+        # An answer without content is asked for again once: with more room, or if the person still waits after tool results.
+        if last.stop_reason in LENGTH:
+            return again == 1 and self.fit.more_room()
+        newest = itertools.takewhile(lambda one: one.message["role"] == "user", reversed(running.entries))
+        results = any(one.message["content"][0].get("type") == "tool_result" for one in newest)
+        return again == 1 and results and not (self._spoke() and _only_sent(running))
 
     async def _say_the_rest(self, running: RunningTurn) -> str:
         """Send the final text, unless a tool has sent the answer. Return a sentence to send instead; "" if none."""
@@ -205,8 +220,17 @@ class Loop:
             try:
                 reply = await self._listen(request)
             except errors.ModelError as error:
-                if await self._say_what_came(running, error):
-                    return
+                unfit = isinstance(error, errors.RequestInvalid | errors.ContextOverflow)
+                if not unfit and running.speaks and running.tail and running.words:
+                    # The rest of an answer failed. Send the part that came.
+                    told, cause = (
+                        "the rest of the answer could not be had",
+                        f"{type(error).__name__}: {error}",
+                    )
+                    self.agent.log.write("continue", told, level="warn", cause=cause)
+                    await self._say(running, f"{running.words}\n\n{say('turn.broken_off')}")
+                    if self._said():
+                        return
                 self.fit.refused(request, error)
                 continue
             if reply is not None:
@@ -216,14 +240,14 @@ class Loop:
 
     async def _listen(self, request: ModelRequest) -> ModelReply | None:
         """Return the model's answer; None if `ask_anew` cancelled the call."""
-        self._call = asyncio.ensure_future(self._answer(request))
+        self._call = asked = asyncio.ensure_future(self._answer(request))
         try:
-            await asyncio.wait([self._call])
+            await asyncio.wait([asked])
         except asyncio.CancelledError:
             await self._stopped()
             raise
         finally:
-            asked, self._call = self._call, None
+            self._call = None
             asked.cancel()
         if asked.cancelled():
             self._show_no_more()
@@ -257,27 +281,33 @@ class Loop:
         if not words:
             self._show_no_more()
             return
-        kept = {"type": "text", "text": f"{words}\n\n{STOPPED}"}
+        kept = [{"type": "text", "text": f"{words}\n\n{STOPPED}"}]
         spoke = self._spoke()
-        self._append(events.Answered(turn.call, [kept], "stopped", origin=self._origin([kept])))
+        self._append(events.Answered(turn.call, kept, "stopped", origin=self._origin(kept)))
         if not spoke:
             await self.reply.leave(f"{text.with_code_closed(words)}\n\n{say('turn.stopped')}", "stopped")
 
     async def _take(self, running: RunningTurn, reply: ModelReply) -> None:
-        """Append the model's answer with secrets redacted."""
-        turn = self.chat.turn
+        """Append the model's answer with secrets redacted. A continuation is merged with the answer that it continues."""
+        turn, usage, tail = self.chat.turn, reply.usage, running.tail
         if turn is None or turn.call is None:
             return
-        call, usage = turn.call, reply.usage
-        content, continues = continuation.continued(running, reply)
+        call, content, continues = turn.call, list(reply.content), 0
+        if tail:
+            content = [block for block in content if block.get("type") not in blocks.THINKING]
+        content = blocks.sayable(content, paused=reply.stop_reason == "pause_turn" and not tail)
+        if tail and running.speaks and running.last is not None:
+            begun = running.entries[-1].message["content"]
+            content, continues = blocks.joined(begun, content), running.last.continues + 1
         if reply.stop_reason == "refusal" and not content and (reply.detail or {}).get("explanation"):
             content = [{"type": "text", "text": str((reply.detail or {})["explanation"])}]
-        size = sum(map(len, text.strings(content)))
+        said = content
         content = await off_loop(
-            size,
+            sum(map(len, text.strings(said))),
             redaction.LONG,
-            lambda: blocks.redacted(content, lambda words: self.agent.redact(text.clean(words))),
+            lambda: blocks.redacted(said, lambda words: self.agent.redact(text.clean(words))),
         )
+        used = (usage.input_tokens, usage.output_tokens, usage.cache_read_tokens, usage.cache_write_tokens)
         self._append(
             events.Answered(
                 call,
@@ -286,12 +316,7 @@ class Loop:
                 reply.model,
                 tuple(sorted(reply.cut)),
                 continues,
-                usage={
-                    "input": usage.input_tokens,
-                    "output": usage.output_tokens,
-                    "cacheRead": usage.cache_read_tokens,
-                    "cacheWrite": usage.cache_write_tokens,
-                },
+                usage=dict(zip(("input", "output", "cacheRead", "cacheWrite"), used, strict=True)),
                 cost_usd=reply.cost_usd,
                 unshown=tuple(sorted(reply.unshown)),
                 blind=reply.blind,
@@ -303,19 +328,6 @@ class Loop:
     def _origin(self, content: list[Json]) -> Any:
         answer: Message = {"role": "assistant", "content": content}
         return taint.stamped(answer, self.chat.context.shown())[ORIGIN] or None
-
-    async def _say_what_came(self, running: RunningTurn, error: errors.ModelError) -> bool:
-        """If the model failed while continuing an answer, send the part that came. Return True if it was sent."""
-        if (
-            isinstance(error, errors.RequestInvalid | errors.ContextOverflow)
-            or not (running.speaks and continuation.tail(running))
-            or not running.words
-        ):
-            return False
-        cause = f"{type(error).__name__}: {error}"
-        self.agent.log.write("continue", "the rest of the answer could not be had", level="warn", cause=cause)
-        await self._say(running, f"{running.words}\n\n{say('turn.broken_off')}")
-        return self._said()
 
     def _append(self, data: events.EventData) -> None:
         self.chats.append(Fact(self.chat.key, data, self.turn))
@@ -342,19 +354,17 @@ class ToolCalls:
     event_log: EventLog
     dispatcher: Dispatcher
     _: KW_ONLY
-    reply: Reply | None
-    queued: Callable[[str], bool]
-    """Function that returns True if the message of this `chat_send` call was queued before."""
+    context: Callable[[], ToolExecutionContext]
+    """Function that returns the turn as its tools see it, without `touched`."""
     boot: str
-    undeclared: Callable[[], Sequence[Json]] = tuple
-    injection: Injection = field(default_factory=NoOlderTurns)
+    reply: ChatReply | None = None
     tasks: TurnTasks | None = None
     touched: list[Path] = field(init=False, default_factory=list)
     """Project paths that tools used and for which the loop has not yet looked for instructions of folders."""
 
     async def run(self, calls: Sequence[ToolCall], cut: frozenset[str]) -> None:
         """Run these calls. Calls in `cut` arrived incompletely. Calls that a dead process began get an error result."""
-        turn = self.chat.turn
+        turn, tasks = self.chat.turn, self.tasks
         if turn is None:
             return
         cut_off = turn.tools.keys() - turn.tasks.keys()
@@ -363,21 +373,23 @@ class ToolCalls:
             self.finished(call, ToolResult(call.id, INTERRUPTED, failed=True, origin=NOBODYS))
         left = [
             # The files of a message that was already queued may no longer exist.
-            replace(call, input=without_files(call.input)) if self.queued(call.id) else call
+            replace(call, input=without_files(call.input))
+            if self.reply and self.reply.queued(call.id)
+            else call
             for call in calls
             if call not in begun
         ]
-        with tool_scope(self._context(turn.first, [one.user_id for one in turn.members])):
+        with tool_scope(replace(self.context(), touched=self.touched.append)):
             results = await self.dispatcher.run(left, cut, self)
-        if self.tasks is not None:
-            results = await self.tasks.merged(results)
+        if tasks is not None:
+            results = await tasks.merged(results)
         ended = {one.call_id: one.block for one in results if one.call_id in self._open()}
-        over = self.tasks.over(ended) if self.tasks is not None else ()
         facts = [
-            Fact(self.chat.key, events.ToolEnded(name, block), self.turn) for name, block in ended.items()
+            *(tasks.over(ended) if tasks is not None else ()),
+            *(Fact(self.chat.key, events.ToolEnded(name, block), self.turn) for name, block in ended.items()),
         ]
         if facts:
-            self.chats.append(*over, *facts)
+            self.chats.append(*facts)
 
     async def started(self, call: ToolCall, *, wait: bool) -> None:
         """If `wait`, record on disk that a call starts. On `errors.StorageError`, the call must not run."""
@@ -389,7 +401,7 @@ class ToolCalls:
 
     def finished(self, call: ToolCall, result: ToolResult) -> None:
         """Record the result of a call. The result of a task is recorded later, with the others of its step."""
-        if call.id in self._open() and (self.tasks is None or not self.tasks.has(call.id)):
+        if call.id in self._open() and (self.tasks is None or call.id not in self.tasks.given):
             self.chats.append(Fact(self.chat.key, events.ToolEnded(call.id, result.block), self.turn))
 
     def looked(self, call: ToolCall, result: ToolResult, began_at: float) -> None:
@@ -399,34 +411,21 @@ class ToolCalls:
         running = self.chat.context.running
         return {call.id for call in running.open_calls} if running is not None else set()
 
-    def _context(self, first: Inbound, people: Sequence[str]) -> ToolExecutionContext:
-        return ToolExecutionContext(
-            chat_key=self.chat.key,
-            request_id=self.turn,
-            user_id=first.user_id,
-            reply=self.reply,
-            injection=self.injection,
-            channel=first.channel,
-            private=first.chat_type == "direct",
-            people=tuple(dict.fromkeys(people)),
-            view=self.chat.context.shown,
-            flush=self.event_log.committed,
-            touched=self.touched.append,
-            undeclared=self.undeclared,
-            tasks=self.tasks,
-            inbound=first,
-        )
-
 
 @dataclass(eq=False)
 class OlderMessages:
-    """Implements `tools.context.Injection` for one turn. Loads at most `most` older messages."""
+    """Implements `tools.context.Injection` for one turn, or for a subagent `task` that the turn started. Loads at most `most`
+    messages. `seen` is the turn's own `Injection` if a task begins with the turn's messages.
+    """
 
     chat: Chat
     turn: str
     most: int
     append: Callable[[events.EventData], None]
     ids: Ids
+    _: KW_ONLY
+    task: str = ""
+    seen: Injection | None = None
 
     def room(self) -> int:
         """Return the number of messages that the turn may still load; 0 at the token limit."""
@@ -440,6 +439,8 @@ class OlderMessages:
         context, turn = self.chat.context, self.chat.turn
         if line.request_id >= self.turn or line.request_id in context.sources() - {""}:
             return True
+        if self.seen is not None and self.seen.in_view(line):
+            return True
         if context.running is not None and _key(line) in context.running.lines:
             return True
         # Some platforms number messages from 1 in each chat, so a message id is unique only within its chat.
@@ -449,7 +450,7 @@ class OlderMessages:
     async def inject(self, lines: Sequence[ArchiveLine]) -> list[ArchiveLine]:
         """Load the newest of these archive lines that fit, at least one. Raises `errors.TurnStopped`."""
         running = self.chat.context.running
-        if running is None or running.id != self.turn:
+        if running is None or running.id != (self.task or self.turn):
             raise errors.TurnStopped
         taken, names = list[ArchiveLine](), list[str]()
         left = MOST_TOKENS - estimate.tokens(self.chat.context.older())

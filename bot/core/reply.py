@@ -1,21 +1,25 @@
-"""Queues the messages with which a turn answers, and waits for their delivery."""
+"""Queues the messages with which a turn answers, waits for their delivery, and previews an answer that still streams."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import jiter
+
 from bot import errors, text
 from bot.contracts.environment import Redact, off_loop
 from bot.contracts.inbound import Inbound
+from bot.contracts.model import ModelReply, TextDelta, ToolInputDelta
 from bot.contracts.outbound import OutgoingFile, Sent
-from bot.core import events, file_words
+from bot.core import blocks, events, file_words
 from bot.core.chat import Chat
 from bot.core.chats import Chats, Fact
 from bot.core.events import StoredFile
 from bot.core.long_blocks import LongBlocks
 from bot.core.outgoing import Address
 from bot.core.outgoing_files import OutgoingFiles
+from bot.tags import SEND, SILENT
 from bot.telemetry import redaction
 from bot.tools.permissions.display import named
 from bot.words import say
@@ -64,10 +68,6 @@ class ChatReply:
 
     def __post_init__(self) -> None:
         self._ending: str | None = None
-
-    @property
-    def written(self) -> Sequence[str]:
-        return tuple(self._rows)
 
     @property
     def _rows(self) -> dict[str, events.RowEnded | None]:
@@ -127,7 +127,7 @@ class ChatReply:
             words = question(self.to) + words
             words = f"{say('delivery.missed', which=which)}\n\n{words}" if lost else words
         turn, running = self.chat.turn, self.chat.context.running
-        notes = running.untold_notes if running is not None else ()
+        notes = [one for one, told in running.notes.items() if not told] if running is not None else []
         return "\n\n".join(filter(None, (words, *notes, file_words.below(turn.unread) if turn else "")))
 
     async def _queue(self, words: str, step: str, files: Sequence[OutgoingFile]) -> None:
@@ -193,3 +193,60 @@ class NoReply:
     async def send(self, words: str, step_id: str) -> list[Sent]:
         del words, step_id
         return []
+
+
+class PartialReply:
+    """Collects an answer while it streams. If `plain` is False, only the text of `chat_send` calls is shown."""
+
+    def __init__(self, *, plain: bool = True) -> None:
+        self._shows_plain = plain
+        self._text = ""
+        self._calls: dict[str, str] = {}
+        """Input (partial JSON) of each `chat_send` call so far, by call id."""
+        self._said: dict[str, str] = {}
+        self._first: tuple[str, str] | None = None
+        """Id and name of the first tool call."""
+
+    def take(self, event: TextDelta | ToolInputDelta | ModelReply) -> None:
+        if isinstance(event, TextDelta):
+            self._text += event.text
+        elif isinstance(event, ToolInputDelta):
+            self._first = self._first or (event.tool_use_id, event.name)
+            if event.name == SEND:
+                self._calls[event.tool_use_id] = self._calls.get(event.tool_use_id, "") + event.partial_json
+        elif self._first is None:  # a call without input sends no input events
+            calls = blocks.tool_calls(event.content)
+            self._first = (calls[0].id, calls[0].name) if calls else None
+
+    @property
+    def speaks(self) -> bool:
+        """Return True if the answer begins with text for people. Only `chat_send` calls have such text."""
+        return self._first[1] == SEND if self._first is not None else self._shows_plain and bool(self._text)
+
+    def shown(self) -> str:
+        """Return the text so far of the first message. Plain text counts only while no tool call has begun."""
+        if self._first is None:
+            return _aloud(self._text.strip())
+        return self._message(self._first[0]) if self.speaks else ""
+
+    def words(self) -> str:
+        """Return the text for people: that of `chat_send` calls if there is any, else the plain text."""
+        sent = [words for call in self._calls if (words := self._message(call).strip())]
+        return "\n\n".join(sent) or _aloud(self._text.strip())
+
+    def _message(self, call: str) -> str:
+        """Return the text of a `chat_send` call so far. If the input cannot be parsed, return the last known text."""
+        try:
+            raw = self._calls.get(call, "").encode("utf-8", "replace")
+            value = jiter.from_json(raw, partial_mode="trailing-strings", cache_mode="none")
+        except ValueError:
+            return self._said.get(call, "")
+        words = value.get("text") if isinstance(value, dict) else None
+        self._said[call] = _aloud(words) if isinstance(words, str) else ""
+        return self._said[call]
+
+
+def _aloud(words: str) -> str:
+    """Return the cleaned text; "" if it is, or may become, the marker for a silent answer."""
+    words = text.clean(words)
+    return "" if SILENT.startswith(words.strip()) or words.lstrip().startswith(SILENT) else words

@@ -25,10 +25,10 @@ from bot.core.loop import Loop, OlderMessages, ToolCalls
 from bot.core.prompt import Frozen
 from bot.core.reply import ChatReply, ReplyPorts
 from bot.core.summaries import CompactResult, Summaries
-from bot.core.tasks.turn_tasks import TurnTasks
-from bot.core.tasks.worker import TaskPorts
+from bot.core.tasks import TurnTasks
 from bot.core.user_message import instructions, said_by_servers, user_message
 from bot.telemetry import context
+from bot.tools.context import ToolExecutionContext
 
 
 class Turns:
@@ -108,18 +108,36 @@ class Turns:
         fit = self._fit(chat, turn, "overheard" if quiet else "turn")
         reply = ChatReply(chat, turn, first, self._chats, self._reply(chat, first.channel))
         wrapped = self._door.wrapped(chat, reply, agent.registry)
+        tasks = TurnTasks(chat, self._chats, self._event_log, fit, agent, found, self._boot)
+        older = OlderMessages(chat, turn, agent.limits.max_injected_messages, fit.append, agent.ids)
+
+        def seen_by_tools() -> ToolExecutionContext:
+            return ToolExecutionContext(
+                chat_key=chat.key,
+                request_id=turn,
+                user_id=first.user_id,
+                reply=wrapped,
+                injection=older,
+                channel=first.channel,
+                private=first.chat_type == "direct",
+                people=tuple(dict.fromkeys(one.user_id for one in running.members)),
+                view=chat.context.shown,
+                flush=self._event_log.committed,
+                undeclared=lambda: agent.registry.behind(fit.tools),
+                tasks=tasks,
+                inbound=first,
+            )
+
         calls = ToolCalls(
             chat,
             turn,
             self._chats,
             self._event_log,
             agent.dispatcher,
-            reply=wrapped,
-            queued=lambda step: bool(reply.queued(step)),
+            context=seen_by_tools,
             boot=self._boot,
-            undeclared=lambda: agent.registry.behind(fit.tools),
-            injection=OlderMessages(chat, turn, agent.limits.max_injected_messages, fit.append, agent.ids),
-            tasks=TurnTasks(chat, TaskPorts(self._chats, self._event_log, fit, agent, found, self._boot)),
+            reply=reply,
+            tasks=tasks,
         )
         return Loop(
             chat,

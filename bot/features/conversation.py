@@ -390,7 +390,7 @@ class SessionCommands:
         self._run.log.write("session", what, chat_key=inbound.chat_key, session=name, left=left.id)
         here = (await self._run.chats.get(inbound.chat_key)).context
         known = (past.context.left or {}) | {turn.id: turn for turn in past.context.turns}
-        here.recall({one: turn for one, turn in known.items() if one in view.turns})
+        here.recalled = {one: turn for one, turn in known.items() if one in view.turns}
         moved = events.SessionMoved(name, view.turns, view.head, view.masked, forked_at)
         prefix = self._run.manifests[inbound.channel].command_prefix
         back = [say("sessions.return", id=sessions.short(left.id), prefix=prefix)] if left.points else []

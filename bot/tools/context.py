@@ -30,10 +30,6 @@ T = TypeVar("T")
 class Reply(Protocol):
     """Sends messages to the chat that caused the turn. The model cannot choose another chat."""
 
-    @property
-    def written(self) -> Sequence[str]:
-        """Return the outbox ids of all messages passed to `send`, in order, including undelivered messages."""
-
     async def send(
         self, text: str, step_id: str | None = None, files: Sequence[OutgoingFile] = ()
     ) -> list[Sent]:
@@ -41,9 +37,6 @@ class Reply(Protocol):
         remaining parts are delivered in the background. `step_id` is the id of the tool call, if there is one. Raises
         `errors.DeliveryFailed`. If that is `errors.FileRefused`, nothing was sent.
         """
-
-    def preview(self, words: Callable[[], str]) -> None:
-        """Show an unfinished text until the next `send`. `words` returns the text. A second call replaces the first."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ import pytest
 
 from bot import cli
 from bot.contracts.base import Json
-from bot.core.tasks.worker import PLACEHOLDER
+from bot.core.tasks import PLACEHOLDER
 from bot.testing.anthropic_script import Reply, reply, tool_use
 from tests import quick
 from tests.blackbox.conftest import World, eventually

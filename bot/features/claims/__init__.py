@@ -273,13 +273,6 @@ class CheckedReply:
         _current.set(self._actions)  # for the current asyncio task, which runs one turn
         self._corrected = False
 
-    @property
-    def written(self) -> Sequence[str]:
-        return self._inner.written
-
-    def preview(self, words: Callable[[], str]) -> None:
-        self._inner.preview(words)
-
     async def send(
         self, words: str, step_id: str | None = None, files: Sequence[OutgoingFile] = ()
     ) -> list[Sent]:

@@ -19,7 +19,7 @@ from bot.core.feature import Display, Feature, Hooks, Runtime
 from bot.core.long_blocks import LongBlocks
 from bot.core.outbox import LiveText
 from bot.core.outgoing import Address, OutboxRow
-from bot.core.tasks.limits import TaskEvent
+from bot.core.tasks import TaskEvent
 from bot.features.live.partial_markdown import beginning, has_begun
 from bot.features.live.progress_view import BUSY_SECONDS, ProgressState
 from bot.telemetry.context import on_waiting_for_model

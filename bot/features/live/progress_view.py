@@ -10,7 +10,7 @@ from bot import text
 from bot.contracts.outbound import Card, CardState
 from bot.contracts.tools import MCP, ToolCall
 from bot.core.outbox import LiveText
-from bot.core.tasks.limits import TaskEvent
+from bot.core.tasks import TaskEvent
 from bot.tools.permissions.display import named
 from bot.tools.permissions.patterns import ARGUMENTS
 from bot.words import names, say

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from bot import text
 from bot.contracts.model import TextDelta, ToolInputDelta
-from bot.core.continuation import PartialReply
+from bot.core.reply import PartialReply
 from tests.shares import examples
 
 WORDS = st.text(max_size=30)

@@ -1,0 +1,675 @@
+"""Subagent tasks: work that a turn delegates. Each task has its own chat, runs the agent loop there within limits, and
+reports to the turn's tool call. A killed process loses only running model and tool calls; the tool call then continues
+the task.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import tomllib
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from dataclasses import astuple, dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Literal
+
+from bot import errors, tags, text
+from bot.contracts.approvals import Approval, Approvals, Verdict
+from bot.contracts.base import Json, Message
+from bot.contracts.environment import cancel_all, ends_within
+from bot.contracts.inbound import Inbound
+from bot.contracts.model import ModelReply, ModelRequest, ModelStream, Usage
+from bot.contracts.provenance import ANYBODYS, NOBODYS, Provenance
+from bot.contracts.tools import ToolCall, ToolResult
+from bot.core import blocks, events, quotes
+from bot.core.agent import AgentDeps, Manner
+from bot.core.chat import Chat, Turn, chat_of_task
+from bot.core.chats import Chats, Fact
+from bot.core.context import ContextEntry
+from bot.core.event_log import EventLog
+from bot.core.events import Event
+from bot.core.fit import Fit, Frame
+from bot.core.loop import Loop, OlderMessages, Refused, ToolCalls
+from bot.core.memory import in_plain_words
+from bot.core.prompt import Frozen
+from bot.core.reply import NoReply
+from bot.llm.prices import PriceTable
+from bot.llm.wrapper import ModelWrapper, reply_of, usage_object, words_of
+from bot.telemetry.context import task_scope
+from bot.tools import context
+from bot.tools.context import TaskMode
+from bot.tools.dispatch import CallWrapper
+from bot.tools.permissions import taint
+from bot.tools.permissions.defaults import SCHEDULING
+from bot.tools.permissions.display import visible
+from bot.words import say
+
+TASK = "task"
+"""Name of the tool that starts a task."""
+BARRED = frozenset({TASK, tags.SEND}) | SCHEDULING
+"""Names of tools that no task has."""
+REFUSALS = 3
+"""Number of denied calls at which a task is stopped."""
+PLACEHOLDER = "A worker of its own carries this out."
+"""Result of every call in a step that forks tasks. All forks see the same text, so they share the provider's cache."""
+LABEL, SUMMARY = 60, 3_000
+"""Max characters of a task's label for people, and of the summary that the turn gets. The transcript has the whole text."""
+ANSWER_TOKENS, LEAST_ANSWER = 1_024, 256
+"""Output tokens assumed for a later model call, and min output tokens that must be left for the next one."""
+_TEXTS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
+PROMPTS = {name: words.replace("<rule>", _TEXTS["rule"]) for name, words in _TEXTS.items()}
+
+
+class LimitReached(errors.ShipmateError):
+    """A task may not continue. `words` states the reason and begins with “stopped”."""
+
+    def __init__(self, words: str) -> None:
+        super().__init__(f"a task was {words}")
+        self.words = words
+
+
+def at_limit(limit: str) -> LimitReached:
+    return LimitReached(f"stopped at its limit of {limit}")
+
+
+@dataclass(frozen=True, slots=True)
+class TaskEvent:
+    """A change in the progress of a task, for displays. The first event of a task is `queued`; the last is `ended`,
+    `failed` or `stopped`. `model` follows each answer of the model.
+    """
+
+    kind: Literal["queued", "started", "model", "ended", "failed", "stopped"]
+    task_id: str
+    """ULID of the task and of the artifact with its transcript."""
+    request_id: str
+    at: float
+    """Time of the event in epoch seconds."""
+    label: str
+    """Short name of the task that people see, with secrets redacted."""
+    calls: int = 0
+    """Number of model calls so far."""
+    most_calls: int = 0
+    """Max model calls of the task."""
+    error: str = ""
+    """Sentence that tells people about a failure or a limit; "" if there is none."""
+
+
+@dataclass(slots=True)
+class Totals:
+    """Usage of a task so far. `charged_usd` counts towards the limits: it includes the `unpriced` calls at the highest
+    known price, which `cost_usd` leaves out.
+    """
+
+    model_calls: int = 0
+    tool_calls: int = 0
+    usage: Usage = field(default_factory=Usage)
+    cost_usd: float = 0.0
+    unpriced: int = 0
+    charged_usd: float = 0.0
+
+    @property
+    def tokens(self) -> int:
+        return _tokens(self.usage)
+
+    def add(self, usage: Usage, cost_usd: float | None, charged_usd: float) -> None:
+        """Count one answer of the model."""
+        self.model_calls += 1
+        self.usage = Usage(*map(sum, zip(astuple(self.usage), astuple(usage), strict=True)))
+        self.cost_usd += cost_usd or 0.0
+        self.unpriced += cost_usd is None
+        self.charged_usd += charged_usd
+
+
+def _tokens(usage: Usage) -> int:
+    return usage.input_tokens + usage.output_tokens + usage.cache_read_tokens + usage.cache_write_tokens
+
+
+def _so_far(log: Iterable[Event], prices: PriceTable) -> Totals:
+    totals = Totals()
+    for event in log:
+        if isinstance(data := event.data, events.Answered) and data.usage:
+            usage = Usage(*(data.usage.get(one, 0) for one in ("input", "output", "cacheRead", "cacheWrite")))
+            totals.add(usage, data.cost_usd, prices.at_most(data.model, usage, data.cost_usd))
+        totals.tool_calls += isinstance(data, events.ToolEnded)
+    return totals
+
+
+@dataclass(frozen=True, slots=True)
+class TaskResult:
+    """Result of one task. `content` is the task's summary, or the reason why there is none. `footer` states its usage.
+    `evidence` describes the task and its result for a synthesis.
+    """
+
+    label: str
+    status: Literal["whole", "cut", "silent", "failed"]
+    content: str
+    footer: str
+    evidence: str
+
+
+@dataclass(eq=False)
+class TurnTasks:
+    """Implements `tools.context.Tasks` for one turn. `parent` builds the turn's requests. `found` returns messages to add
+    after tool results (see `Loop.found`); its first argument is the list of messages that the task has seen.
+    """
+
+    chat: Chat
+    chats: Chats
+    event_log: EventLog
+    parent: Fit
+    agent: AgentDeps
+    found: Callable[[Sequence[Message], Message, Sequence[Path]], Awaitable[Sequence[Message]]]
+    boot: str
+    _tokens: int = field(init=False, default=0)
+    _usd: float = field(init=False, default=0.0)
+    _warm: dict[int, asyncio.Event] = field(init=False, default_factory=dict)
+    """Flags by step of the turn. A step's first fork sets its flag when the provider has cached the shared prefix."""
+    _results: dict[str, TaskResult] = field(init=False, default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._slots = asyncio.Semaphore(self.agent.tasks.max_concurrent)
+
+    @property
+    def given(self) -> dict[str, str]:
+        """Return the ids of the tasks that have not reported yet, by id of the call that started them."""
+        return self.chat.turn.tasks if self.chat.turn is not None else {}
+
+    def name(self, call: ToolCall) -> str:
+        """Return the id of the task that this call starts or continues; "" if the call starts no task."""
+        return (self.given.get(call.id) or self.agent.ids.ulid()) if call.name == TASK else ""
+
+    def over(self, calls: Iterable[str]) -> Iterator[Fact]:
+        """Yield the events that end the tasks started by these calls."""
+        for task in [self.given[call] for call in calls if call in self.given]:
+            if self.chats.loaded(key := chat_of_task(self.chat.key, task)) is not None:
+                yield Fact(key, events.TurnEnded("answered"), task)
+
+    async def run(self, words: str, description: str, mode: TaskMode) -> str:
+        """Run a task and return its report (see `tools.context.Tasks.run`)."""
+        turn, call, agent = self.chat.turn, context.call_id(), self.agent
+        if turn is None:
+            raise errors.TurnStopped
+        name = turn.tasks[call]
+        chat = await self.chats.get(chat_of_task(self.chat.key, name))
+        label = agent.redact(text.preview(description.strip() or words, LABEL))
+        ordered = events.Ordered(_inbound(turn, name, agent.redact(words)), label, mode)
+        log = await self.event_log.read(chat.key) if chat.turn is not None else []
+        totals = _so_far(log, self.parent.models.prices)
+        self.spend(totals.tokens, totals.charged_usd)
+        facts = [*([] if chat.turn is not None else [ordered]), events.TurnStarted((name,), self.boot)]
+        self.chats.append(*(Fact(chat.key, one, name) for one in facts))
+        first_token = warm = asyncio.Event()
+        if mode == "fork":
+            warm = self._warm.setdefault(len(self.chat.context.current()), first_token)
+        with task_scope(name):
+            worker = Worker(self, chat, call, ordered, totals=totals, first_token=first_token)
+            try:
+                if warm is not first_token:
+                    await warm.wait()
+                result = self._results[call] = await worker.run(self._slots)
+            except asyncio.CancelledError:
+                worker.ended("stopped", "It was stopped.")
+                raise
+            finally:
+                worker.ended(
+                    "failed", "Something went wrong in it."
+                )  # ignored if the end is already reported
+                first_token.set()
+                context.report_provenance(worker.origin)
+        if result.status == "failed":
+            raise errors.ToolError(f"The task failed: {result.content}\n{result.footer}")
+        return f"{result.content}\n\n{result.footer}"
+
+    # ------------------------------------------------------------ limits of all tasks of the turn
+
+    def spend(self, tokens: int, usd: float) -> None:
+        self._tokens += tokens
+        self._usd += usd
+
+    @contextlib.contextmanager
+    def reserved(self, tokens: int, usd: float) -> Iterator[None]:
+        """Reserve the max usage of one call inside the `with` block. Raises `LimitReached` if too little is left."""
+        most = self.agent.tasks.per_turn
+        if self._tokens + tokens > most.max_tokens:
+            raise at_limit(f"{most.max_tokens:,} tokens for all tasks of a turn")
+        if most.max_usd is not None and self._usd + usd > most.max_usd:
+            raise at_limit(f"${most.max_usd:.2f} for all tasks of a turn")
+        self.spend(tokens, usd)
+        try:
+            yield
+        finally:
+            self.spend(-tokens, -usd)
+
+    # ------------------------------------------------------------ results of several tasks
+
+    async def merged(self, results: Sequence[ToolResult]) -> list[ToolResult]:
+        """Return the results of one step's calls. If several tasks have results, the fast model compares them, and its
+        synthesis is added to the last result.
+        """
+        found = [self._results[one.call_id] for one in results if one.call_id in self._results]
+        theirs = [one for one in results if one.call_id in self._results]
+        self._results.clear()
+        if sum(one.status in {"whole", "cut"} for one in found) < 2:
+            return list(results)
+        try:
+            words = await self._synthesis(found)
+        except errors.ShipmateError as error:
+            told = "several results could not be brought together; they stand side by side"
+            cause = f"{type(error).__name__}: {error}"
+            self.agent.log.write("synthesis", told, level="warn", results=len(found), cause=cause)
+            labels = [f"{number}. {one.label}" for number, one in enumerate(found, 1)]
+            words = "\n".join(["Nobody has compared these results: read each of them above.", *labels])
+        words = f"# All {len(found)} tasks together\n\n{words}\n\nCoverage: {_coverage(found)}"
+        whose, last = NOBODYS, theirs[-1]
+        for one in theirs:
+            whose |= ANYBODYS if one.origin is None else one.origin
+        whole = replace(last, content=f"{last.content}\n\n{words}", origin=whose)
+        return [whole if one is last else one for one in results]
+
+    async def _synthesis(self, results: Sequence[TaskResult]) -> str:
+        """Return the fast model's synthesis of the results. Raises `errors.ModelError` and `LimitReached`."""
+        models, budget = self.parent.models, min(400 + 120 * len(results), 2_000)
+        model = models.fast_model or models.name
+        sent = Manner("low", "off").sent(partial(models.windows.takes, model))
+        shown = [f"## Result {number}: {one.evidence}" for number, one in enumerate(results, 1)]
+        asked = [f"{len(results)} investigations.", *shown, f"Coverage: {_coverage(results)}"]
+        request = ModelRequest(
+            model=model,
+            max_tokens=min(budget + sent.room, models.windows.max_tokens(model, sent.room)),
+            system=({"type": "text", "text": PROMPTS["synthesis"].format(budget=budget)},),
+            messages=({"role": "user", "content": [{"type": "text", "text": "\n\n".join(asked)}]},),
+            purpose="synthesis",
+            effort=sent.effort,
+            thinking=sent.thinking,
+        )
+        size, most = models.estimator.request(request), request.max_tokens
+        with self.reserved(size + most, _usd(models.prices, model, size, most)):
+            reply = await reply_of(models.model.stream(request))
+        self.spend(_tokens(reply.usage), models.prices.at_most(model, reply.usage, reply.cost_usd))
+        models.learn(request, reply)
+        words = self.agent.redact(blocks.plain_text(reply.content)).strip()
+        if not words or reply.stop_reason == "refusal":
+            raise errors.StreamBroken("the fast model said nothing of the results")
+        return words
+
+
+def _usd(prices: PriceTable, model: str, prompt: int, answer: int) -> float:
+    """Return the max cost in USD of a call with this many input and output tokens, if none are cached."""
+    return prices.at_most(model, Usage(cache_write_tokens=prompt, output_tokens=answer))
+
+
+def _coverage(results: Sequence[TaskResult]) -> str:
+    said = f"{sum(one.status == 'whole' for one in results)} of {len(results)} tasks came to their end"
+    short = {"cut": "stopped at a limit", "silent": "without a summary", "failed": "failed"}
+    for status, words in short.items():
+        if numbers := [str(at) for at, one in enumerate(results, 1) if one.status == status]:
+            said += f"; {words}: {', '.join(numbers)}"
+    return said + "."
+
+
+def _inbound(turn: Turn, name: str, words: str) -> Inbound:
+    """Return the task's instructions as an incoming message in the name of the turn's person."""
+    first = turn.first
+    same = ("channel", "chat_id", "chat_key", "chat_type", "user_id", "ts", "target")
+    return Inbound(**{one: getattr(first, one) for one in same}, keys=(), text=words, request_id=name)
+
+
+class Worker(ModelWrapper):
+    """Runs the task that a tool call started, reports its progress and counts its usage. As the model of the task's loop,
+    it calls the turn's model within the task's limits. It sets `first_token` when the model begins to answer.
+    """
+
+    def __init__(
+        self,
+        tasks: TurnTasks,
+        chat: Chat,
+        call_id: str,
+        ordered: events.Ordered,
+        *,
+        totals: Totals,
+        first_token: asyncio.Event,
+    ) -> None:
+        agent, parent, around = tasks.agent, tasks.parent, context.current()
+        super().__init__(parent.models.model)
+        self._tasks = tasks
+        self._chat = chat
+        self._call_id = call_id
+        self._ordered = ordered
+        self.label = ordered.label
+        self.id = ordered.inbound.request_id
+        self._around = around
+        self._agent = agent
+        self._limits = agent.tasks
+        self._first_token = first_token
+        self.totals = totals
+        self._began: float | None = None
+        self._waits = 0
+        self._waits_since = 0.0
+        self._over = False
+        self._refused = 0
+        self.steered = False
+        """True once a person wrote a message instead of a decision about a call of this task."""
+        self._last_call = ""
+        """Limit that allows no further model call after the latest; "" if another call fits."""
+        models, registry, forks = (
+            replace(parent.models, purpose="task"),
+            agent.registry.without(BARRED),
+            ordered.mode == "fork",
+        )
+        self._prefix: list[Message] = []
+        # The system prompt is the same for all fresh tasks, so that the provider caches it.
+        prompt = f"{PROMPTS['fresh']}\nprojectRoot: {agent.root}"
+        system: Sequence[Json] = [{"type": "text", "text": prompt, "cache_control": {"type": "ephemeral"}}]
+        frame = Frame(Frozen(""), system, registry.forms)
+        if forks:
+            shown = tasks.chat.context.shown()
+            calls = blocks.tool_calls(shown[-1]["content"])
+            results = [ToolResult(call.id, PLACEHOLDER).block for call in calls]
+            shown.append({"role": "user", "content": results})
+            same = models.name == parent.models.name
+            self._prefix = shown if same else blocks.without_thinking(map(in_plain_words, shown))
+            frame = Frame(Frozen(""), parent.frame.system, (tuple(parent.tools),))
+        fit = Fit(
+            chat,
+            models,
+            agent.limits,
+            ages=parent.ages,
+            append=lambda data: tasks.chats.append(Fact(chat.key, data, self.id)),
+            clock=agent.clock,
+            log=agent.log,
+            redact=agent.redact,
+            prefix=self._prefix,
+            purpose="subagent",
+        )
+        older = OlderMessages(
+            chat,
+            around.request_id,
+            agent.limits.max_injected_messages,
+            fit.append,
+            agent.ids,
+            task=self.id,
+            seen=around.injection if forks else None,
+        )
+
+        async def begun() -> Frame:
+            return frame
+
+        async def mask_old(fit: Fit) -> None:
+            fit.mask_old("size", above=fit.budget().limit)
+
+        self._models = models
+        self._loop = Loop(
+            chat,
+            self.id,
+            tasks.chats,
+            model=self,
+            frame=begun,
+            tell=self._told,
+            found=lambda results, touched: tasks.found(
+                [*self._prefix, *chat.context.current()], results, touched
+            ),
+            before_asking=mask_old,
+            calls=ToolCalls(
+                chat,
+                self.id,
+                tasks.chats,
+                tasks.event_log,
+                agent.dispatcher.narrowed(registry, lambda judge: partial(self._call, judge)),
+                # The task's calls have the person, chat and permissions of the turn.
+                context=lambda: replace(
+                    around,
+                    reply=None,
+                    injection=older,
+                    view=self._view,
+                    tasks=None,
+                    approvals=partial(TaskApprovals, self),
+                ),
+                boot=tasks.boot,
+            ),
+            reply=NoReply(),
+            wrapped=NoReply(),
+            fit=fit,
+            agent=agent,
+            boot=tasks.boot,
+            most_steps=self._limits.max_model_calls + 1,
+        )
+        self._tell("queued")
+
+    async def run(self, slots: asyncio.Semaphore) -> TaskResult:
+        """Run the task once a slot is free, report its end, and return the result."""
+        try:
+            async with slots:
+                self._began = self._agent.clock.monotonic()
+                mode, log = self._ordered.mode, self._agent.log
+                log.write("task", "a task begins", mode=mode, tool_use_id=self._call_id)
+                self._tell("started")
+                await self._within_time()
+            running = self._chat.context.running
+            words, limit = running.words if running is not None else "", ""
+        except LimitReached as error:
+            said = (one.message for one in reversed(self._entries) if one.message["role"] == "assistant")
+            words = next(filter(str.strip, (blocks.plain_text(one["content"]) for one in said)), "")
+            limit = error.words
+        except errors.ShipmateError as error:
+            declined = isinstance(error, Refused)
+            cause = "The language model declined this task." if declined else error.for_model
+            self.ended("failed", cause, error.person)
+            return await self._result(cause, "failed")
+        self.ended("ended", f"It was {limit}." if limit else "", say("progress.limit") if limit else "")
+        words = self._agent.redact(words).strip()
+        if len(words) > SUMMARY:
+            words = text.head(words, SUMMARY).rstrip() + " … (cut: the whole is in the transcript)"
+        if limit:
+            known = f"What it said last:\n{words}" if words else "It had said nothing yet."
+            return await self._result(f"({limit}) {known}", "cut")
+        return await self._result(words or "(no summary)", "whole" if words else "silent")
+
+    async def _within_time(self) -> None:
+        """Run the task's loop. Waits for people do not count towards the time limit. Raises `LimitReached`."""
+        loop = asyncio.create_task(self._loop.run())
+        try:
+            while not loop.done():
+                left = self._limits.max_seconds - self._seconds
+                if left <= 0:
+                    raise at_limit(f"{self._limits.max_seconds:g} seconds")
+                await ends_within(max(left, 1.0), loop, self._agent.clock)
+            await loop
+        finally:
+            await cancel_all([loop])
+        if self._last_call and len(self._entries) > 2:
+            raise at_limit(self._last_call)
+
+    @property
+    def _seconds(self) -> float:
+        """Return the seconds that the task has worked, without its waits for people."""
+        now = self._waits_since if self._waits else self._agent.clock.monotonic()
+        return now - self._began if self._began is not None else 0.0
+
+    @contextlib.contextmanager
+    def waiting(self) -> Iterator[None]:
+        """Stop the task's clock inside the `with` block, in which the task waits for a person."""
+        if not self._waits:
+            self._waits_since = self._agent.clock.monotonic()
+        self._waits += 1
+        try:
+            yield
+        finally:
+            self._waits -= 1
+            if not self._waits and self._began is not None:
+                self._began += self._agent.clock.monotonic() - self._waits_since
+
+    # ------------------------------------------------------------ reports
+
+    def ended(self, kind: Literal["ended", "failed", "stopped"], error: str, told: str = "") -> None:
+        """Report the end of the task, once. `error` goes to the log; `told` is the sentence for people."""
+        if self._over:
+            return
+        self._over, totals = True, self.totals
+        self._agent.log.write(
+            "task",
+            f"the task has {kind}",
+            level="warn" if error else "info",
+            duration=self._seconds * 1000,
+            tool_use_id=self._call_id,
+            error=error or None,
+            model_calls=totals.model_calls,
+            tool_calls=totals.tool_calls,
+            usage=usage_object(totals.usage),
+            cost_usd=None if totals.unpriced else round(totals.cost_usd, 6),
+            artifact=self.id,
+        )
+        self._tell(kind, told)
+
+    def _tell(
+        self, kind: Literal["queued", "started", "model", "ended", "failed", "stopped"], error: str = ""
+    ) -> None:
+        calls, most, now = self.totals.model_calls, self._limits.max_model_calls, self._agent.clock.now()
+        event = TaskEvent(kind, self.id, self._around.request_id, now, self.label, calls, most, error)
+        self._agent.task_events(event)
+
+    async def _result(self, content: str, status: Literal["whole", "cut", "silent", "failed"]) -> TaskResult:
+        """Write the task's transcript, and return the result. If the disk refuses the transcript, the result says so."""
+        messages, totals, agent = [one.message for one in self._entries], self.totals, self._agent
+        head = f"Task “{self.label}” ({self._ordered.mode}) of the turn {self._around.request_id}"
+        said = (f"== {one['role']}\n{words_of(one['content'])}" for one in messages)
+        steps = f"all its steps: read_artifact {self.id}"
+        try:
+            await agent.artifacts.put(
+                agent.redact("\n\n".join([head, *said])),
+                chat_key=self._around.chat_key,
+                request_id=self._around.request_id,
+                tool=TASK,
+                tool_use_id=self._call_id,
+                artifact_id=self.id,
+                origin=self.origin,
+            )
+        except errors.StorageError as error:
+            steps = "its steps could not be kept"
+            agent.log.write("storage", "a task's transcript is not kept", level="error", cause=str(error))
+        cost = "unknown price" if totals.unpriced else f"${totals.cost_usd:.4f}"
+        footer = (
+            f"[task: {totals.model_calls} model calls, {totals.tool_calls} tool calls, {totals.tokens:,} tokens, "
+            f"{cost}, {self._seconds:.0f} s; {steps}]"
+        )
+        used = dict.fromkeys(call.name for one in messages for call in blocks.tool_calls(one["content"]))
+        failed = sum(bool(block.get("is_error")) for one in messages for block in one["content"])
+        evidence = (
+            f"{self.label}\nTask: {text.shorten_middle(self._ordered.inbound.text, SUMMARY)}\n"
+            f"Tools used: {', '.join(used) or 'none'}. Failed calls: {failed}. Tokens: {totals.tokens:,}.\n\n"
+            f"{text.shorten_middle(content, SUMMARY)}"
+        )
+        return TaskResult(self.label, status, content, footer, evidence)
+
+    @property
+    def origin(self) -> Provenance:
+        """Return the sources whose text the task's answer may contain."""
+        return taint.seen(self._view())
+
+    @property
+    def _entries(self) -> Sequence[ContextEntry]:
+        running = self._chat.context.running
+        return running.entries if running is not None else ()
+
+    def _view(self) -> list[Message]:
+        # The turn's model wrote the task's instructions, so the sources of the turn are sources of the task.
+        context = self._chat.context
+        return [*context.older(), *self._around.view(), *context.current()[1:]]
+
+    # ------------------------------------------------------------ model and tools of the task's loop
+
+    async def _told(self, inbound: Inbound) -> events.Told:
+        agent, words = self._agent, inbound.text
+        content = []
+        if self._ordered.mode == "fork":
+            words = PROMPTS["fork"].format(prompt=words)
+        else:
+            now = quotes.iso(int(agent.clock.now() * 1000))
+            facts = tags.dumped({"requestId": self._around.request_id, "time": now})
+            content = [tags.Tag(tags.CONTEXT, facts, nonce=tags.nonce(agent.ids.ulid())).block]
+        message: Message = {"role": "user", "content": [*content, {"type": "text", "text": words}]}
+        return events.Told(message, (inbound.request_id,))
+
+    async def stream(self, request: ModelRequest) -> ModelStream:
+        """Stream the answer to a request (see `contracts.model.Model`). If no call fits after this one, ask the model for
+        its summary and ignore tool calls. Raises `LimitReached`.
+        """
+        if self.steered:
+            raise LimitReached("stopped: the person wrote something new, which comes first")
+        if self._refused >= REFUSALS:  # more attempts would be denied too
+            raise LimitReached("stopped: its calls were refused again and again")
+        models, name = self._models, request.model
+        size = models.estimator.request(request)
+        most, self._last_call = self._next_call(size, request.max_tokens, name)
+        request = replace(request, max_tokens=most)
+        if self._last_call and self.totals.model_calls:
+            *before, newest = request.messages
+            content = [*newest["content"], {"type": "text", "text": tags.LAST_STEP}]
+            request = replace(request, messages=(*before, {**newest, "content": content}))
+        with self._tasks.reserved(size + most, _usd(models.prices, name, size, most)):
+            async for piece in self._model.stream(request):
+                self._first_token.set()
+                if isinstance(piece, ModelReply):
+                    charged = models.prices.at_most(name, piece.usage, piece.cost_usd)
+                    self._tasks.spend(_tokens(piece.usage), charged)
+                    self.totals.add(piece.usage, piece.cost_usd, charged)
+                    self._tell("model")
+                    if self._last_call:
+                        left = [one for one in piece.content if one.get("type") != "tool_use"]
+                        piece = replace(piece, content=left, cut=frozenset())  # noqa: PLW2901
+                yield piece
+
+    def _next_call(self, prompt: int, most: int, model: str) -> tuple[int, str]:
+        """Return the output limit for a call with `prompt` input tokens, and the limit that would prevent a call after that
+        ("" if none would). Raises `LimitReached` if not even this call fits.
+        """
+        limits, totals = self._limits, self.totals
+        usd, left = (
+            _usd(self._models.prices, model, prompt, ANSWER_TOKENS),
+            limits.max_tokens - totals.tokens - prompt,
+        )
+
+        def reached(calls: int, least: int) -> str:
+            if totals.model_calls + calls > limits.max_model_calls:
+                return f"{limits.max_model_calls} model calls"
+            if left < least:
+                return f"{limits.max_tokens:,} tokens"
+            too_much = limits.max_usd is not None and totals.charged_usd + calls * usd > limits.max_usd
+            return f"${limits.max_usd:.2f}" if too_much else ""
+
+        if limit := reached(1, LEAST_ANSWER):
+            raise at_limit(limit)
+        return min(most, left), reached(2, prompt + 2 * ANSWER_TOKENS)
+
+    async def _call(
+        self, judge: CallWrapper, call: ToolCall, run: Callable[[], Awaitable[ToolResult]]
+    ) -> ToolResult:
+        """Run a tool call of the task inside the wrapper that the turn's calls have too. Count the call and a denial."""
+        ran = False
+
+        async def through() -> ToolResult:
+            nonlocal ran
+            ran = True
+            return await run()
+
+        result = await judge(call, through)
+        self._refused += not ran
+        self.totals.tool_calls += 1
+        return result
+
+
+@dataclass(frozen=True, slots=True)
+class TaskApprovals:
+    """Implements `contracts.approvals.Approvals` for a task. Each question to a person names the task. If the person writes
+    a message instead of a decision, the task stops after this step.
+    """
+
+    worker: Worker
+    approvals: Approvals
+
+    async def decide(self, *asked: Approval) -> Verdict:
+        label = visible(self.worker.label)
+        with self.worker.waiting():
+            verdict = await self.approvals.decide(*(replace(one, task=label) for one in asked))
+        self.worker.steered |= verdict.ended == "steered"
+        return verdict
