@@ -193,7 +193,7 @@ class Exporter:
         self._at = at = found[-1][0] if found else at
         if at != self._kept and self._clock.monotonic() >= self._keep_at:
             await self._keep(at)
-        return bool(found)
+        return len(found) == BATCH
 
     async def _keep(self, at: int) -> None:
         await self._export.sync()

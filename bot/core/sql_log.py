@@ -93,6 +93,8 @@ class SqlLog(ABC):
         self._linger: asyncio.TimerHandle | None = None
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="event-log")
         self._reader = ThreadPoolExecutor(1, thread_name_prefix="event-log-reader")
+        self._new_events: dict[tuple[int, int], asyncio.Future[list[tuple[int, Event]]]] = {}
+        """The newest read of `after`, by its arguments. Several exports read the same new events."""
         self._db: Any = None
         self._read_db: Any = None
         self.trouble = ""
@@ -169,6 +171,7 @@ class SqlLog(ABC):
         while self._lost:
             chat = self._lost.pop()
             self._alert(f"lost events of {chat}", sentence("operators.events_lost", chat=chat))
+        self._new_events = {}
         newest = {entry.event.chat: entry.event.seq for entry in entries}
         for watcher in self._watchers if newest else ():
             watcher(newest)
@@ -266,9 +269,18 @@ class SqlLog(ABC):
         return await self._events(waiting, OF_KINDS % _marks(kinds), str(chat), since, *kinds)
 
     async def after(self, n: int, limit: int) -> list[tuple[int, Event]]:
-        return await self._asked(
-            lambda db: [(number, _event(row)) for *row, number in db.execute(AFTER, (n, limit))]
-        )
+        if (n, limit) not in self._new_events:
+            read = self._asked(
+                lambda db: [(number, _event(row)) for *row, number in db.execute(AFTER, (n, limit))]
+            )
+            self._new_events = {(n, limit): asyncio.ensure_future(read)}
+        found: list[tuple[int, Event]] = []
+        try:
+            found = await asyncio.shield(self._new_events[n, limit])
+        finally:
+            if not found:
+                self._new_events = {}
+        return found
 
     async def chats(self) -> list[ChatKey]:
         return [ChatKey.parse(chat) for (chat,) in await self._rows("SELECT chat FROM chats")]
@@ -306,6 +318,7 @@ class SqlLog(ABC):
                 work(db)
 
         await asyncio.get_running_loop().run_in_executor(self._writer, change)
+        self._new_events = {}
 
     async def older(self, chat: ChatKey, at: float) -> tuple[int, int]:
         await self.committed(patient=False)

@@ -31,6 +31,8 @@ DEFAULT_BASE_URL = "https://api.anthropic.com"
 MESSAGES = "/v1/messages"
 DRAIN_SECONDS = 0.25
 """Timeout in seconds for reading the end of a body after the answer is complete."""
+SLICE_BYTES = 65_536
+"""Min number of bytes of a request that are encoded before other tasks run."""
 NO_SUCH_PAGE = frozenset({404, 405, 501})
 CONNECTIONS = httpx2.Limits(max_connections=1_000, max_keepalive_connections=20, keepalive_expiry=30.0)
 """Limits of the connection pool. The library closes idle connections after 5 s; a longer time lets a conversation reuse one."""
@@ -182,10 +184,13 @@ class AnthropicModel:
     async def _body(self, request: ModelRequest) -> bytes:
         """Return the bytes of a request. Other tasks run while a large request is encoded."""
         if not request.wire:
-            encoded: list[bytes] = []
+            encoded, size = list[bytes](), 0
             for piece in pieces(request):
                 encoded.append(piece)
-                await asyncio.sleep(0)
+                size += len(piece)
+                if size >= SLICE_BYTES:
+                    size = 0
+                    await asyncio.sleep(0)
             request.wire.append(b"".join(encoded))
         return request.wire[0]
 

@@ -193,7 +193,7 @@ async def test_a_summary_by_the_provider_comes_whole_with_what_it_cost(
 async def test_while_a_large_request_is_written_others_have_their_turn(
     server: AnthropicServer, model: AnthropicModel
 ) -> None:
-    said = [user(f"Words {number}") for number in range(99)]
+    said = [user("Words " * 12_000) for _ in range(99)]
     asking = asyncio.ensure_future(reply_of(model, ask(*said)))
     turns = 0
     while not server.requests and not asking.done():
