@@ -28,8 +28,7 @@ from bot.access_list import FILE as ACCESS
 from bot.access_list import AccessList
 from bot.contracts.base import Json
 from bot.contracts.environment import Clock, Disk, OpenFile
-from bot.core.event_log import RESTORED
-from bot.core.sql_log import CURSOR, FACT, FORGET
+from bot.core.event_log import CURSOR, FACT, FORGET, RESTORED
 from bot.core.sqlite_log import FILE as LOG
 from bot.core.sqlite_log import SCHEMA, damage
 from bot.importing import JOURNAL

@@ -33,7 +33,7 @@ from bot.core.chat import MODES, Chat
 from bot.core.chats import Chats
 from bot.core.conversation_list import given_names
 from bot.core.estimate import Estimator
-from bot.core.event_log import EventLog
+from bot.core.event_log import Alert, EventLog
 from bot.core.exports import ArchiveExport, Exporter
 from bot.core.fallback import Fallback, FallbackModel, ProviderFallbacks
 from bot.core.feature import Door, Runtime
@@ -50,7 +50,6 @@ from bot.core.prompt import Prompts
 from bot.core.rate_limit import RateLimiter
 from bot.core.reply import ReplyPorts
 from bot.core.runner import Runner, Slots
-from bot.core.sql_log import Alert
 from bot.core.sqlite_log import FILE, SqliteLog
 from bot.core.turns import Turns
 from bot.core.usage import UsageRecorder, UsageSums

@@ -32,11 +32,10 @@ from bot.contracts.provenance import ANYBODYS, ORIGIN, Provenance, unpacked
 from bot.core import events, memory
 from bot.core.chat import Chat
 from bot.core.chats import NO_CHAT
-from bot.core.event_log import RESTORED
+from bot.core.event_log import APPEND, FACT, KEY, POSITION, RESTORED
 from bot.core.events import Event, EventData, StoredFile, encode, fact_of, keys_of
 from bot.core.outgoing import ApprovalRecord
 from bot.core.removal import SENDS
-from bot.core.sql_log import APPEND, FACT, KEY, POSITION
 from bot.core.sqlite_log import SCHEMA
 from bot.storage import file_names
 

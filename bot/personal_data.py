@@ -31,10 +31,10 @@ from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.log_kinds import TEXTS
 from bot.core import events, recorded_requests, sqlite_log
 from bot.core.archive_files import ArchiveFiles
+from bot.core.event_log import Session
 from bot.core.events import Event, EventData
 from bot.core.recorded_requests import RecordedRequests
 from bot.core.removal import REMOVED, Gone, blanked, emptied
-from bot.core.sql_log import Session
 from bot.storage import file_names, jsonl
 from bot.storage.artifacts import ArtifactStore, what_of
 from bot.storage.notes import SESSION, MemoryOwner, NoteStore

@@ -28,7 +28,7 @@ WAITS = {
     # These read from the database file, so all events must be committed.
     "bot/core/exports.py": 1,
     "bot/core/runner.py": 1,
-    "bot/core/sql_log.py": 3,
+    "bot/core/event_log.py": 5,
     "bot/features/retention.py": 1,
 }
 """Max number of waits for a commit of the log, by file. All other code treats an event as stored once the

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Sequence
+from typing import Any
 
 from bot.contracts.base import Json
 from bot.contracts.identity import ChatKey
-from bot.core.event_log import ChatStats, Committed, Entry, Position
+from bot.core.event_log import ChatStats, Committed, Entry, EventLog, Position
 from bot.core.events import Event, Received, TurnEnded, Used, fact_of, keys_of
 
 
-class MemoryLog:
+class MemoryLog(EventLog):
     """An `EventLog` in memory. A test can make the log refuse writes, and can read what a killed process
     would leave on disk.
     """
+
+    _writing_session: Any = None
+    _reading: Any = None
+    _again: Any = None
 
     def __init__(self) -> None:
         self.on_disk: dict[ChatKey, dict[str, Event]] = defaultdict(dict)
@@ -24,19 +29,19 @@ class MemoryLog:
         self.trouble = ""
         self.cursors: dict[str, int] = {}
         self._order: list[Event] = []
-        self._watchers: list[Committed] = []
-        self._pending: list[Entry] = []
+        self._heard: list[Committed] = []
+        self._unsaved: list[Entry] = []
 
     def watch(self, committed: Committed) -> None:
-        self._watchers.append(committed)
+        self._heard.append(committed)
 
     def append(self, entries: Sequence[Entry]) -> None:
-        self._pending += entries
+        self._unsaved += entries
 
     def write(self) -> None:
         """Write the pending events."""
         newest = dict[ChatKey, int]()
-        for entry in self._pending:
+        for entry in self._unsaved:
             event = entry.event
             if event.id not in self.on_disk[event.chat]:
                 self.on_disk[event.chat][event.id] = event
@@ -51,20 +56,20 @@ class MemoryLog:
                 self.facts_set.pop((kind, key), None)
                 if value is not None:
                     self.facts_set[kind, key] = value
-        self._pending = []
-        for watcher in self._watchers if newest else ():
+        self._unsaved = []
+        for watcher in self._heard if newest else ():
             watcher(newest)
 
     @property
     def pending(self) -> int:
-        return len(self._pending)
+        return len(self._unsaved)
 
     async def committed(self, *, patient: bool = True) -> None:
         self.write()
 
     async def read(self, chat: ChatKey, since: int = 0, *, pending: bool = True) -> list[Event]:
         found = list(self.on_disk[chat].values())
-        found += [entry.event for entry in self._pending if pending and entry.event.chat == chat]
+        found += [entry.event for entry in self._unsaved if pending and entry.event.chat == chat]
         return [one for one in found if one.seq >= since]
 
     async def of_kinds(self, chat: ChatKey, kinds: Collection[str], since: float) -> list[Event]:
@@ -86,7 +91,7 @@ class MemoryLog:
         self.cursors[export] = n
 
     async def position(self, chat: ChatKey) -> Position | None:
-        pending = [entry.position for entry in self._pending if entry.event.chat == chat]
+        pending = [entry.position for entry in self._unsaved if entry.event.chat == chat]
         return pending[-1] if pending else self.positions.get(chat)
 
     async def open_chats(self) -> list[ChatKey]:
@@ -153,7 +158,7 @@ class MemoryLog:
         )
 
     async def known(self, keys: Collection[str]) -> bool:
-        pending = (key for entry in self._pending for key in keys_of(entry.event.data))
+        pending = (key for entry in self._unsaved for key in keys_of(entry.event.data))
         return not self.keys.union(pending).isdisjoint(keys)
 
     async def older(self, chat: ChatKey, at: float) -> tuple[int, int]:

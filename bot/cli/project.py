@@ -28,7 +28,7 @@ from bot.system import SystemClock, SystemDisk, UlidSource
 if TYPE_CHECKING:
     from bot.cluster.shared_disk import SharedDisk
     from bot.core.archive_files import ChatStore
-    from bot.core.sql_log import SqlLog
+    from bot.core.event_log import EventLog
 
 
 def manifest_of(channel: str, known: Mapping[str, Manifest] | None = None) -> Manifest:
@@ -93,12 +93,12 @@ def database(root: Path) -> str | None:
 
 
 @contextlib.asynccontextmanager
-async def event_log(root: Path) -> AsyncIterator[SqlLog | None]:
+async def event_log(root: Path) -> AsyncIterator[EventLog | None]:
     """Open the event log for reading; yield None if there is no log."""
     from bot.core import sqlite_log
 
     path, url, clock = root / HOME / sqlite_log.FILE, database(root), SystemClock()
-    log: SqlLog
+    log: EventLog
     if url is not None:
         from bot.core.postgres_log import PostgresLog
 

@@ -19,8 +19,8 @@ import psycopg
 from bot import errors
 from bot.cluster import leadership, shared_disk
 from bot.core import sqlite_log
+from bot.core.event_log import CURSOR
 from bot.core.postgres_log import PostgresSession, prepared, values, words_of
-from bot.core.sql_log import CURSOR
 from bot.storage import jsonl
 from bot.system import SystemDisk
 

@@ -1,18 +1,18 @@
 """The state of one chat, which is computed from the chat's events, and the effects that are due next.
 
-This module does no I/O, reads no clock and starts no tasks. `Chat.apply` computes the same state live and after a
-restart. `Chat.due` returns the effects to run now. Their results are appended as events. An event that starts work
-carries the id of its process (`boot`). Work that an earlier process started was interrupted, so it is due again.
+This module does no I/O, reads no clock and starts no tasks. An event that starts work carries the id of its process
+(`boot`). Work that an earlier process started was interrupted, so it is due again.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
+from typing import Any, Literal
 
 from bot import errors
 from bot.contracts.approvals import Verdict
@@ -60,9 +60,9 @@ def plain(inbound: Inbound) -> bool:
     return inbound.kind == "message" and inbound.command is None and inbound.due is None
 
 
-def is_follow_up(other: Inbound, running: Inbound) -> bool:
-    """Return True if `other` is a message or edit by the person of the running turn, so that it may join this turn. Due
-    jobs and regenerated answers always have turns of their own.
+def _is_follow_up(other: Inbound, running: Inbound) -> bool:
+    """Return True if `other` is a message or edit by the person of the running turn. Due jobs and regenerated answers
+    always have turns of their own.
     """
     if other.due or running.due or other.renews or running.renews:
         return False
@@ -70,7 +70,7 @@ def is_follow_up(other: Inbound, running: Inbound) -> bool:
 
 
 def _can_coalesce(other: Inbound, first: Inbound) -> bool:
-    return plain(other) and plain(first) and is_follow_up(other, first)
+    return plain(other) and plain(first) and _is_follow_up(other, first)
 
 
 def _can_join(other: Inbound, running: Inbound) -> bool:
@@ -80,7 +80,7 @@ def _can_join(other: Inbound, running: Inbound) -> bool:
     files = other.attachments
     if files and (other.kind != "message" or not all(one.may_be_read for one in files)):
         return False
-    return is_follow_up(other, running) and bool(files or other.has_text)
+    return _is_follow_up(other, running) and bool(files or other.has_text)
 
 
 def same_message(one: Inbound, other: Inbound) -> bool:
@@ -98,16 +98,10 @@ def _reaches(stop: Inbound, other: Inbound) -> bool:
 
 
 def revised(message: Inbound, edit: Inbound) -> Inbound:
-    changed: dict[str, object] = {
-        "text": edit.text,
-        "command": edit.command,
-        "attachments": edit.attachments,
-        # An edit repeats quoted content, but not the message that the person replied to.
-        "quoted": edit.quoted or tuple(one for one in message.quoted if not one.brought),
-        "links": edit.links,
-        "mentioned": edit.mentioned,
-    }
-    return message.model_copy(update=changed)
+    changed = {name: getattr(edit, name) for name in ("text", "command", "attachments", "links", "mentioned")}
+    # An edit repeats quoted content, but not the message that the person replied to.
+    quoted = edit.quoted or tuple(one for one in message.quoted if not one.brought)
+    return message.model_copy(update={**changed, "quoted": quoted})
 
 
 # ------------------------------------------------------------ a turn
@@ -152,15 +146,15 @@ STOPPABLE = frozenset({Phase.STARTING, Phase.RUNNING, Phase.SUSPENDED})
 
 
 class Wait:
-    """Stopwatch that measures how long a person waits for the first words of the answer. `since` is the start in epoch
-    seconds. The time is divided by activity: `queue`, `approval`, `model`, `tools`, `delivery`, or "" for other.
+    """Stopwatch that measures how long a person waits for the first words of the answer. The time is divided by activity:
+    `queue`, `approval`, `model`, `tools`, `delivery`, or "" for other. Times are epoch seconds.
     """
 
-    __slots__ = ("_at", "_doing", "_spent", "since")
+    __slots__ = ("_at", "_doing", "_since", "_spent")
 
     def __init__(self, said: float, arrived: float) -> None:
         late = int(max(0.0, arrived - said)) in OWN_TIME
-        self.since = self._at = said if late else arrived
+        self._since = self._at = said if late else arrived
         self._doing = "queue"
         self._spent = Counter[str]()
 
@@ -170,7 +164,7 @@ class Wait:
 
     def over(self, at: float) -> events.Waited:
         self.goes_on("", at)
-        ms = round(max(0.0, at - self.since) * 1000)
+        ms = round(max(0.0, at - self._since) * 1000)
         parts = {part: spent for part, spent in self._spent.items() if part and spent}
         return events.Waited(ms, two_digits(ms), parts)
 
@@ -181,9 +175,9 @@ class Turn:
 
     id: str
     members: list[Inbound]
-    boot: str = ""
-    since: int = 0
+    since: int
     """Number of the oldest event that is needed to rebuild the turn."""
+    boot: str = ""
     phase: Phase = Phase.STARTING
     attempts: int = 0
     """Starts of the turn since its last progress. A start after a clean shutdown or a person's decision does not count."""
@@ -207,11 +201,8 @@ class Turn:
     """Attached files that could not be read. The turn's next answer reports them."""
     unshown: set[str] = field(default_factory=set)
     """Artifact ids of files that the provider refused to show the model."""
-    end: str | None = None
     model: str = ""
     """Name of the model that the turn called last."""
-    wait: Wait | None = None
-    """Stopwatch of the waiting person. None if nobody waits, or once the person has seen words of the answer."""
 
     @property
     def first(self) -> Inbound:
@@ -219,23 +210,8 @@ class Turn:
 
     @property
     def left(self) -> list[Inbound]:
+        """Return the members that their authors have not deleted."""
         return [one for one in self.members if one.request_id not in self.withdrawn]
-
-    @property
-    def answered(self) -> bool:
-        """Return True while the turn's final message is in the outbox and its delivery has not failed."""
-        return self.phase is Phase.ENDING
-
-    def time(self, at: float) -> None:
-        if self.wait is None:
-            return
-        if self.phase is Phase.SUSPENDED:
-            doing = "approval"
-        elif None in self.rows.values():
-            doing = "delivery"
-        else:
-            doing = "tools" if self.tools else "model" if self.call is not None else ""
-        self.wait.goes_on(doing, at)
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,14 +227,16 @@ class Stopped:
 
 @dataclass(slots=True)
 class Waiting:
-    """A message that waits for a turn. `seq` and `at` are the number and time of the message's event; `burst` is the
-    number of its `Burst`.
+    """An accepted message that waits for a turn, or a command or signal that needs none. `seq` and `at` are the number and
+    time of its event. `since` is the number of the oldest event that is needed to rebuild it.
     """
 
     inbound: Inbound
     seq: int
     at: float
-    burst: int
+    since: int
+    burst: int = 0
+    """Number of the message's `Burst`."""
 
 
 @dataclass(slots=True)
@@ -308,32 +286,15 @@ class Handle:
 
 
 @dataclass(frozen=True, slots=True)
-class Send:
-    """Effect: send the message of this outbox row."""
+class Deliver:
+    """Effect on the message of an outbox row: `send` it; `find` out from the platform whether it was delivered; `end` a live
+    message, which is one that is edited while a turn runs; or `revise` a sent message, so that it shows the outcome of its
+    `question`.
+    """
 
+    do: Literal["send", "find", "end", "revise"]
     row: OutboxRow
-
-
-@dataclass(frozen=True, slots=True)
-class Find:
-    """Effect: ask the platform whether the message of this outbox row was delivered."""
-
-    row: OutboxRow
-
-
-@dataclass(frozen=True, slots=True)
-class EndLive:
-    """Effect: make the last edit of a live message (one that is edited while a turn runs), or delete it."""
-
-    row: OutboxRow
-
-
-@dataclass(frozen=True, slots=True)
-class Revise:
-    """Effect: edit a sent message that asks a question, so that it shows the outcome."""
-
-    row: OutboxRow
-    question: Question
+    question: Question | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -350,7 +311,7 @@ class WakeAt:
     at: float
 
 
-Effect = StartTurn | AskAnew | StopTurn | Handle | Send | Find | EndLive | Revise | Expire | WakeAt
+Effect = StartTurn | AskAnew | StopTurn | Handle | Deliver | Expire | WakeAt
 
 
 class Chat:
@@ -369,7 +330,7 @@ class Chat:
         """
         self.outbox: dict[str, OutboxRow] = {}
         """Outgoing messages that are not delivered yet or that may still be edited, in queue order."""
-        self.beside: dict[str, Inbound] = {}
+        self.beside: dict[str, Waiting] = {}
         """Commands and signals that need no turn and are not handled yet, by request id."""
         self.stopped: dict[str, Stopped] = {}
         """Outcomes of stop commands that the person was not told yet, by request id of the command."""
@@ -383,25 +344,30 @@ class Chat:
         self._debounce = debounce
         self._people: dict[UserRef, list[Waiting]] = {}
         self._bursts: dict[UserRef, Burst] = {}
-        self._known: OrderedDict[str, Inbound] = OrderedDict()
+        self._known: dict[str, Inbound] = {}
         """Latest version of each remembered message, by request id."""
         self._changes: dict[str, list[tuple[int, Inbound]]] = {}
         """Edits and deletions that arrived before their message, each with its event number, by message id."""
         self._edits: dict[str, tuple[int, Inbound]] = {}
         """Edits of answered messages that the model has not seen, each with its event number, by request id."""
-        self._unseen: dict[str, Wait] = {}
-        """Stopwatches of turns that ended before the person saw words of the answer, by turn id."""
+        self._waits: dict[str, Wait] = {}
+        """Stopwatches of the people who have not seen words of their answer yet, by turn id."""
         self._spans: list[tuple[int, int]] = []
         """First and last event numbers of each ended turn that does not lie entirely before `position`."""
-        self._opened: dict[str, int] = {}
-        """Number of the event that began each piece of unfinished work, by request id or row id."""
 
     # ------------------------------------------------------------ public state
 
     @property
     def open_since(self) -> int | None:
         """Return the number of the oldest event that unfinished work needs; None if no work is unfinished."""
-        return min(self._opened.values(), default=None)
+        needed = [
+            *(one.since for one in self.beside.values()),
+            *(one.since for queue in self._people.values() for one in queue),
+            *(one.seq for one in self.outbox.values()),
+            *(one.asked for one in self.questions.values()),
+            *([self.turn.since] if self.turn is not None else ()),
+        ]
+        return min(needed, default=None)
 
     @property
     def waiting(self) -> list[Inbound]:
@@ -447,6 +413,7 @@ class Chat:
         return any(one.kind == "delete" for _, one in self._changes.get(inbound.message_id or "", ()))
 
     def asks(self, person: UserRef) -> bool:
+        """Return True if a tool of the running turn waits for this person's answer."""
         turn = self.turn
         return turn is not None and turn.first.person == person and bool(self._asked_by_tools(turn))
 
@@ -455,8 +422,9 @@ class Chat:
         return [one for one in found if one.verdict is None]
 
     def joinable(self) -> list[Inbound]:
+        """Return the waiting messages that may join the running turn now."""
         turn = self.turn
-        if turn is None or turn.phase in {Phase.STOPPING, Phase.ENDING, Phase.ENDED}:
+        if turn is None or turn.phase in {Phase.STOPPING, Phase.ENDING}:
             return []
         if turn.phase is Phase.STARTING:
             return self._next(turn, _can_coalesce) if self._mode.collects or self._mode.steers else []
@@ -466,8 +434,7 @@ class Chat:
         """Return the event that records how long the person waited; None if this row does not show the first words of
         the answer. The person sees the row at time `now`.
         """
-        turn = self.turn if self.turn is not None and self.turn.id == row.turn else None
-        wait = self._unseen.get(row.turn or "") if turn is None else turn.wait
+        wait = self._waits.get(row.turn or "")
         answers = (row.form in {"reply", "preview"} or row.ends) and row.question is None
         return wait.over(now) if wait is not None and answers else None
 
@@ -476,33 +443,40 @@ class Chat:
     def apply(self, event: Event) -> None:
         """Update the state with an event. An event that the state does not allow changes nothing."""
         self.seq = max(self.seq, event.seq)
-        data, turn = event.data, self.turn
-        stale = isinstance(data, events.Answered) and (turn is None or turn.call != data.call)
+        turn = self.turn if self.turn is not None and self.turn.id == event.turn else None
+        stale = isinstance(event.data, events.Answered) and (turn is None or turn.call != event.data.call)
         if not stale:
             self.context.apply(event)
-        if (fold := _FOLDS.get(type(data))) is not None:
-            fold(self, event, data)
-        else:
-            self._in_chat(event, data)
-            if turn is not None and turn.id == event.turn:
-                self._in_turn(turn, data)
-        if self.turn is not None:
-            self.turn.time(event.at)
+            self._fold(event, turn)
+        if (turn := self.turn) is not None and (wait := self._waits.get(turn.id)) is not None:
+            if turn.phase is Phase.SUSPENDED:
+                doing = "approval"
+            elif None in turn.rows.values():
+                doing = "delivery"
+            else:
+                doing = "tools" if turn.tools else "model" if turn.call is not None else ""
+            wait.goes_on(doing, event.at)
 
-    def _in_chat(self, event: Event, data: events.EventData) -> None:  # noqa: C901, PLR0912 - one `match` of the kinds
-        match data:
+    def _fold(self, event: Event, turn: Turn | None) -> None:  # noqa: C901, PLR0912, PLR0915 - one `match` of the kinds
+        """Apply an event. `turn` is the running turn if the event belongs to it."""
+        match data := event.data:
+            case events.Received():
+                self._received(event, data)
             case events.Ordered():
                 self.task = data
-                self._opened[data.inbound.request_id] = event.seq
-                self._wait(data.inbound, event)
+                self._wait(Waiting(data.inbound, event.seq, event.at, event.seq))
+            case events.Edited():
+                self._edited(event, data.inbound)
+            case events.Deleted():
+                self._deleted(event, data.inbound)
+            case events.Stop():
+                self._stop(event, data)
             case events.Closed():
-                for known in (self.beside, self.stopped, self._opened):
-                    known.pop(data.request, None)
+                self.beside.pop(data.request, None)
+                self.stopped.pop(data.request, None)
                 self._take(lambda other: other.request_id == data.request)
             case events.Waited():
-                self._unseen.pop(event.turn or "", None)
-                if (turn := self._running(event)) is not None:
-                    turn.wait = None
+                self._waits.pop(event.turn or "", None)
             case events.Cut(dropped="all"):
                 self._edits.clear()
             case events.Removed():
@@ -512,17 +486,25 @@ class Chat:
                 )
                 self.missed = [one for one in self.missed if one.turn not in data.turns]
             case events.Expired():
-                for name, some in list(self._changes.items()):
-                    self._changes[name] = [one for one in some if one[0] >= data.before]
-                    if not self._changes[name]:
-                        del self._changes[name]
+                kept = {
+                    name: [one for one in some if one[0] >= data.before]
+                    for name, some in self._changes.items()
+                }
+                self._changes = {name: some for name, some in kept.items() if some}
                 self._keep_edits(lambda _name, seq, _edit: seq >= data.before)
+            case events.QuestionAsked():
+                record = ApprovalRecord(data.question, data.asked, event.at)
+                self.questions[data.question] = Question(record, event.turn, event.seq)
+                if turn is not None and turn.phase in {Phase.STARTING, Phase.RUNNING}:
+                    turn.phase, turn.attempts = Phase.SUSPENDED, 0
             case events.Decided() if (question := self.questions.get(data.question)) is not None:
                 self._decide(question, data.verdict, event.at)
             case events.Revised():
                 for question in list(self.questions.values()):
                     if question.copies.pop(data.row, None) is not None:
                         self._forget(question)
+            case events.Queued():
+                self._queued(event, data, turn)
             case events.Deferred():
                 self._row(data.row, not_before=data.until, delayed=True, state="queued")
             case events.Sending():
@@ -536,11 +518,48 @@ class Chat:
                 self._row(data.row, boot="")
             case events.Shown():
                 self._row(data.row, message_id=data.message_id)
+            case events.RowEnded():
+                self._row_ended(data)
+            case events.TurnStarted():
+                self._turn_started(event, data)
+            case _ if turn is None:
+                pass
+            case events.TurnLeft() if turn.phase is not Phase.SUSPENDED:
+                turn.attempts = max(0, turn.attempts - 1)
+            case events.Joined():
+                taken = self._taken(data.members)
+                turn.members += [one.inbound for one in taken]
+                turn.since = min([turn.since, *(one.since for one in taken)])
+                if turn.call is not None:
+                    turn.call = None
+                    turn.restarts += all(one.inbound.kind != "edit" for one in taken)
+            case events.FilesRead():
+                for said in (one for one in turn.left if one.request_id == data.request):
+                    turn.seen[data.request] = data.files
+                    turn.unread.append((said.attachments[: len(data.files)], data.files))
+            case events.Told():
+                turn.edits.update(data.edits)
+                turn.phase = Phase.RUNNING if turn.phase is Phase.STARTING else turn.phase
+            case events.Asked():
+                turn.call, turn.model = data.call, data.model
+            case events.Answered():
+                turn.call, turn.model, turn.attempts = None, data.model or turn.model, 0
+                self._not_shown(turn, set(data.unshown), UNSEEN_BY_MODEL if data.blind else UNSEEN)
+            case events.ToolStarted():
+                turn.acted = True
+                turn.tools[data.call] = data.boot
+                if data.task:
+                    turn.tasks[data.call] = data.task
+            case events.ToolEnded():
+                turn.tools.pop(data.call, None)
+                turn.tasks.pop(data.call, None)
+                turn.attempts = 0
+            case events.TurnEnded():
+                self._turn_ended(event, data, turn)
             case _:
                 pass
 
-    def _keep_edits(self, keep: Callable[[str, int, Inbound], bool]) -> None:
-        self._edits = {name: one for name, one in self._edits.items() if keep(name, *one)}
+    # ------------------------------------------------------------ what people do
 
     def _received(self, event: Event, data: events.Received) -> None:
         inbound = data.inbound
@@ -552,73 +571,70 @@ class Chat:
         # If this message is sent again, to regenerate its answer, it already contains its edits.
         self._keep_edits(lambda _name, _seq, edit: not same_message(edit, inbound))
         self._remember(inbound)
-        self._opened[inbound.request_id] = min([event.seq, *(seq for seq, _ in changes)])
+        since = min([event.seq, *(seq for seq, _ in changes)])
+        said = Waiting(inbound, event.seq, event.at, since)
         if data.beside:
-            self.beside[inbound.request_id] = inbound
+            self.beside[inbound.request_id] = said
         else:
-            self._wait(inbound, event)
+            self._wait(said)
 
-    def _wait(self, inbound: Inbound, event: Event) -> None:
-        who = inbound.person
-        burst = self._burst(inbound, event.seq, event.at)
-        self._people.setdefault(who, []).append(Waiting(inbound, event.seq, event.at, burst))
-        turn = self.turn
+    def _wait(self, said: Waiting) -> None:
+        inbound, turn = said.inbound, self.turn
+        said.burst = self._burst(said)
+        self._people.setdefault(inbound.person, []).append(said)
         if turn is None:
             return
-        if turn.phase is Phase.SUSPENDED and who == turn.first.person:
+        if turn.phase is Phase.SUSPENDED and inbound.person == turn.first.person:
             # The person wrote instead of deciding. The message answers a tool's question and ends any other question.
-            asked = self.asks(who)
-            self._decide_all(turn, Verdict("steered", request_id=inbound.request_id), event.at)
+            asked = self.asks(inbound.person)
+            self._decide_all(turn, Verdict("steered", request_id=inbound.request_id), said.at)
             if asked:
                 return
-        if self._mode.interrupts and turn.phase is Phase.RUNNING and is_follow_up(inbound, turn.first):
+        if self._mode.interrupts and turn.phase is Phase.RUNNING and _is_follow_up(inbound, turn.first):
             turn.phase = Phase.STOPPING
 
     def _early(self, event: Event, change: Inbound) -> None:
         self._changes.setdefault(change.message_id or "", []).append((event.seq, change))
-        while len(self._changes) > MOST_EARLY:
-            del self._changes[next(iter(self._changes))]
+        _shorten(self._changes, MOST_EARLY)
 
-    def _edited(self, event: Event, data: events.Edited) -> None:
-        edit = data.inbound
+    def _edited(self, event: Event, edit: Inbound) -> None:
         known = self._known_as(edit)
         if known is None:
             self._early(event, edit)
             return
         if known.ts > edit.ts:
             return  # a newer edit has already arrived
-        self._remember(revised(known, edit).model_copy(update={"ts": max(known.ts, edit.ts)}))
+        self._remember(revised(known, edit).model_copy(update={"ts": edit.ts}))
         turn, queue = self.turn, self._people.get(edit.person, ())
         if waiting := next((one for one in queue if same_message(one.inbound, edit)), None):
             waiting.inbound = revised(waiting.inbound, edit)
             return
-        self._opened[edit.request_id] = event.seq
+        said = Waiting(edit, event.seq, event.at, event.seq)
         if (
             turn is not None
             and turn.phase is not Phase.ENDING
             and any(same_message(one, edit) for one in turn.members)
         ):
             # The edit waits like a new message: it joins the running turn or starts one.
-            self._wait(edit, event)
+            self._wait(said)
             return
         # The message was already answered. The next turn shows the model the edit, and features may react to it.
         self._edits.pop(known.request_id, None)
         if plain(known) and edit.text.strip():
             self._edits[known.request_id] = event.seq, edit
-        while len(self._edits) > MOST_EDITS:
-            del self._edits[next(iter(self._edits))]
-        self.beside[edit.request_id] = edit
+        _shorten(self._edits, MOST_EDITS)
+        self.beside[edit.request_id] = said
 
-    def _deleted(self, event: Event, data: events.Deleted) -> None:
-        deletion = data.inbound
+    def _keep_edits(self, keep: Callable[[str, int, Inbound], bool]) -> None:
+        self._edits = {name: one for name, one in self._edits.items() if keep(name, *one)}
+
+    def _deleted(self, event: Event, deletion: Inbound) -> None:
         # Hide the message from the model at once. A later event removes its text from the log.
         requests = frozenset(one.request_id for one in self.said if same_message(one, deletion))
-        for name in requests:
-            self._edits.pop(name, None)
+        self._keep_edits(lambda name, _seq, _edit: name not in requests)
         self.context.remove(Gone(requests, messages=frozenset({deletion.message_id or ""})), head=False)
-        self.beside[deletion.request_id] = deletion
-        self._opened[deletion.request_id] = event.seq
-        if self._known_as(deletion) is None:
+        self.beside[deletion.request_id] = Waiting(deletion, event.seq, event.at, event.seq)
+        if not requests:
             self._early(event, deletion)
             return
         self._take(lambda other: same_message(other, deletion))
@@ -637,72 +653,111 @@ class Chat:
             return early and _reaches(stop, other)
 
         taken = self._take(lambda other: reached(other) and (anybodys or other.person == stop.person))
-        outcome = Stopped(tuple(one.command.name for one in taken if one.command is not None), bool(taken))
+        commands = tuple(one.inbound.command.name for one in taken if one.inbound.command is not None)
+        outcome = Stopped(commands, bool(taken))
         if turn is not None and turn.phase in STOPPABLE and any(map(reached, turn.members)):
             if data.everyones or stop.chat_type == "direct" or stop.person == turn.first.person:
                 outcome = replace(outcome, anything=True)
                 self._stop_turn(turn)
             else:
                 outcome = replace(outcome, goes_on=turn.first)
-        self.beside[stop.request_id] = stop
+        self.beside[stop.request_id] = Waiting(stop, event.seq, event.at, event.seq)
         self.stopped[stop.request_id] = outcome
-        self._opened[stop.request_id] = event.seq
+
+    def _stop_turn(self, turn: Turn) -> None:
+        if turn.phase in STOPPABLE:
+            turn.phase = Phase.STOPPING
+
+    def _remember(self, inbound: Inbound) -> None:
+        self._known[inbound.request_id] = inbound
+        _shorten(self._known, KNOWN)
+
+    def _known_as(self, change: Inbound) -> Inbound | None:
+        return next((one for one in reversed(self._known.values()) if same_message(one, change)), None)
+
+    # ------------------------------------------------------------ the queue
+
+    def _taken(self, names: Sequence[str]) -> list[Waiting]:
+        found = self._take(lambda other: other.request_id in names)
+        return sorted(found, key=lambda one: names.index(one.inbound.request_id))
+
+    def _take(self, wanted: Callable[[Inbound], bool]) -> list[Waiting]:
+        """Remove the matching messages from the queue and return them."""
+        taken = [one for queue in self._people.values() for one in queue if wanted(one.inbound)]
+        for who in {one.inbound.person for one in taken}:
+            self._people[who] = [one for one in self._people[who] if one not in taken]
+            if not self._people[who]:
+                del self._people[who]
+                self._bursts.pop(who, None)
+        return taken
+
+    def _next(self, turn: Turn, wanted: Callable[[Inbound, Inbound], bool]) -> list[Inbound]:
+        """Return the next waiting messages of the turn's person. The list ends before a message that is not `wanted`,
+        belongs to an incomplete album or split text, or arrived after another person's message.
+        """
+        who = turn.first.person
+        burst = self._bursts.get(who)
+        coming = burst.number if burst is not None and burst.parts else None
+        others = min(
+            (queue[0].seq for other, queue in self._people.items() if other != who), default=math.inf
+        )
+        taken = itertools.takewhile(
+            lambda one: one.seq < others and one.burst != coming and wanted(one.inbound, turn.first),
+            self._people.get(who, ()),
+        )
+        return [one.inbound for one in taken]
+
+    def _together(self, queue: Sequence[Waiting]) -> list[Inbound]:
+        """Return the messages of a person's queue that one turn answers."""
+        first = queue[0]
+
+        def fits(one: Waiting) -> bool:
+            burst = self._mode.collects or one.burst == first.burst
+            return burst and _can_coalesce(one.inbound, first.inbound)
+
+        return [first.inbound, *(one.inbound for one in itertools.takewhile(fits, queue[1:]))]
+
+    def _burst(self, said: Waiting) -> int:
+        """Return the number of the burst to which a message belongs. A message without a quiet period ends the open
+        burst, and belongs to it only if it is the last part of a split text.
+        """
+        inbound, at, quiet = said.inbound, said.at, 0.0
+        if plain(inbound):
+            part = PASTE_SECONDS if inbound.goes_on else ALBUM_SECONDS if inbound.of_album else 0.0
+            quiet = max(self._debounce, part)
+        burst = self._bursts.get(inbound.person)
+        if burst is not None and at >= burst.until:
+            burst = None
+        if not quiet:
+            self._bursts.pop(inbound.person, None)
+            return said.seq if burst is None or not (burst.goes_on and plain(inbound)) else burst.number
+        if burst is None:
+            burst = self._bursts[inbound.person] = Burst(said.seq, at, 0.0)
+        longest = at + quiet if inbound.goes_on else burst.began + LONGEST_BURST * quiet
+        burst.until = max(burst.until, min(at + quiet, longest))
+        burst.parts, burst.goes_on = inbound.of_album or inbound.goes_on, inbound.goes_on
+        return burst.number
 
     # ------------------------------------------------------------ the turn
 
     def _turn_started(self, event: Event, data: events.TurnStarted) -> None:
         turn = self.turn
         if turn is None:
-            waiting = {one.inbound.request_id: one.at for queue in self._people.values() for one in queue}
             members = self._taken(data.members)
             if not members:
                 return
-            turn = self.turn = Turn(event.turn or members[0].request_id, members)
-            if (first := turn.first).command is None and first.due is None and first.addressed != "chat":
-                arrived = waiting[first.request_id]
-                turn.wait = Wait(first.ts / 1000 if first.kind == "message" else arrived, arrived)
-            since = [self._opened[one.request_id] for one in members if one.request_id in self._opened]
-            turn.since = min([event.seq, *since])
-            self.context.running = RunningTurn(turn.id, event.at, turn.since)
+            first, since = members[0], min([event.seq, *(one.since for one in members)])
+            name = event.turn or first.inbound.request_id
+            turn = self.turn = Turn(name, [one.inbound for one in members], since)
+            said = first.inbound
+            if said.command is None and said.due is None and said.addressed != "chat":
+                self._waits[turn.id] = Wait(said.ts / 1000 if said.kind == "message" else first.at, first.at)
+            self.context.running = RunningTurn(turn.id, event.at, since)
         if event.turn == turn.id:
             for question in self._asked_by_tools(turn) if turn.boot != data.boot else ():
                 self._decide(question, Verdict("nobody"), event.at)
             turn.boot, turn.call = data.boot, None
             turn.attempts += turn.phase is not Phase.SUSPENDED
-
-    def _in_turn(self, turn: Turn, data: events.EventData) -> None:  # noqa: C901 - one `match` of the kinds
-        match data:
-            case events.TurnLeft() if turn.phase is not Phase.SUSPENDED:
-                turn.attempts = max(0, turn.attempts - 1)
-            case events.Joined():
-                taken = self._taken(data.members)
-                turn.members += taken
-                if turn.call is not None:
-                    turn.call = None
-                    turn.restarts += all(one.kind != "edit" for one in taken)
-            case events.FilesRead():
-                for said in (one for one in turn.left if one.request_id == data.request):
-                    turn.seen[data.request] = data.files
-                    turn.unread.append((said.attachments[: len(data.files)], data.files))
-            case events.Told():
-                turn.edits.update(data.edits)
-                turn.phase = Phase.RUNNING if turn.phase is Phase.STARTING else turn.phase
-            case events.Asked():
-                turn.call, turn.model = data.call, data.model
-            case events.Answered(call=call) if turn.call == call:
-                turn.call, turn.model, turn.attempts = None, data.model or turn.model, 0
-                self._not_shown(turn, set(data.unshown), UNSEEN_BY_MODEL if data.blind else UNSEEN)
-            case events.ToolStarted():
-                turn.acted = True
-                turn.tools[data.call] = data.boot
-                if data.task:
-                    turn.tasks[data.call] = data.task
-            case events.ToolEnded():
-                turn.tools.pop(data.call, None)
-                turn.tasks.pop(data.call, None)
-                turn.attempts = 0
-            case _:
-                pass
 
     def _not_shown(self, turn: Turn, artifacts: set[str], why: SeenFile) -> None:
         for one in turn.left if artifacts else ():
@@ -711,19 +766,16 @@ class Chat:
                     turn.unshown.add(seen.shown.artifact)
                     turn.unread.append(((file,), (why,)))
 
-    def _turn_ended(self, event: Event, data: events.TurnEnded) -> None:
-        turn = self._running(event)
-        if turn is None:
-            return
-        turn.phase, turn.end, self.turn = Phase.ENDED, data.end, None
-        if turn.wait is not None and any(row.turn == turn.id for row in self.outbox.values()):
-            turn.wait.goes_on("delivery", event.at)
-            self._unseen[turn.id] = turn.wait
+    def _turn_ended(self, event: Event, data: events.TurnEnded, turn: Turn) -> None:
+        turn.phase, self.turn = Phase.ENDED, None
+        if any(row.turn == turn.id for row in self.outbox.values()):
+            if turn.id in self._waits:
+                self._waits[turn.id].goes_on("delivery", event.at)
+        else:
+            self._waits.pop(turn.id, None)
         self._decide_all(turn, Verdict("stopped"), event.at)
         if data.end != "withdrawn":  # the context keeps the edits that the model was shown
             self._keep_edits(lambda _name, _seq, edit: edit.request_id not in turn.edits)
-        for one in turn.members:
-            self._opened.pop(one.request_id, None)
         first = self.position.first
         self._spans = [*(one for one in self._spans if one[1] >= first), (turn.since, event.seq)]
         if (who := turn.first.person) in self._people:
@@ -731,14 +783,6 @@ class Chat:
             self._people[who] = self._people.pop(who)
 
     # ------------------------------------------------------------ questions
-
-    def _question_asked(self, event: Event, data: events.QuestionAsked) -> None:
-        turn = self._running(event)
-        record = ApprovalRecord(data.question, data.asked, event.at)
-        self.questions[data.question] = Question(record, event.turn)
-        self._opened[_of_question(data.question)] = event.seq
-        if turn is not None and turn.phase in {Phase.STARTING, Phase.RUNNING}:
-            turn.phase, turn.attempts = Phase.SUSPENDED, 0
 
     def _decide(self, question: Question, verdict: Verdict, at: float) -> None:
         if question.verdict is None:
@@ -765,14 +809,11 @@ class Chat:
         shown = not question.copies and None not in question.rows.values()
         if question.verdict is not None and shown and not waited_for:
             self.questions.pop(question.id, None)
-            self._opened.pop(_of_question(question.id), None)
 
     # ------------------------------------------------------------ the outbox
 
-    def _queued(self, event: Event, data: events.Queued) -> None:
+    def _queued(self, event: Event, data: events.Queued, turn: Turn | None) -> None:
         row = self.outbox[data.row] = OutboxRow.of(data, event)
-        self._opened[data.row] = event.seq
-        turn = self._running(event)
         if (question := self.questions.get(data.question or "")) is not None:
             question.rows[data.row] = None
             if question.verdict is not None:
@@ -794,7 +835,7 @@ class Chat:
             if row.turn == turn and row.form == "preview" and row.place == below.place:
                 self._row(row.id, outdated=True)
 
-    def _row_ended(self, _: Event, data: events.RowEnded) -> None:
+    def _row_ended(self, data: events.RowEnded) -> None:
         row = self._end_row(data.row, arrived=data.state == "sent", message_id=data.message_id)
         turn = self.turn
         if turn is not None and data.row in turn.rows:
@@ -805,21 +846,20 @@ class Chat:
             self.files_sent = [*self.files_sent, data.message_id][-MOST_FILES:]
         if row is None or data.state != "failed":
             return
-        late = data.reason == errors.TargetGone.code or row.delayed
-        if row.form == "reply" and late:
+        if row.form == "reply" and (row.delayed or data.reason == errors.TargetGone.code):
             self.missed = [*self.missed, row][-MOST_MISSED:]
-        if turn is not None and row.turn == turn.id and row.ends and turn.answered:
+        if turn is not None and row.turn == turn.id and row.ends and turn.phase is Phase.ENDING:
             # The final message did not reach the chat. The turn goes on and may send another.
             turn.phase = Phase.RUNNING
 
     def _end_row(self, name: str, *, arrived: bool, message_id: str | None = None) -> OutboxRow | None:
         """Remove a row from the outbox. If the row shows a question and was delivered, keep it with the question."""
         row = self.outbox.pop(name, None)
-        self._opened.pop(name, None)
         if row is None:
             return None
-        if not any(one.turn == row.turn for one in self.outbox.values()):
-            self._unseen.pop(row.turn or "", None)
+        running = self.turn is not None and self.turn.id == row.turn
+        if not running and not any(one.turn == row.turn for one in self.outbox.values()):
+            self._waits.pop(row.turn or "", None)
         if (question := self.questions.get(row.question or "")) is not None:
             question.rows[name] = arrived
             if arrived and question.of_tool:
@@ -843,11 +883,11 @@ class Chat:
             return []
         self._bursts = {who: burst for who, burst in self._bursts.items() if now < burst.until}
         found: list[Effect] = [*self._due_rows(now, boot)]
-        found += [Handle(one) for name, one in self.beside.items() if self._opened[name] <= committed]
+        found += [Handle(one.inbound) for one in self.beside.values() if one.seq <= committed]
         for question in self.questions.values():
             if question.verdict is not None:
                 if question.decided <= committed:
-                    found += [Revise(row, question) for row in question.copies.values()]
+                    found += [Deliver("revise", row, question) for row in question.copies.values()]
             elif now >= (expires := question.record.expires_at):
                 found.append(Expire(question))
             elif expires < math.inf:
@@ -855,19 +895,16 @@ class Chat:
         return [*found, *self._due_turn(boot, committed)]
 
     def _due_turn(self, boot: str, committed: int) -> Iterator[Effect]:
-        turn = self.turn
-        if turn is None:
-            yield from self._due_start(committed)
-        elif turn.phase is Phase.STOPPING:
-            yield StopTurn(turn.id)
-        elif turn.boot != boot:
-            yield StartTurn(tuple(turn.members), turn.attempts)
-        elif turn.call is not None and self._asks_anew(turn):
-            yield AskAnew(turn.id, turn.call)
-        elif (burst := self._bursts.get(turn.first.person)) is not None and burst.parts:
-            yield WakeAt(burst.until)
-
-    def _due_start(self, committed: int) -> Iterator[Effect]:
+        if (turn := self.turn) is not None:
+            if turn.phase is Phase.STOPPING:
+                yield StopTurn(turn.id)
+            elif turn.boot != boot:
+                yield StartTurn(tuple(turn.members), turn.attempts)
+            elif turn.call is not None and self._asks_anew(turn):
+                yield AskAnew(turn.id, turn.call)
+            elif (burst := self._bursts.get(turn.first.person)) is not None and burst.parts:
+                yield WakeAt(burst.until)
+            return
         wakes = list[float]()
         for who, queue in self._people.items():
             first = queue[0]
@@ -875,7 +912,7 @@ class Chat:
             if burst is not None and first.burst == burst.number:
                 wakes.append(burst.until)
             elif first.seq <= committed:
-                yield StartTurn(tuple(one.inbound for one in self._together(queue)), 0)
+                yield StartTurn(tuple(self._together(queue)), 0)
                 return
         if wakes:
             yield WakeAt(min(wakes))
@@ -891,7 +928,7 @@ class Chat:
                 # A live message is edited until another message replaces it or the turn ends.
                 over = self.turn is None or self.turn.id != row.turn
                 if row.outdated or (over and row.turn not in answering):
-                    yield EndLive(row)
+                    yield Deliver("end", row)
                 continue
             if row.place in seen:
                 continue
@@ -899,11 +936,11 @@ class Chat:
             if row.state == "sending":
                 if row.boot != boot:
                     # An interrupted edit is simply repeated, because an edit may run twice.
-                    yield Find(row) if row.replaces is None else Send(row)
+                    yield Deliver("find" if row.replaces is None else "send", row)
             elif row.not_before is not None and now < row.not_before:
                 yield WakeAt(row.not_before)
             else:
-                yield Send(row)
+                yield Deliver("send", row)
 
     def _asks_anew(self, turn: Turn) -> bool:
         """Return True if the model must be called again: a message was edited, or a new message arrived before the turn
@@ -914,98 +951,13 @@ class Chat:
             return False
         return any(one.kind == "edit" for one in more) or (not turn.acted and turn.restarts < MOST_RESTARTS)
 
-    # ------------------------------------------------------------ helpers
-
-    def _running(self, event: Event) -> Turn | None:
-        return self.turn if self.turn is not None and self.turn.id == event.turn else None
-
-    def _stop_turn(self, turn: Turn) -> None:
-        if turn.phase in STOPPABLE:
-            turn.phase = Phase.STOPPING
-
-    def _remember(self, inbound: Inbound) -> None:
-        self._known[inbound.request_id] = inbound
-        while len(self._known) > KNOWN:
-            self._known.popitem(last=False)
-
-    def _known_as(self, change: Inbound) -> Inbound | None:
-        return next((one for one in reversed(self._known.values()) if same_message(one, change)), None)
-
-    def _taken(self, names: Sequence[str]) -> list[Inbound]:
-        found = self._take(lambda other: other.request_id in names, over=False)
-        return sorted(found, key=lambda one: names.index(one.request_id))
-
-    def _take(self, wanted: Callable[[Inbound], bool], *, over: bool = True) -> list[Inbound]:
-        """Remove the matching messages from the queue and return them. If `over`, also mark them as finished."""
-        taken: list[Inbound] = []
-        for who, queue in list(self._people.items()):
-            gone = [one.inbound for one in queue if wanted(one.inbound)]
-            taken += gone
-            self._people[who] = [one for one in queue if one.inbound not in gone]
-            if not self._people[who]:
-                del self._people[who]
-                self._bursts.pop(who, None)
-        for one in taken if over else ():
-            self._opened.pop(one.request_id, None)
-        return taken
-
-    def _next(self, turn: Turn, wanted: Callable[[Inbound, Inbound], bool]) -> list[Inbound]:
-        """Return the next waiting messages of the turn's person. The list ends before a message that is not `wanted`,
-        belongs to an incomplete album or split text, or arrived after another person's message.
-        """
-        who = turn.first.person
-        burst = self._bursts.get(who)
-        coming = burst.number if burst is not None and burst.parts else None
-        others = min(
-            (queue[0].seq for other, queue in self._people.items() if other != who), default=math.inf
-        )
-        before = [one for one in self._people.get(who, ()) if one.seq < others]
-        taken = itertools.takewhile(
-            lambda one: one.burst != coming and wanted(one.inbound, turn.first), before
-        )
-        return [one.inbound for one in taken]
-
-    def _together(self, queue: Sequence[Waiting]) -> list[Waiting]:
-        first = queue[0]
-
-        def fits(one: Waiting) -> bool:
-            burst = self._mode.collects or one.burst == first.burst
-            return burst and _can_coalesce(one.inbound, first.inbound)
-
-        return [first, *itertools.takewhile(fits, queue[1:])]
-
-    def _burst(self, inbound: Inbound, seq: int, at: float) -> int:
-        """Return the number of the burst to which a message belongs. A message without a quiet period ends the open
-        burst, and belongs to it only if it is the last part of a split text.
-        """
-        who, quiet = inbound.person, 0.0
-        if plain(inbound):
-            part = PASTE_SECONDS if inbound.goes_on else ALBUM_SECONDS if inbound.of_album else 0.0
-            quiet = max(self._debounce, part)
-        burst = self._bursts.get(who)
-        if burst is not None and at >= burst.until:
-            burst = None
-        if not quiet:
-            self._bursts.pop(who, None)
-            return seq if burst is None or not (burst.goes_on and plain(inbound)) else burst.number
-        if burst is None:
-            burst = self._bursts[who] = Burst(seq, at, 0.0)
-        longest = at + quiet if inbound.goes_on else burst.began + LONGEST_BURST * quiet
-        burst.until = max(burst.until, min(at + quiet, longest))
-        burst.parts, burst.goes_on = inbound.of_album or inbound.goes_on, inbound.goes_on
-        return burst.number
-
 
 def chat_of_task(asked_in: ChatKey, task: str) -> ChatKey:
     """Return the chat key of a subagent task. `asked_in` is the chat of the turn that started it."""
     return ChatKey(asked_in.channel, asked_in.chat_id, task, "task")
 
 
-def _of_question(name: str) -> str:
-    """Return the key of a question in `_opened`. It differs from the key of a request that has the same id."""
-    return f"question {name}"
-
-
-_FOLDS: Mapping[type[events.EventData], Callable[[Chat, Event, object], None]] = {
-    kind: getattr(Chat, f"_{kind.kind}") for kind in events.KINDS.values() if hasattr(Chat, f"_{kind.kind}")
-}
+def _shorten(known: dict[str, Any], most: int) -> None:
+    """Remove the oldest entries, until at most `most` are left."""
+    while len(known) > most:
+        del known[next(iter(known))]

@@ -186,7 +186,7 @@ class Loop:
 
     def _said(self) -> bool:
         """Return True if the message that ends the turn is queued or delivered."""
-        return self.chat.turn is not None and self.chat.turn.answered
+        return self.chat.turn is not None and self.chat.turn.phase is Phase.ENDING
 
     def _spoke(self) -> bool:
         """Return True if any message of this turn is queued or delivered."""

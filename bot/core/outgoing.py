@@ -63,6 +63,8 @@ class OutboxRow(Queued):
     chat: ChatKey
     turn: str | None
     queued_at: float
+    seq: int = 0
+    """Number of the event that queued the row."""
     state: Literal["queued", "sending"] = "queued"
     boot: str = ""
     message_id: str | None = None
@@ -75,7 +77,9 @@ class OutboxRow(Queued):
             "channel": data.channel or event.chat.channel,
             "chat_id": data.chat_id or event.chat.chat_id,
         }
-        return cls(**_fields(data) | where, chat=event.chat, turn=event.turn, queued_at=event.at)
+        return cls(
+            **_fields(data) | where, chat=event.chat, turn=event.turn, queued_at=event.at, seq=event.seq
+        )
 
     def queued(self, name: str, **changed: Any) -> Queued:
         return Queued(**_fields(self) | {"row": name} | changed)
@@ -137,6 +141,8 @@ class Question:
 
     record: ApprovalRecord
     turn: str | None
+    asked: int
+    """Number of the event that asked the question."""
     decided: int = 0
     """Number of the event that decided the question. The messages are edited only after this event has been written to disk."""
     rows: dict[str, bool | None] = field(default_factory=dict)

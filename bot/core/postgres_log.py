@@ -19,7 +19,7 @@ from bot import errors
 from bot.contracts.base import Json
 from bot.contracts.environment import Clock, Disk
 from bot.contracts.environment import Log as OperatorLog
-from bot.core.sql_log import CONTENT, Alert, Session, SqlLog
+from bot.core.event_log import CONTENT, Alert, EventLog, Session
 from bot.storage import jsonl
 
 VERSION = 1
@@ -145,8 +145,8 @@ def as_storage_error(words: str) -> Iterator[None]:
         raise errors.StorageError(f"{words}: {words_of(error)}") from None
 
 
-class PostgresLog(SqlLog):
-    """Implements `EventLog` in the PostgreSQL database at `url`. `epoch` is the number of this process's leadership; None
+class PostgresLog(EventLog):
+    """The event log in the PostgreSQL database at `url`. `epoch` is the number of this process's leadership; None
     for commands, which run while the bot is stopped. Every host makes its own exports, so the positions of exports are
     stored in the local file `cursors`.
     """

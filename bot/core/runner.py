@@ -25,7 +25,7 @@ from bot.core.fit import Withdrawn
 from bot.core.locales import Locales
 from bot.core.loop import Loop
 from bot.core.outbox import Outbox
-from bot.core.outgoing import Address, OutboxRow, Saying
+from bot.core.outgoing import Address, OutboxRow, Question, Saying
 from bot.telemetry import context
 from bot.words import Sentence, say, sentence, speaking
 
@@ -42,27 +42,18 @@ Key = tuple[ChatKey, str, str]
 """Key of a running effect: the chat, the kind of effect, and the id of the row or command ("" for a turn)."""
 
 
-class Slots:
-    """Limits the number of concurrent turns. A turn that waits for a person releases its slot."""
-
-    def __init__(self, count: int) -> None:
-        self._free = asyncio.Semaphore(count)
-
-    @contextlib.asynccontextmanager
-    async def taken(self) -> AsyncIterator[None]:
-        async with self._free:
-            yield
+class Slots(asyncio.Semaphore):
+    """Limits the number of concurrent turns."""
 
     @contextlib.asynccontextmanager
     async def suspended(self) -> AsyncIterator[None]:
-        """Release the turn's slot inside the `with` block, and take a slot again afterwards."""
-        self._free.release()
+        """Release the turn's slot inside the `with` block, while the turn waits for a person. Then take a slot again."""
+        self.release()
         try:
             yield
         finally:
-            again = asyncio.ensure_future(self._free.acquire())
             # If this wait were cancelled, the turn would later release a slot that it does not have.
-            await asyncio.shield(again)
+            await asyncio.shield(asyncio.ensure_future(self.acquire()))
 
 
 @dataclass(eq=False)
@@ -133,8 +124,9 @@ class Runner:
                 yield Fact(chat.key, events.Sending(row.id, boot=""), row.turn)
         waiting, unanswered = chat.waiting, list[Inbound]()
         if (turn := chat.turn) is not None:
-            unanswered = [] if turn.answered else turn.left
-            yield Fact(chat.key, events.TurnEnded("answered" if turn.answered else "stopped"), turn.id)
+            answered = turn.phase is life.Phase.ENDING
+            unanswered = [] if answered else turn.left
+            yield Fact(chat.key, events.TurnEnded("answered" if answered else "stopped"), turn.id)
         for request in [*chat.beside, *(one.request_id for one in waiting)]:
             yield Fact(chat.key, events.Closed(request, RESTORED))
         since = self.clock.now() - LATEST
@@ -221,24 +213,18 @@ class Runner:
                 self._stop(chat, turn)
             case life.Expire(question):
                 self._append(chat, events.Decided(question.id, Verdict("expired")), question.turn)
-            case life.Send(row) | life.Find(row) | life.EndLive(row) | life.Revise(row):
-                if row.channel in self._channels:
-                    self._begin((chat.key, "row", row.id), chat, self._tend, effect, row)
+            case life.Deliver(do, row, question) if row.channel in self._channels:
+                self._begin((chat.key, "row", row.id), chat, self._deliver, do, row, question)
             case _:
                 pass
 
-    async def _tend(self, effect: life.Effect, row: OutboxRow) -> None:
-        match effect:
-            case life.Send():
-                await self.outbox.send(row)
-            case life.Find():
-                await self.outbox.find(row)
-            case life.EndLive():
-                await self.outbox.end(row)
-            case life.Revise(_, question):
-                await self.outbox.revise(row, functools.partial(self.door.outcome, question))
-            case _:
-                pass
+    async def _deliver(self, do: str, row: OutboxRow, question: Question | None) -> None:
+        if do == "end":
+            await self.outbox.end(row)
+        elif question is not None:
+            await self.outbox.revise(row, functools.partial(self.door.outcome, question))
+        else:
+            await (self.outbox.send if do == "send" else self.outbox.find)(row)
 
     def _begin(
         self, key: Key, chat: Chat, work: Callable[..., Coroutine[Any, Any, None]], *arguments: Any
@@ -263,9 +249,9 @@ class Runner:
         if what == "row":
             self._append(chat, events.RowEnded(name, "failed", reason="failed"))
             self._append(chat, events.Revised(name))
-        elif what == "command" and (inbound := chat.beside.get(name)) is not None:
-            with speaking(*self.locales.of(inbound)):
-                self.chats.append(*self._handled(chat, inbound, Done(errors.ShipmateError().person)))
+        elif what == "command" and (one := chat.beside.get(name)) is not None:
+            with speaking(*self.locales.of(one.inbound)):
+                self.chats.append(*self._handled(chat, one.inbound, Done(errors.ShipmateError().person)))
         elif chat.turn is not None:
             self._end(chat, chat.turn.id, _End("failed", errors.ShipmateError().person, cause))
 
@@ -307,7 +293,7 @@ class Runner:
     # ------------------------------------------------------------ turns
 
     async def _run(self, chat: Chat, members: Sequence[Inbound], attempts: int) -> None:
-        async with self.slots.taken():
+        async with self.slots:
             if chat.turn is None:
                 # Leave out messages that were deleted while the turn waited for a slot.
                 waiting = {one.request_id for one in chat.waiting}

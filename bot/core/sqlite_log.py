@@ -15,7 +15,7 @@ from bot import errors
 from bot.contracts.environment import Clock
 from bot.contracts.environment import Log as OperatorLog
 from bot.contracts.identity import ChatKey
-from bot.core.sql_log import CONTENT, CURSOR, FACT, Alert, SqlLog
+from bot.core.event_log import CONTENT, CURSOR, FACT, Alert, EventLog
 from bot.disk_reserve import FULL, DiskReserve
 
 FILE = "shipmate.db"
@@ -31,13 +31,12 @@ PRAGMAS = """
 PRAGMA journal_mode = wal; PRAGMA synchronous = full; PRAGMA secure_delete = on; PRAGMA busy_timeout = 5000;
 PRAGMA journal_size_limit = 67108864;
 """
-_NEWER = "the log has version {}, which is that of a newer one; run that, or put a backup in its place"
 _R = TypeVar("_R")
 
 
-class SqliteLog(SqlLog):
-    """Implements `EventLog` in the database file `path`. A missing file is created. With `mend`, a damaged file is renamed,
-    and its readable rows are copied to a new file. Only the process that writes the log may use `mend`.
+class SqliteLog(EventLog):
+    """The event log in the database file `path`. A missing file is created. With `mend`, a damaged file is renamed, and its
+    readable rows are copied to a new file. Only the process that writes the log may use `mend`.
     """
 
     refusals = (sqlite3.Error, OSError)
@@ -79,9 +78,15 @@ class SqliteLog(SqlLog):
         if self._db is None:
             new = not self._path.exists() or not self._path.stat().st_size
             gone = self._mend and new and any((self._path.parent / "chats").glob("*.jsonl"))
-            why = "" if new or not self._mend else _wrong(self._path)
-            old = _set_aside(self._path, int(self._clock.now())) if why or gone else None
-            if old is not None:
+            why = "" if new or not self._mend else _check(self._path, "quick_check")
+            old = None
+            if why or gone:
+                old = self._path.with_name(f"{self._path.name}.corrupt-{int(self._clock.now())}")
+                for suffix in ("", "-wal", "-shm"):
+                    with contextlib.suppress(FileNotFoundError):
+                        self._path.with_name(self._path.name + suffix).replace(
+                            old.with_name(old.name + suffix)
+                        )
                 self._log.write(
                     "storage", "the log of the chats is damaged", level="error", cause=why or "gone"
                 )
@@ -129,16 +134,19 @@ class SqliteLog(SqlLog):
             raise errors.StorageError(f"the log cannot be read: {error}") from None
 
 
-def _wrong(path: Path) -> str:
-    """Check a database quickly. Return a description of the first damage; "" if none is found. Raises
-    `errors.StorageError` if the database has a newer version.
+def _check(path: Path, pragma: str) -> str:
+    """Check a database. Return a description of the first damage; "" if none is found. Raises `sqlite3.Error` if the file
+    cannot be read, and `errors.StorageError` if the event log has a newer version.
     """
     try:
-        with contextlib.closing(sqlite3.connect(path, timeout=5.0)) as db:
+        address = f"{path.absolute().as_uri()}?mode=ro"
+        with contextlib.closing(sqlite3.connect(address, uri=True, timeout=30.0)) as db:
             (version,) = db.execute("PRAGMA user_version").fetchone()
-            if version > VERSION:
-                raise errors.StorageError(_NEWER.format(version))
-            (found,) = db.execute("PRAGMA quick_check(1)").fetchone()
+            if path.name == FILE and version > VERSION:
+                raise errors.StorageError(
+                    f"the log has version {version}, which is that of a newer one; run that, or put a backup in its place"
+                )
+            (found,) = db.execute(f"PRAGMA {pragma}(1)").fetchone()
     except sqlite3.DatabaseError as error:
         if getattr(error, "sqlite_errorcode", 0) & 0xFF not in {
             sqlite3.SQLITE_CORRUPT,
@@ -149,14 +157,14 @@ def _wrong(path: Path) -> str:
     return "" if found == "ok" else str(found)
 
 
-def _set_aside(path: Path, at: int) -> Path:
-    """Rename a database and its write-ahead log to names that are not in use, and return the database's new path."""
-    while (target := path.with_name(f"{path.name}.corrupt-{at}")).exists():
-        at += 1
-    for suffix in ("", "-wal", "-shm"):
-        with contextlib.suppress(FileNotFoundError):
-            path.with_name(path.name + suffix).replace(target.with_name(target.name + suffix))
-    return target
+def damage(path: Path) -> str:
+    """Check a whole database. Return a description of the first damage, or of a newer version; "" if the database is intact.
+    Blocks on disk access.
+    """
+    try:
+        return _check(path, "integrity_check")
+    except (sqlite3.Error, errors.StorageError) as error:
+        return str(error)
 
 
 def _salvage(path: Path, db: sqlite3.Connection) -> None:
@@ -192,19 +200,3 @@ def _rows(old: sqlite3.Connection, table: str) -> Iterator[tuple[object, ...]]:
         except sqlite3.DatabaseError:
             continue
         return
-
-
-def damage(path: Path) -> str:
-    """Check a whole database. Return a description of the first damage, or of a newer version; "" if the database is intact.
-    Blocks on disk access.
-    """
-    try:
-        address = f"{path.absolute().as_uri()}?mode=ro"
-        with contextlib.closing(sqlite3.connect(address, uri=True, timeout=30.0)) as db:
-            (version,) = db.execute("PRAGMA user_version").fetchone()
-            if path.name == FILE and version > VERSION:
-                return _NEWER.format(version)
-            (found,) = db.execute("PRAGMA integrity_check(1)").fetchone()
-    except sqlite3.Error as error:
-        return str(error)
-    return "" if found == "ok" else str(found)

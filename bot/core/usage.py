@@ -17,8 +17,8 @@ from typing import Any, Literal
 
 from bot import errors
 from bot.core.chats import NO_CHAT, Chats, Fact
+from bot.core.event_log import Session
 from bot.core.events import Used
-from bot.core.sql_log import Session
 from bot.core.sqlite_log import FILE
 from bot.telemetry import context
 from bot.telemetry.usage import TOKENS, UsageTotals

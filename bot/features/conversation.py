@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from bot import errors, tags, text
 from bot.contracts.base import Message
@@ -136,9 +136,10 @@ class Conversation:
 
         whole = [entry.message for turn in context.turns for entry in turn.entries]
         hidden = count(whole) - count([blocks.masked(one, context.masked) for one in whole])
-        messages, tokens = len(context.view()), count(context.view()) + hidden
-        now = replace(usage, messages=messages, tokens=tokens, masked_tokens=hidden)
-        return stats_text(now, details=self._run.access.is_operator(inbound.person))
+        operator, lines = self._run.access.is_operator(inbound.person), stats_lines(usage)
+        tokens = count(context.view()) + hidden
+        lines += [say("stats.view", count=len(context.view()), tokens=tokens, masked=hidden)]
+        return "\n".join(lines if operator else lines[:1])
 
     async def history(self, inbound: Inbound) -> str:
         """Run `/history`: show which part of the conversation is in the model's context."""
@@ -208,23 +209,17 @@ def _work_of(busy: Sequence[Chat]) -> str:
     return first
 
 
-def stats_text(stats: ChatStats, *, details: bool) -> str:
-    """Return a conversation's statistics as text; `details` adds the lines for operators."""
+def stats_lines(stats: ChatStats) -> list[str]:
+    """Return a chat's statistics: a line for everybody, and a line for operators."""
     cost = text.dollars(stats.cost_usd)
     if stats.unpriced and not stats.cost_usd:
         cost = say("stats.price_unknown")
     elif stats.unpriced:
         cost = say("stats.unpriced", count=stats.unpriced, cost=cost)
-    lines = [say("stats.answers", count=stats.turns, cost=cost)]
-    if details:
-        read, written = stats.cache_read_tokens, stats.output_tokens
-        prompts = stats.input_tokens + read + stats.cache_write_tokens
-        share = f"{read / prompts:.0%}" if prompts else "0%"
-        lines += [
-            say("stats.calls", count=stats.calls, read=prompts, share=share, written=written),
-            say("stats.view", count=stats.messages, tokens=stats.tokens, masked=stats.masked_tokens),
-        ]
-    return "\n".join(lines)
+    prompts = stats.input_tokens + stats.cache_read_tokens + stats.cache_write_tokens
+    share = f"{stats.cache_read_tokens / prompts:.0%}" if prompts else "0%"
+    calls = say("stats.calls", count=stats.calls, read=prompts, share=share, written=stats.output_tokens)
+    return [say("stats.answers", count=stats.turns, cost=cost), calls]
 
 
 def _model_text(models: ModelDeps) -> str:

@@ -126,7 +126,7 @@ class _FaultyChannel:
 
 
 class _FaultyLog:
-    """A `bot.core.sql_log.SqlLog` whose appends (kind `append`) and transactions (kind `commit`) can fail."""
+    """A `bot.core.event_log.EventLog` whose appends (kind `append`) and transactions (kind `commit`) can fail."""
 
     def __init__(self, inner: Any, faults: Faults) -> None:
         self._inner, self._faults = inner, faults

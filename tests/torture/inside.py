@@ -14,7 +14,7 @@ import pytest
 from bot import app, lifecycle
 from bot.composition import Gateway
 from bot.contracts.environment import Clock, Disk
-from bot.core import sql_log
+from bot.core import event_log
 from bot.core.event_log import EventLog
 from bot.services import Environment
 from bot.system import SystemClock, SystemDisk, UlidSource
@@ -26,7 +26,7 @@ from tests.torture.engines import Engine
 def quick_ends(patch: pytest.MonkeyPatch) -> None:
     """Nobody waits for the dead, and what a test imported stays the collector's."""
     patch.setattr(lifecycle, "DRAIN_SECONDS", 0.0)
-    patch.setattr(sql_log, "RETRY_SECONDS", 0.05)
+    patch.setattr(event_log, "RETRY_SECONDS", 0.05)
     patch.setattr("gc.freeze", lambda: None)
 
 

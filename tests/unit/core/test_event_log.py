@@ -14,7 +14,7 @@ import psycopg
 import pytest
 
 from bot import errors
-from bot.core import events, sql_log, sqlite_log
+from bot.core import event_log, events, sqlite_log
 from bot.core.event_log import Entry, EventLog
 from bot.core.events import Damaged
 from bot.core.sqlite_log import FILE, SqliteLog
@@ -82,7 +82,7 @@ async def test_a_disk_that_refuses_confirms_nothing_and_loses_nothing(
 ) -> None:
     lines = Lines()
     monkeypatch.setattr(sqlite_log, "PRAGMAS", "PRAGMA journal_mode = wal; PRAGMA busy_timeout = 0;")
-    monkeypatch.setattr(sql_log, "RETRY_SECONDS", 0.01)
+    monkeypatch.setattr(event_log, "RETRY_SECONDS", 0.01)
     async with opened(tmp_path, lines) as log:
         log.append([entry(1, received())])
         await log.committed()
@@ -150,7 +150,7 @@ async def test_an_event_that_cannot_be_read_is_passed_over(tmp_path: Path) -> No
 async def test_what_nobody_waits_for_is_written_all_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sql_log, "LINGER", 0.0)
+    monkeypatch.setattr(event_log, "LINGER", 0.0)
     written = asyncio.Event()
     async with opened(tmp_path) as log:
         log.watch(lambda _: written.set())

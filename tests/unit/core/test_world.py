@@ -16,7 +16,7 @@ from tests.unit.core import world
 RULES: dict[str, tuple[str, str]] = {
     "a message starts a turn once it is on disk": ("elif first.seq <= committed:", "else:"),
     "a turn that another process began is begun again": ("elif turn.boot != boot:", "elif not turn.boot:"),
-    "an answer to a former call is ignored": ("stale = isinstance(data, events.Answered)", "stale = False"),
+    "an answer to a former call is ignored": ("stale = isinstance(event.data, events.Answered)", "stale = False"),
     "a send that was cut off is asked about": ("if row.boot != boot:", "if not row.boot:"),
     "a change of a message that has not come is kept": (
         'self._changes.setdefault(change.message_id or "", []).append((event.seq, change))',
@@ -31,21 +31,21 @@ RULES: dict[str, tuple[str, str]] = {
         "event.seq",
     ),
     "a fold begins before the messages of the turns in view": (
-        "turn.since = min([event.seq, *since])",
-        "turn.since = event.seq",
+        "since = members[0], min([event.seq, *(one.since for one in members)])",
+        "since = members[0], event.seq",
     ),
     "a stop reaches no turn whose last words are queued": (
         "        if turn.phase in STOPPABLE:\n            turn.phase",
         "        if turn.phase is not Phase.ENDED:\n            turn.phase",
     ),
-    "a queued message is unfinished": ("self._opened[data.row] = event.seq", "pass"),
+    "a queued message is unfinished": ("*(one.seq for one in self.outbox.values()),", ""),
     "a live message whose turn is over comes to its end": (
         "if row.outdated or (over and row.turn not in answering):",
         "if row.outdated:",
     ),
     "a change that was cut off is made again": (
-        "yield Find(row) if row.replaces is None else Send(row)",
-        "yield Find(row)",
+        'yield Deliver("find" if row.replaces is None else "send", row)',
+        'yield Deliver("find", row)',
     ),
     "a live message of which nobody knows is asked about": (
         "if row.live and row.message_id is not None:",
@@ -79,10 +79,11 @@ RULES: dict[str, tuple[str, str]] = {
         "pass",
     ),
     "a task that has begun goes on in its chat": ("turn.tasks[data.call] = data.task", "pass"),
-    "a task's chat is unfinished until it has reported": (
-        "self._opened[data.inbound.request_id] = event.seq\n                self._wait",
-        "self._wait",
+    "a message is unfinished until it is answered": (
+        "*(one.since for queue in self._people.values() for one in queue),",
+        "",
     ),
+    "a running turn is unfinished": ("*([self.turn.since] if self.turn is not None else ()),", ""),
     "nothing is due in the chat of a task": ("if self.task is not None:", "if False:"),
     "a tool that has begun is not run again": ("turn.tools[data.call] = data.boot", "pass"),
 }

@@ -261,13 +261,13 @@ class Process:
             case life.StopTurn(turn):
                 self.tasks.pop(("turn", turn), None)
                 self.append(*self.over(name, chat, events.TurnEnded("stopped")))
-            case life.Send(row) if ("row", row.id) not in self.tasks:
+            case life.Deliver("send", row) if ("row", row.id) not in self.tasks:
                 self.tasks["row", row.id] = self.send(name, chat, row.id)
-            case life.Find(row) if ("row", row.id) not in self.tasks:
+            case life.Deliver("find", row) if ("row", row.id) not in self.tasks:
                 self.find(name, row)
-            case life.EndLive(row) if ("row", row.id) not in self.tasks:
+            case life.Deliver("end", row) if ("row", row.id) not in self.tasks:
                 self.tasks["row", row.id] = self.end_live(name, row)
-            case life.Revise(row, _):
+            case life.Deliver("revise", row):
                 self.world.revised.add(row.id.rstrip("'"))
                 self.world.tick()
                 self.append((name, events.Revised(row.id), row.turn))
