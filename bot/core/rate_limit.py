@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from bot import errors
@@ -13,13 +12,12 @@ from bot.contracts.channel import Manifest, Pace
 from bot.contracts.environment import Clock
 from bot.core.outgoing import Address
 
-SWEEP_EVERY = 4_096
-"""Unused budgets are removed from memory when the number of budgets reaches a multiple of this number."""
+MOST_BUDGETS = 4_096
+"""Number of budgets in memory above which unused ones are removed."""
 LONGEST_WAIT = 24 * 3600.0
 SHORTEST_WAIT = 0.1
 UNSAID = 1.0
 """Seconds to wait if a platform asks the bot to wait, but does not say how long."""
-NEVER = -math.inf
 UNLIMITED = Pace(burst=1_000_000, every=0.000_001)
 MAX_WAIT = 60.0
 """Max seconds that messages wait because a platform asks for it. If a platform asks for a longer wait, they are postponed."""
@@ -37,37 +35,27 @@ def patience(seconds: float) -> float:
 
 @dataclass(slots=True)
 class _Bucket:
-    """Token bucket of one budget. If no more tokens are taken, the bucket is full again at the time `spent`. The lock `turn`
-    keeps waiting messages in order, and `waiting` is their number.
+    """Token bucket of one budget. If no more tokens are taken, the bucket is full again at the time `full_at`. The lock
+    `turn` keeps waiting messages in order, and `waiting` is their number.
     """
 
     pace: Pace
-    spent: float = NEVER
-    frozen_until: float = NEVER
+    full_at: float = -math.inf
+    frozen_until: float = -math.inf
     waiting: int = 0
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def free_at(self, reserve: int = 0) -> float:
         """Return the earliest time at which the bucket has tokens for 1 + `reserve` messages."""
-        return max(self.spent - (self.pace.burst - 1 - reserve) * self.pace.every, self.frozen_until)
+        return max(self.full_at - (self.pace.burst - 1 - reserve) * self.pace.every, self.frozen_until)
 
     def take(self, now: float) -> None:
-        self.spent = max(self.spent, now) + self.pace.every
-
-    @contextlib.contextmanager
-    def awaited(self) -> Iterator[None]:
-        self.waiting += 1
-        try:
-            yield
-        finally:
-            self.waiting -= 1
+        self.full_at = max(self.full_at, now) + self.pace.every
 
 
 class Pacer:
     """Assigns slots for calls to a platform. A message waits for a slot. A cosmetic change, such as a preview's update, is
-    dropped if no slot is free.
-
-    Within w seconds, a budget assigns at most `burst + w / every` slots.
+    dropped if no slot is free. Within w seconds, a budget assigns at most `burst + w / every` slots.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -75,12 +63,12 @@ class Pacer:
         self.buckets: dict[str, _Bucket] = {}
 
     async def slot(self, chat: Budget, total: Budget, *, longest: float = math.inf) -> float:
-        """Wait for a slot in both budgets, take it, and return 0. Callers get slots in the order of their calls.
-
-        If the platform has asked to wait longer than `longest` seconds, take no slot and return these seconds.
+        """Wait for a slot in both budgets, take it, and return 0. Callers get slots in the order of their calls. If the
+        platform has asked to wait longer than `longest` seconds, take no slot and return these seconds.
         """
         near, far = self._bucket(chat), self._bucket(total)
-        with near.awaited(), far.awaited():
+        near.waiting, far.waiting = near.waiting + 1, far.waiting + 1
+        try:
             async with near.turn:
                 while True:
                     if wait := await self._wait_for_slot(near, longest):
@@ -94,6 +82,15 @@ class Pacer:
                             near.take(now)
                             far.take(now)
                             return 0.0
+        finally:
+            near.waiting, far.waiting = near.waiting - 1, far.waiting - 1
+
+    async def _wait_for_slot(self, bucket: _Bucket, longest: float) -> float:
+        while (now := self._clock.monotonic()) < (free := bucket.free_at()) - _DUE:
+            if bucket.frozen_until - now > longest:
+                return bucket.frozen_until - now
+            await self._clock.sleep(free - now)
+        return 0.0
 
     def spare(self, *budgets: Budget, reserve: int = 1) -> bool:
         """Take a slot for a cosmetic change if all budgets have 1 + `reserve` free slots. Because of the reserve, no message
@@ -112,28 +109,13 @@ class Pacer:
         bucket = self._bucket(budget)
         bucket.frozen_until = max(bucket.frozen_until, self._clock.monotonic() + patience(seconds))
 
-    def frozen(self, *names: str) -> float:
-        known = [self.buckets[name] for name in names if name in self.buckets]
-        until = max((one.frozen_until for one in known), default=NEVER)
-        return max(0.0, until - self._clock.monotonic())
-
-    async def _wait_for_slot(self, bucket: _Bucket, longest: float) -> float:
-        """Wait until a budget has a slot, and return 0. If the budget is frozen longer than `longest`, return these seconds."""
-        while (now := self._clock.monotonic()) < (free := bucket.free_at()) - _DUE:
-            if bucket.frozen_until - now > longest:
-                return bucket.frozen_until - now
-            await self._clock.sleep(free - now)
-        return 0.0
-
     def _bucket(self, budget: Budget) -> _Bucket:
         name, pace = budget
         if name not in self.buckets:
-            if not (len(self.buckets) + 1) % SWEEP_EVERY:
-                # Remove full buckets, since a new bucket is full too.
-                now = self._clock.monotonic()
-                known = self.buckets.items()
+            if len(self.buckets) > MOST_BUDGETS:
+                now, known = self._clock.monotonic(), self.buckets.items()
                 self.buckets = {
-                    key: one for key, one in known if one.waiting or max(one.spent, one.frozen_until) > now
+                    key: one for key, one in known if one.waiting or max(one.full_at, one.frozen_until) > now
                 }
             self.buckets[name] = _Bucket(pace)
         self.buckets[name].pace = pace
@@ -156,17 +138,17 @@ class RateLimiter:
 
     def spare(self, to: Address, *, reserve: int = 1, edit: bool = False) -> bool:
         """Take a slot for a cosmetic change and return True. Return False if fewer than 1 + `reserve` slots are free."""
-        if self._pacer.frozen(_signs(to)):
-            return False
+        more = [(f"{to.channel} signs", UNLIMITED)]
         edits = self._manifests[to.channel].edits if edit and self._limits else None
-        more = [(f"{to.channel} edits", edits.total)] if edits is not None and edits.total is not None else []
+        if edits is not None and edits.total is not None:
+            more.append((f"{to.channel} edits", edits.total))
         return self._pacer.spare(*self._budgets(to), *more, reserve=reserve)
 
     def freeze(self, to: Address, error: errors.DeliveryThrottled, *, cosmetic: bool = False) -> None:
         """Stop sending for as long as the platform asks. If a `cosmetic` call is refused in all chats, only cosmetic calls stop."""
         chat, total = self._budgets(to)
         if error.everywhere and cosmetic:
-            total = (_signs(to), UNLIMITED)
+            total = (f"{to.channel} signs", UNLIMITED)
         self._pacer.freeze(total if error.everywhere else chat, error.retry_after)
 
     def _budgets(self, to: Address) -> tuple[Budget, Budget]:
@@ -175,7 +157,3 @@ class RateLimiter:
             manifest = self._manifests[to.channel]
             chat, total = manifest.pace.get(to.chat_type), manifest.total
         return (to.budget, chat or UNLIMITED), (to.channel, total or UNLIMITED)
-
-
-def _signs(to: Address) -> str:
-    return f"{to.channel} signs"

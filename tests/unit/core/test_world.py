@@ -16,7 +16,10 @@ from tests.unit.core import world
 RULES: dict[str, tuple[str, str]] = {
     "a message starts a turn once it is on disk": ("elif first.seq <= committed:", "else:"),
     "a turn that another process began is begun again": ("elif turn.boot != boot:", "elif not turn.boot:"),
-    "an answer to a former call is ignored": ("stale = isinstance(event.data, events.Answered)", "stale = False"),
+    "an answer to a former call is ignored": (
+        "stale = isinstance(event.data, events.Answered)",
+        "stale = False",
+    ),
     "a send that was cut off is asked about": ("if row.boot != boot:", "if not row.boot:"),
     "a change of a message that has not come is kept": (
         'self._changes.setdefault(change.message_id or "", []).append((event.seq, change))',
