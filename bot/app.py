@@ -1,4 +1,6 @@
-"""Starts a gateway in a folder, for `shipmate run`, `shipmate chat` and `shipmate link`."""
+"""Starts a gateway in a folder, for `shipmate run`, `shipmate chat` and `shipmate link`. SIGTERM and SIGINT end the
+process within ten seconds with exit code 0; SIGHUP never ends it.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +13,10 @@ import importlib
 import importlib.util
 import os
 import platform
+import signal
 import sys
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
+import threading
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,23 +28,33 @@ from bot import (
     file_access,
     http_server,
     instance,
-    shutdown_signals,
     text,
 )
-from bot.composition import Gateway, load_spending, standing_by
+from bot.composition import Gateway
 from bot.contracts.channel import Invites, Manifest
-from bot.dashboard.metrics import LogMetrics
+from bot.contracts.environment import Log
+from bot.core.services import Environment, Leadership
+from bot.core.usage import UsageSums
+from bot.dashboard.console import PartHealth
+from bot.dashboard.metrics import LogMetrics, MetricsPage
+from bot.dashboard.server import Dashboard
 from bot.discovery import import_without
 from bot.health import Say
+from bot.http_server import Connections
 from bot.invocation import command, version_of
-from bot.lifecycle import serving
-from bot.llm.budgets import Spending
-from bot.services import Environment
+from bot.lifecycle import reload, serving
+from bot.llm.budgets import Spending, day_of
+from bot.llm.prices import PriceTable
+from bot.llm.wrapper import usage_of
 from bot.telemetry import JsonlLog, LogRedactor, bridged
 from bot.words import DEFAULT, language_of, speaking
 
 CONSOLE = "console"
 """Name of the channel that `shipmate chat` uses."""
+LAST_RESORT = 9.6
+"""Timeout in seconds after a stop signal. The process then exits even if a part hangs. No accepted message is lost,
+because the log contains it.
+"""
 Signals = Callable[[asyncio.Event, Callable[[], object]], contextlib.AbstractContextManager[None]]
 
 
@@ -85,7 +99,8 @@ async def started(
             around.enter_context(instance.tokens_held(tokens, settings.root))
         file_access.save_names(settings.root, None)
         redact, counted = LogRedactor(settings.secrets), LogMetrics()
-        spending = Spending(configuration.prices_of(settings.llm))
+        prices = configuration.prices_of(settings.llm)
+        spending = Spending(prices)
         log = JsonlLog(
             settings.home / "logs",
             clock=environment.clock,
@@ -117,14 +132,14 @@ async def started(
                 hung_up = asyncio.Event()
                 around.enter_context(signals(stop, hung_up.set))
                 async with _leading(settings, environment, log, counted=counted, say=say, stop=stop) as own:
-                    await asyncio.to_thread(load_spending, spending, settings, own, log)
+                    await asyncio.to_thread(_load_spending, spending, prices, settings, own.clock.now(), log)
                     figures = counted if only is None else None
                     gateway = Gateway(settings, own, log, names, counted=figures, spending=spending)
                     gc.freeze()  # each scan of the imported modules would stop the whole process for 80 ms
                     async with (
                         _exporting_spans(settings, log, redact),
                         serving(gateway, say, stop),
-                        _running(gateway.reload.serve(hung_up, load, lambda line: say(redact(line)))),
+                        _running(_reloading(gateway, hung_up, load, lambda line: say(redact(line)))),
                     ):
                         if not stop.is_set():
                             log.write("ready", ready_line(gateway), channels=sorted(gateway.channels))
@@ -195,7 +210,7 @@ async def _leading(
     leadership = PostgresLeadership(url, clock=environment.clock, log=log)
     disk = SharedDisk(environment.disk, settings.home, url, log)
     try:
-        async with standing_by(settings, environment, log, leadership, counted):
+        async with _standing_by(settings, environment, log, leadership, counted):
             async with _running(disk.follow(environment.clock)):
                 if not await leadership.lead(
                     stop, lambda leader: say(f"standby: {leader or 'nobody'} leads")
@@ -214,6 +229,57 @@ async def _leading(
         raise errors.Unavailable(f"{leadership.leader} leads now; start this process again to stand by")
 
 
+@contextlib.asynccontextmanager
+async def _standing_by(
+    settings: config.Settings,
+    environment: Environment,
+    log: JsonlLog,
+    leadership: Leadership,
+    counted: LogMetrics,
+) -> AsyncIterator[None]:
+    """Serve the health pages at the dashboard's address while another process leads."""
+
+    def parts() -> dict[str, PartHealth]:
+        return {"cluster": PartHealth(ok=True, detail=leadership.role())}
+
+    clock, metrics = environment.clock, MetricsPage(counted, lambda: {"shipmate_part_ok": {"cluster": True}})
+    server = Connections(http_server.max_connections(), clock=clock, log=log).server()
+    page = Dashboard(settings.dashboard, parts, metrics, None, clock=clock, server=server)
+    if settings.dashboard.enabled:
+        await page.start()
+    try:
+        yield
+    finally:
+        await page.stop()
+
+
+def _load_spending(
+    spending: Spending, prices: PriceTable, settings: config.Settings, now: float, log: Log
+) -> None:
+    """Load the costs of the current day (UTC) if there are budgets. This call blocks and raises nothing."""
+    if not settings.budgets.limits:
+        return
+    try:
+        spent = UsageSums(settings.home, settings.engine.database_url).spent(now - now % 86_400)
+    except errors.StorageError as error:
+        words = "the cost of today is not known: budgets begin anew"
+        log.write("error", words, level="error", cause=str(error))
+        return
+    for (chat, person, model), one in spent:
+        unpriced = prices.at_most(model, usage_of(one.tokens)) if one.unpriced else 0.0
+        spending.load(day_of(now), [(chat, person, max(one.cost, unpriced))])
+
+
+async def _reloading(
+    gateway: Gateway, asked: asyncio.Event, load: Callable[[], config.Settings], say: Say
+) -> None:
+    """Reload the configuration each time that `asked` is set, and print the outcome."""
+    while True:
+        await asked.wait()
+        asked.clear()
+        say(await reload(gateway, load))
+
+
 async def _stop_when(deposed: asyncio.Event, stop: asyncio.Event) -> None:
     await deposed.wait()
     stop.set()
@@ -230,6 +296,38 @@ async def _running(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
         await asyncio.gather(task, return_exceptions=True)
 
 
+@contextlib.contextmanager
+def draining(
+    stop: asyncio.Event,
+    hung_up: Callable[[], object] = lambda: None,
+    leave: Callable[[], object] = lambda: os._exit(0),
+    seconds: float = LAST_RESORT,
+) -> Iterator[None]:
+    """Handle signals while the context is open. A stop signal sets `stop`; if the process still runs `seconds` later,
+    `leave` is called. Further stop signals are ignored, even after the context has ended. SIGHUP calls `hung_up`.
+    """
+    loop = asyncio.get_running_loop()
+    last_resort = threading.Timer(seconds, leave)
+    last_resort.daemon = True
+
+    def stopped() -> None:
+        if not stop.is_set():
+            stop.set()
+            last_resort.start()
+
+    handlers: dict[int, Callable[[], object]] = dict.fromkeys((signal.SIGINT, signal.SIGTERM), stopped)
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        handlers[signal.SIGHUP] = hung_up
+    # `loop.remove_signal_handler` would restore the default action for a moment, in which a signal ends the process.
+    for number, handle in handlers.items():
+        signal.signal(number, lambda *_, handle=handle: loop.call_soon_threadsafe(handle))
+    try:
+        yield
+    finally:
+        for number in handlers:
+            signal.signal(number, signal.SIG_IGN)
+
+
 async def run(root: Path, environment: Environment | None = None, *, defaults: bool = False) -> int:
     """Run the gateway in the foreground until SIGTERM or SIGINT (`shipmate run`). If `defaults` is True, ship.json may
     be missing. Raises `errors.ShipmateError`.
@@ -237,7 +335,7 @@ async def run(root: Path, environment: Environment | None = None, *, defaults: b
     stop = asyncio.Event()
     with contextlib.suppress(_StoppedAsStandby):
         async with started(
-            root, _print, stop, environment=environment, defaults=defaults, signals=shutdown_signals.draining
+            root, _print, stop, environment=environment, defaults=defaults, signals=draining
         ) as gateway:
             if not stop.is_set():
                 await _show(gateway)

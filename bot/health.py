@@ -5,20 +5,22 @@ watchdog that reconnects channels whose platform sends nothing any more.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from bot.contracts.channel import Channel, Health, Manifest
-from bot.contracts.environment import Clock, Log
+from bot.contracts.channel import Health
+from bot.contracts.environment import cancel_all
 from bot.core.chat import Phase
 from bot.core.chats import Chats
 from bot.core.event_log import EventLog
 from bot.core.operators import OperatorAlerts
 from bot.core.runner import Runner
+from bot.core.services import Services
 from bot.dashboard.console import ActiveChat, PartHealth
 from bot.dashboard.metrics import Figures
+from bot.disk_reserve import DiskReserve
+from bot.llm.wrapper import WatchedModel
 from bot.rss_monitor import RssMonitor
-from bot.services import Services
 from bot.tools.mcp.servers import McpServers
 from bot.words import Sentence, sentence
 
@@ -54,32 +56,21 @@ class ChannelWatchdog:
     operators.
     """
 
-    def __init__(
-        self,
-        channels: Mapping[str, Channel],
-        manifests: Mapping[str, Manifest],
-        alerts: OperatorAlerts,
-        *,
-        clock: Clock,
-        log: Log,
-    ) -> None:
-        self._channels = channels
-        self._manifests = manifests
+    def __init__(self, services: Services, alerts: OperatorAlerts) -> None:
+        self._services = services
         self._alerts = alerts
-        self._clock = clock
-        self._log = log
-        self._looked = clock.monotonic()
-        self.seen = {name: _Seen(self._looked) for name in channels}
+        self._looked = services.clock.monotonic()
+        self.seen = {name: _Seen(self._looked) for name in services.channels}
 
     def opened(self, channel: str) -> None:
         """Record that the channel has connected for the first time. Before that, the watchdog never reconnects it."""
         seen = self.seen[channel]
-        seen.open, seen.heard = True, self._clock.monotonic()
+        seen.open, seen.heard = True, self._services.clock.monotonic()
 
     def silent(self, channel: str) -> float | None:
         """Return the seconds for which the platform has been silent, if they exceed `Manifest.silence`; otherwise None."""
-        seen, longest = self.seen[channel], self._manifests[channel].silence
-        silence = self._clock.monotonic() - seen.heard
+        seen, longest = self.seen[channel], self._services.manifests[channel].silence
+        silence = self._services.clock.monotonic() - seen.heard
         return silence if seen.open and longest is not None and silence > longest else None
 
     async def run(self) -> None:
@@ -87,60 +78,55 @@ class ChannelWatchdog:
         try:
             while True:
                 self.look()
-                await self._clock.sleep(LOOK_EVERY)
+                await self._services.clock.sleep(LOOK_EVERY)
         finally:
-            healing = [seen.healing for seen in self.seen.values() if seen.healing is not None]
-            for task in healing:
-                task.cancel()
-            await asyncio.gather(*healing, return_exceptions=True)
+            await cancel_all(seen.healing for seen in self.seen.values() if seen.healing is not None)
 
     def look(self) -> None:
-        """Check every channel once."""
-        now = self._clock.monotonic()
+        now = self._services.clock.monotonic()
         missed, self._looked = now - self._looked - LOOK_EVERY, now
-        for name, channel in self._channels.items():
+        for name, channel in self._services.channels.items():
+            seen, health = self.seen[name], channel.health()
             if missed > LOOK_EVERY:
                 # No message could arrive while the process was frozen or the machine suspended.
-                self.seen[name].heard += missed
-            self._look(name, self.seen[name], channel.health(), now)
-
-    def _look(self, name: str, seen: _Seen, health: Health, now: float) -> None:
-        if health.last_heard is None or health.last_heard != seen.sign:
-            seen.sign, seen.heard = health.last_heard, now
-        silence = self.silent(name)
-        trouble = _trouble(health, silence)
-        if trouble is None:
+                seen.heard += missed
+            if health.last_heard is None or health.last_heard != seen.sign:
+                seen.sign, seen.heard = health.last_heard, now
+            silence = self.silent(name)
+            if (trouble := _trouble(health, silence)) is not None:
+                self._in_trouble(name, seen, trouble, now, patience=PATIENCE if silence is None else 0.0)
+                continue
             if seen.reported and seen.since is not None:
-                self._log.write("channel", f"{name} is well again", channel=name)
+                self._services.log.write("channel", f"{name} is well again", channel=name)
                 minutes = round((now - seen.since) / 60)
                 self._alerts.end(name, sentence("operators.channel_again", channel=name, count=minutes))
             seen.since, seen.reported, seen.pause, seen.heal_at = None, False, FIRST_PAUSE, 0.0
-            return
+
+    def _in_trouble(self, name: str, seen: _Seen, trouble: Sentence, now: float, *, patience: float) -> None:
+        log = self._services.log
         seen.since = now if seen.since is None else seen.since
-        if silence is None and now - seen.since < PATIENCE:
+        if now - seen.since < patience:
             return
         if not seen.reported:
             seen.reported = True
-            self._log.write("channel", f"{name} is in trouble: {trouble}", level="error", channel=name)
+            log.write("channel", f"{name} is in trouble: {trouble}", level="error", channel=name)
             self._alerts.begin(name, sentence("operators.channel", channel=name, cause=trouble))
         if seen.open and seen.healing is None and now >= seen.heal_at:
             seen.heal_at, seen.pause = now + seen.pause, min(seen.pause * 2, LONGEST_PAUSE)
-            self._log.write("channel", f"{name} gets a new connection", level="warn", channel=name)
+            log.write("channel", f"{name} gets a new connection", level="warn", channel=name)
             seen.healing = asyncio.create_task(self._heal(name, seen), name=f"heal {name}")
 
     async def _heal(self, name: str, seen: _Seen) -> None:
-        healing = asyncio.create_task(self._channels[name].heal())
+        healing = asyncio.create_task(self._services.channels[name].heal())
         try:
             await asyncio.wait([healing], timeout=HEAL_SECONDS)
-            error = healing.exception() if healing.done() and not healing.cancelled() else None
-            if error is not None or not healing.done():
-                cause = (
-                    f"not done after {HEAL_SECONDS:g} s"
-                    if error is None
-                    else f"{type(error).__name__}: {error}"
-                )
+            cause = f"not done after {HEAL_SECONDS:g} s"
+            if healing.done() and not healing.cancelled():
+                error = healing.exception()
+                cause = f"{type(error).__name__}: {error}" if error else ""
+            if cause:
                 words = f"{name} could not be healed: {cause}"
-                self._log.write("channel", words, level="error", channel=name)
+                self._services.log.write("channel", words, level="error", channel=name)
         finally:
             healing.cancel()
             seen.healing = None
@@ -161,8 +147,9 @@ class GatewayHealth:
     """Reads the state of the process for `/readyz`, `/metrics` and the console."""
 
     services: Services
-    channels: Mapping[str, Channel]
     event_log: EventLog
+    reserve: DiskReserve
+    model: WatchedModel
     memory: RssMonitor
     mcp: McpServers
     watch: ChannelWatchdog
@@ -171,16 +158,14 @@ class GatewayHealth:
 
     def parts(self) -> dict[str, PartHealth]:
         """Return the health of each part."""
-        services, memory = self.services, self.memory
-        now = services.environment.clock.now()
+        services, memory, model, reserve = self.services, self.memory, self.model, self.reserve
+        now = services.clock.now()
 
         def ago(then: float | None) -> float | None:
             return None if then is None else max(0.0, round(now - then, 1))
 
-        storage, reserve, model = self.event_log.trouble, services.reserve, services.model
-        used = "not known"
-        if memory.used is not None:
-            used = f"{memory.used / 2**20:.0f} of {memory.limit / 2**20:.0f} MB"
+        storage, limit = self.event_log.trouble, memory.limit / 2**20
+        used = "not known" if memory.used is None else f"{memory.used / 2**20:.0f} of {limit:.0f} MB"
         found = {
             "journal": PartHealth(ok=not storage, detail=storage),
             "disk": PartHealth(ok=not reserve.trouble, detail=reserve.trouble or str(reserve.space or "")),
@@ -195,11 +180,11 @@ class GatewayHealth:
         if problem := services.lists.problem:
             # The last valid access list is still used.
             found["access"] = PartHealth(ok=False, detail=problem, needed=False)
-        if role := services.environment.leadership.role():
+        if role := services.leadership.role():
             found["cluster"] = PartHealth(ok=True, detail=role)
         for name, trouble in self.mcp.troubles().items():
             found[f"mcp {name}"] = PartHealth(ok=not trouble, detail=trouble, needed=False)
-        for name, channel in self.channels.items():
+        for name, channel in services.channels.items():
             health, silence = channel.health(), self.watch.silent(name)
             detail = health.detail
             if silence is not None:
@@ -221,7 +206,7 @@ class GatewayHealth:
         return found
 
     def figures(self) -> Figures:
-        space = self.services.reserve.space
+        space = self.reserve.space
         return {
             "shipmate_turns_running": self.runner.running,
             "shipmate_queue_messages": sum(len(chat.waiting) for chat in self.chats),
@@ -250,7 +235,7 @@ class PartLines:
             self._say(f"{name}: {words}")
 
     async def look(self) -> None:
-        parts, channels = self._health.parts(), self._health.channels
+        parts, channels = self._health.parts(), self._health.services.channels
         broken = {name: part for name, part in parts.items() if not part.ok and name not in channels}
         for name, part in broken.items():
             self.tell(name, part.detail)

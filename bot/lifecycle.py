@@ -1,4 +1,6 @@
-"""Runs a gateway. The start reads the log and connects the channels; the end finishes turns and closes all parts."""
+"""Runs a gateway. The start reads the log and connects the channels; the end finishes turns and closes all parts. A
+reload applies a changed configuration to new turns.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +11,11 @@ import sqlite3
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping
 from typing import Any
 
-from bot import errors
+from bot import config, errors
 from bot.composition import Gateway
 from bot.contracts.channel import Channel
 from bot.contracts.environment import Log, cancel_all
+from bot.core.agent import ModelDeps
 from bot.health import PartLines, Say
 from bot.importing import end_cleanly, remove_backup
 from bot.periodic_jobs import PeriodicJob, PeriodicJobs
@@ -31,6 +34,13 @@ LONGEST_RETRY = 30.0
 """Max interval in seconds between two attempts to connect a channel."""
 PART_SECONDS = 2.0
 """Interval in seconds between two checks of the parts' health."""
+OF_TURNS = {
+    "llm": ("model", "fast_model", "max_tokens", "context_window", "effort", "thinking", "purposes"),
+    "": ("context", "subagents", "permissions"),
+}
+"""Settings, by section, whose changes apply to new turns. All other settings need a restart."""
+ASK_SECONDS = 20.0
+"""Timeout in seconds for asking the provider if it has a model."""
 ASK_LIMITS_SECONDS = 600.0
 """Interval in seconds between two requests for a model's limits, until the provider answers one."""
 
@@ -41,8 +51,8 @@ async def serving(gateway: Gateway, say: Say, stop: asyncio.Event) -> AsyncItera
     Raises `errors.ShipmateError` if the gateway cannot start. If `stop` is set before all channels are connected, the
     context is entered all the same and should be left at once.
     """
-    services, door = gateway.services, gateway.door
-    log, lines = services.log, PartLines(gateway.health, say)
+    services, door, log = gateway.services, gateway.door, gateway.services.log
+    lines = PartLines(gateway.health, say)
     ask = functools.partial(ask_limits, gateway, say)
     periodic = PeriodicJobs(
         [
@@ -73,8 +83,8 @@ async def serving(gateway: Gateway, say: Say, stop: asyncio.Event) -> AsyncItera
         ends("close the features", door.close)
         for export in gateway.exports:
             ends("close an export", export.close)
-        ends("save what was learnt about models", services.learned.save)
-        for model in (services.model, *(one for one, _ in services.fallbacks)):
+        ends("save what was learnt about models", gateway.learned.save)
+        for model in (gateway.model, *(one for one, _ in gateway.fallbacks)):
             ends("close a model", model.close)
         gateway.mcp.start()
         ends("end the MCP servers", gateway.mcp.close)
@@ -87,7 +97,7 @@ async def serving(gateway: Gateway, say: Say, stop: asyncio.Event) -> AsyncItera
         around.callback(checking.cancel)
         loops = [serve() for serve in (*door.serves, gateway.watch.run)]
         if gateway.counted is not None:
-            loops.append(gateway.counted.watch_loop(services.environment.clock))
+            loops.append(gateway.counted.watch_loop(services.clock))
         await around.enter_async_context(_served(log, loops))
         await gateway.runner.start()
         await gateway.files.start()
@@ -130,7 +140,7 @@ async def _served(log: Log, loops: Iterable[Coroutine[Any, Any, None]]) -> Async
 async def _read(gateway: Gateway) -> None:
     """Import a `.ship` of version 0.1 if there is one, then read the log. Raises `errors.StorageError`."""
     services = gateway.services
-    await asyncio.to_thread(services.reserve.look)
+    await asyncio.to_thread(gateway.reserve.look)
     await gateway.memory.look()
     with errors.as_storage_error("the .ship of 0.1 cannot be imported", OSError, sqlite3.Error):
         if await asyncio.to_thread(gateway.import_ship):
@@ -138,7 +148,7 @@ async def _read(gateway: Gateway) -> None:
         elif await asyncio.to_thread(remove_backup, services.settings.home):
             services.log.write("storage", "before-0.2, the .ship of 0.1, is removed")
     # Request ids order messages, so new ids must be greater, even if the clock was set back since the last run.
-    services.environment.ids.after(await gateway.event_log.newest())
+    services.ids.after(await gateway.event_log.newest())
     # Instruction files that earlier commands left behind must wait for a person, even if they are changed now.
     await asyncio.to_thread(services.vetting.find_instruction_files)
     await gateway.chats.start()
@@ -178,9 +188,9 @@ async def _bounded(log: Log, what: str, work: Awaitable[object], seconds: float)
 
 async def _check_model(gateway: Gateway, say: Say, lines: PartLines) -> None:
     """Check the API key, and print which model answers. A refused key ends the start. An unreachable provider does not."""
-    services, llm = gateway.services, gateway.services.settings.llm
+    model, llm = gateway.model, gateway.settings.llm
     try:
-        await services.model.check()
+        await model.check()
     except errors.ModelRefused as error:
         raise errors.ConfigError(
             f"llm.apiKey: the provider refuses it ({error}); expected a valid key; get a new one, or remove it "
@@ -188,12 +198,10 @@ async def _check_model(gateway: Gateway, say: Say, lines: PartLines) -> None:
         ) from error
     except errors.ModelError as error:
         words = f"{error} I go on and ask it again with each message."
-        if services.model.trouble is None:
-            say(
-                f"model: {words}"
-            )  # printed as temporary, because no later line reports that the model works again
-        else:
+        if model.trouble is not None:
             lines.tell("model", words)
+        else:  # no later line reports that the model works again
+            say(f"model: {words}")
         return
     if not await ask_limits(gateway, say):
         return
@@ -207,22 +215,24 @@ async def ask_limits(gateway: Gateway, say: Say) -> bool:
     """Ask the provider for the limits of the models whose limits are unknown. Return False if the provider says that it
     does not have the main model. Raises nothing.
     """
-    services, model, there = gateway.services, gateway.turns.agent.models.name, True
+    models, log, there = gateway.turns.agent.models, gateway.services.log, True
     try:
-        warning = await services.windows.ask(services.model, model)
+        warning = await models.windows.ask(gateway.model, models.name)
     except errors.ModelUnknown as error:
         there = False
-        warning = f"llm.model: found {model}; the provider does not have it ({error}); name one that it has"
+        warning = (
+            f"llm.model: found {models.name}; the provider does not have it ({error}); name one that it has"
+        )
     except errors.ModelError as error:
-        services.log.write("model", "the provider does not tell the limits of the model", cause=str(error))
+        log.write("model", "the provider does not tell the limits of the model", cause=str(error))
         return True
     if warning is not None:
         say(f"warning: {warning}")
-        services.log.write("model", warning, level="warn")
-    llm = services.settings.llm
+        log.write("model", warning, level="warn")
+    llm = gateway.settings.llm
     for name in {llm.fast_model, *(one.model for one in llm.purposes.values() if one.model)}:
         with contextlib.suppress(errors.ModelError):
-            await services.windows.ask(services.model, name)
+            await models.windows.ask(gateway.model, name)
     return there
 
 
@@ -258,7 +268,7 @@ async def _connect(gateway: Gateway, name: str, channel: Channel, say: Say) -> N
                 told = str(error)
                 say(f"{name}: cannot be reached ({told}); I keep trying")
                 log.write("channel", f"{name} cannot be reached", level="warn", cause=told)
-            await gateway.services.environment.clock.sleep(wait)
+            await gateway.services.clock.sleep(wait)
             wait = min(wait * 2, LONGEST_RETRY)
         else:
             break
@@ -267,3 +277,61 @@ async def _connect(gateway: Gateway, name: str, channel: Channel, say: Say) -> N
     log.write("channel", f"{name} connected")
     gateway.watch.opened(name)
     await gateway.runner.open(name)
+
+
+async def reload(gateway: Gateway, load: Callable[[], config.Settings]) -> str:
+    """Load, check and apply the configuration (SIGHUP). Return the outcome, which is logged too. After an unexpected
+    error, the old configuration stays.
+    """
+    log, before = gateway.services.log, gateway.turns.agent.settings
+    try:
+        found = await asyncio.to_thread(load)
+        llm = {name: getattr(found.llm, name) for name in OF_TURNS["llm"]}
+        update = {name: getattr(found, name) for name in (*OF_TURNS[""], "warnings")}
+        settings = before.model_copy(update=update | {"llm": before.llm.model_copy(update=llm)})
+        changed, restart = _differing(before, settings), _differing(settings, found)
+        if settings != before:
+            agent = gateway.agent_with(settings)
+            if settings.llm.model != before.llm.model:
+                await _must_be_there(agent.models)
+            gateway.turns.use(agent)
+    except (errors.ShipmateError, OSError, ValueError, RuntimeError) as error:
+        findings = getattr(error, "findings", (f"{type(error).__name__}: {error}",))
+        words = f"SIGHUP: the configuration cannot be used, and the one before holds: {findings[0]}"
+        log.write("reload", words, level="error", findings=list(findings))
+        return words
+    warnings = [one for one in found.warnings if one not in before.warnings]
+    words = "turns that begin from now on have the changed configuration" if changed else "nothing changes"
+    if restart:
+        words += f"; a restart is needed for {', '.join(restart)}"
+    words = "; ".join((f"SIGHUP: {words}", *(f"warning: {one}" for one in warnings)))
+    log.write(
+        "reload",
+        words,
+        level="warn" if restart or warnings else "info",
+        changed=changed,
+        restart=restart,
+        findings=warnings,
+        configuration=found.fingerprint,
+    )
+    return words
+
+
+async def _must_be_there(models: ModelDeps) -> None:
+    """Raise `errors.ConfigError` if the provider says that it does not have the default model."""
+    name = models.default_model
+    try:
+        async with asyncio.timeout(ASK_SECONDS):
+            await models.windows.ask(models.model, name)
+    except errors.ModelUnknown as error:
+        raise errors.ConfigError(
+            f"llm.model: found {name}, which the provider does not have ({error}); expected one that it has; name another"
+        ) from None
+    except (errors.ModelError, TimeoutError):
+        return
+
+
+def _differing(one: config.Settings, other: config.Settings) -> list[str]:
+    """Return the full keys in ship.json of the values that differ."""
+    before, after = config.leaves(one), config.leaves(other)
+    return sorted(key for key in before.keys() | after.keys() if before.get(key) != after.get(key))

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bot.config.ship_file import Context, Effort, Subagents, Thinking
+from bot.config.ship_file import Effort, Thinking
 from bot.contracts.approvals import Approvals, Unattended
 from bot.contracts.base import Json
-from bot.contracts.environment import Clock, Ids, Log, OperatorNotices, Redact
+from bot.contracts.environment import OperatorNotices
 from bot.contracts.identity import ChatKey
 from bot.contracts.model import Model, ModelReply, ModelRequest
 from bot.core import blocks
@@ -19,13 +18,12 @@ from bot.core.archive_files import ChatStore
 from bot.core.estimate import Estimator
 from bot.core.memory import in_plain_words
 from bot.core.prompt import LEAST_BUDGET, MOST_BUDGET, SHARE, Frozen, Prompts
+from bot.core.services import Services
 from bot.llm.prices import PriceTable
 from bot.llm.windows import EFFORTS, ContextWindows
-from bot.storage.artifacts import ArtifactStore
-from bot.storage.notes import Memories, NoteStore
+from bot.storage.notes import Memories
 from bot.tools.dispatch import Dispatcher
 from bot.tools.registry import Registry
-from bot.vetting import Vetting
 from bot.words import sentence
 
 if TYPE_CHECKING:
@@ -195,33 +193,20 @@ class ModelDeps:
         return Budget(windows.window(name), most, soft, windows.max_output(name))
 
 
-@dataclass(frozen=True, slots=True)
-class AgentDeps:
-    """Services and settings of the agent, built in `bot.composition`."""
+@dataclass(frozen=True, kw_only=True)
+class AgentDeps(Services):
+    """The services of the process, and the parts that only the agent uses. A reload changes `settings`, `models` and
+    `dispatcher`.
+    """
 
     models: ModelDeps
     archive: ChatStore
-    artifacts: ArtifactStore
     registry: Registry
     dispatcher: Dispatcher
     prompts: Prompts
-    root: Path
-    clock: Clock
-    ids: Ids
-    log: Log
-    operators: OperatorNotices
-    vetting: Vetting
+    alerts: OperatorNotices
     memories: Memories | None = None
     """Session memories by chat; None if the session memory is off."""
-    notes: NoteStore | None = None
-    """Files of the `memory` tool; None if there is no such tool."""
-    limits: Context = field(default_factory=Context)
-    tasks: Subagents = field(default_factory=Subagents)
-    redact: Redact = str
-    settled: Redact = str
-    """Function that cuts off the end of an unfinished text if that end may be the beginning of a secret."""
-    rules: Mapping[str, str] = field(default_factory=dict)
-    """Rules for the form of answers, by channel."""
     task_events: Callable[[TaskEvent], object] = lambda _: None
     approvals: Approvals = field(default_factory=Unattended)
 
@@ -229,7 +214,7 @@ class AgentDeps:
         """Build a chat's system prompt. Its size is limited to a share of the context window."""
         models = self.models
         tools = models.estimator.tokens(models.name, models.declared(self.registry.forms))
-        room = models.budget(self.limits.compaction.soft_tokens).share(SHARE, MOST_BUDGET) - tools
+        room = models.budget(self.settings.context.compaction.soft_tokens).share(SHARE, MOST_BUDGET) - tools
         frozen = await self.prompts.freeze(
             chat_key,
             channel,
@@ -240,5 +225,5 @@ class AgentDeps:
         )
         if frozen.cut:
             told = sentence("operators.instructions", names=", ".join(frozen.cut))
-            self.operators.tell(f"instructions {frozen.cut}", told, every=86_400.0)
+            self.alerts.tell(f"instructions {frozen.cut}", told, every=86_400.0)
         return frozen

@@ -11,22 +11,20 @@ import asyncio
 import base64
 import contextlib
 import hashlib
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol, cast
 
 from bot import errors, text, ulids
-from bot.config import ship_file
-from bot.contracts.channel import Channel, Files, Manifest
-from bot.contracts.environment import Clock, Log, Redact
+from bot.contracts.channel import Files
 from bot.contracts.inbound import Attachment, Inbound
 from bot.contracts.model import ShownFile, Transcriber
 from bot.core.file_words import REFUSED, SeenFile, size_in_words
+from bot.core.services import Services
 from bot.documents import file_types, parser_process
 from bot.documents.file_types import FileType
 from bot.documents.parser_process import LARGEST
+from bot.llm.transcription import HttpTranscriber
 from bot.picture_head import picture_of
-from bot.storage.artifacts import ArtifactStore
 
 STEP = "attachment"
 """Value of `tool` in the metadata of artifacts that hold attached files."""
@@ -67,28 +65,14 @@ class RssMonitor(Protocol):
 
 
 class FileReader:
-    def __init__(
-        self,
-        channels: Mapping[str, Channel],
-        manifests: Mapping[str, Manifest],
-        *,
-        artifacts: ArtifactStore,
-        redact: Redact,
-        rss_monitor: RssMonitor,
-        clock: Clock,
-        log: Log,
-        limits: ship_file.Files = ship_file.Files(),  # noqa: B008 - frozen
-        transcriber: Transcriber | None = None,
-    ) -> None:
-        self._channels = channels
-        self._manifests = manifests
-        self._artifacts = artifacts
-        self._redact = redact
+    def __init__(self, services: Services, rss_monitor: RssMonitor) -> None:
+        self._services = services
+        self._limits = limits = services.settings.files
+        speech = limits.transcription
+        self._transcriber: Transcriber | None = None
+        if speech.base_url is not None:
+            self._transcriber = HttpTranscriber(speech.base_url, speech.model, speech.api_key)
         self._rss_monitor = rss_monitor
-        self._clock = clock
-        self._log = log
-        self._limits = limits
-        self._transcriber = transcriber
         self._largest = max(limits.max_bytes, limits.max_packed_bytes, LARGEST)
         self._room = asyncio.Semaphore(max(1, min(AT_ONCE, UNDER_WAY // self._largest)))
 
@@ -96,11 +80,13 @@ class FileReader:
         """Return the result of reading each file of a message, in the message's order."""
         files, limits = inbound.attachments, self._limits
         if files and self._rss_monitor.full:
-            self._log.write("memory", "memory is short: files were refused", level="warn", files=len(files))
+            self._services.log.write(
+                "memory", "memory is short: files were refused", level="warn", files=len(files)
+            )
             return (REFUSED,) * len(files)
         seen, number, room = list[SeenFile](), 0, TOGETHER
         deadline = asyncio.get_running_loop().time() + READ_SECONDS
-        can_fetch = limits.per_message > 0 and self._manifests[inbound.channel].files
+        can_fetch = limits.per_message > 0 and self._services.manifests[inbound.channel].files
         for at, one in enumerate(files):
             if not (can_fetch and one.may_be_read and (self._transcriber is not None or not one.spoken)):
                 seen.append(SeenFile())
@@ -118,9 +104,9 @@ class FileReader:
 
     async def forget(self, inbound: Inbound) -> None:
         try:
-            await self._artifacts.forget(inbound.chat_key, (inbound.request_id,))
+            await self._services.artifacts.forget(inbound.chat_key, (inbound.request_id,))
         except errors.StorageError as error:
-            self._log.write("error", "a removed file is still kept", level="error", cause=str(error))
+            self._services.log.write("error", "a removed file is still kept", level="error", cause=str(error))
 
     # ------------------------------------------------------------ one file
 
@@ -147,7 +133,7 @@ class FileReader:
         data, size = bytearray(), file.attachment.size or 0
         kind: FileType = "recording" if file.attachment.spoken else "text"
         # `read` calls this only if the manifest says that the channel can fetch files.
-        channel = cast("Files", self._channels[file.inbound.channel])
+        channel = cast("Files", self._services.channels[file.inbound.channel])
         async with contextlib.aclosing(channel.fetch(file.attachment, most=self._largest)) as pieces:
             async for piece in pieces:
                 begins = len(data) < file_types.SAMPLE
@@ -183,7 +169,7 @@ class FileReader:
         return await self._keep_text(await asyncio.to_thread(self._cleaned, words), file)
 
     def _cleaned(self, words: str) -> str:
-        return self._redact(text.clean(words))
+        return self._services.redact(text.clean(words))
 
     async def _transcribed(self, data: bytes) -> str:
         kind = file_types.recording_type(data)
@@ -196,7 +182,7 @@ class FileReader:
 
     async def _keep_text(self, words: str, file: SentFile) -> SeenFile:
         await self._put(words, file, file.name)
-        page = await self._artifacts.read(file.name, file.inbound.chat_key, offset=0, limit=HEAD)
+        page = await self._services.artifacts.read(file.name, file.inbound.chat_key, offset=0, limit=HEAD)
         return SeenFile(file.name, page.characters, page.lines, page.text)
 
     async def _keep_pdf(self, data: bytes, file: SentFile) -> SeenFile:
@@ -247,10 +233,10 @@ class FileReader:
         pieces = (
             data[at : at + _AT_ONCE + _OVERLAP].decode("latin-1") for at in range(0, len(data), _AT_ONCE)
         )
-        return all(self._redact(words) == words for words in pieces)
+        return all(self._services.redact(words) == words for words in pieces)
 
     async def _put(self, words: str, file: SentFile, name: str) -> None:
-        await self._artifacts.put(
+        await self._services.artifacts.put(
             words,
             chat_key=file.inbound.chat_key,
             request_id=file.inbound.request_id,
@@ -260,7 +246,7 @@ class FileReader:
         )
 
     def _write(self, message: str, file: SentFile, *, cause: str | None = None) -> None:
-        self._log.write(
+        self._services.log.write(
             "file",
             message,
             level="info" if cause is None else "warn",

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Any
 
-from bot import config, discovery, errors
-from bot.access_list import AccessList
+from bot import discovery, errors
 from bot.contracts.approvals import Approvals, QuestionButtons, ShownQuestion, Unattended, Verdict
-from bot.contracts.channel import Channel, ChannelSettings, HomeSection, Manifest
-from bot.contracts.environment import Clock, Disk, Ids, Log, OperatorNotices, Redact
+from bot.contracts.channel import HomeSection
 from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.inbound import Inbound, Quoted
 from bot.contracts.model import Model
@@ -26,16 +24,15 @@ from bot.core.event_log import EventLog
 from bot.core.events import Decided, TurnEndState
 from bot.core.exports import Exporter
 from bot.core.locales import Locales
-from bot.core.operators import OperatorChats
+from bot.core.operators import OperatorAlerts, OperatorChats
 from bot.core.outbox import Outbox
 from bot.core.outgoing import Question, Saying
 from bot.core.outgoing_files import OutgoingFiles
 from bot.core.rate_limit import RateLimiter
+from bot.core.services import Services
 from bot.core.summaries import CompactResult
 from bot.core.tasks import TaskEvent
 from bot.periodic_jobs import PeriodicJob
-from bot.storage.artifacts import ArtifactStore
-from bot.storage.notes import NoteStore
 from bot.tools.context import Answer, Questions, Reply
 from bot.tools.context import Question as ToolQuestion
 from bot.tools.dispatch import CallWrapper, ToolWatch
@@ -51,52 +48,33 @@ Settle = Callable[[Question, Verdict], Awaitable[Sequence[Fact] | None]]
 """Function that carries out a verdict. It returns the events to append, or None if the question is already closed."""
 
 
-@dataclass(frozen=True, slots=True)
-class Runtime:
-    """Services that features may use.
+@dataclass(frozen=True, kw_only=True)
+class Runtime(Services):
+    """The services of the process and the parts of the core, as features use them.
 
-    `models` returns the model settings of a chat. `settled` cuts off the end of an unfinished text if that end may be
-    the beginning of a secret. `compact` shortens a chat's history for a command. `suspended` opens a `with` block in
-    which the turn waits for a person and uses no slot. `waiting` returns the open loops (matters that wait for
-    somebody) that a viewer may see.
+    `models` returns the model settings of a chat. `compact` shortens a chat's history for a command. `suspended` opens
+    a `with` block in which the turn waits for a person and uses no slot. `waiting` returns the open loops (matters that
+    wait for somebody) that a viewer may see.
     """
 
-    configuration: config.Settings
-    name: str
-    models: Callable[[ChatKey], ModelDeps]
-    servers: Callable[[], Mapping[str, str]]
-    """Function that returns a description of each MCP server's state for operators, by server name."""
     chats: Chats
     event_log: EventLog
-    channels: Mapping[str, Channel]
-    manifests: Mapping[str, Manifest]
     access: Access
-    lists: AccessList
-    notes: NoteStore
-    artifacts: ArtifactStore
     memberships: Memberships
-    operators: Collection[UserRef]
     operator_chats: OperatorChats
-    alerts: OperatorNotices
+    alerts: OperatorAlerts
     locales: Locales
     saying: Saying
     files: OutgoingFiles
     live: Outbox
     limits: RateLimiter
-    settings: Mapping[str, ChannelSettings]
-    """Settings of each channel, by channel name."""
-    slots: int
-    redact: Redact
-    settled: Redact
-    boot: str
+    models: Callable[[ChatKey], ModelDeps]
+    servers: Callable[[], Mapping[str, str]]
+    """Function that returns a description of each MCP server's state for operators, by server name."""
     compact: Callable[[Inbound], Awaitable[CompactResult]]
     suspended: Callable[[], AbstractAsyncContextManager[None]]
     settle: Settle
     waiting: Callable[[Viewer], Awaitable[list[OpenLoop]]]
-    clock: Clock
-    disk: Disk
-    ids: Ids
-    log: Log
 
 
 @dataclass(frozen=True, slots=True)

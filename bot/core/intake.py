@@ -6,13 +6,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import dataclass
 
 from bot.contracts.approvals import QuestionButtons, ShownQuestion
 from bot.contracts.archive import ArchiveLine, Conversation, HistoryQuery
 from bot.contracts.channel import HomeSection
-from bot.contracts.environment import Clock, Ids, OperatorNotices
-from bot.contracts.environment import Log as OperatorLog
+from bot.contracts.environment import OperatorNotices
 from bot.contracts.identity import CONSOLE, ChatKey, UserRef
 from bot.contracts.inbound import Command, Inbound
 from bot.contracts.model import DEMO, AnsweringModel
@@ -30,6 +29,7 @@ from bot.core.locales import Locales
 from bot.core.outgoing import is_shown_in
 from bot.core.phrases import asks_to_stop
 from bot.core.removal import emptied
+from bot.core.services import Services
 from bot.words import Sentence, say, sentence, speaking
 
 DAY = 24 * 3600.0
@@ -39,20 +39,16 @@ DAY = 24 * 3600.0
 class Intake:
     """Implements `contracts.channel.Intake`."""
 
+    services: Services
     chats: Chats
     event_log: EventLog
     access: Access
     cleaner: InboundCleaner
     door: Door
-    _: KW_ONLY
     alerts: OperatorNotices
     archive: ChatStore
     locales: Locales
-    name: str
     models: Callable[[ChatKey], ModelDeps]
-    clock: Clock
-    ids: Ids
-    log: OperatorLog
 
     def __post_init__(self) -> None:
         self._conversations = ConversationList(
@@ -80,7 +76,7 @@ class Intake:
                 return False
             said = inbound.model_copy(
                 update={
-                    "request_id": self.ids.ulid(),
+                    "request_id": self.services.ids.ulid(),
                     "quoted": self.cleaner.admitted(inbound, inbound.quoted),
                 }
             )
@@ -100,7 +96,7 @@ class Intake:
         """Return a request to admit the stranger who wrote to the bot, without the stranger's text; else None."""
         if inbound.addressed == "chat":
             return None
-        self.log.write(
+        self.services.log.write(
             "denied",
             f"refused: {reason}",
             chat_key=inbound.chat_key,
@@ -109,16 +105,16 @@ class Intake:
             reason=reason,
         )
         asks = inbound.addressed != "thread" and inbound.kind in {"message", "added"}
-        return request_of(inbound, "", self.clock.now()) if reason == "stranger" and asks else None
+        return request_of(inbound, "", self.services.clock.now()) if reason == "stranger" and asks else None
 
     async def _take_in(self, inbound: Inbound) -> None:
         chat = await self.chats.get(inbound.chat_key)
         if not inbound.request_id:
-            inbound = inbound.model_copy(update={"request_id": self.ids.ulid()})
+            inbound = inbound.model_copy(update={"request_id": self.services.ids.ulid()})
         if chat.deleted(inbound):
             inbound = emptied(inbound)
         self.chats.append(Fact(chat.key, self._event(inbound), person=inbound.user_id, id=inbound.request_id))
-        self.log.write(
+        self.services.log.write(
             "inbound",
             "message taken in",
             chat_key=chat.key,
@@ -157,7 +153,7 @@ class Intake:
     async def keep_dead_letter(self, channel: str, key: str, raw: str, reason: str) -> None:
         chat = await self.chats.get(NO_CHAT)
         self.chats.append(Fact(chat.key, events.Unreadable(channel, key, self.cleaner.words(raw), reason)))
-        self.log.write(
+        self.services.log.write(
             "error",
             "an event could not be read and went to the dead letters",
             level="error",
@@ -192,7 +188,7 @@ class Intake:
         if not self.access.standing(opened.person, opened.chat_id, "direct").allowed:
             # Nothing is stored about a stranger.
             with speaking(*self.locales.of(opened.model_copy(update={"kind": "admission"}))):
-                return (HomeSection(self.name, (say("strangers.hello"),)),)
+                return (HomeSection(self.services.settings.name, (say("strangers.hello"),)),)
         with speaking(*self.locales.of(opened)):
             return await self.door.home(opened)
 
@@ -237,16 +233,16 @@ class Intake:
             chat_type="direct",
             user_id=CONSOLE.user_id,
             keys=(),
-            ts=int(self.clock.now() * 1000),
+            ts=int(self.services.clock.now() * 1000),
             target={},
             text="",
             command=Command(name=name, args=args.format(loop.id)),
-            request_id=self.ids.ulid(),
+            request_id=self.services.ids.ulid(),
         )
         await self.chats.get(NO_CHAT)
         done = await self.door.commands[name].run(inbound)
         self.chats.append(*done.facts)
-        self.log.write(
+        self.services.log.write(
             "console",
             f"{act} {loop.kind} {loop.id}",
             level="action",

@@ -277,7 +277,7 @@ class Loop:
         turn, agent = self.chat.turn, self.agent
         if turn is None or turn.call is None or turn.phase is not Phase.STOPPING:
             return
-        words = agent.redact(agent.settled(self._heard.words())).strip() if turn.left else ""
+        words = agent.redact(agent.redact.settled(self._heard.words())).strip() if turn.left else ""
         if not words:
             self._show_no_more()
             return

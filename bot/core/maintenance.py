@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from bot.core.event_log import EventLog
 from bot.core.operators import OperatorAlerts
+from bot.core.services import Services
 from bot.core.summaries import LOOK_SECONDS, Summaries
 from bot.disk_reserve import DiskReserve
 from bot.llm.windows import LearnedFile
@@ -15,8 +16,6 @@ from bot.llm.wrapper import WatchedModel
 from bot.periodic_jobs import PeriodicJob
 from bot.rss_monitor import LOOK_EVERY, RssMonitor
 from bot.sizes import in_words
-from bot.storage.artifacts import ArtifactStore
-from bot.telemetry import JsonlLog
 from bot.tools.mcp.servers import McpServers
 from bot.words import sentence
 
@@ -35,16 +34,15 @@ HOUR = 3_600.0
 
 @dataclass(frozen=True, slots=True)
 class Maintenance:
+    services: Services
     event_log: EventLog
     reserve: DiskReserve
     model: WatchedModel
     learned: LearnedFile
     servers: McpServers
     memory: RssMonitor
-    artifacts: ArtifactStore
     summaries: Summaries
     alerts: OperatorAlerts
-    log: JsonlLog
 
     def jobs(self) -> list[PeriodicJob]:
         return [
@@ -54,9 +52,13 @@ class Maintenance:
             PeriodicJob("see whether the model is back", ASK_SECONDS, self.check_model),
             PeriodicJob("look after MCP servers", ASK_SECONDS, self.check_servers),
             PeriodicJob("keep what was learnt of models", 2 * ASK_SECONDS, self.learned.save),
-            PeriodicJob("sweep old logs", HOUR, functools.partial(asyncio.to_thread, self.log.sweep)),
             PeriodicJob(
-                "sweep old artifacts", 6 * HOUR, functools.partial(self.artifacts.sweep, KEEP_ARTIFACT_DAYS)
+                "sweep old logs", HOUR, functools.partial(asyncio.to_thread, self.services.log.sweep)
+            ),
+            PeriodicJob(
+                "sweep old artifacts",
+                6 * HOUR,
+                functools.partial(self.services.artifacts.sweep, KEEP_ARTIFACT_DAYS),
             ),
         ]
 

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import KW_ONLY, dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 from bot import errors
 from bot.contracts.approvals import Verdict
-from bot.contracts.channel import Manifest
-from bot.contracts.environment import Clock, Ids, Log
 from bot.contracts.identity import CONSOLE, UserRef
 from bot.core import events
 from bot.core.access import Memberships
 from bot.core.chats import NO_CHAT, Chats, Fact
 from bot.core.locales import Locales
 from bot.core.outgoing import Address, Saying
+from bot.core.services import Services
 from bot.tools.permissions.display import named
 from bot.words import Sentence, say, speaking
 
@@ -31,15 +30,12 @@ class OperatorAlerts:
     rows for each operator.
     """
 
+    services: Services
     chats: Chats
     operators: OperatorChats
-    _: KW_ONLY
     memberships: Memberships
     saying: Saying
     locales: Locales
-    clock: Clock
-    ids: Ids
-    log: Log
 
     def __post_init__(self) -> None:
         self._spells: set[str] = set()
@@ -71,14 +67,14 @@ class OperatorAlerts:
         try:
             chat = await self.chats.get(NO_CHAT)
         except errors.StorageError as error:
-            self.log.write("error", "operators cannot be told", level="error", cause=str(error))
+            self.services.log.write("error", "operators cannot be told", level="error", cause=str(error))
             return
-        now = self.clock.now()
+        now = self.services.clock.now()
         told = self.chats.facts.get(TOLD, subject)
         if told is not None and now - told["at"] < every:
             return
         facts = [Fact(chat.key, events.FactSet(TOLD, subject, {"at": now}))]
-        name = self.ids.ulid()
+        name = self.services.ids.ulid()
         for operator, to in self.operators.people(name):
             with speaking(*self.locales.of_person(operator)):
                 rows = self.saying.rows(f"{name}/{to.chat_key}", to, str(self.memberships.called(words)))
@@ -98,14 +94,16 @@ def who_decided(verdict: Verdict, nameless: str) -> str:
 class OperatorChats:
     """The operators' direct chats on the running channels."""
 
-    operators: Collection[UserRef]
-    channels: Collection[str]
-    manifests: Mapping[str, Manifest]
+    services: Services
 
     def people(self, request_id: str) -> Iterator[tuple[UserRef, Address]]:
-        for operator in sorted(self.operators):
-            manifest = self.manifests.get(operator.channel)
-            if operator.channel in self.channels and manifest is not None and manifest.direct is not None:
+        for operator in sorted(self.services.operators):
+            manifest = self.services.manifests.get(operator.channel)
+            if (
+                operator.channel in self.services.channels
+                and manifest is not None
+                and manifest.direct is not None
+            ):
                 target = manifest.direct(operator.user_id)
                 chat_key = manifest.encode(target)
                 yield (

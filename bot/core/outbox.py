@@ -6,17 +6,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Coroutine, Mapping
-from dataclasses import KW_ONLY, dataclass, field, replace
-from typing import Any, Protocol, TypeVar, cast
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar, cast
 from weakref import WeakValueDictionary
 
 from bot import errors
 from bot.contracts.approvals import QuestionButtons
 from bot.contracts.base import Json, Level
-from bot.contracts.channel import Channel, Drafts, Edits
-from bot.contracts.environment import Clock, Ids
-from bot.contracts.environment import Log as OperatorLog
+from bot.contracts.channel import Drafts, Edits
+from bot.contracts.environment import OperatorNotices
 from bot.contracts.inbound import Inbound
 from bot.contracts.outbound import Card, Outbound, OutboundKind, Sent
 from bot.core import events
@@ -26,7 +25,8 @@ from bot.core.event_log import EventLog
 from bot.core.outgoing import Address, OutboxRow
 from bot.core.outgoing_files import OutgoingFiles
 from bot.core.rate_limit import RateLimiter
-from bot.words import Sentence, say, sentence, speaking
+from bot.core.services import Services
+from bot.words import say, sentence, speaking
 
 SEND_SECONDS = 120.0
 """Timeout in seconds of a send. After a time-out, the message may still have been sent."""
@@ -48,46 +48,6 @@ SETTLE_SECONDS = 2.0
 """Seconds for which an edit that the platform did not answer may still arrive. Meanwhile, its target gets nothing."""
 
 _T = TypeVar("_T")
-
-
-class Leadership(Protocol):
-    """Leader election among processes that share one event log."""
-
-    @property
-    def epoch(self) -> int:
-        """Return the number of the current leadership. Each new leader increases it; 0 means that there was no leader yet."""
-        ...
-
-    async def confirmed(self) -> None:
-        """Return as soon as this process is certainly the leader. If another process has become the leader, never return,
-        so that this process sends nothing more.
-        """
-        ...
-
-    async def while_leading(self, call: Coroutine[Any, Any, _T]) -> _T:
-        """Return the result of a long call. If this process may no longer be the leader, cancel the call and raise
-        `errors.DeliveryUncertain`.
-        """
-        ...
-
-    def role(self) -> str:
-        """Return a description of the leadership state for operators; "" if there is nothing to report."""
-        ...
-
-
-class SoleLeader:
-    """Leadership of the only process that uses a `.ship` folder."""
-
-    epoch = 0
-
-    async def confirmed(self) -> None:
-        pass
-
-    async def while_leading(self, call: Coroutine[Any, Any, _T]) -> _T:
-        return await call
-
-    def role(self) -> str:
-        return ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,18 +75,12 @@ class Outbox:
     edits in between are not stored as events. A failure of a live message is only logged.
     """
 
-    channels: Mapping[str, Channel]
+    services: Services
     chats: Chats
     event_log: EventLog
     files: OutgoingFiles
     limits: RateLimiter
-    _: KW_ONLY
-    alert: Callable[[str, Sentence], object]
-    leadership: Leadership = field(default_factory=SoleLeader)
-    boot: str
-    clock: Clock
-    ids: Ids
-    log: OperatorLog
+    alerts: OperatorNotices
 
     def __post_init__(self) -> None:
         self._locks = WeakValueDictionary[object, asyncio.Lock]()
@@ -146,9 +100,9 @@ class Outbox:
         try:
             # If this process does not become the leader, the call never starts and must be closed.
             with contextlib.closing(call):
-                await self.leadership.confirmed()
+                await self.services.leadership.confirmed()
                 async with asyncio.timeout(seconds):
-                    return await self.leadership.while_leading(call)
+                    return await self.services.leadership.while_leading(call)
         except TimeoutError:
             raise errors.DeliveryUncertain(f"the channel said nothing for {seconds:g} s") from None
 
@@ -157,7 +111,7 @@ class Outbox:
     async def send(self, row: OutboxRow) -> None:
         async with self._lock(row):
             if wait := await self.limits.slot(row.address):
-                self._append(row, events.Deferred(row.id, self.clock.now() + wait))
+                self._append(row, events.Deferred(row.id, self.services.clock.now() + wait))
                 return
             chat = self.chats.loaded(row.chat)
             if chat is None or row.id not in chat.outbox:
@@ -166,14 +120,14 @@ class Outbox:
             if shown is not None and row.replaces in {None, shown.message_id}:
                 row = replace(row, replaces=shown.message_id)
                 self._append(shown, events.RowEnded(shown.id, "sent", shown.message_id))
-            self._append(row, events.Sending(row.id, self.boot, row.replaces))
+            self._append(row, events.Sending(row.id, self.services.boot, row.replaces))
             await self.event_log.committed()
             await self._attempt(row)
         if row.file is not None:
             await self.files.sweep()
 
     async def _attempt(self, row: OutboxRow) -> None:
-        began, channel = self.clock.monotonic(), self.channels[row.channel]
+        began, channel = self.services.clock.monotonic(), self.services.channels[row.channel]
         seconds = SEND_SECONDS if row.file is None else FILE_SECONDS
         try:
             if row.replaces is None:
@@ -187,16 +141,16 @@ class Outbox:
             if self._overdue(row):
                 self._tell_of_file(row, error, "refused")
             else:
-                self._append(row, events.Deferred(row.id, self.clock.now() + error.retry_after))
+                self._append(row, events.Deferred(row.id, self.services.clock.now() + error.retry_after))
         except errors.EditRefused as error:
-            self.log.write("delivery", "a preview cannot be changed", level="warn", cause=str(error))
+            self.services.log.write("delivery", "a preview cannot be changed", level="warn", cause=str(error))
             self._append(row, events.Returned(row.id, error.code))
         except errors.DeliveryUncertain as error:
             self._note(row, "a send got no answer", "uncertain", level="warn", cause=str(error))
             if row.replaces is None:
                 self._append(row, events.Uncertain(row.id))
             else:  # a repeated edit is harmless
-                self._append(row, events.Deferred(row.id, self.clock.now() + AGAIN_SECONDS))
+                self._append(row, events.Deferred(row.id, self.services.clock.now() + AGAIN_SECONDS))
         except errors.DeliveryFailed as error:
             if row.file is not None and type(error) in {errors.DeliveryFailed, errors.FileRefused}:
                 forbidden = isinstance(error, errors.FileRefused) and error.forbidden
@@ -205,7 +159,7 @@ class Outbox:
             self._note(row, "a message was not delivered", "failed", level="error", cause=str(error))
             self._lost(row, error, events.RowEnded(row.id, "failed", reason=error.code))
         else:
-            self._sent(row, sent, (self.clock.monotonic() - began) * 1000)
+            self._sent(row, sent, (self.services.clock.monotonic() - began) * 1000)
 
     async def find(self, row: OutboxRow) -> None:
         """Ask the platform whether a row's message was delivered. If it was not, queue the row again. If the platform does not
@@ -213,9 +167,9 @@ class Outbox:
         """
         try:
             message = await self._with_file(row)
-            found = await self._call(SEND_SECONDS, self.channels[row.channel].find(message))
+            found = await self._call(SEND_SECONDS, self.services.channels[row.channel].find(message))
         except errors.DeliveryThrottled as error:
-            await self.clock.sleep(error.retry_after)
+            await self.services.clock.sleep(error.retry_after)
         except errors.DeliveryFailed as error:
             self._unsure(row, error)
         else:
@@ -238,18 +192,18 @@ class Outbox:
         with speaking(row.language, row.zone, row.own_zone):
             words = "\n\n".join(filter(None, (row.closes_as or row.text, outcome())))
         message = replace(self._message(row), text=words, buttons=QuestionButtons("", ()))
-        edits = cast("Edits", self.channels[row.channel])
+        edits = cast("Edits", self.services.channels[row.channel])
         try:
             await self._call(SEND_SECONDS, edits.edit(message, row.message_id or ""))
         except errors.DeliveryThrottled as error:
-            await self.clock.sleep(error.retry_after)
+            await self.services.clock.sleep(error.retry_after)
             return
         except errors.DeliveryUncertain:
-            await self.clock.sleep(AGAIN_SECONDS)
+            await self.services.clock.sleep(AGAIN_SECONDS)
             return
         except errors.DeliveryFailed as error:
             cause = str(error)
-            self.log.write(
+            self.services.log.write(
                 "delivery", "a question cannot be changed", level="warn", chat_key=row.chat, cause=cause
             )
         self._append(row, events.Revised(row.id, words, row.queued_at))
@@ -276,7 +230,9 @@ class Outbox:
         rows = self.live_rows(chat, to.request_id, form)
         if number >= len(rows):
             renews = to.renews if form == "preview" and not number else None
-            return await self._create(chat, _row(to, chat, self.ids.ulid(), form, content), content, renews)
+            return await self._create(
+                chat, _row(to, chat, self.services.ids.ulid(), form, content), content, renews
+            )
         row = rows[number]
         if self.shows(row, content):
             return True
@@ -289,9 +245,11 @@ class Outbox:
         """Create a live message, or edit the message with the platform id `renews` to become one."""
         if not self._has_room(chat, row, edit=False):
             return False
-        channel, message = self.channels[row.channel], self._message(row, content, goes_on=True)
+        channel, message = self.services.channels[row.channel], self._message(row, content, goes_on=True)
         async with self._lock(row):
-            self._append(row, row.queued(row.id, replaces=renews), events.Sending(row.id, self.boot, renews))
+            self._append(
+                row, row.queued(row.id, replaces=renews), events.Sending(row.id, self.services.boot, renews)
+            )
             end: events.EventData = events.Uncertain(row.id)
             try:
                 await self.event_log.committed()
@@ -313,13 +271,13 @@ class Outbox:
                 self._append(row, end)
 
     async def _edit(self, row: OutboxRow, content: LiveText, *, goes_on: bool = False) -> bool | None:
-        channel = cast("Edits", self.channels[row.channel])
+        channel = cast("Edits", self.services.channels[row.channel])
         change = channel.edit if content.words else channel.delete
         message = self._message(row, content, goes_on=goes_on)
         try:
             await self._call(LIVE_SECONDS, change(message, row.message_id or ""))
         except errors.DeliveryUncertain:
-            await self.clock.sleep(SETTLE_SECONDS)
+            await self.services.clock.sleep(SETTLE_SECONDS)
             return False
         except errors.DeliveryFailed as error:
             return self._not_shown(row, error)
@@ -330,7 +288,7 @@ class Outbox:
         """Show text as the channel's draft, which disappears by itself and so needs no outbox row. Return the same
         values as `show`; None if the channel has no drafts in this chat.
         """
-        channel, content = self.channels[to.channel], LiveText(words)
+        channel, content = self.services.channels[to.channel], LiveText(words)
         row = _row(to, chat, to.request_id, "preview", content)
         if not isinstance(channel, Drafts):
             return None
@@ -374,7 +332,7 @@ class Outbox:
             self.limits.freeze(row.address, error, cosmetic=True)
             return False
         cause = f"{type(error).__name__}: {error}"
-        self.log.write("delivery", f"no {row.form} is shown any more", level="debug", cause=cause)
+        self.services.log.write("delivery", f"no {row.form} is shown any more", level="debug", cause=cause)
         return None
 
     # ------------------------------------------------------------ outcomes
@@ -385,12 +343,12 @@ class Outbox:
     def _first_words(self, row: OutboxRow) -> None:
         """Record how long the person has waited, if this row shows the first words of an answer."""
         chat = self.chats.loaded(row.chat)
-        waited = None if chat is None else chat.waited(row, self.clock.now())
+        waited = None if chat is None else chat.waited(row, self.services.clock.now())
         if waited is None:
             return
         self._append(row, waited)
         spent = waited.parts.get
-        self.log.write(
+        self.services.log.write(
             "answer_shown",
             "the person sees the answer",
             chat_key=row.chat,
@@ -405,7 +363,7 @@ class Outbox:
 
     def _note(self, row: OutboxRow, words: str, state: str, *, level: Level = "info", **details: Any) -> None:
         about: Json = {"chat_key": row.chat, "request_id": row.turn, "outbound_id": row.id, "state": state}
-        self.log.write("delivery", words, level=level, **about, **details)
+        self.services.log.write("delivery", words, level=level, **about, **details)
 
     def _sent(self, row: OutboxRow, sent: Sent, took: float) -> None:
         self._first_words(row)
@@ -428,7 +386,7 @@ class Outbox:
                 replaces=None,
                 part_of=row.part_of or row.id,
                 repeat_of=row.repeat_of or row.id,
-                not_before=self.clock.now() + wait if wait else None,
+                not_before=self.services.clock.now() + wait if wait else None,
             )
             self._append(row, again, unknown)
         else:
@@ -442,19 +400,21 @@ class Outbox:
         if row.form == "reply":
             request = row.turn or row.id
             words = sentence("operators.delivery", channel=row.channel, cause=error, request=request)
-            self.alert(f"deliveries of {row.channel}", words)
+            self.alerts.tell(f"deliveries of {row.channel}", words)
 
     def _overdue(self, row: OutboxRow) -> bool:
         """Return True if a row's file has waited longer than `FILE_PATIENCE` and its platform is connected."""
-        late = row.file is not None and self.clock.now() - row.queued_at > FILE_PATIENCE
-        return late and self.channels[row.channel].health().connected
+        late = row.file is not None and self.services.clock.now() - row.queued_at > FILE_PATIENCE
+        return late and self.services.channels[row.channel].health().connected
 
     def _tell_of_file(self, row: OutboxRow, error: errors.DeliveryFailed, why: str) -> None:
         """Queue a notice in place of a file that cannot be sent. If the file replaced a passage of the answer, add the passage."""
         name, code = "" if row.file is None else row.file.name, errors.FileRefused.code
         with speaking(row.language):
             words = say(f"delivery.file_{why}", name=name)
-            parts = self.channels[row.channel].split(f"{words}\n\n{row.text}") if row.text else [words]
+            parts = (
+                self.services.channels[row.channel].split(f"{words}\n\n{row.text}") if row.text else [words]
+            )
             told = [
                 row.address.queued(f"{row.id}/told/{at}", part, form=row.form, part_of=row.part_of or row.id)
                 for at, part in enumerate(parts)
@@ -462,7 +422,7 @@ class Outbox:
         end = events.RowEnded(row.id, "failed", reason=code, missing="" if row.text else name)
         self._append(row, *told, end)
         about: Json = {"chat_key": row.chat, "request_id": row.turn, "code": code, "cause": str(error)}
-        self.log.write("delivery", "a file cannot be sent; its chat is told", level="error", **about)
+        self.services.log.write("delivery", "a file cannot be sent; its chat is told", level="error", **about)
 
     async def _with_file(self, row: OutboxRow) -> Outbound:
         """Return the message of a row, including its file. Raises `errors.FileRefused` if the file is missing or damaged."""

@@ -11,19 +11,20 @@ import hashlib
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass
-from pathlib import Path
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
 
 from bot import errors, text
-from bot.contracts.channel import Channel, SendsFiles
-from bot.contracts.environment import Disk, Log, Redact
+from bot.contracts.channel import SendsFiles
 from bot.contracts.outbound import OutgoingFile
 from bot.core.chats import Chats
 from bot.core.events import StoredFile
+from bot.core.services import Services
 
 LONGEST_NAME = 120
 """Max characters of a file name that is sent to a platform."""
+MOST_WAITING = 200_000_000
+"""Max total bytes of the files that wait to be sent."""
 PIECE = 32_768
 """Number of bytes of a file that are searched for secrets at a time. The regex search of one piece blocks all Python threads."""
 LONGEST_SECRET = 8_192
@@ -45,28 +46,15 @@ def shown_name(name: str) -> str:
     return text.head(name, LONGEST_NAME) or "file"
 
 
-@dataclass(frozen=True, slots=True)
-class OutgoingLimits:
-    """Max bytes of one file, and max bytes of all waiting files."""
-
-    file: int = 20_000_000
-    total: int = 200_000_000
-
-
 @dataclass(eq=False)
 class OutgoingFiles:
-    """Stores outgoing files in `folder`. `disk` is only used on worker threads, because it blocks."""
+    """Stores outgoing files in `.ship/outgoing`. The disk is only used on worker threads, because it blocks."""
 
-    folder: Path
-    channels: Mapping[str, Channel]
+    services: Services
     chats: Chats
-    _: KW_ONLY
-    disk: Disk
-    redact: Redact
-    log: Log
-    limits: OutgoingLimits
 
     def __post_init__(self) -> None:
+        self.folder = self.services.settings.home / "outgoing"
         self._keeping = Counter[str]()
         """Number of running `with` blocks of `kept` that may queue a row with a file, by file name."""
         self._alone = asyncio.Lock()
@@ -79,15 +67,18 @@ class OutgoingFiles:
 
     async def check(self, channel: str, file: OutgoingFile) -> None:
         """Raise `errors.FileRefused` if a file has an invalid size or contains a secret, or if the channel cannot send files."""
-        sender = self.channels[channel]
+        sender = self.services.channels[channel]
         if not isinstance(sender, SendsFiles):
             raise errors.FileRefused("this chat cannot show files")
-        most, size = min(self.limits.file, sender.largest_file), len(file.data)
+        most, size = (
+            min(self.services.settings.delivery.max_file_mb * 1_000_000, sender.largest_file),
+            len(file.data),
+        )
         if not 0 < size <= most:
             raise errors.FileRefused(
                 f"{file.name} has {size:,} bytes, and a file that is sent has 1 to {most:,}"
             )
-        name, path = self.redact(file.name), self.redact(file.path)
+        name, path = self.services.redact(file.name), self.services.redact(file.path)
         if (name, path) != (file.name, file.path) or await self._holds_secret(file.data):
             raise errors.FileRefused(f"{name} holds a secret of this installation")
 
@@ -98,7 +89,7 @@ class OutgoingFiles:
         def shows_secret(piece: bytes) -> bool:
             for encoding in wide or ("utf-8", "latin-1"):
                 words = piece.decode(encoding, "replace")
-                if self.redact(words) != words:
+                if self.services.redact(words) != words:
                     return True
                 if "\ufffd" not in words[4:-4]:  # a piece may begin or end in the middle of a character
                     return False
@@ -118,17 +109,19 @@ class OutgoingFiles:
             StoredFile(shown_name(one.name), one.mime_type, len(one.data), await _digest(one.data), one.path)
             for one in files
         ]
-        if sum(self._sizes().values()) + sum(one.size for one in found) > self.limits.total:
+        if sum(self._sizes().values()) + sum(one.size for one in found) > MOST_WAITING:
             raise errors.FileRefused("too many files wait for their platforms")
         names = [one.sha256 for one in found]
         self._keeping.update(names)
         try:
             for name, one in zip(names, files, strict=True):
                 async with self._alone:
-                    await asyncio.to_thread(self.disk.replace, self.folder / name, one.data)
+                    await asyncio.to_thread(self.services.disk.replace, self.folder / name, one.data)
             yield found
         except OSError as error:
-            self.log.write("storage", "a file cannot be kept for sending", level="error", cause=str(error))
+            self.services.log.write(
+                "storage", "a file cannot be kept for sending", level="error", cause=str(error)
+            )
             raise errors.FileRefused("the disk does not take the file") from error
         finally:
             self._keeping.subtract(names)
@@ -136,7 +129,7 @@ class OutgoingFiles:
     async def load(self, stored: StoredFile) -> OutgoingFile:
         """Return the stored file of an outbox row. Raises `errors.FileRefused` if the file is missing or damaged."""
         try:
-            data = await asyncio.to_thread(self.disk.read, self.folder / stored.sha256)
+            data = await asyncio.to_thread(self.services.disk.read, self.folder / stored.sha256)
         except OSError as error:
             raise errors.FileRefused(f"the kept file cannot be read: {error.strerror}") from error
         if await _digest(data) != stored.sha256:
@@ -148,12 +141,12 @@ class OutgoingFiles:
         if not self._started:
             return
         try:
-            for name in await asyncio.to_thread(self.disk.names, self.folder):
+            for name in await asyncio.to_thread(self.services.disk.names, self.folder):
                 async with self._alone:
                     if not self._keeping[name] and name not in self._sizes():
-                        await asyncio.to_thread(self.disk.remove, self.folder / name)
+                        await asyncio.to_thread(self.services.disk.remove, self.folder / name)
         except OSError as error:
-            self.log.write("storage", "a file that was sent stays", level="warn", cause=str(error))
+            self.services.log.write("storage", "a file that was sent stays", level="warn", cause=str(error))
 
     def _sizes(self) -> dict[str, int]:
         """Return the size in bytes of each file that an outbox row refers to, by file name."""

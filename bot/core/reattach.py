@@ -45,7 +45,7 @@ async def put_back(
     The state has at most `most` tokens. State that the messages `kept` already show is left out.
     """
     model, estimator = deps.models.name, deps.models.estimator
-    budget = deps.models.budget(deps.limits.compaction.soft_tokens)
+    budget = deps.models.budget(deps.settings.context.compaction.soft_tokens)
     most = min(most, budget.share(SHARE, MOST_TOKENS), budget.soft // SOFT_SHARE)
     names, seen = _names(dropped, kept), view.definitions(kept)
     found = {

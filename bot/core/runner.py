@@ -11,8 +11,7 @@ from typing import Any
 
 from bot import errors
 from bot.contracts.approvals import Verdict
-from bot.contracts.environment import Clock
-from bot.contracts.environment import Log as OperatorLog
+from bot.contracts.environment import OperatorNotices
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
 from bot.core import chat as life
@@ -26,8 +25,9 @@ from bot.core.locales import Locales
 from bot.core.loop import Loop
 from bot.core.outbox import Outbox
 from bot.core.outgoing import Address, OutboxRow, Question, Saying
+from bot.core.services import Services
 from bot.telemetry import context
-from bot.words import Sentence, say, sentence, speaking
+from bot.words import say, sentence, speaking
 
 UNANSWERED = "a message before this one got no whole answer; the person was told"
 READ_AT_ONCE = 100
@@ -60,6 +60,7 @@ class Slots(asyncio.Semaphore):
 class Runner:
     """Runs the effects that are due in a chat. After each change of a chat, it checks which effects are due."""
 
+    services: Services
     chats: Chats
     event_log: EventLog
     _: KW_ONLY
@@ -70,10 +71,7 @@ class Runner:
     loop: Callable[[Chat, str], Loop]
     turn_ended: Callable[[Chat], None]
     slots: Slots
-    alert: Callable[[str, Sentence], object]
-    boot: str
-    clock: Clock
-    log: OperatorLog
+    alerts: OperatorNotices
 
     def __post_init__(self) -> None:
         self._committed: dict[ChatKey, int] = {}
@@ -112,7 +110,7 @@ class Runner:
         await self.chats.get(NO_CHAT)
         self.chats.append(*facts, Fact(NO_CHAT, events.FactSet(RESTORED, RESTORED, None)))
         await self.event_log.committed(patient=False)
-        self.alert(RESTORED, sentence("operators.chat_log_restored"))
+        self.alerts.tell(RESTORED, sentence("operators.chat_log_restored"))
 
     def _closing_facts(self, chat: Chat) -> Iterator[Fact]:
         for question in chat.questions.values():
@@ -129,7 +127,7 @@ class Runner:
             yield Fact(chat.key, events.TurnEnded("answered" if answered else "stopped"), turn.id)
         for request in [*chat.beside, *(one.request_id for one in waiting)]:
             yield Fact(chat.key, events.Closed(request, RESTORED))
-        since = self.clock.now() - LATEST
+        since = self.services.clock.now() - LATEST
         said = [one for one in (*unanswered, *waiting) if one.due is None and one.ts / 1000 >= since]
         if said and chat.task is None:
             with speaking(*self.locales.of(said[-1])):
@@ -194,7 +192,9 @@ class Runner:
     def _look(self) -> None:
         due, self._due = self._due, {}
         for chat in due.values() if self._open else ():
-            effects = chat.due(self.clock.now(), self.boot, self._committed.get(chat.key, 0))
+            effects = chat.due(
+                self.services.clock.now(), self.services.boot, self._committed.get(chat.key, 0)
+            )
             for effect in effects:
                 self._perform(chat, effect)
             if times := [one.at for one in effects if isinstance(one, life.WakeAt)]:
@@ -245,7 +245,7 @@ class Runner:
         """Log an effect's unexpected exception. Record that the effect has ended, so that it does not become due again."""
         _, what, name = key
         cause = f"{type(error).__name__}: {error}"
-        self.log.write("error", f"a {what} failed", level="error", chat_key=chat.key, cause=cause)
+        self.services.log.write("error", f"a {what} failed", level="error", chat_key=chat.key, cause=cause)
         if what == "row":
             self._append(chat, events.RowEnded(name, "failed", reason="failed"))
             self._append(chat, events.Revised(name))
@@ -258,8 +258,8 @@ class Runner:
     def _wake(self, chat: Chat, at: float) -> None:
         if (alarm := self._alarms.pop(chat.key, None)) is not None:
             alarm.cancel()
-        wait = max(0.0, at - self.clock.now())
-        alarm = self._alarms[chat.key] = asyncio.create_task(self.clock.sleep(wait))
+        wait = max(0.0, at - self.services.clock.now())
+        alarm = self._alarms[chat.key] = asyncio.create_task(self.services.clock.sleep(wait))
         alarm.add_done_callback(lambda rung: None if rung.cancelled() else self._look_at(chat))
 
     # ------------------------------------------------------------ commands
@@ -279,7 +279,7 @@ class Runner:
         try:
             return Done() if command is None else await command.run(inbound)
         except errors.ShipmateError as error:
-            self.log.write("error", f"{type(error).__name__}: {error}", level="error")
+            self.services.log.write("error", f"{type(error).__name__}: {error}", level="error")
             return Done(error.person)
 
     def _handled(self, chat: Chat, inbound: Inbound, done: Done) -> Iterator[Fact]:
@@ -306,16 +306,18 @@ class Runner:
                     self._end(chat, turn, _End("failed", errors.ShipmateError().person))
                     return
                 self._append(
-                    chat, events.TurnStarted(tuple(one.request_id for one in members), self.boot), turn
+                    chat,
+                    events.TurnStarted(tuple(one.request_id for one in members), self.services.boot),
+                    turn,
                 )
                 if chat.turn is None or chat.turn.phase is life.Phase.STOPPING:
                     return
                 if chat.turn.first.command is None:
-                    self.log.write("turn_start", "a turn begins", messages=len(chat.context))
-                began = self.clock.monotonic()
+                    self.services.log.write("turn_start", "a turn begins", messages=len(chat.context))
+                began = self.services.clock.monotonic()
                 with speaking(*self.locales.of(chat.turn.first)):
                     end = await self._ended(chat, turn, chat.turn.first)
-                    self._end(chat, turn, end, (self.clock.monotonic() - began) * 1000)
+                    self._end(chat, turn, end, (self.services.clock.monotonic() - began) * 1000)
 
     async def _ended(self, chat: Chat, turn: str, first: Inbound) -> _End:
         """Run a command or the model's loop, and return how the turn ended."""
@@ -329,7 +331,7 @@ class Runner:
             return _End("answered", await loop.run())
         except errors.ShipmateError as error:
             if isinstance(error, errors.RequestInvalid):
-                self.alert("a model's request", sentence("operators.model_request", cause=error))
+                self.alerts.tell("a model's request", sentence("operators.model_request", cause=error))
             caused = isinstance(error, Withdrawn | errors.RequestInvalid)
             state: events.TurnEndState = "withdrawn" if caused else "failed"
             return _End(state, error.person, f"{type(error).__name__}: {error}")
@@ -375,7 +377,7 @@ class Runner:
         if end.state == "handled":
             return  # commands are not logged as turns
         status = {"answered": "done", "withdrawn": "failed"}.get(end.state, str(end.state))
-        self.log.write(
+        self.services.log.write(
             "turn_end",
             "the turn failed" if status == "failed" else f"the turn is {status}",
             level="error" if status == "failed" else "info",

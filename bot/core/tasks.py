@@ -168,7 +168,7 @@ class TurnTasks:
     _results: dict[str, TaskResult] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._slots = asyncio.Semaphore(self.agent.tasks.max_concurrent)
+        self._slots = asyncio.Semaphore(self.agent.settings.subagents.max_concurrent)
 
     @property
     def given(self) -> dict[str, str]:
@@ -230,7 +230,7 @@ class TurnTasks:
     @contextlib.contextmanager
     def reserved(self, tokens: int, usd: float) -> Iterator[None]:
         """Reserve the max usage of one call inside the `with` block. Raises `LimitReached` if too little is left."""
-        most = self.agent.tasks.per_turn
+        most = self.agent.settings.subagents.per_turn
         if self._tokens + tokens > most.max_tokens:
             raise at_limit(f"{most.max_tokens:,} tokens for all tasks of a turn")
         if most.max_usd is not None and self._usd + usd > most.max_usd:
@@ -340,7 +340,7 @@ class Worker(ModelWrapper):
         self.id = ordered.inbound.request_id
         self._around = around
         self._agent = agent
-        self._limits = agent.tasks
+        self._limits = agent.settings.subagents
         self._first_token = first_token
         self.totals = totals
         self._began: float | None = None
@@ -359,7 +359,7 @@ class Worker(ModelWrapper):
         )
         self._prefix: list[Message] = []
         # The system prompt is the same for all fresh tasks, so that the provider caches it.
-        prompt = f"{PROMPTS['fresh']}\nprojectRoot: {agent.root}"
+        prompt = f"{PROMPTS['fresh']}\nprojectRoot: {agent.settings.root}"
         system: Sequence[Json] = [{"type": "text", "text": prompt, "cache_control": {"type": "ephemeral"}}]
         frame = Frame(Frozen(""), system, registry.forms)
         if forks:
@@ -373,7 +373,7 @@ class Worker(ModelWrapper):
         fit = Fit(
             chat,
             models,
-            agent.limits,
+            agent.settings.context,
             ages=parent.ages,
             append=lambda data: tasks.chats.append(Fact(chat.key, data, self.id)),
             clock=agent.clock,
@@ -385,7 +385,7 @@ class Worker(ModelWrapper):
         older = OlderMessages(
             chat,
             around.request_id,
-            agent.limits.max_injected_messages,
+            agent.settings.context.max_injected_messages,
             fit.append,
             agent.ids,
             task=self.id,

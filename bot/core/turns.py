@@ -44,7 +44,6 @@ class Turns:
         *,
         door: Door,
         cleaner: InboundCleaner,
-        boot: str,
     ) -> None:
         self._door = door
         self._cleaner = cleaner
@@ -54,7 +53,6 @@ class Turns:
         self._event_log = event_log
         self._reply = reply
         self._files = files
-        self._boot = boot
 
         self.summaries = Summaries(
             lambda chat, data: chats.append(Fact(chat.key, data)),
@@ -62,7 +60,7 @@ class Turns:
             lambda key, gone, kept, most: reattach.put_back(
                 gone, kept, self.agent, most, chat_key=key, person=context.current().person
             ),
-            agent.operators,
+            agent.alerts,
             agent.clock,
             agent.ids,
             agent.log,
@@ -108,8 +106,8 @@ class Turns:
         fit = self._fit(chat, turn, "overheard" if quiet else "turn")
         reply = ChatReply(chat, turn, first, self._chats, self._reply(chat, first.channel))
         wrapped = self._door.wrapped(chat, reply, agent.registry)
-        tasks = TurnTasks(chat, self._chats, self._event_log, fit, agent, found, self._boot)
-        older = OlderMessages(chat, turn, agent.limits.max_injected_messages, fit.append, agent.ids)
+        tasks = TurnTasks(chat, self._chats, self._event_log, fit, agent, found, self.agent.boot)
+        older = OlderMessages(chat, turn, agent.settings.context.max_injected_messages, fit.append, agent.ids)
 
         def seen_by_tools() -> ToolExecutionContext:
             return ToolExecutionContext(
@@ -135,7 +133,7 @@ class Turns:
             self._event_log,
             agent.dispatcher,
             context=seen_by_tools,
-            boot=self._boot,
+            boot=self.agent.boot,
             reply=reply,
             tasks=tasks,
         )
@@ -156,7 +154,7 @@ class Turns:
             wrapped=wrapped,
             fit=fit,
             agent=agent,
-            boot=self._boot,
+            boot=self.agent.boot,
         )
 
     async def _seen(self, chat: Chat, turn: str, inbound: Inbound) -> Sequence[SeenFile] | None:
@@ -191,7 +189,7 @@ class Turns:
         return Fit(
             chat,
             self.models(chat.key, purpose),
-            agent.limits,
+            agent.settings.context,
             ages=lambda name: (tool := agent.registry.get(name)) is not None and tool.ages,
             append=lambda data: self._chats.append(Fact(chat.key, data, turn)),
             clock=agent.clock,
@@ -204,8 +202,10 @@ class Turns:
         agent = self.agent
         frozen, changed = await self._frozen(chat, first, models)
         news |= changed
-        rules, hour = agent.rules.get(first.channel, ""), models.prices.hour_pays(models.name)
-        return Frame(frozen, frozen.system(agent.root, first, rules, hour=hour), agent.registry.forms)
+        rules, hour = agent.manifests[first.channel].rules, models.prices.hour_pays(models.name)
+        return Frame(
+            frozen, frozen.system(agent.settings.root, first, rules, hour=hour), agent.registry.forms
+        )
 
     async def _frozen(
         self, chat: Chat, first: Inbound, models: ModelDeps

@@ -89,9 +89,7 @@ async def _notes(inbound: Inbound, deps: AgentDeps, nonce: str) -> list[Json]:
     """Return the block with the names and beginnings of the chat's memory files, and in a direct chat, of the person's files. The
     shortest files come first, so that as many as possible are shown whole.
     """
-    if (notes := deps.notes) is None:
-        return []
-    rows, origin, left = list[Json](), NOBODYS, NOTES_SHOWN
+    notes, rows, origin, left = deps.notes, list[Json](), NOBODYS, NOTES_SHOWN
     sources: dict[str, list[str]] = {}
     owners = [(CHAT, MemoryOwner("chat", str(inbound.chat_key)))]
     if inbound.chat_type == "direct":
@@ -119,7 +117,7 @@ async def _notes(inbound: Inbound, deps: AgentDeps, nonce: str) -> list[Json]:
 
 async def instructions(touched: Sequence[Path], deps: AgentDeps, seen: Iterable[Message]) -> Message | None:
     """Return the instruction files for paths that tools have used (`touched`); None if the messages `seen` contain all these files."""
-    tags_of = await asyncio.to_thread(of_folders, deps.root, touched, deps.log, deps.vetting)
+    tags_of = await asyncio.to_thread(of_folders, deps.settings.root, touched, deps.log, deps.vetting)
     found = [replace(tag, words=deps.redact(tag.words), note=deps.redact(tag.note)) for tag in tags_of]
     known, nonce = _tags_in(seen) if found else set(), tags.nonce(deps.ids.ulid())
     fresh = [

@@ -60,7 +60,7 @@ class Basics:
         """Run `/start`: greet a person who has never written before."""
         takes_files = self._run.manifests[inbound.channel].files
         key = "commands.hello" if takes_files else "commands.hello_no_files"
-        hello = say(key, name=self._run.name, prefix=self._prefix(inbound))
+        hello = say(key, name=self._run.settings.name, prefix=self._prefix(inbound))
         buttons = examples(inbound, self._run.manifests)
         return Done(f"{hello}\n\n{say('start.tap')}" if buttons else hello, buttons=buttons)
 

@@ -124,7 +124,7 @@ class Conversation:
         """Return a person's running turns and the current model, for the person's home page."""
         busy = [chat for chat in self._run.chats if chat.turn and chat.turn.first.person == opened.person]
         model = say("home.model", model=self._run.models(opened.chat_key).name)
-        return HomeSection(self._run.name, (_work_of(busy) if busy else say("status.ready"), model))
+        return HomeSection(self._run.settings.name, (_work_of(busy) if busy else say("status.ready"), model))
 
     async def stats(self, inbound: Inbound) -> str:
         """Run `/stats`: show how much this chat has used so far. Operators also see the size of the current conversation."""

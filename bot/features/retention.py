@@ -28,9 +28,9 @@ class Retention:
 
     def __init__(self, runtime: Runtime) -> None:
         self._run = runtime
-        self._settings = runtime.configuration.history
-        self._archives = ArchiveFiles(runtime.configuration.home / "chats", runtime.disk)
-        self._of_page = [runtime.configuration.home / name for name in ("sent", "received")]
+        self._settings = runtime.settings.history
+        self._archives = ArchiveFiles(runtime.settings.home / "chats", runtime.disk)
+        self._of_page = [runtime.settings.home / name for name in ("sent", "received")]
         """Folders of the web page's files. Each folder has a subfolder for each chat."""
         self._steady = JumpSafeClock(runtime.clock)
 
@@ -148,7 +148,7 @@ class Retention:
 
 
 def _build(runtime: Runtime) -> Hooks:
-    return Hooks(serves=(Retention(runtime).watch,) if runtime.configuration.history.keep_days else ())
+    return Hooks(serves=(Retention(runtime).watch,) if runtime.settings.history.keep_days else ())
 
 
 FEATURE = Feature("retention", _build)

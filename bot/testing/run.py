@@ -23,8 +23,9 @@ from pathlib import Path
 
 from apscheduler.schedulers import base
 
-from bot import app, errors, services, system
+from bot import app, errors, system
 from bot.contracts.environment import Clock
+from bot.core.services import Environment
 from bot.testing.clock import FastClock, SteeredClock
 from bot.testing.faults import VARIABLE, Fault, Faults, Seam, Seen
 
@@ -50,12 +51,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 async def _run(root: Path, faults: Faults, address: Path | None, speed: float, since: float) -> int:
     real = system.SystemClock()
     clock = SteeredClock(real if speed == 1.0 else FastClock(real, speed, since))
-    environment = services.Environment(
+    environment = Environment(
         clock=clock,
         disk=faults.disk(system.SystemDisk()),
         ids=system.UlidSource(clock),
-        channel=faults.channel,
-        event_log=faults.event_log,
+        wrap_channel=faults.channel,
+        wrap_log=faults.event_log,
         pace=1 / speed,
     )
     if address is None:

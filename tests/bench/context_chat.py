@@ -15,11 +15,12 @@ import re
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 from pydantic import BaseModel
 
-from bot.config.ship_file import Context
+from bot.config.ship_file import Context, Subagents
 from bot.contracts.base import Json
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
@@ -35,7 +36,7 @@ from bot.core.instructions import InstructionFiles
 from bot.core.locales import Locales
 from bot.core.long_blocks import LongBlocks
 from bot.core.outgoing import OutboxRow, Saying
-from bot.core.outgoing_files import OutgoingFiles, OutgoingLimits
+from bot.core.outgoing_files import OutgoingFiles
 from bot.core.prompt import Prompts
 from bot.core.reply import ReplyPorts
 from bot.core.runner import Runner, Slots
@@ -47,6 +48,7 @@ from bot.storage.artifacts import ArtifactStore
 from bot.storage.file_names import encode
 from bot.storage.notes import Memories, NoteStore
 from bot.system import SystemDisk, UlidSource
+from bot.telemetry import Redactor
 from bot.testing import anthropic_cache as cache
 from bot.testing import anthropic_rules as rules
 from bot.testing.clock import FakeClock
@@ -233,10 +235,10 @@ class Chat:
         self._windows = ContextWindows(InMemoryLearned(), log=log)
         nobody: Any = None  # the bench needs no receiver of reports
         agent = AgentDeps(
+            **self._services(ids=ids, artifacts=artifacts, notes=memory, vetting=vetting, skills=skills),
             models=ModelDeps(SystemRoleModel(self.model, self._windows), bill.MODEL, self._windows),
             archive=archive,
-            artifacts=artifacts,
-            operators=nobody,
+            alerts=nobody,
             registry=registry,
             dispatcher=Dispatcher(registry, clock=clock, log=log, artifacts=artifacts),
             prompts=Prompts(
@@ -248,27 +250,36 @@ class Chat:
                 vetting=vetting,
                 has_files=self.works,
             ),
-            root=self.root,
-            clock=clock,
-            ids=ids,
-            log=log,
-            vetting=vetting,
             memories=memories,
-            limits=self.limits,
-            rules={"telegram": "Markdown."},
         )
-        self._serve(agent, disk)
+        self._serve(agent)
 
-    def _serve(self, agent: AgentDeps, disk: SystemDisk) -> None:
+    def _services(self, **stores: Any) -> dict[str, Any]:
+        """Return the services of the chat. The bench has no channels and no operators."""
+        redact = Redactor()
+        manifest = SimpleNamespace(rules="Markdown.")
+        settings = SimpleNamespace(context=self.limits, subagents=Subagents(), root=self.root, home=self.root)
+        return {
+            "settings": settings,
+            "log": self.log,
+            "boot": BOOT,
+            "redact": redact,
+            "manifests": {"telegram": manifest},
+            "channels": {},
+            "lists": None,
+            "operators": None,
+            "clock": self.clock,
+            **stores,
+        }
+
+    def _serve(self, agent: AgentDeps) -> None:
         """Create the turns and the runner for the agent, as `bot.lifecycle` does, with a log in memory."""
-        clock, ids, log = self.clock, self._ids, self.log
+        clock, ids = self.clock, self._ids
         nobody: Any = None  # the bench sends no files and no quotes
         make = functools.partial(chat.Chat, max_messages=self.limits.max_messages)
         self._event_log = EventLog()
         self._chats = Chats(self._event_log, make, clock=clock, ids=ids)
-        files = OutgoingFiles(
-            self.root / "outgoing", {}, self._chats, disk=disk, redact=str, log=log, limits=OutgoingLimits()
-        )
+        files = OutgoingFiles(agent, self._chats)
         ports = ReplyPorts(lambda words: [words], lambda *_: None, str, LongBlocks({}, on=False), files)
         door = Door()
         screen: Any = Screen(self._chats)
@@ -280,9 +291,9 @@ class Chat:
             nobody,
             door=door,
             cleaner=InboundCleaner(str, nobody),
-            boot=BOOT,
         )
         self._runner = Runner(
+            agent,
             self._chats,
             self._event_log,
             outbox=screen,
@@ -292,10 +303,7 @@ class Chat:
             loop=self._turns.loop,
             turn_ended=self._turns.summaries.turn_ended,
             slots=Slots(1),
-            alert=lambda *_: None,
-            boot=BOOT,
-            clock=clock,
-            log=log,
+            alerts=nobody,
         )
 
     async def replay(self, turns: Sequence[Turn]) -> bill.Bill:

@@ -16,7 +16,7 @@ from bot.composition import Gateway
 from bot.contracts.environment import Clock, Disk
 from bot.core import event_log
 from bot.core.event_log import EventLog
-from bot.services import Environment
+from bot.core.services import Environment
 from bot.system import SystemClock, SystemDisk, UlidSource
 from bot.testing.faults import Fault, Faults, Seam
 from tests.blackbox.conftest import START_SECONDS, World
@@ -87,8 +87,8 @@ class Inside:
             clock=self._clock,
             disk=self.faults.disk(self._disk),
             ids=UlidSource(self._clock),
-            event_log=lambda made: self._event_log(self.faults.event_log(made)),
-            channel=self.faults.channel,
+            wrap_log=lambda made: self._event_log(self.faults.event_log(made)),
+            wrap_channel=self.faults.channel,
         )
         stop = asyncio.Event()
         async with app.started(

@@ -23,12 +23,12 @@ from bot.contracts.channel import Channel, Health, Intake
 from bot.contracts.inbound import Command, Inbound, Quoted
 from bot.contracts.model import ModelFacts, ModelRequest, ModelStream
 from bot.contracts.outbound import Outbound, Sent
+from bot.core.services import Environment
 from bot.instance import prepare_home
 from bot.lifecycle import serving
 from bot.llm import demo
 from bot.llm.budgets import Spending
 from bot.rss_monitor import one_heap
-from bot.services import Environment
 from bot.system import SystemDisk
 from bot.telemetry import JsonlLog
 from bot.testing.clock import FakeClock
@@ -391,7 +391,7 @@ async def soak(root: Path, total: int, *, looks: int, seed: int, chatter: float 
     def platform(made: Channel) -> Channel:
         return platforms.setdefault(made.name, Platform(made.name, rng))
 
-    environment = Environment(clock=clock, disk=QuietDisk(), rng=rng, channel=platform)
+    environment = Environment(clock=clock, disk=QuietDisk(), rng=rng, wrap_channel=platform)
     log = JsonlLog(settings.home / "logs", clock=clock, disk=environment.disk, ids=environment.ids)
     spending = Spending(configuration.prices_of(settings.llm))
     names = ["telegram", "slack"]

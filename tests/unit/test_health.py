@@ -72,8 +72,11 @@ class Ward:
         self.tele, self.chat = Frail(self.clock), Frail(self.clock)
         channels: Any = {"tele": self.tele, "chat": self.chat}
         manifests: Any = {"tele": SimpleNamespace(silence=SILENCE), "chat": SimpleNamespace(silence=None)}
+        services: Any = SimpleNamespace(
+            channels=channels, manifests=manifests, clock=self.clock, log=self.log
+        )
         alerts: Any = reports
-        self.watch = ChannelWatchdog(channels, manifests, alerts, clock=self.clock, log=self.log)
+        self.watch = ChannelWatchdog(services, alerts)
         for name in channels:
             self.watch.opened(name)
         self.running = asyncio.create_task(self.watch.run())

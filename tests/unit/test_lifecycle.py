@@ -11,18 +11,18 @@ from typing import Any
 
 import pytest
 
-from bot import config, discovery, errors, shutdown_signals
+from bot import app, config, discovery, errors
 from bot import lifecycle as serving_module
 from bot.composition import Gateway
 from bot.contracts.channel import Channel, Health, Intake
 from bot.core import maintenance as chores
+from bot.core.services import Environment
 from bot.dashboard.metrics import LogMetrics
 from bot.instance import prepare_home
 from bot.lifecycle import serving
 from bot.llm.budgets import Spending
 from bot.llm.prices import PriceTable
 from bot.llm.wrapper import ModelTrouble
-from bot.services import Environment
 from bot.system import SystemDisk
 from bot.telemetry import JsonlLog
 from bot.testing.disk import FaultyDisk
@@ -81,7 +81,7 @@ def house(tmp_path: Path) -> Gateway:
     settings = config.load(tmp_path, discovery.manifests(), {})
     prepare_home(settings.home)
     wrap: Any = Hanging
-    environment = Environment(channel=wrap)
+    environment = Environment(wrap_channel=wrap)
     log = JsonlLog(settings.home / "logs", clock=environment.clock, disk=SystemDisk(), ids=environment.ids)
     return Gateway(settings, environment, log, ["web"], counted=LogMetrics(), spending=Spending(PriceTable()))
 
@@ -99,7 +99,7 @@ async def test_each_part_says_how_it_is(house: Gateway, monkeypatch: pytest.Monk
         assert all(part.ok for part in parts.values())
         await house.memory.look()
         assert "of 1024 MB" in house.health.parts()["memory"].detail
-        house.services.model.trouble = ModelTrouble("no route to host", of_account=False)
+        house.model.trouble = ModelTrouble("no route to host", of_account=False)
         house.memory.full = True
         monkeypatch.setattr(house.watch, "silent", lambda _: 95.0)
         parts = house.health.parts()
@@ -199,7 +199,7 @@ def test_all_that_an_end_may_take_is_less_than_ten_seconds() -> None:
         cut_short,
         module.CLOSE_SECONDS,
     )
-    assert sum(bounds) + module.LOG_SECONDS < shutdown_signals.LAST_RESORT < 10
+    assert sum(bounds) + module.LOG_SECONDS < app.LAST_RESORT < 10
 
 
 @pytest.mark.parametrize(
@@ -223,7 +223,7 @@ async def test_a_model_that_is_not_there_is_not_said_to_answer(
     async def refuse(*_: object) -> None:
         raise error
 
-    monkeypatch.setattr(gateway.services.model, asked, refuse)
+    monkeypatch.setattr(gateway.model, asked, refuse)
     said: list[str] = []
     async with serving(gateway, said.append, asyncio.Event()):
         pass

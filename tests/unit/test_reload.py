@@ -15,12 +15,11 @@ from pydantic.alias_generators import to_camel
 from bot import config, discovery, errors
 from bot.composition import Gateway
 from bot.contracts.model import ModelFacts
-from bot.core.agent import AgentDeps
+from bot.core.services import Environment
 from bot.instance import prepare_home
+from bot.lifecycle import OF_TURNS, reload
 from bot.llm.budgets import Spending
 from bot.llm.prices import PriceTable
-from bot.reload import OF_TURNS, ConfigurationReload
-from bot.services import Environment
 from bot.system import SystemDisk
 from bot.telemetry import JsonlLog
 from bot.testing.log import Entry, MemoryLog
@@ -55,7 +54,7 @@ async def gateway(tmp_path: Path) -> AsyncIterator[Gateway]:
     log = KeptLog(settings.home / "logs", environment)
     gateway = Gateway(settings, environment, log, [], counted=None, spending=Spending(PriceTable()))
     yield gateway
-    await asyncio.gather(gateway.event_log.close(), gateway.services.model.close())
+    await asyncio.gather(gateway.event_log.close(), gateway.model.close())
     log.close()
 
 
@@ -77,7 +76,7 @@ async def test_a_wrong_configuration_is_told_and_the_one_before_holds(
         ('{"llm": {},}', "line 1"),
         ({"context": {"maxMessages": "many"}, "nonsense": 1}, "maxMessages"),
     ):
-        await gateway.reload.reload(lambda wrong=wrong: load(tmp_path, wrong))  # type: ignore[misc]
+        await reload(gateway, lambda wrong=wrong: load(tmp_path, wrong))  # type: ignore[misc]
         assert gateway.turns.agent is before
         entry = last(gateway)
         assert entry.level == "error"
@@ -95,14 +94,14 @@ async def test_what_needs_a_restart_is_named_and_waits_for_it(gateway: Gateway, 
     }
     before = gateway.turns.agent
     for _ in range(2):
-        await gateway.reload.reload(lambda: load(tmp_path, changed))
+        await reload(gateway, lambda: load(tmp_path, changed))
         entry = last(gateway)
         assert entry.level == "warn"
         assert entry.details["changed"] == []
         assert entry.details["restart"] == ["channels.telegram.allow", "log.maxMb", "operators"]
         assert "a restart is needed for channels.telegram.allow, log.maxMb, operators" in entry.message
         assert gateway.turns.agent is before
-    await gateway.reload.reload(lambda: load(tmp_path, FIRST))
+    await reload(gateway, lambda: load(tmp_path, FIRST))
     assert last(gateway).message == "SIGHUP: nothing changes"
 
 
@@ -110,7 +109,7 @@ async def test_what_deserves_a_look_is_told_once(gateway: Gateway, tmp_path: Pat
     (tmp_path / ".env").write_text("A=1", encoding="utf-8")
     (tmp_path / ".env").chmod(0o644)
     open_to_others = ".env: others on this machine can read it; run `chmod 600 .env`"
-    told_of = [await gateway.reload.reload(lambda: load(tmp_path, FIRST)) for _ in range(2)]
+    told_of = [await reload(gateway, lambda: load(tmp_path, FIRST)) for _ in range(2)]
     assert told_of == [f"SIGHUP: nothing changes; warning: {open_to_others}", "SIGHUP: nothing changes"]
     assert [(one.level, one.details["findings"]) for one in told(gateway)] == [
         ("warn", [open_to_others]),
@@ -142,22 +141,18 @@ class Provider:
 async def test_a_model_that_the_provider_does_not_have_is_refused(
     tmp_path: Path, gateway: Gateway, error: Exception | None, taken: bool
 ) -> None:
-    log = MemoryLog()
     key = {"provider": "anthropic", "apiKey": "sk-ant-REDACTED"}
-    settings = load(tmp_path, {"llm": {**key, "model": "one"}})
+    agent = gateway.turns.agent
     model: Any = Provider(error)
-    deps = replace(gateway.turns.agent, models=replace(gateway.turns.agent.models, model=model))
-    used = [deps]
-
-    def deps_of(found: config.Settings) -> AgentDeps:
-        return replace(deps, models=replace(deps.models, default_model=found.llm.model))
-
-    reload = ConfigurationReload(settings, used.append, deps_of, log)
-    await reload.reload(lambda: load(tmp_path, {"llm": {**key, "model": "two"}}))
-    assert (used[-1].models.default_model == "two") is taken
-    assert log.entries[-1].level == ("info" if taken else "error")
+    models = replace(agent.models, model=model)
+    gateway.turns.use(
+        replace(agent, models=models, settings=load(tmp_path, {"llm": {**key, "model": "one"}}))
+    )
+    await reload(gateway, lambda: load(tmp_path, {"llm": {**key, "model": "two"}}))
+    assert (gateway.turns.agent.models.default_model == "two") is taken
+    assert last(gateway).level == ("info" if taken else "error")
     if not taken:
-        assert "llm.model: found two, which the provider does not have" in log.entries[-1].message
+        assert "llm.model: found two, which the provider does not have" in last(gateway).message
 
 
 async def test_an_unexpected_error_keeps_the_configuration_before(gateway: Gateway, tmp_path: Path) -> None:
@@ -165,12 +160,12 @@ async def test_an_unexpected_error_keeps_the_configuration_before(gateway: Gatew
         raise RecursionError("too deep")
 
     before = gateway.turns.agent
-    await gateway.reload.reload(broken)
+    await reload(gateway, broken)
     assert last(gateway).level == "error"
     assert "the one before holds: RecursionError: too deep" in last(gateway).message
     assert gateway.turns.agent is before
-    await gateway.reload.reload(lambda: load(tmp_path, FIRST | {"context": {"maxMessages": 20}}))
-    assert gateway.turns.agent.limits.max_messages == 20
+    await reload(gateway, lambda: load(tmp_path, FIRST | {"context": {"maxMessages": 20}}))
+    assert gateway.turns.agent.settings.context.max_messages == 20
 
 
 def test_the_page_on_configuration_names_the_keys_that_need_no_restart() -> None:

@@ -300,7 +300,7 @@ class ApprovalService:
         lines = [say("home.waits", act=act(one, names_tool=False)) for one in waits[:MOST_SHOWN]]
         more = len(waits) - MOST_SHOWN
         lines += [say("home.more_jobs", count=more)] if more > 0 else []
-        return HomeSection(self._run.name, tuple(lines))
+        return HomeSection(self._run.settings.name, tuple(lines))
 
     async def waiting(self, viewer: Viewer) -> list[OpenLoop]:
         """Return the open questions that this person sees on the board. At the console, also return the lasting approvals."""

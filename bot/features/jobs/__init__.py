@@ -59,7 +59,7 @@ class DueJobs:
     def __init__(self, runtime: Runtime, book: JobBook) -> None:
         self._run = runtime
         self._book = book
-        self._grace = 60.0 * runtime.configuration.schedule.grace_minutes
+        self._grace = 60.0 * runtime.settings.schedule.grace_minutes
         self._unsure: dict[str, float] = {}
         """Time (monotonic seconds) of the next question to the platform, by id of a job whose person may have left the chat."""
         self._seen = math.inf
@@ -167,7 +167,7 @@ class JobService:
         self._book = book
 
     async def create(self, asked: JobRequest) -> str:
-        inbound, limits = asked.inbound, self._run.configuration.schedule
+        inbound, limits = asked.inbound, self._run.settings.schedule
         _attended(inbound)
         if not asked.prompt.strip() or len(asked.prompt) > LONGEST:
             raise errors.ToolInputInvalid(
@@ -226,7 +226,7 @@ class JobService:
             f"Scheduled as job {job.id} ({job.plan.describe()}): {', then '.join(times)}. Time zone: {job.plan.zone} "
             f"({source}).{plans.remark(job.plan)} It runs here as a turn of its own with the rights of the person; what "
             f"needs an approval is refused in it. If I cannot run it in time it runs late, up to "
-            f"{self._run.configuration.schedule.grace_minutes:g} minutes, else it is skipped and said. Tell the person when it is due."
+            f"{self._run.settings.schedule.grace_minutes:g} minutes, else it is skipped and said. Tell the person when it is due."
         )
 
     async def listed(self, inbound: Inbound) -> JobList:
@@ -261,7 +261,7 @@ class JobService:
             return told, f"as {person.channel} has it for the person"
         if known.zone is not None:
             return known.zone, "as the person named it before"
-        return self._run.configuration.schedule.timezone, UNKNOWN
+        return self._run.settings.schedule.timezone, UNKNOWN
 
     async def _platform(self, channel: str, user_id: str) -> str:
         knows: object = self._run.channels.get(channel)

@@ -57,7 +57,7 @@ class TurnDisplay:
         self._owner, self._run, self._chat, self._turn = owner, owner.run, chat, turn
         self._to = to = turn.first
         self._channel, manifest = self._run.channels[to.channel], self._run.manifests[to.channel]
-        streaming = getattr(self._run.settings.get(to.channel), "streaming", None)
+        streaming = getattr(self._run.settings.channels.get(to.channel), "streaming", None)
         self._streaming = streaming if isinstance(streaming, Streaming) else Streaming(enabled=False)
         edits = manifest.edits if self._streaming.enabled else None
         self._every = 0.0 if edits is None else edits.every[to.chat_type]
@@ -153,7 +153,7 @@ class TurnDisplay:
 
     async def _parts(self, *, anything: bool) -> list[LiveText]:
         written = "" if self.words is None else self.words()
-        words = self._run.redact(self._run.settled(text.clean(written)))
+        words = self._run.redact(self._run.redact.settled(text.clean(written)))
         # The last character may be an incomplete grapheme.
         words = words[: text.border(words, len(words) - 1)]
         return await off_loop(len(words), LONG, partial(self._split, words, anything=anything))
@@ -262,7 +262,7 @@ class LiveTurns:
     def __init__(self, runtime: Runtime) -> None:
         self.run = runtime
         self.turns: dict[str | None, TurnDisplay] = {}
-        self.long_blocks = LongBlocks(runtime.channels, on=runtime.configuration.delivery.long_as_files)
+        self.long_blocks = LongBlocks(runtime.channels, on=runtime.settings.delivery.long_as_files)
         self._seen: set[str] = set()
         self._signs: set[asyncio.Future[None]] = set()
         runtime.chats.watch(self._update)
@@ -343,7 +343,11 @@ class LiveTurns:
             if turn.id not in self.turns:
                 self.turns[turn.id] = TurnDisplay(self, chat, turn)
             self.turns[turn.id].suspend()
-        busy = len(self.turns) >= self.run.slots if turn is None else turn.phase is not Phase.ENDING
+        busy = (
+            len(self.turns) >= self.run.settings.queue.max_concurrent_turns
+            if turn is None
+            else turn.phase is not Phase.ENDING
+        )
         for inbound in chat.waiting if busy else ():
             self._mark(inbound)
 

@@ -177,7 +177,7 @@ SWEEP_SECONDS = 3_600.0  # interval in seconds at which expired requests are del
 
 
 def _build(runtime: Runtime) -> Hooks:
-    settings = runtime.configuration
+    settings = runtime.settings
     recorder = Recorder(settings.home / FILE, log=runtime.log)
 
     async def sweep() -> None:

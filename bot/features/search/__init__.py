@@ -458,7 +458,7 @@ class Search:
 
 
 def _build(runtime: Runtime) -> Hooks:
-    path = runtime.configuration.home / index.FILE
+    path = runtime.settings.home / index.FILE
     search = Search(path, runtime.event_log, clock=runtime.clock, log=runtime.log)
     return Hooks(ports={"recall": search}, exports=(search.exporter,))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from types import SimpleNamespace
 from typing import Any, get_args
 
 import pytest
@@ -111,22 +112,10 @@ def test_a_display_name_never_changes_a_decision(name: str, words: str) -> None:
 
 async def test_no_kind_of_event_of_a_stranger_leaves_its_words() -> None:
     log, lines, access = MemoryLog(), Lines(), access_of({"77"})
-    chats, unused = chats_of(log), Any
-    intake = Intake(
-        chats,
-        log,
-        access,
-        InboundCleaner(Redactor(()), access),
-        Door(),
-        alerts=unused,  # type: ignore[arg-type]
-        archive=unused,  # type: ignore[arg-type]
-        locales=unused,  # type: ignore[arg-type]
-        name="shipmate",
-        models=unused,  # type: ignore[arg-type]
-        clock=SystemClock(),
-        ids=UlidSource(),
-        log=lines,
-    )
+    services: Any = SimpleNamespace(clock=SystemClock(), ids=UlidSource(), log=lines)
+    unused: Any = None
+    chats, cleaner = chats_of(log), InboundCleaner(Redactor(()), access)
+    intake = Intake(services, chats, log, access, cleaner, Door(), unused, unused, unused, unused)
     kinds = get_args(Inbound.model_fields["kind"].annotation)
     addresses = get_args(Inbound.model_fields["addressed"].annotation)
     for kind, addressed, chat_type in itertools.product(kinds, addresses, ("direct", "group")):

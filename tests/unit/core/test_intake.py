@@ -45,22 +45,9 @@ def intake_of(chats: Chats, log: MemoryLog) -> Intake:
     access: Any = SimpleNamespace(
         judge=lambda _: SimpleNamespace(allowed=True, reason="listed"), is_operator=lambda _: False
     )
+    services: Any = SimpleNamespace(clock=SystemClock(), ids=UlidSource(), log=Lines())
     unused: Any = None
-    return Intake(
-        chats,
-        log,
-        access,
-        cleaner,
-        Door(),
-        alerts=unused,
-        archive=unused,
-        locales=unused,
-        name="shipmate",
-        models=unused,
-        clock=SystemClock(),
-        ids=UlidSource(),
-        log=Lines(),
-    )
+    return Intake(services, chats, log, access, cleaner, Door(), unused, unused, unused, unused)
 
 
 async def test_what_is_brought_twice_is_not_confirmed_before_it_is_on_disk() -> None:

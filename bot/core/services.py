@@ -1,0 +1,97 @@
+"""Services that all parts of the process use: the environment, the settings, and stores that depend on nothing else."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeVar
+
+from bot import config
+from bot.access_list import AccessList, Operators
+from bot.contracts.channel import Channel, Manifest
+from bot.contracts.environment import Clock, Disk, Ids
+from bot.core.event_log import EventLog
+from bot.storage.artifacts import ArtifactStore
+from bot.storage.notes import NoteStore
+from bot.system import SystemClock, SystemDisk, UlidSource
+from bot.telemetry import JsonlLog, Redactor
+from bot.tools.skills import SkillFolder
+from bot.vetting import Vetting
+
+_T = TypeVar("_T")
+
+
+class Leadership(Protocol):
+    """Leader election among processes that share one event log."""
+
+    @property
+    def epoch(self) -> int:
+        """Return the number of the current leadership. Each new leader increases it; 0 means that there was no leader yet."""
+        ...
+
+    async def confirmed(self) -> None:
+        """Return as soon as this process is certainly the leader. If another process has become the leader, never return,
+        so that this process sends nothing more.
+        """
+        ...
+
+    async def while_leading(self, call: Coroutine[Any, Any, _T]) -> _T:
+        """Return the result of a long call. If this process may no longer be the leader, cancel the call and raise
+        `errors.DeliveryUncertain`.
+        """
+        ...
+
+    def role(self) -> str:
+        """Return a description of the leadership state for operators; "" if there is nothing to report."""
+        ...
+
+
+class SoleLeader:
+    """Leadership of the only process that uses a `.ship` folder."""
+
+    epoch = 0
+
+    async def confirmed(self) -> None:
+        pass
+
+    async def while_leading(self, call: Coroutine[Any, Any, _T]) -> _T:
+        return await call
+
+    def role(self) -> str:
+        return ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Environment:
+    """Access to the outside world. Tests replace parts of it, and wrap the event log and the channels."""
+
+    clock: Clock = field(default_factory=SystemClock)
+    disk: Disk = field(default_factory=SystemDisk)
+    ids: Ids = field(default_factory=UlidSource)
+    rng: random.Random = field(default_factory=random.SystemRandom)
+    wrap_log: Callable[[EventLog], EventLog] = lambda made: made
+    wrap_channel: Callable[[Channel], Channel] = lambda made: made
+    pace: float = 1.0
+    """Network seconds per second of `clock`; see `ChannelDeps.pace`."""
+    leadership: Leadership = field(default_factory=SoleLeader)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Services(Environment):
+    """The environment, the settings, and the services that the core and the features use."""
+
+    settings: config.Settings
+    log: JsonlLog
+    boot: str
+    """Id of this run of the process."""
+    redact: Redactor
+    manifests: Mapping[str, Manifest]
+    channels: Mapping[str, Channel]
+    lists: AccessList
+    operators: Operators
+    artifacts: ArtifactStore
+    notes: NoteStore
+    """Files of the `memory` tool."""
+    vetting: Vetting
+    skills: SkillFolder
