@@ -1,32 +1,38 @@
 """Compacts the histories of chats. Between turns, the model updates a chat's session memory. A compaction replaces old
 messages by the session memory, or by a new summary if the memory does not cover enough of these messages. If a
 compaction fails, the history stays unchanged.
+
+A *fork* is a separate question to the model about a conversation. A fork's request is the chat's next request, byte for byte,
+with one message added, so the provider's cache is used. A fork runs no tool, and its question and answer are not stored.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, TypeVar
 
 from bot import errors, tags, text
-from bot.contracts.base import Message
-from bot.contracts.environment import Clock, Ids, Log, OperatorNotices, ends_within
+from bot.contracts.base import Json, Message
+from bot.contracts.environment import Clock, Ids, Log, OperatorNotices, cancel_all, ends_within
 from bot.contracts.identity import ChatKey
+from bot.contracts.model import ModelRequest
 from bot.contracts.provenance import NOBODYS, Provenance, unpacked
-from bot.core import events, forks, memory
+from bot.core import blocks, events, memory, view
 from bot.core.chat import Chat
-from bot.core.context import ContextEntry, KeptTurn, api_rounds
+from bot.core.context import LENGTH, ContextEntry, KeptTurn, api_rounds
 from bot.core.fit import COLD_AFTER, Fit
-from bot.core.memory import MemoryInvalid, SessionMemory
-from bot.core.view import PutBack
+from bot.core.memory import MemoryInvalid, SessionMemory, TooLong
+from bot.llm.wrapper import reply_of
 from bot.storage.notes import Memories
 from bot.tools.permissions import taint
 from bot.words import sentence
 
+T = TypeVar("T")
 WAIT_SECONDS = 15.0
 """Max seconds for which a compaction waits for a running memory update, and for which a turn waits for a compaction."""
 ENOUGH = 0.5
@@ -39,8 +45,6 @@ MOST_CHATS = 500
 """Max chats whose state (`_Work`) is kept in memory."""
 FAILURES, PAUSE_SECONDS = 3, 600.0
 """After three failures in a row, operators are alerted, and the chat is not compacted for 600 seconds."""
-Maker = Literal["memory", "summary", "provider"]
-"""Source of the text that replaces dropped messages: the session memory, a summary by the model, or one by the provider's own compaction."""
 IDLE_KEEPS = 2_000
 """Min tokens of the newest messages that a compaction of an idle chat keeps. It is small, so that few compactions are needed."""
 GROWTH = 2
@@ -48,6 +52,7 @@ GROWTH = 2
 to cap × factor.
 """
 KEEP_MESSAGES = 5
+"""Min number of the newest messages that a compaction keeps."""
 SPAN = 2
 """Factor on the tokens to keep. If a whole turn would exceed tokens × factor, only the turn's newest API rounds are kept."""
 WORTH = 2_000
@@ -56,8 +61,12 @@ EXTRACT_AFTER, EXTRACT_CALLS, EXTRACT_ALONE = 5_000, 3, 15_000
 """The session memory is updated after 5,000 new tokens with at least 3 tool calls, or after 15,000 new tokens."""
 EXTRACT_SHARE = 8
 """Divisor of the message cap. Above the cap, the session memory is updated after cap / divisor new messages."""
+FORK_TOKENS, FORK_RETRIES = 8_192, 3
+"""Max tokens of a fork's answer, and max retries of a summary with a shorter prompt."""
 FAILED = (errors.ShipmateError, MemoryInvalid)
-PutsBack = Callable[[ChatKey, Sequence[Message], Sequence[Message], float], Awaitable[PutBack]]
+Maker = Literal["memory", "summary", "provider"]
+"""Source of the text that replaces dropped messages: the session memory, a summary by the model, or one by the provider."""
+PutsBack = Callable[[ChatKey, Sequence[Message], Sequence[Message], float], Awaitable[view.PutBack]]
 """Function that returns the working state to restore. Its arguments are the chat, the dropped messages, the kept messages,
 and the max tokens of the state.
 """
@@ -106,9 +115,8 @@ class Summaries:
 
     async def stop(self) -> None:
         """Cancel all compactions and memory updates. No data is lost."""
-        for work in self._work.values():
-            for task in (work.compacting, work.writing):
-                await _cancel(task)
+        works = self._work.values()
+        await cancel_all(one for work in works for one in (work.compacting, work.writing) if one is not None)
 
     # ------------------------------------------------------------ when work may be due
 
@@ -123,7 +131,7 @@ class Summaries:
             self._warn(chat, "a compaction took too long and was given up")
             # Count a failure. Otherwise each turn would start another slow compaction, for which the next turn waits.
             work.failures, work.failed_at = work.failures + 1, self.clock.monotonic()
-            await _cancel(work.compacting)
+            await cancel_all([work.compacting])
         remembers = limits.compaction.enabled and self.memories is not None
         if len(context.view()) <= limits.max_messages * (GROWTH if remembers else 1):
             return
@@ -158,7 +166,7 @@ class Summaries:
         fit = work.fit
         if fit is not None and fit.limits.compaction.enabled:
             if work.compacting is not None or (
-                fit.tokens() > fit.budget().limit and self._begin(fit, "size")
+                fit.tokens() > fit.budget().limit and self._begin(fit, "size", _keep(fit))
             ):
                 return
             if self.memories is not None:
@@ -181,11 +189,11 @@ class Summaries:
             quiet = context.asked_at is not None and IDLE_AFTER <= now - context.asked_at < IDLE_UNTIL
             due = quiet and context.cached and policy.enabled and policy.idle.enabled
             if due and fit.tokens() > policy.idle.above_tokens:
-                self._begin(fit, "idle")
+                self._begin(fit, "idle", min(IDLE_KEEPS, _keep(fit)))
 
-    def _begin(self, fit: Fit, reason: str) -> bool:
+    def _begin(self, fit: Fit, reason: str, keep: float) -> bool:
         """Start a compaction in the background if `_pays` allows it. Returns True if it was started."""
-        dropped = _border(fit, min(IDLE_KEEPS, _keep(fit)) if reason == "idle" else _keep(fit))
+        dropped = _border(fit, keep)
         if pays := self._pays(fit, dropped):
             self._of(fit.chat).compacting = self._task(fit.chat, self._compact(fit, reason, dropped))
         return pays
@@ -214,8 +222,7 @@ class Summaries:
         focus: str = "",
         current: Sequence[Message] = (),
     ) -> CompactResult:
-        chat, context = fit.chat, fit.context
-        work = self._of(chat)
+        chat, context, work = fit.chat, fit.context, self._of(fit.chat)
         await self._written(work)
         maker: Maker = "memory"
         try:
@@ -226,13 +233,11 @@ class Summaries:
                 change = await self._change(fit, reason, known, context.memory.markdown)
             else:
                 newest, prefix = _newest(fit), _prefix(fit, current)
-                summary = await forks.condense(prefix, _memory(chat), focus, fit)
-                maker = "provider" if summary.block else "summary"
-                change = await self._change(fit, reason, dropped, summary.words, summary.block)
-                with contextlib.suppress(
-                    *FAILED
-                ):  # only a summary that is a valid memory replaces the memory
-                    await self._keep(chat, memory.read(summary.words), newest, prefix.messages)
+                words, block = await _condense(prefix, _memory(chat), focus, fit)
+                maker = "provider" if block else "summary"
+                change = await self._change(fit, reason, dropped, words, block)
+                with contextlib.suppress(*FAILED):  # only a summary that is a valid memory replaces it
+                    await self._keep(chat, memory.read(words), newest, prefix.messages)
         except FAILED as error:
             work.failures, work.failed_at = work.failures + 1, self.clock.monotonic()
             self._failed(chat, "compaction", work.failures, error)
@@ -245,7 +250,7 @@ class Summaries:
         return CompactResult(maker, len(change.dropped), before, fit.measure(context.view()))
 
     async def _change(
-        self, fit: Fit, reason: str, dropped: Sequence[int], words: str, block: Any = None
+        self, fit: Fit, reason: str, dropped: Sequence[int], words: str, block: Json | None = None
     ) -> events.Cut:
         """Return the event that replaces the dropped messages by the text `words` and the restored working state."""
         context = fit.context
@@ -261,9 +266,8 @@ class Summaries:
 
     def _enough_is_new(self, fit: Fit, *, over_cap: bool) -> bool:
         remembered = fit.context.memory
-        covers = self._of(fit.chat).since or (remembered.covers if remembered is not None else None)
-        order = _numbers(fit.context.turns)
-        new = _messages(fit, order[order.index(covers) + 1 :] if covers in order else order)
+        covers = self._of(fit.chat).since or (remembered.covers if remembered is not None else None) or 0
+        new = _messages(fit, (one for one in _numbers(fit.context.turns) if one > covers))
         calls = sum(block.get("type") == "tool_use" for one in new for block in one["content"])
         tokens = fit.measure(new)
         return (
@@ -281,9 +285,13 @@ class Summaries:
         chat = fit.chat
         try:
             await self._import_edits(chat)
-            prefix = _prefix(fit)
-            known = await forks.remember(prefix, _memory(chat), fit)
-            await self._keep(chat, known, newest, prefix.messages)
+            prefix, known = _prefix(fit), _memory(chat)
+
+            async def ask(*, brief: bool) -> SessionMemory:
+                question = memory.extraction(known, brief=brief)
+                return memory.changed(known, await _ask(prefix, question, fit, purpose="memory"))
+
+            await self._keep(chat, (await _again_if_long(ask, fit)).capped(), newest, prefix.messages)
             work.unwritten = 0
         except FAILED as error:
             work.unwritten += 1
@@ -292,7 +300,7 @@ class Summaries:
     async def _keep(
         self, chat: Chat, known: SessionMemory, covers: int | None, seen: Iterable[Message]
     ) -> None:
-        """Append the session memory `known` to the log, then write its file. Raises `errors.StorageError` if the file cannot be written."""
+        """Append the session memory `known` to the log, then write its file. Raises `errors.StorageError`."""
         origin, words = _origin(chat, seen), known.markdown
         self.append(chat, events.Remembered(words, covers, origin.packed()))
         self.log.write("memory", "the memory of the chat is written", covers=str(covers))
@@ -302,10 +310,10 @@ class Summaries:
     async def _import_edits(self, chat: Chat) -> None:
         """Append the memory file's text to the log if an operator has changed the file."""
         before = chat.context.memory
-        kept = (
-            await self.memories.load(chat.key) if self.memories is not None and before is not None else None
-        )
-        if kept is None or before is None or kept == text.clean(before.markdown):
+        if self.memories is None or before is None:
+            return
+        kept = await self.memories.load(chat.key)
+        if kept is None or kept == text.clean(before.markdown):
             return
         try:
             memory.read(kept)
@@ -327,7 +335,7 @@ class Summaries:
     async def _written(self, work: _Work) -> None:
         """Wait for a running memory update. After `WAIT_SECONDS`, cancel it, so that it cannot replace a newer memory."""
         if work.writing is not None and not await ends_within(WAIT_SECONDS, work.writing, self.clock):
-            await _cancel(work.writing)
+            await cancel_all([work.writing])
 
     def _task(self, chat: Chat, work: Any) -> asyncio.Task[Any]:
         task = asyncio.create_task(work)
@@ -347,21 +355,13 @@ class Summaries:
     ) -> None:
         self._warn(chat, f"the {what} failed", error)
         if times >= FAILURES and not isinstance(error, errors.BudgetSpent):
-            facts = {"chat": chat.key, "times": times, "cause": f"{type(error).__name__}: {error}"}
-            words = sentence(
-                "operators.compaction" if what == "compaction" else "operators.chat_memory", **facts
-            )
+            key = "operators.compaction" if what == "compaction" else "operators.chat_memory"
+            words = sentence(key, chat=chat.key, times=times, cause=f"{type(error).__name__}: {error}")
             self.operators.tell(f"the {what} of chats", words)
 
     def _warn(self, chat: Chat, what: str, error: BaseException | None = None) -> None:
         cause = f"{type(error).__name__}: {error}" if error is not None else None
         self.log.write("memory", what, level="warn", chat_key=chat.key, cause=cause)
-
-
-async def _cancel(task: asyncio.Task[Any] | None) -> None:
-    if task is not None:
-        task.cancel()
-        await asyncio.wait([task])
 
 
 def _memory(chat: Chat) -> SessionMemory | None:
@@ -374,6 +374,9 @@ def _origin(chat: Chat, messages: Iterable[Message]) -> Provenance:
     before = chat.context.memory
     origin = unpacked(before.origin) if before is not None else NOBODYS
     return origin | taint.seen(taint.faded(messages))
+
+
+# ------------------------------------------------------------ which messages are dropped
 
 
 def _border(fit: Fit, keep: float) -> list[int]:
@@ -402,28 +405,17 @@ def _border(fit: Fit, keep: float) -> list[int]:
 
 
 def _covered(fit: Fit, dropped: Sequence[int]) -> list[int]:
-    """Return those of the `dropped` event numbers that the session memory covers. A turn or API round counts as a whole."""
-    turns, remembered, gone = fit.context.turns, fit.context.memory, set(dropped)
-    order, kept = _numbers(turns), list[int]()
-    if remembered is None or remembered.covers not in order:
-        return []
-    known = set(order[: order.index(remembered.covers) + 1])
-    for turn in turns:
-        whole = _numbers([turn])
-        rounds = [[entry.seq for entry in one] for one in api_rounds(turn.entries)]
-        for unit in [whole] if gone.issuperset(whole) else [one for one in rounds if one[0] in gone]:
-            if not known.issuperset(unit):
-                return kept
-            kept += unit
-    return kept
-
-
-def _numbers(turns: Sequence[KeptTurn]) -> list[int]:
-    return [entry.seq for turn in turns for entry in turn.entries]
+    """Return those of the `dropped` event numbers that the session memory covers. A memory covers whole turns."""
+    covers = fit.context.memory.covers if fit.context.memory is not None else None
+    return [one for one in dropped if one <= (covers or 0)]
 
 
 def _is_covered(fit: Fit, dropped: Sequence[int]) -> bool:
     return len(_covered(fit, dropped)) == len(dropped)
+
+
+def _numbers(turns: Sequence[KeptTurn]) -> list[int]:
+    return [entry.seq for turn in turns for entry in turn.entries]
 
 
 def _newest(fit: Fit) -> int | None:
@@ -434,15 +426,6 @@ def _messages(fit: Fit, numbers: Iterable[int]) -> list[Message]:
     wanted = {*numbers}
     entries = (entry for turn in fit.context.turns for entry in turn.entries)
     return [entry.message for entry in entries if entry.seq in wanted]
-
-
-def _prefix(fit: Fit, current: Sequence[Message] = ()) -> forks.Prefix:
-    """Return the system prompt and messages with which the request for a memory update or summary begins, without untrusted text."""
-    shown = [*fit.context.view()]
-    history, now = taint.faded(shown), taint.faded(current)
-    prefix = forks.Prefix(fit.frame.system, history, now)
-    # The provider rejects thinking blocks and its own summaries if the messages before them have changed.
-    return prefix if (history, now) == (shown, [*current]) else forks.in_words(prefix)
 
 
 def _room(fit: Fit) -> float:
@@ -457,3 +440,151 @@ def _room(fit: Fit) -> float:
 def _keep(fit: Fit) -> float:
     """Return the min tokens of the newest messages, which a compaction keeps unchanged."""
     return min(fit.limits.compaction.keep_tokens, _room(fit) // SPAN)
+
+
+# ------------------------------------------------------------ forks
+
+
+@dataclass(frozen=True, slots=True)
+class Prefix:
+    """Messages with which a fork's request begins: those of ended turns as sent (`history`), and those of the running turn
+    (`current`). If they are exactly those of the chat's next request, the provider can write the summary.
+    """
+
+    history: Sequence[Message]
+    current: Sequence[Message] = ()
+    exact: bool = True
+
+    @property
+    def messages(self) -> list[Message]:
+        return [*self.history, *self.current]
+
+
+def _prefix(fit: Fit, current: Sequence[Message] = ()) -> Prefix:
+    """Return the messages that the model is asked about, without untrusted text."""
+    shown = [*fit.context.view()]
+    history, now = taint.faded(shown), taint.faded(current)
+    # The provider rejects thinking blocks and its own summaries if the messages before them have changed.
+    same = (history, now) == (shown, [*current])
+    return Prefix(history, now) if same else Prefix(_in_words(history), _in_words(now), exact=False)
+
+
+def _in_words(messages: Sequence[Message]) -> list[Message]:
+    """Return the messages without thinking, and with a provider's summaries as plain text, for any model to read."""
+    return blocks.without_thinking(map(memory.in_plain_words, messages))
+
+
+async def _again_if_long(ask: Callable[..., Awaitable[T]], fit: Fit) -> T:
+    """Ask a fork; if its answer is too long, ask once more for a shorter one."""
+    try:
+        return await ask(brief=False)
+    except TooLong as error:
+        fit.log.write("memory", "a fork is asked again for less", level="warn", cause=str(error))
+        return await ask(brief=True)
+
+
+async def _condense(
+    prefix: Prefix, known: SessionMemory | None, focus: str, fit: Fit
+) -> tuple[str, Json | None]:
+    """Return a summary of the whole conversation, and the block of the provider that contains the summary. If the model
+    supports it, the provider writes the summary, because that reads only cached tokens. Otherwise, or if that fails, a
+    fork writes it. Raises `errors.ModelError` and `MemoryInvalid`.
+    """
+    windows, name = fit.models.windows, fit.models.name
+    able = fit.limits.compaction.provider == "auto" and windows.takes(name, "compacts")
+    if able and prefix.exact and not prefix.current:
+        unable = errors.ContextOverflow, errors.RequestInvalid, errors.SummaryUnavailable, MemoryInvalid
+        try:
+            return await _provided(prefix, known, focus, fit)
+        except unable as error:
+            cause = f"{type(error).__name__}: {error}"
+            fit.log.write("memory", "the provider made no summary: a fork does", level="warn", cause=cause)
+            if type(error) is errors.RequestInvalid and not any(map(memory.condensed, prefix.history[:1])):
+                windows.learn(name, "compacts", None)
+            if isinstance(error, errors.ContextOverflow):
+                prefix = _shorter(prefix, error, fit)
+
+    async def ask(*, brief: bool) -> str:
+        return await _summarize(prefix, known, memory.summarizing(known, focus, brief=brief), fit)
+
+    return await _again_if_long(ask, fit), None
+
+
+async def _provided(
+    prefix: Prefix, known: SessionMemory | None, focus: str, fit: Fit
+) -> tuple[str, Json | None]:
+    """Return the summary that the provider writes. The token ratio is not learned from its usage, which does not
+    describe the prompt.
+    """
+    asked = _request(prefix, fit, purpose="compaction", summarize=memory.condensing(known, focus))
+    reply = await reply_of(fit.models.model.stream(asked))
+    found = [block for block in reply.content if block.get("type") == "compaction"]
+    if reply.stop_reason != "compaction" or len(found) != 1:
+        raise MemoryInvalid(f"no block of the provider's: {reply.stop_reason}")
+    words = memory.read_summary(str(found[0].get("content") or ""), known, block=True)
+    # A redacted block would break the provider's signature. So a block with a secret becomes plain text.
+    written = json.dumps(found[0], ensure_ascii=False)
+    fits = blocks.redacted(found, fit.redact) == found and text.clean(written) == written
+    return (words, found[0]) if fits else (text.clean(fit.redact(words)), None)
+
+
+async def _summarize(prefix: Prefix, known: SessionMemory | None, question: Message, fit: Fit) -> str:
+    """Return a summary that a fork writes. If the prompt is too long, drop its oldest messages and retry."""
+    retries = 0
+    while True:
+        try:
+            return memory.read_summary(await _ask(prefix, question, fit, purpose="compaction"), known)
+        except errors.ContextOverflow as error:
+            if (retries := retries + 1) > FORK_RETRIES:
+                raise
+            prefix = _shorter(prefix, error, fit)
+
+
+async def _ask(prefix: Prefix, question: Message, fit: Fit, *, purpose: str) -> str:
+    """Return the text of a fork's answer with secrets redacted. Raises `errors.ModelError`, and `memory.TooLong` if
+    the answer hit its length limit.
+    """
+    asked = _request(prefix, fit, purpose=purpose, question=(question,))
+    reply = await reply_of(fit.models.model.stream(asked))
+    fit.models.learn(asked, reply)
+    if reply.stop_reason in LENGTH:
+        raise TooLong(f"cut off after {reply.usage.output_tokens} tokens: {reply.stop_reason}")
+    return fit.redact(blocks.plain_text(reply.content))
+
+
+def _request(
+    prefix: Prefix, fit: Fit, *, purpose: str, question: Sequence[Message] = (), summarize: str | None = None
+) -> ModelRequest:
+    """Return a fork's request. Only the shared prefix has cache breakpoints. Raises `errors.RequestInvalid`."""
+    # Only the model that made a provider's summary can read it, so the chat's own model (None) makes it.
+    own = purpose if summarize is None else None
+    shared = view.render(
+        model=fit.models.name,
+        max_tokens=fit.budget().fork(FORK_TOKENS + fit.models.sent(own).room),
+        system=fit.frame.system,
+        tools=fit.tools,
+        history=prefix.history,
+        injected=(),
+        current=prefix.current,
+    )
+    whole = replace(shared, messages=(*shared.messages, *question), purpose=purpose, summarize=summarize)
+    fitted = fit.models.fitted(whole, own)
+    view.validate(fitted)
+    return fitted
+
+
+def _shorter(prefix: Prefix, error: errors.ContextOverflow, fit: Fit) -> Prefix:
+    """Return the prefix without the oldest third of its tokens and without thinking. The rest begins with a message of a
+    person. A summary at the beginning stays, because nothing else covers the messages that it replaced. Raises the
+    error if nothing would be left.
+    """
+    fit.models.windows.refused(fit.models.name, error)
+    messages = prefix.messages
+    begins = int(memory.stands_for(messages[0])) if messages else 0
+    gone, most = 0.0, max(1.0, fit.measure(messages) / 3)
+    for at, message in enumerate(messages[begins:], begins):
+        results = message["content"][0].get("type") == "tool_result"
+        if gone >= most and message["role"] == "user" and not results:
+            return Prefix(_in_words([*messages[:begins], *messages[at:]]), exact=False)
+        gone += fit.measure([message])
+    raise error
