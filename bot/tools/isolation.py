@@ -1,27 +1,28 @@
-"""Runs commands in a bubblewrap sandbox. The sandbox contains only the project's folder and the system's programs."""
+"""Runs commands in a bubblewrap sandbox, which contains only the project's folder and the system's programs."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import dataclasses
 import json
 import os
+import re
 import select
 import shutil
+import signal
 import stat
 import tempfile
+import threading
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bot import errors, file_access
 from bot.config.ship_file import ShellLimits
 from bot.file_access import is_hidden
-from bot.tools import processes, seccomp
+from bot.tools import seccomp
 from bot.tools.permissions.patterns import literal_words
 from bot.tools.permissions.protected_code import CLOSED, ProtectedCode, protected_code
-from bot.tools.processes import LimitCheck
 from bot.vetting import NOT_VETTED, InstructionFileSet, Vetting
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -36,20 +37,22 @@ ENVIRONMENT: Mapping[str, str] = {
 """All environment variables that a command gets."""
 ARGUMENTS = 8_000
 """Max arguments that hide or protect paths. Bubblewrap accepts 9,000 arguments in total."""
-FILES = 500_000
-"""Max files that one command may create."""
 _SHARE = 2
-"""Divisor of the free bytes and of the free inodes. A command may use at most half of each."""
+"""Divisor of the free bytes. A command may use at most half of these bytes."""
 _OURS = 4
 """Number of processes that the sandbox needs for itself."""
 _NOTES = 10
 """Max lines of each kind of note about a command."""
-_TWINS = 100
-"""Max hard links of protected files that are made read-only one by one. Above it, the links' top-level folders become
-read-only.
-"""
 _LAST = 5_000
 """Timeout in milliseconds for processes that a command leaves running when it ends."""
+KEPT = 512 * 1024
+"""Max bytes that are kept of the beginning of each output stream. The same number is kept of its end."""
+LAST_WORDS = 2.0
+"""Timeout in seconds for reading output after the command has ended."""
+REAP = 10.0
+"""Timeout in seconds for a killed process to exit."""
+LOOK = 0.05
+"""Interval in seconds between usage checks."""
 _MB = 1024 * 1024
 _BLOCK = 512
 _KILLED_FIRST = 'echo 1000 2>/dev/null >/proc/self/oom_score_adj; exec "$@"'
@@ -67,6 +70,7 @@ _ETC = """
     pki/tls/certs ssl/certs ssl/openssl.cnf
 """
 _NETWORK_ETC = " hosts resolv.conf"
+_ESCAPES = re.compile(r"\x1b(?:\[[0-?]{0,40}[ -/]{0,4}[@-~]|\][^\x07\x1b]{0,200}(?:\x07|\x1b\\)|[@-Z\\-_])")
 CROWDED = (
     "The project's folder has thousands of names that commands may not see, such as .env_1: too many to hide here. "
     "Tell the person to move them out of the project, and go on without commands."
@@ -76,6 +80,181 @@ MISSING = (
     "can install it (apt install bubblewrap, dnf install bubblewrap) and allow users to create namespaces. Tell the person, and go on "
     "without commands."
 )
+
+
+class Isolation:
+    """Runs commands in the project's folder. If `required` is False, commands run without a sandbox. If `network` is
+    True, commands can use the machine's network.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        *,
+        required: bool = True,
+        network: bool = False,
+        which: Callable[[str], str | None] = shutil.which,
+        limits: ShellLimits | None = None,
+        code: ProtectedCode | None = None,
+        vetting: Vetting | None = None,
+    ) -> None:
+        self.root, self.required, self.network, self.which = root, required, network, which
+        self.limits = limits or ShellLimits()
+        self.code = code or protected_code(root)
+        self.vetting = vetting or Vetting(root)
+        self._works: dict[str, tuple[str, ...]] = {}
+        """The program that passed a trial run, with the optional features of the sandbox that work on this machine."""
+        self._running = 0
+        self._own: file_access.HiddenNames | None = None
+        """Hidden names that were at the top of the project's folder before any of the running commands started. No
+        command created these names.
+        """
+        self._lock = threading.Lock()
+        self.leaving: set[asyncio.Task[list[str]]] = set()
+
+    async def run(self, command: str, seconds: float) -> CommandResult:
+        """Run a command line. The command runs without a shell if it contains no character that a shell interprets.
+
+        Raises `errors.ToolError` if commands cannot run here, and OSError if the command cannot be started.
+        """
+        root = self.root.resolve()
+        if self.code.closed:
+            raise errors.ToolError(f"{CLOSED}.")
+        shell = "bash" if shutil.which("bash", path=PATH) is not None else "sh"
+        words = list(literal_words(command) or (shell, "-c", command))
+        notes: list[str] = []
+        async with self._watched(root, notes) as (info, instructs):
+            handles = [os.dup(info)]
+            try:
+                if self.required:
+                    words = [*await self.sandbox(root, handles, instructs), *_limited(self.limits, words)]
+                else:
+                    # Without a process namespace, the limit on processes would count all processes of the user.
+                    words = _limited(self.limits.model_copy(update={"processes": None}), words)
+                # If memory runs out, the kernel kills a command before it kills the gateway.
+                words = ["/bin/sh", "-c", _KILLED_FIRST, "sh", *words]
+                watch = await asyncio.to_thread(_watch, self.limits, root)
+                ended = await run_process(words, root, seconds, watch, handles)
+            finally:
+                for handle in handles:
+                    os.close(handle)
+        return replace(ended, stderr="\n".join([ended.stderr, *notes])) if notes else ended
+
+    @contextlib.asynccontextmanager
+    async def _watched(self, root: Path, notes: list[str]) -> AsyncIterator[tuple[int, InstructionFileSet]]:
+        """Record hidden names and instruction files before a command, and reject those that the command creates. They
+        are rejected when the command ends, when another command starts and, if the process was killed, at the next
+        start. Yields a file descriptor and the instruction files. Bubblewrap writes to the descriptor the pid of the
+        sandbox's first process. All other processes of the sandbox end with that process.
+        """
+        first, info = os.pipe()
+        begun = asyncio.create_task(asyncio.to_thread(self._begin, root))
+        try:
+            yield info, await asyncio.shield(begun)
+        finally:
+            os.close(info)
+            # The check completes even if the turn is stopped in the meantime.
+            task = asyncio.create_task(self._left(root, first, begun))
+            self.leaving.add(task)
+            task.add_done_callback(self.leaving.discard)
+            notes += await asyncio.shield(task)
+
+    async def _left(self, root: Path, first: int, begun: asyncio.Task[InstructionFileSet]) -> list[str]:
+        await asyncio.wait([begun])
+        await asyncio.to_thread(_wait_for, first)
+        return await asyncio.to_thread(self._end, root)
+
+    def _begin(self, root: Path) -> InstructionFileSet:
+        with self._lock:
+            self._running += 1
+            if self._own is None:
+                own = file_access.hidden_names(root)
+                file_access.save_names(root, own)
+                self._own = own
+            found = self.vetting.begin()
+            file_access.set_aside(root, self._own)
+            return found
+
+    def _end(self, root: Path) -> list[str]:
+        with self._lock:
+            try:
+                moved = file_access.set_aside(root, self._own) if self._own is not None else {}
+            finally:
+                self._running -= 1
+                planted = self.vetting.end(last=not self._running)
+                if not self._running:
+                    self._own = None
+                    file_access.save_names(root, None)
+        lines = [f"{name} may not be made by a command; it is {to} now." for name, to in moved.items()]
+        more = [f"So it is with {len(lines) - _NOTES:,} names more."] if len(lines) > _NOTES else []
+        return [*lines[:_NOTES], *more, *(f"{path}: {NOT_VETTED}." for path in planted[:_NOTES])]
+
+    async def sandbox(self, root: Path, handles: list[int], instructs: InstructionFileSet) -> list[str]:
+        """Return the words of a command line that starts bubblewrap. The caller appends the command. The command
+        inherits the descriptors in `handles`. Descriptors for bubblewrap's arguments are added to `handles`. Raises
+        `errors.ToolError` if no sandbox is possible.
+        """
+        await self.check()
+        program, parts = next(iter(self._works.items()))
+        found = await asyncio.to_thread(self._covered, root, instructs)
+        if len(found) > ARGUMENTS:
+            raise errors.ToolError(CROWDED)
+        covered = _handle_of(b"".join(os.fsencode(word) + b"\0" for word in found), handles)
+        calls = seccomp.program()
+        return [
+            program,
+            *arguments(root, self.limits, network=self.network, parts=parts),
+            *("--info-fd", str(handles[0])),
+            *(() if calls is None else ("--seccomp", str(_handle_of(calls, handles)))),
+            *("--args", str(covered), "--"),
+        ]
+
+    def _covered(self, root: Path, instructs: InstructionFileSet) -> list[str]:
+        """Return bubblewrap's arguments that hide some paths and make others read-only. Shipmate's code and instruction
+        files become read-only, because only file tools ask for approval before they change them.
+        """
+        masks, others = find(root, self._own or {})
+        sealed = [str(path) for path in self.code.sealed if path.exists()]
+        sealed += [one for one in instructs.files if not _within(one, masks)]
+        covered = {*masks, *sealed}
+        others = {path: node for path, node in others.items() if not _within(path, covered)}
+        sealed += [path for path, node in others.items() if node in instructs.nodes]
+        # The code is searched for hard links only if the project contains hard links. There may be thousands of hard
+        # links to the code, so the folders at the top that contain them are sealed.
+        nodes = self.code.linked() if others else frozenset()
+        tops = {path[len(str(root)) + 1 :].split("/", 1)[0] for path, node in others.items() if node in nodes}
+        sealed += [f"{root}/{top}" for top in sorted(tops)]
+        # Each folder above a hidden or read-only path becomes a mount point. Otherwise a command could move the folder
+        # to a path that the next command's arguments do not hide.
+        above, fixed = set[str](), frozenset(sealed)
+        for path in (*masks, *sealed):
+            folder = path.rpartition("/")[0]
+            # Commands cannot move anything in a read-only folder.
+            while len(folder) > len(str(root)) and folder not in above and not _within(folder, fixed):
+                above.add(folder)
+                folder = folder.rpartition("/")[0]
+        words = [word for path in sorted(above) for word in ("--bind", path, path)]
+        words += [word for path in sealed for word in ("--ro-bind", path, path)]
+        return words + [word for path, folder in masks.items() for word in _mask(path, folder=folder)]
+
+    async def check(self) -> None:
+        """Raise `errors.ToolError` if bubblewrap is missing, or if no trial run of it has succeeded on this machine."""
+        program = self.which("bwrap")
+        # PATH may lead into the project's folder, where a command could have put a program of this name.
+        if program is None or await asyncio.to_thread(self.code.changeable, Path(program)):
+            raise errors.ToolError(MISSING)
+        if program in self._works:
+            return
+        root = self.root.resolve()
+        # In containers and hardened services, parts of /proc are already hidden, so a new /proc cannot be mounted.
+        # Older versions of bubblewrap cannot disable user namespaces; the filter of system calls forbids them too.
+        for parts in (("proc", "alone"), ("proc",), ("alone",), ()):
+            trial = [program, *arguments(root, self.limits, network=self.network, parts=parts), "--", "true"]
+            with contextlib.suppress(OSError):
+                if (await run_process(trial, root, seconds=10)).status == 0:
+                    self._works = {program: parts}
+                    return
+        raise errors.ToolError(MISSING)
 
 
 def _limited(limits: ShellLimits, words: Sequence[str]) -> list[str]:
@@ -92,11 +271,16 @@ def _limited(limits: ShellLimits, words: Sequence[str]) -> list[str]:
     return ["/bin/sh", "-c", _ROOM.format(given), "sh", *words]
 
 
+LimitCheck = Callable[[int], str | None]
+"""Function that checks the command with this pid. Returns the exceeded limit as text; None if no limit is exceeded.
+This call blocks the thread.
+"""
+
+
 def _watch(limits: ShellLimits, root: Path) -> LimitCheck:
     """Return a check of two limits that the kernel does not enforce: the number of root's processes, and disk space."""
     before = os.statvfs(root)
     room = min((limits.disk_mb or 0) * _MB, before.f_bavail * before.f_frsize // _SHARE)
-    places = min(FILES, before.f_favail // _SHARE)
 
     def exceeded(pid: int) -> str | None:
         if limits.processes is not None and _threads(pid) > limits.processes + _OURS:
@@ -104,8 +288,6 @@ def _watch(limits: ShellLimits, root: Path) -> LimitCheck:
         now = os.statvfs(root)
         if limits.disk_mb is not None and (before.f_bavail - now.f_bavail) * now.f_frsize > room:
             return f"it had written more than {max(1, room // _MB):,} MB"
-        if before.f_favail and before.f_favail - now.f_favail > places:
-            return f"it had made more than {places:,} files"
         return None
 
     return exceeded
@@ -122,194 +304,7 @@ def _threads(pid: int) -> int:
     return count
 
 
-@dataclass(slots=True)
-class Isolation:
-    """Runs commands in the project's folder. If `required` is False, commands run without a sandbox. If `network` is
-    True, commands can use the machine's network.
-    """
-
-    root: Path
-    required: bool = True
-    network: bool = False
-    which: Callable[[str], str | None] = shutil.which
-    limits: ShellLimits = field(default_factory=ShellLimits)
-    code: ProtectedCode | None = None
-    """The protected code. If not given, the first command determines it."""
-    vetting: Vetting | None = None
-    _works: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    """Programs that passed a trial run, each with the optional features of the sandbox that work on this machine."""
-    _running: int = 0
-    _own: file_access.HiddenNames = field(default_factory=dict)
-    """Hidden names that were at the top of the project's folder before any of the running commands started. No command
-    created these names.
-    """
-    _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
-    leaving: set[asyncio.Task[None]] = field(default_factory=set)
-
-    async def run(self, command: str, seconds: float) -> processes.CommandResult:
-        """Run a command line. The command runs without a shell if it contains no character that a shell interprets.
-
-        Raises `errors.ToolError` if commands cannot run here, and OSError if the command cannot be started.
-        """
-        root = self.root.resolve()
-        if self._ours().closed:
-            raise errors.ToolError(f"{CLOSED}.")
-        shell = "bash" if shutil.which("bash", path=PATH) is not None else "sh"
-        words = list(literal_words(command) or (shell, "-c", command))
-        notes: list[str] = []
-        async with contextlib.AsyncExitStack() as around:
-            handles: list[int] = []
-            info, instructs = await around.enter_async_context(self._watched(root, notes))
-            around.callback(_close, handles)
-            handles.append(os.dup(info))
-            if self.required:
-                words = [*await self.sandbox(root, handles, instructs), *_limited(self.limits, words)]
-            else:
-                # Without a process namespace, the limit on processes would count all processes of the user.
-                words = _limited(self.limits.model_copy(update={"processes": None}), words)
-            # If memory runs out, the kernel kills a command before it kills the gateway.
-            words = ["/bin/sh", "-c", _KILLED_FIRST, "sh", *words]
-            watch = await asyncio.to_thread(_watch, self.limits, root)
-            ended = await processes.run(
-                words, folder=root, environment=ENVIRONMENT, seconds=seconds, watch=watch, handles=handles
-            )
-        return dataclasses.replace(ended, stderr="\n".join([ended.stderr, *notes])) if notes else ended
-
-    @contextlib.asynccontextmanager
-    async def _watched(self, root: Path, notes: list[str]) -> AsyncIterator[tuple[int, InstructionFileSet]]:
-        """Record hidden names and instruction files before a command, and reject those that the command creates. They
-        are rejected when the command ends, when another command starts and, if the process was killed, at the next
-        start. Yields a file descriptor and the instruction files. Bubblewrap writes to the descriptor the pid of the
-        sandbox's first process. All other processes of the sandbox end with that process.
-        """
-        async with self._turn:
-            if not self._running:
-                self._own = await asyncio.to_thread(file_access.hidden_names, root)
-                await asyncio.to_thread(file_access.save_names, root, self._own)
-            first, info = os.pipe()
-            self._running += 1
-        begun: asyncio.Task[InstructionFileSet] | None = None
-        try:
-            async with self._turn:
-                begun = asyncio.create_task(asyncio.to_thread(self._vetted().begin))
-                instructs = await asyncio.shield(begun)
-                await asyncio.to_thread(file_access.set_aside, root, self._own)
-            yield info, instructs
-        finally:
-            os.close(info)
-            task = asyncio.create_task(self._left(root, notes, first, begun))
-            # The check completes even if the turn is stopped in the meantime.
-            self.leaving.add(task)
-            task.add_done_callback(self.leaving.discard)
-            await asyncio.shield(task)
-
-    async def _left(
-        self, root: Path, notes: list[str], first: int, begun: asyncio.Task[InstructionFileSet] | None
-    ) -> None:
-        await asyncio.to_thread(_wait_for, first)
-        if begun is not None:
-            await asyncio.wait([begun])  # a stopped turn does not stop the check
-        async with self._turn:
-            try:
-                moved = await asyncio.to_thread(file_access.set_aside, root, self._own)
-                lines = [
-                    f"{name} may not be made by a command; it is {to} now." for name, to in moved.items()
-                ]
-                more = len(lines) - _NOTES
-                notes += [*lines[:_NOTES], *([f"So it is with {more:,} names more."] if more > 0 else [])]
-            finally:
-                self._running -= 1
-                planted = await asyncio.to_thread(self._vetted().end, last=not self._running)
-                notes += [f"{path}: {NOT_VETTED}." for path in planted[:_NOTES]]
-                if not self._running:
-                    await asyncio.to_thread(file_access.save_names, root, None)
-
-    def _ours(self) -> ProtectedCode:
-        if self.code is None:
-            self.code = protected_code(self.root)
-        return self.code
-
-    def _vetted(self) -> Vetting:
-        if self.vetting is None:
-            self.vetting = Vetting(self.root)
-        return self.vetting
-
-    async def sandbox(self, root: Path, handles: list[int], instructs: InstructionFileSet) -> list[str]:
-        """Return the words of a command line that starts bubblewrap. The caller appends the command. The command
-        inherits the descriptors in `handles`. Descriptors for bubblewrap's arguments are added to `handles`. Raises
-        `errors.ToolError` if no sandbox is possible.
-        """
-        program = await self._program()
-        if program is None:
-            raise errors.ToolError(MISSING)
-        found = await asyncio.to_thread(self._covered, root, instructs)
-        if len(found) > ARGUMENTS:
-            raise errors.ToolError(CROWDED)
-        covered = _handle_of(b"".join(os.fsencode(word) + b"\0" for word in found), handles)
-        calls = seccomp.program()
-        return [
-            program,
-            *arguments(root, self.limits, network=self.network, parts=self._works[program]),
-            *("--info-fd", str(handles[0])),
-            *(() if calls is None else ("--seccomp", str(_handle_of(calls, handles)))),
-            *("--args", str(covered), "--"),
-        ]
-
-    def _covered(self, root: Path, instructs: InstructionFileSet) -> list[str]:
-        """Return bubblewrap's arguments that hide some paths and make others read-only. Shipmate's code and instruction
-        files become read-only, because only file tools ask for approval before they change them. This call blocks the
-        thread.
-        """
-        masks, others = find(root, self._own)
-        sealed = [str(path) for path in self._ours().sealed if path.exists()]
-        sealed += [one for one in instructs.files if not _within(one, masks)]
-        covered = {*masks, *sealed}
-        others = {path: node for path, node in others.items() if not _within(path, covered)}
-        # The code is searched for hard links only if the project contains hard links.
-        nodes = self._ours().linked() | instructs.nodes if others else frozenset()
-        twins = [path for path, node in others.items() if node in nodes]
-        if len(twins) > _TWINS:
-            tops = (path[len(str(root)) + 1 :].split("/", 1)[0] for path in twins)
-            twins = [f"{root}/{top}" for top in dict.fromkeys(tops)]
-        sealed += twins
-        # Each folder above a hidden or read-only path becomes a mount point. Otherwise a command could move the folder
-        # to a path that the next command's arguments do not hide.
-        above, fixed = set[str](), frozenset(sealed)
-        for path in (*masks, *sealed):
-            folder = path.rpartition("/")[0]
-            # Commands cannot move anything in a read-only folder.
-            while len(folder) > len(str(root)) and folder not in above and not _within(folder, fixed):
-                above.add(folder)
-                folder = folder.rpartition("/")[0]
-        words = [word for path in sorted(above) for word in ("--bind", path, path)]
-        words += [word for path in sealed for word in ("--ro-bind", path, path)]
-        return words + [word for path, folder in masks.items() for word in _mask(path, folder=folder)]
-
-    async def check(self) -> None:
-        """Raise `errors.ToolError` if bubblewrap is missing or does not work on this machine."""
-        if await self._program() is None:
-            raise errors.ToolError(MISSING)
-
-    async def _program(self) -> str | None:
-        """Return the path of bubblewrap if a trial run succeeds. Each call repeats the trial until one succeeds."""
-        program = self.which("bwrap")
-        if program is None or program in self._works:
-            return program
-        if await asyncio.to_thread(self._ours().changeable, Path(program)):
-            return None  # PATH leads into the project's folder, where a command may have put it
-        root = self.root.resolve()
-        # In containers and hardened services, parts of /proc are already hidden, so a new /proc cannot be mounted.
-        # Older versions of bubblewrap cannot disable user namespaces; the filter of system calls forbids them too.
-        for parts in (("proc", "alone"), ("proc",), ("alone",), ()):
-            trial = [program, *arguments(root, self.limits, network=self.network, parts=parts), "--", "true"]
-            try:
-                done = await processes.run(trial, folder=root, environment=ENVIRONMENT, seconds=10)
-            except OSError:
-                return None
-            if done.status == 0:
-                self._works[program] = parts
-                return program
-        return None
+# ------------------------------------------------------------ arguments of bubblewrap
 
 
 def arguments(root: Path, limits: ShellLimits, *, network: bool, parts: Sequence[str]) -> Iterator[str]:
@@ -360,9 +355,188 @@ def _handle_of(data: bytes, handles: list[int]) -> int:
     return handles[-1]
 
 
-def _close(handles: list[int]) -> None:
-    for handle in handles:
-        os.close(handle)
+def _within(path: str, places: Collection[str]) -> bool:
+    while path and path not in places:
+        path = path.rpartition("/")[0]
+    return bool(path)
+
+
+_Node = tuple[int, int]
+"""Device and inode of a file."""
+
+
+def find(root: Path, own: Collection[str]) -> tuple[dict[str, bool], dict[str, _Node]]:
+    """Return the paths that commands may not see, each with True for a folder. They are all hidden names below the top
+    folder, and the hidden names in `own` at the top. Return also the other files that have several hard links, each
+    with its device and inode. This call blocks the thread.
+    """
+    masks: dict[str, bool] = {}
+    others: dict[str, _Node] = {}
+    linked: set[_Node] = set()
+    left = [str(root)]
+    while left:
+        folder = left.pop()
+        # Commands cannot list an unreadable folder either.
+        with (
+            contextlib.suppress(FileNotFoundError, NotADirectoryError, PermissionError),
+            os.scandir(folder) as found,
+        ):
+            for entry in found:
+                hidden = is_hidden(entry.name)
+                if hidden and entry.is_symlink():
+                    real = Path(os.path.realpath(entry.path))
+                    # The link's target may be a file of the project whose name is not hidden.
+                    if real != root and real.exists() and not file_access.hidden(root, real):
+                        masks[str(real)] = real.is_dir()
+                elif entry.is_dir(follow_symlinks=False) and not hidden:
+                    left.append(entry.path)
+                elif not entry.is_symlink() and not (
+                    hidden and folder == str(root) and entry.name not in own
+                ):
+                    node = _shared(entry)
+                    if hidden:
+                        masks[entry.path] = entry.is_dir(follow_symlinks=False)
+                        linked |= {node} if node is not None else set()
+                    elif node is not None:
+                        others[entry.path] = node
+    return masks | {path: False for path, node in others.items() if node in linked}, others
+
+
+def _shared(entry: os.DirEntry[str]) -> _Node | None:
+    """Return device and inode of a file with several hard links; None for other files."""
+    with contextlib.suppress(OSError):
+        found = entry.stat(follow_symlinks=False)
+        if found.st_nlink > 1 and stat.S_ISREG(found.st_mode):
+            return found.st_dev, found.st_ino
+    return None
+
+
+# ------------------------------------------------------------ processes
+
+
+@dataclass(frozen=True, slots=True)
+class CommandResult:
+    """The result of a command. `status` is negative if a signal ended the command. `late` means that the command was
+    stopped at its time limit. If another limit stopped the command, `over` names that limit.
+    """
+
+    status: int
+    stdout: str
+    stderr: str
+    late: bool = False
+    over: str | None = None
+
+
+class _Output:
+    """Beginning and end of an output stream."""
+
+    def __init__(self) -> None:
+        self._head, self._tail, self._lost = bytearray(), bytearray(), 0
+
+    def add(self, piece: bytes) -> None:
+        room = max(0, KEPT - len(self._head))
+        self._head += piece[:room]
+        self._tail += piece[room:]
+        over = len(self._tail) - KEPT
+        if over > KEPT:
+            self._lost += over
+            del self._tail[:over]
+
+    def words(self) -> str:
+        over = max(0, len(self._tail) - KEPT)
+        lost = self._lost + over
+        between = f"\n[… {lost} bytes left out …]\n".encode() if lost else b""
+        return _ESCAPES.sub("", (self._head + between + self._tail[over:]).decode("utf-8", "replace"))
+
+
+class _Outputs(asyncio.SubprocessProtocol):
+    """Collects the outputs. `exited` is set when the process ends, even if a child process still has the pipes open.
+    `silent` is set when the pipes are closed.
+    """
+
+    def __init__(self) -> None:
+        self.outputs = {1: _Output(), 2: _Output()}
+        self.exited, self.silent = asyncio.Event(), asyncio.Event()
+
+    def pipe_data_received(self, fd: int, data: bytes) -> None:
+        self.outputs[fd].add(data)
+
+    def process_exited(self) -> None:
+        self.exited.set()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        del exc
+        self.silent.set()
+
+
+async def run_process(
+    words: Sequence[str],
+    folder: Path,
+    seconds: float,
+    watch: LimitCheck = lambda _: None,
+    handles: Sequence[int] = (),
+) -> CommandResult:
+    """Run a command without input, in its own process group. The group is killed when the command ends, at the time
+    limit, when `watch` reports an exceeded limit, or when the caller is cancelled. The command inherits only the
+    descriptors in `handles`. Raises OSError if the command cannot be started.
+    """
+    stop = asyncio.Event()
+    task = asyncio.create_task(_supervise(words, folder, seconds, watch, handles, stop=stop))
+    cancelled: asyncio.CancelledError | None = None
+    # A cancelled caller waits until the process has exited. Otherwise a zombie process would remain.
+    while not task.done():
+        try:
+            await asyncio.wait([task])
+        except asyncio.CancelledError as error:
+            cancelled = error
+            stop.set()
+    if cancelled is not None:
+        raise cancelled
+    return task.result()
+
+
+async def _supervise(
+    words: Sequence[str],
+    folder: Path,
+    seconds: float,
+    watch: LimitCheck,
+    handles: Sequence[int],
+    *,
+    stop: asyncio.Event,
+) -> CommandResult:
+    loop = asyncio.get_running_loop()
+    how = {"cwd": folder, "env": dict(ENVIRONMENT), "pass_fds": tuple(handles), "start_new_session": True}
+    transport, process = await loop.subprocess_exec(
+        _Outputs,
+        *words,
+        stdin=asyncio.subprocess.DEVNULL,
+        **how,  # type: ignore[arg-type]
+    )
+    group, deadline, over = transport.get_pid(), loop.time() + seconds, None
+    ending = [loop.create_task(event.wait()) for event in (process.exited, stop)]
+    while not (process.exited.is_set() or stop.is_set() or over) and loop.time() < deadline:
+        over = await asyncio.to_thread(watch, group)
+        left = max(0.0, min(LOOK, deadline - loop.time()))
+        await asyncio.wait(ending, timeout=0 if over else left, return_when=asyncio.FIRST_COMPLETED)
+    late = not (process.exited.is_set() or stop.is_set() or over)
+    over = None if process.exited.is_set() else over
+    _kill(group)
+    # A process that left the group may keep the pipes open. It is not waited for.
+    silent = loop.create_task(process.silent.wait())
+    await asyncio.wait([silent, ending[1]], timeout=LAST_WORDS, return_when=asyncio.FIRST_COMPLETED)
+    _kill(group)
+    await asyncio.wait(ending[:1], timeout=REAP)
+    for task in (silent, *ending):
+        task.cancel()
+    transport.close()
+    status = transport.get_returncode()
+    stdout, stderr = process.outputs[1].words(), process.outputs[2].words()
+    return CommandResult(-signal.SIGKILL if status is None else status, stdout, stderr, late, over)
+
+
+def _kill(group: int) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(group, signal.SIGKILL)
 
 
 def _wait_for(first: int) -> None:
@@ -377,61 +551,3 @@ def _wait_for(first: int) -> None:
             ended.poll(_LAST)
         finally:
             os.close(process)
-
-
-def _within(path: str, places: Collection[str]) -> bool:
-    while path and path not in places:
-        path = path.rpartition("/")[0]
-    return bool(path)
-
-
-def find(root: Path, own: Collection[str]) -> tuple[dict[str, bool], dict[str, tuple[int, int]]]:
-    """Return the paths that commands may not see, each with True for a folder. They are all hidden names below the top
-    folder, and the hidden names in `own` at the top. Return also the other files that have several hard links, each
-    with its device and inode. This call blocks the thread.
-    """
-    masks: dict[str, bool] = {}
-    others: dict[str, tuple[int, int]] = {}
-    linked: set[tuple[int, int]] = set()
-    left = [str(root)]
-    while left:
-        folder = left.pop()
-        for entry in _entries(folder):
-            hidden = is_hidden(entry.name)
-            if entry.is_symlink():
-                real = Path(os.path.realpath(entry.path)) if hidden else root
-                # The link's target may be a file of the project whose name is not hidden.
-                if real != root and real.exists() and not file_access.hidden(root, real):
-                    masks[str(real)] = real.is_dir()
-                continue
-            is_folder = entry.is_dir(follow_symlinks=False)
-            if is_folder and not hidden:
-                left.append(entry.path)
-                continue
-            if hidden and folder == str(root) and entry.name not in own:
-                continue
-            node = _shared(entry)
-            if hidden:
-                masks[entry.path] = is_folder
-                linked |= {node} if node is not None else set()
-            elif node is not None:
-                others[entry.path] = node
-    return masks | {path: False for path, node in others.items() if node in linked}, others
-
-
-def _shared(entry: os.DirEntry[str]) -> tuple[int, int] | None:
-    """Return device and inode of a file with several hard links; None for other files."""
-    with contextlib.suppress(OSError):
-        found = entry.stat(follow_symlinks=False)
-        if found.st_nlink > 1 and stat.S_ISREG(found.st_mode):
-            return found.st_dev, found.st_ino
-    return None
-
-
-def _entries(folder: str) -> list[os.DirEntry[str]]:
-    """Return the entries of a folder; [] if the folder cannot be listed. Commands cannot list such a folder either."""
-    try:
-        with os.scandir(folder) as entries:
-            return list(entries)
-    except (FileNotFoundError, NotADirectoryError, PermissionError):
-        return []

@@ -102,7 +102,7 @@ class ListDir(FileTool):
 
     def work(self, args: ListDirInput) -> str:
         place = self.ports.project.place(args.path)
-        names = self.ports.origins.under(str(place), context.channel())
+        names = self.ports.origins.of(str(place), context.channel())
         context.report_provenance(WORKSPACES | names)
         walk = self.ports.project.walk(place, depth=args.depth)
         self.touch(place)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import secrets
 
 from pydantic import Field
 
@@ -16,7 +14,6 @@ from bot.tools.permissions import taint
 
 SECONDS = 60
 LONGEST = 600
-NO_OUTPUT = "It ended well and printed nothing."
 _NETWORK: frozenset[Effect] = frozenset({"network"})
 
 
@@ -41,27 +38,24 @@ class RunShell(BuiltinTool):
         self.description = f"Run a command in the project's folder{net}."
 
     async def run(self, args: RunShellInput) -> str:
-        seconds, origins = args.timeoutMs / 1000, self.ports.origins
-        channel, name = context.channel(), secrets.token_hex(6)
+        seconds, origins, channel = args.timeoutMs / 1000, self.ports.origins, context.channel()
         # A command may print any file that it can read, and any text of the model's context.
-        printed = taint.usual(self.name, self.effects) | await asyncio.to_thread(origins.whole, channel)
+        printed = taint.usual(self.name, self.effects) | await asyncio.to_thread(origins.of, "", channel)
         context.report_provenance(printed)
         written = printed | taint.seen(context.view())
-        async with contextlib.AsyncExitStack() as after:
-            await asyncio.to_thread(origins.begin, name, written, channel)
-            after.push_async_callback(asyncio.to_thread, origins.end, name, written, channel)
+        began = await asyncio.to_thread(origins.begin, written, channel)
+        try:
             ended = await self.ports.isolation.run(args.command, seconds)
+        finally:
+            await asyncio.to_thread(origins.end, began, written, channel)
         if ended.late or ended.over or ended.status != 0:
+            limit = seconds if ended.late else None
             raise errors.CommandFailed(
-                status=ended.status,
-                stdout=ended.stdout,
-                stderr=ended.stderr,
-                limit=seconds if ended.late else None,
-                over=ended.over,
+                status=ended.status, stdout=ended.stdout, stderr=ended.stderr, limit=limit, over=ended.over
             )
         printed_words = ended.stdout.rstrip("\n") if ended.stdout.strip() else ""
         warned = f"stderr:\n{ended.stderr.rstrip()}" if ended.stderr.strip() else ""
-        return "\n".join(filter(None, (printed_words, warned))) or NO_OUTPUT
+        return "\n".join(filter(None, (printed_words, warned))) or "It ended well and printed nothing."
 
 
 TOOLS = (RunShell,)

@@ -114,7 +114,7 @@ async def test_names_that_may_be_words_of_others_are_known(desk: Desk) -> None:
     assert desk.origins.foreign_names() == frozenset({"obey me", "obey.md"})
     (desk.root / "obey.md").write_text("I have read this, and it is fine.")
     assert desk.origins.foreign_names() == frozenset({"obey me"})
-    desk.origins.begin("command", ANYBODYS, "slack")
+    desk.origins.begin(ANYBODYS, "slack")
     assert desk.origins.foreign_names() is None, "while a command runs nobody knows"
 
 
@@ -164,7 +164,7 @@ async def test_whoever_changes_a_file_outside_takes_it_over(desk: Desk) -> None:
 
 
 async def test_a_command_that_a_crash_cut_off_counts_when_the_next_process_looks(desk: Desk) -> None:
-    desk.origins.begin("x", ANYBODYS, "slack")
+    desk.origins.begin(ANYBODYS, "slack")
     (desk.root / "a.md").write_text("obey")
     desk.restart()
     assert (await desk.origin("read_file", path="a.md")).taint == Taint.FOREIGN

@@ -7,9 +7,7 @@ import contextlib
 import os
 from pathlib import Path
 
-import pytest
-
-from bot.tools import processes
+from bot.tools.isolation import run_process
 
 SPEAK_AND_SLEEP = ("/bin/sh", "-c", "echo $$ > pid.new; mv pid.new pid; exec sleep 600")
 
@@ -36,7 +34,7 @@ def is_known(pid: int) -> bool:
 
 
 async def a_command(folder: Path) -> None:
-    await processes.run(SPEAK_AND_SLEEP, folder=folder, environment=os.environ, seconds=600)
+    await run_process(SPEAK_AND_SLEEP, folder, seconds=600)
 
 
 async def test_a_caller_that_is_stopped_again_and_again_leaves_no_zombie(tmp_path: Path) -> None:
@@ -45,20 +43,3 @@ async def test_a_caller_that_is_stopped_again_and_again_leaves_no_zombie(tmp_pat
     await stopped_again_and_again(task)
     assert task.cancelled()
     assert not is_known(pid)
-
-
-async def test_a_stop_in_the_moment_in_which_a_command_ends_is_heard(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(processes, "LOOK", 60.0)
-    exited, looked = asyncio.Event(), asyncio.Event()
-    loop = asyncio.get_running_loop()
-
-    def watch(_: int) -> None:
-        loop.call_soon_threadsafe(looked.set)
-
-    task = asyncio.create_task(processes.until_over(exited, watch, 0))
-    await looked.wait()
-    await asyncio.sleep(0.05)  # it waits
-    exited.set()
-    task.cancel()
-    await asyncio.wait([task])
-    assert task.cancelled()

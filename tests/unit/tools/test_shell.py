@@ -13,7 +13,7 @@ from typing import cast
 import pytest
 
 from bot.config.ship_file import ShellLimits
-from bot.tools import isolation, processes
+from bot.tools import isolation
 from bot.tools.builtin import ToolPorts, run_shell
 from bot.tools.isolation import ENVIRONMENT, Isolation
 from bot.tools.permissions.protected_code import ProtectedCode
@@ -228,7 +228,7 @@ async def test_the_environment_is_clean_without_isolation_too(bare: Desk) -> Non
 
 
 async def test_outputs_are_bounded_head_and_tail(bare: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(processes, "KEPT", 1_000)
+    monkeypatch.setattr(isolation, "KEPT", 1_000)
     ended = await bare.isolation.run("echo begin; yes 0123456789 | head -c 3000000; echo end", 20)
     assert ended.stdout.startswith("begin\n0123")
     assert ended.stdout.endswith("end\n")
@@ -244,7 +244,7 @@ async def test_colours_and_other_escapes_are_left_out(bare: Desk) -> None:
 async def test_nothing_is_read_and_nobody_waits_for_who_holds_the_pipes(
     bare: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(processes, "LAST_WORDS", 0.05)
+    monkeypatch.setattr(isolation, "LAST_WORDS", 0.05)
     assert await bare.said("cat; echo over") == "over"
     assert await bare.said("setsid sh -c 'exec sleep 0.3' & echo gone") == "gone"
 
