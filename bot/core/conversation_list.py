@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
 
 from bot import text
 from bot.contracts.archive import Conversation
@@ -21,6 +23,65 @@ MOST_WORDS = 8
 """Max words of a search query. Further words are ignored."""
 
 
+@dataclass(frozen=True, slots=True)
+class ChatQuery:
+    """Selects conversations for operators. `words` are searched in people's names, chatKeys, titles and all
+    messages. If `among` is not None, only these chatKeys are listed. `names` are the titles that people
+    gave, by chatKey. The page begins after the first `offset` conversations.
+    """
+
+    words: str = ""
+    channel: str = ""
+    among: frozenset[str] | None = None
+    offset: int = 0
+    limit: int = 50
+    names: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ListedChat:
+    """A conversation: the people who wrote last, its title (given by people, or its first words), the number of its
+    lines, and the time of the newest line (epoch milliseconds). `found` is an excerpt of the newest line with the
+    searched words.
+    """
+
+    chat_key: str
+    people: str
+    title: str
+    lines: int
+    last_ts: int | None
+    found: str = ""
+
+    @property
+    def channel(self) -> str:
+        return self.chat_key.partition(":")[0]
+
+
+@dataclass(frozen=True, slots=True)
+class ListedChats:
+    """A page of conversations, most recently active first, and the names of all channels. `total` counts the
+    conversations of all pages. Messages were searched in `searched` of the `selected` conversations. `complete` is
+    False while the index is still being built.
+    """
+
+    chats: list[ListedChat]
+    total: int
+    channels: list[str]
+    searched: int
+    selected: int
+    complete: bool = True
+
+
+class SearchIndex(Recalls, Protocol):
+    """Searches conversations through the index (`bot.features.search`). Methods raise `errors.StorageError`."""
+
+    async def listed(self, query: ChatQuery) -> ListedChats:
+        """Return a page of all conversations, for operators."""
+
+    async def saying(self, chat: ChatKey, words: Sequence[str]) -> frozenset[ChatKey]:
+        """Return those conversations of a chat and its threads in which one line contains all these folded words."""
+
+
 def given_names(chats: Chats) -> dict[str, str]:
     return {key: fact["name"] for key, fact in chats.facts.all(TITLE).items()}
 
@@ -28,7 +89,7 @@ def given_names(chats: Chats) -> dict[str, str]:
 class ConversationList:
     """Lists, searches and renames conversations. `recall` returns the search index; None if there is none."""
 
-    def __init__(self, chats: Chats, event_log: EventLog, recall: Callable[[], Recalls | None]) -> None:
+    def __init__(self, chats: Chats, event_log: EventLog, recall: Callable[[], SearchIndex | None]) -> None:
         self._chats = chats
         self._log = event_log
         self._recall = recall

@@ -16,10 +16,10 @@ from bot.contracts.tools import ToolCall, ToolResult
 from bot.core import blocks, file_words, view
 from bot.core.agent import AgentDeps
 from bot.core.prompt import Section, assemble
-from bot.tools import excerpt
+from bot.tools import result_limits
 from bot.tools.builtin.skills import SkillsLoad
 from bot.tools.builtin.tool_search import ToolSearch
-from bot.tools.context import NoOlderTurns, ToolExecutionContext, tool_scope
+from bot.tools.context import ToolExecutionContext, tool_scope
 
 T = TypeVar("T")
 MOST_TOKENS, SHARE, SOFT_SHARE = 50_000, 0.1, 4
@@ -73,7 +73,7 @@ async def put_back(
         "",
         person.user_id if person is not None else None,
         None,
-        NoOlderTurns(),
+        None,
         channel=person.channel if person is not None else None,
         approvals=lambda _: Unattended(),
     )
@@ -84,7 +84,7 @@ async def put_back(
     for result in files.values():
         origin |= result.origin or NOBODYS
     pointers = [f"- artifact {name} ({count} lines and more)" for name, count in names[_ARTIFACTS].items()]
-    title = f"Large results and files from before, to be read with {excerpt.READER}:"
+    title = f"Large results and files from before, to be read with {result_limits.READER}:"
     again = f"Tools found before; find again with {ToolSearch.name} what you need: {', '.join(names[_TOOLS])}"
     skill_texts = _texts("The skill {}, loaded before", "Skills loaded before; load", names[_SKILLS], skills)
     file_title = "The file {}, read before, as it is now"

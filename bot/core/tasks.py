@@ -187,7 +187,7 @@ class TurnTasks:
 
     async def run(self, words: str, description: str, mode: TaskMode) -> str:
         """Run a task and return its report (see `tools.context.Tasks.run`)."""
-        turn, call, agent = self.chat.turn, context.call_id(), self.agent
+        turn, call, agent = self.chat.turn, context.CALL.get(), self.agent
         if turn is None:
             raise errors.TurnStopped
         name = turn.tasks[call]

@@ -4,11 +4,12 @@ index, memberships, questions to people, and jobs.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol, TypeVar
 
@@ -20,7 +21,7 @@ from bot.contracts.channel import MembershipAnswer
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
 from bot.contracts.outbound import OutgoingFile, Sent
-from bot.contracts.provenance import ANYBODYS, NOBODYS, Provenance
+from bot.contracts.provenance import ANYBODYS, Provenance
 from bot.contracts.tools import ToolCall
 
 TaskMode = Literal["fresh", "fork"]
@@ -68,69 +69,14 @@ class Recalled:
     complete: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class ChatQuery:
-    """Selects conversations for operators. `words` are searched in people's names, chatKeys, titles and all
-    messages. If `among` is not None, only these chatKeys are listed. `names` are the titles that people
-    gave, by chatKey. The page begins after the first `offset` conversations.
-    """
-
-    words: str = ""
-    channel: str = ""
-    among: frozenset[str] | None = None
-    offset: int = 0
-    limit: int = 50
-    names: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class ListedChat:
-    """A conversation: the people who wrote last, its title (given by people, or its first words), the number of its
-    lines, and the time of the newest line (epoch milliseconds). `found` is an excerpt of the newest line with the
-    searched words.
-    """
-
-    chat_key: str
-    people: str
-    title: str
-    lines: int
-    last_ts: int | None
-    found: str = ""
-
-    @property
-    def channel(self) -> str:
-        return self.chat_key.partition(":")[0]
-
-
-@dataclass(frozen=True, slots=True)
-class ListedChats:
-    """A page of conversations, most recently active first, and the names of all channels. `total` counts the
-    conversations of all pages. Messages were searched in `searched` of the `selected` conversations. `complete` is
-    False while the index is still being built.
-    """
-
-    chats: list[ListedChat]
-    total: int
-    channels: list[str]
-    searched: int
-    selected: int
-    complete: bool = True
-
-
 class Recalls(Protocol):
     """Searches the archive through its index (`bot.features.search`). Methods raise `errors.StorageError`."""
 
     async def recall(self, chat_keys: Sequence[ChatKey], query: RecallQuery) -> Recalled:
         """Return the best matches in these chats. `query.skip` is called on another thread."""
 
-    async def listed(self, query: ChatQuery) -> ListedChats:
-        """Return a page of all conversations, for operators."""
-
     async def kept(self, channel: str) -> list[ChatKey]:
         """Return the chatKeys of a channel that have archive lines, most recently active first."""
-
-    async def saying(self, chat: ChatKey, words: Sequence[str]) -> frozenset[ChatKey]:
-        """Return those conversations of a chat and its threads in which one line contains all these folded words."""
 
 
 class Membership(Protocol):
@@ -184,22 +130,14 @@ class JobRequest:
     origin: Provenance = ANYBODYS
 
 
-@dataclass(frozen=True, slots=True)
-class JobList:
-    """The jobs of a chat as text, and the provenance of that text."""
-
-    words: str
-    origin: Provenance = NOBODYS
-
-
 class Jobs(Protocol):
     """Scheduled jobs (`bot.features.jobs`). Results are text for the model. Methods raise `errors.StorageError`."""
 
     async def create(self, asked: JobRequest) -> str:
         """Schedule a job. Raises `errors.ToolError`, whose message describes the expected arguments."""
 
-    async def listed(self, inbound: Inbound) -> JobList:
-        """Return the jobs of the chat in which a message was written."""
+    async def listed(self, inbound: Inbound) -> tuple[str, Provenance]:
+        """Return the jobs of the chat in which a message was written as text, and the provenance of that text."""
 
     async def cancel(self, inbound: Inbound, job: str) -> str:
         """Cancel a job for the sender of a message. Raises `errors.ToolError` if the sender may not cancel it."""
@@ -218,21 +156,6 @@ class Injection(Protocol):
         """Insert lines in time order before the current user message, for this run only. Return the lines that fit."""
 
 
-class NoOlderTurns:
-    """An `Injection` for a turn that loads no older messages."""
-
-    def room(self) -> int:
-        return 0
-
-    def in_view(self, line: ArchiveLine) -> bool:
-        del line
-        return True
-
-    async def inject(self, lines: Sequence[ArchiveLine]) -> list[ArchiveLine]:
-        del lines
-        return []
-
-
 class Tasks(Protocol):
     """Runs subagents (`bot.core.tasks`)."""
 
@@ -240,43 +163,40 @@ class Tasks(Protocol):
         """Run a subagent for the running tool call; return its summary. Raises `errors.ToolError`."""
 
 
-async def _flushed() -> None:
-    pass
-
-
 @dataclass(frozen=True, slots=True)
 class ToolExecutionContext:
     """The turn, as tools see it. `reply` is None if no chat caused the turn. `private` means that only `user_id` reads
-    the chat. `people` are the ids of all people whose messages the turn answers. `view` returns the messages in the
-    model's context.
+    the chat. `people` are the ids of all people whose messages the turn answers. `tasks` is None inside a subagent,
+    which cannot start further subagents. `inbound` is the message that caused the turn.
     """
 
     chat_key: ChatKey
     request_id: str
     user_id: str | None
     reply: Reply | None
-    injection: Injection
+    injection: Injection | None
     channel: str | None = None
     private: bool = False
     people: tuple[str, ...] = ()
     view: Callable[[], Sequence[Message]] = tuple
-    flush: Callable[[], Awaitable[object]] = _flushed
+    """Function that returns the messages in the model's context."""
+    flush: Callable[[], Awaitable[object]] = lambda: asyncio.sleep(0)
     """Function that waits until the turn's progress is on disk."""
     touched: Callable[[Path], object] = lambda _: None
-    """Function called with each file or folder of the project that a tool has used."""
+    """Function called with each file or folder of the project that a tool has used. Later requests may then include the
+    instruction files of that folder.
+    """
     tasks: Tasks | None = None
-    """Runner of subagents; None inside a subagent, which cannot start further subagents."""
     approvals: Callable[[Approvals], Approvals] = lambda approvals: approvals
     """Function that wraps the `Approvals` of this turn."""
     inbound: Inbound | None = None
-    """The message that caused the turn."""
     undeclared: Callable[[], Sequence[Json]] = tuple
     """Function that returns the definitions of tools that requests leave out because the context window is small."""
 
 
 _current: ContextVar[ToolExecutionContext] = ContextVar("tool_execution_context")
 CALL: ContextVar[str] = ContextVar("tool_call", default="")
-"""Id of the running tool call."""
+"""Id of the running tool call; "" outside a tool call."""
 progress: ContextVar[Callable[[str | None], object]] = ContextVar("tool_progress", default=bool)
 """Function that reports the progress of the running call; None means that the call waits for a person."""
 STEP: ContextVar[list[ToolCall]] = ContextVar("tool_step")
@@ -320,27 +240,16 @@ def view() -> Sequence[Message]:
 
 
 def undeclared() -> Sequence[Json]:
-    """Return the definitions of the tools that were left out of the turn's requests; () outside a turn."""
     turn = _current.get(None)
     return turn.undeclared() if turn is not None else ()
 
 
 def touch(path: Path) -> None:
-    """Record that a tool has used a file or folder of the project. Later requests may then include the instruction
-    files of that folder.
-    """
-    turn = _current.get(None)
-    if turn is not None:
+    if (turn := _current.get(None)) is not None:
         turn.touched(path)
 
 
 def report_provenance(origin: Provenance) -> None:
     """Report the provenance of the running tool's result. If a tool reports none, `taint.usual` is used."""
-    told = PROVENANCE.get()
-    if told is not None:
+    if (told := PROVENANCE.get()) is not None:
         told.append(origin)
-
-
-def call_id() -> str:
-    """Return the id of the running tool call; "" outside a tool call."""
-    return CALL.get()

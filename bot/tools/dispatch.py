@@ -5,9 +5,11 @@ concurrently. Results keep the order of the calls.
 from __future__ import annotations
 
 import asyncio
+import errno
 import functools
 import itertools
 import json
+import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
@@ -21,28 +23,14 @@ from bot.contracts.base import Message
 from bot.contracts.environment import Clock, Log, Redact, off_loop
 from bot.contracts.provenance import ANYBODYS, NOBODYS, Provenance
 from bot.contracts.tools import MCP, READS, Effect, FoundTools, Pictured, Tool, ToolCall, ToolResult
+from bot.sizes import describe, normalize_to_size
 from bot.storage.artifacts import ArtifactStore
 from bot.telemetry import context as running
 from bot.telemetry import redaction
 from bot.tools import context
-from bot.tools.failures import Failure, failure, unfit
 from bot.tools.permissions import taint
 from bot.tools.registry import Registry
-from bot.tools.result_limits import ResultLimits
-
-
-class ToolWatch(Protocol):
-    """Receives reports of every running tool call of a turn, except of calls that send messages or start subagents."""
-
-    def began(self, request_id: str, call: ToolCall) -> None:
-        """Record that a call has started. Never blocks and never raises."""
-
-    def noted(self, request_id: str, call_id: str, words: str | None) -> None:
-        """Record the progress of a call; None means that the call waits for a person. Never blocks and never raises."""
-
-    def ended(self, request_id: str, call_id: str, *, failed: bool) -> None:
-        """Record that a call has ended. Never blocks and never raises."""
-
+from bot.tools.result_limits import READER, TOKEN, ResultLimits, fitting
 
 CUT_OFF = (
     "This call did not arrive whole (the output limit was reached) and was not executed. "
@@ -79,7 +67,6 @@ class CallWrapper(Protocol):
 
 
 async def unwrapped(call: ToolCall, run: Callable[[], Awaitable[ToolResult]]) -> ToolResult:
-    """Run the call unchanged. This is the default `CallWrapper`."""
     del call
     return await run()
 
@@ -115,22 +102,23 @@ class Dispatcher:
         left = [call for call in calls if call.id not in known]
         results = dict(known)
 
-        async def judged(call: ToolCall) -> ToolResult:
+        async def judged(call: ToolCall) -> None:
             with context.scope(context.CALL, call.id):
                 if call.id in cut:
-                    return await self._one(call, limits, Failure(CUT_OFF, "cut"))
-                return await self.around(call, partial(self._recorded, call, recorder, limits))
+                    results[call.id] = await self._one(call, limits, Failure(CUT_OFF, "cut"))
+                else:
+                    run = partial(self._recorded, call, recorder, limits)
+                    results[call.id] = await self.around(call, run)
 
         with context.scope(context.STEP, [call for call in left if call.id not in cut]):
-            for beside, run in itertools.groupby(left, lambda call: self._effects(call) <= _SIDE_BY_SIDE):
-                some = list(run)
+            for beside, some in itertools.groupby(left, lambda call: self._effects(call) <= _SIDE_BY_SIDE):
                 if beside:
                     async with asyncio.TaskGroup() as group:
-                        tasks = [group.create_task(judged(call)) for call in some]
-                    results |= {call.id: task.result() for call, task in zip(some, tasks, strict=True)}
-                    continue
-                for call in some:
-                    results[call.id] = await judged(call)
+                        for call in some:
+                            group.create_task(judged(call))
+                else:
+                    for call in some:
+                        await judged(call)
         return await limits.step(calls, [results[call.id] for call in calls])
 
     def narrowed(self, registry: Registry, around: Callable[[CallWrapper], CallWrapper]) -> Dispatcher:
@@ -178,14 +166,17 @@ class Dispatcher:
         if isinstance(done, FoundTools):
             passed("done", found=[one["name"] for one in done.definitions])
             return self._found(call, done, origin)
-        pictures = done.pictures if isinstance(done, Pictured) and self.pictures else ()
-        failed = done if isinstance(done, Failure) else None
-        words = (
-            done.words if isinstance(done, Pictured) else done.model if isinstance(done, Failure) else done
-        )
-        content, pointer = await self._clean(words), ""
-        if failed is not None and failed.whole is not None:
-            pointer = await limits.pointer(call, await self._clean(failed.whole), origin)
+        pictures, failed, pointer = list[str](), None, ""
+        if isinstance(done, Failure):
+            failed, words = done, done.model
+            if done.whole is not None:
+                kept = await limits.keep(call, await self._clean(done.whole), origin)
+                pointer = f"\n[whole output: artifact {kept}, read it with {READER}]" if kept else ""
+        elif isinstance(done, Pictured):
+            pictures, words = [*done.pictures] if self.pictures else [], done.words
+        else:
+            words = done
+        content = await self._clean(words)
         shown, left_out = await limits.one(call, content, origin)
         passed(
             "failed" if failed else "done",
@@ -194,9 +185,9 @@ class Dispatcher:
             artifact=limits.kept.get(call.id),
             **self._shown("result", content),
         )
-        kept, notes = await limits.pictures(call, pictures, self.redact)
+        stored, notes = await limits.pictures(call, pictures, self.redact)
         whole = shown + pointer + notes or "(no output)"
-        return ToolResult(call.id, whole, failed is not None, origin, left_out, pictures=kept)
+        return ToolResult(call.id, whole, failed is not None, origin, left_out, pictures=stored)
 
     def _found(self, call: ToolCall, found: FoundTools, origin: Provenance) -> ToolResult:
         clean = [json.loads(self.redact(json.dumps(one, ensure_ascii=False))) for one in found.definitions]
@@ -211,7 +202,6 @@ class Dispatcher:
         self.log.write("tool_result", f"{name} {ended}", tool=name, tool_use_id=call.id, **more)
 
     async def _clean(self, words: str) -> str:
-        """Redact and clean a text. A long text is cleaned in a thread."""
         return await off_loop(len(words), redaction.LONG, lambda: text.clean(self.redact(words)))
 
     def _shown(self, what: str, content: str) -> dict[str, Any]:
@@ -223,10 +213,8 @@ class Dispatcher:
     async def _attempt(self, call: ToolCall, tool: Tool | None) -> str | FoundTools | Pictured | Failure:
         if tool is None:
             names, named = ", ".join(self.registry.names()), text.preview(call.name, 80)
-            return Failure(
-                f"There is no tool named {named!r}. There are: {names}. `tool_search` finds others.",
-                "unknown",
-            )
+            told = f"There is no tool named {named!r}. There are: {names}. `tool_search` finds others."
+            return Failure(told, "unknown")
         try:
             args = tool.input.model_validate(call.input)
         except pydantic.ValidationError as error:
@@ -244,16 +232,111 @@ class Dispatcher:
             return await asyncio.to_thread(failure, error, tool.name, self.redact)
 
 
-def _said_before(view: Sequence[Message], call_id: str) -> str:
-    """Return the model's thinking in its last answer, just before this call; "" if there is none."""
-    content = next((one["content"] for one in reversed(view) if one["role"] == "assistant"), ())
-    said = ""
-    for block in content:
-        if block.get("id") == call_id:
-            return said
-        if block.get("type") in {"thinking", "tool_use"}:
-            said = str(block.get("thinking") or "")
-    return ""
+# ------------------------------------------------------------ failures
+
+STREAM = 1_000 * TOKEN
+"""Max token estimate of each output stream of a command (1,000 tokens). A longer stream keeps its end."""
+MESSAGE, GOT, PROBLEMS = 300, 100, 20
+"""Max characters of the description of an invalid field and of its value, and max number of fields."""
+_EXPECTED = re.compile(r".*? should (?:be |have |match )?(?=\S)")
+"""Pattern of the beginning of a pydantic message, such as "Input should be a valid integer"."""
+_NAMED = {"missing": "a value", "extra_forbidden": "no field of this name"}
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Descriptions of a failed call for the model and for the operator. The model's text never contains a traceback, a
+    secret or a path outside the project. If it was shortened, `whole` is the full text.
+    """
+
+    model: str
+    operator: str
+    whole: str | None = None
+
+
+def failure(error: Exception, tool: str, redact: Redact = str) -> Failure:
+    """Return a description of an error that a tool raised. Only the operator gets the message of an unexpected error,
+    because it may contain anything.
+    """
+    operator = redact(describe(error))
+    if isinstance(error, errors.CommandFailed):
+        return _command(error, tool, redact, operator)
+    if isinstance(error, errors.ToolError):
+        return Failure(redact(str(error)), type(error).__name__)
+    if isinstance(error, errors.ShipmateError):
+        return Failure(f"{tool} failed: {error.for_model}", operator)
+    if isinstance(error, OSError) and error.errno is not None:
+        named = error.filename if isinstance(error.filename, str) else ""
+        # Paths outside the project are not shown.
+        where = f" ({text.preview(redact(named), GOT)})" if named and named[0] not in "/~" else ""
+        code = errno.errorcode.get(error.errno, "error")
+        return Failure(f"{tool} failed with {code}{where}: {error.strerror or 'it failed'}.", operator)
+    return Failure(f"{tool} failed: {type(error).__name__}. Try another way.", operator)
+
+
+def unfit(error: pydantic.ValidationError, redact: Redact = str) -> Failure:
+    """Return a description of invalid arguments, one line per field: `- field: expected what, got what`."""
+    problems = error.errors(include_url=False)
+    lines = [_problem(problem, redact) for problem in problems[:PROBLEMS]]
+    if len(problems) > PROBLEMS:
+        lines.append(f"- and {len(problems) - PROBLEMS} more")
+    head = "The input does not fit the tool; it was not run."
+    return Failure("\n".join([head, *lines, "Mend the input and call again."]), "invalid input")
+
+
+def _problem(problem: Mapping[str, Any], redact: Redact) -> str:
+    field = ".".join(str(part) for part in problem["loc"]) or "input"
+    kind, message = problem["type"], text.preview(redact(problem["msg"]), MESSAGE)
+    expected = _NAMED.get(kind) or _EXPECTED.sub("", message, count=1)
+    got, shown = "nothing", normalize_to_size(problem["input"], 20 * GOT)
+    if kind != "missing":
+        value = f"the text {shown!r}" if isinstance(problem["input"], str) else f"{shown}"
+        got = text.preview(redact(value), GOT)
+    words = f"expected {expected}, got {got}"
+    if expected == message:
+        words = message.removeprefix("Value error, ")
+    return f"- {text.preview(redact(field), GOT)}: {words}"
+
+
+def _command(error: errors.CommandFailed, tool: str, redact: Redact, operator: str) -> Failure:
+    whole = {"stdout": redact(error.stdout).rstrip("\n"), "stderr": redact(error.stderr).rstrip("\n")}
+    short = {name: text.shorten_middle(one, max(100, fitting(one, STREAM))) for name, one in whole.items()}
+    ended = f"exit code {error.status}" if error.status >= 0 else f"signal {-error.status}"
+    head = f"{tool}: the command ended with {ended}."
+    if error.limit is not None:
+        ended = f"stopped after {error.limit:g} s"
+        head = (
+            f"{tool}: the command took longer than {error.limit:g} s and was stopped; part of it may be done."
+        )
+    if error.over is not None:
+        ended = f"stopped: {error.over}"
+        head = f"{tool}: the command was stopped: {error.over}. Part of it may be done; do it with less."
+
+    def rendered(streams: Mapping[str, str]) -> str:
+        parts = [f"{name}:\n{_fenced(words)}" for name, words in streams.items() if words]
+        return "\n".join([head, *(parts or ["It printed nothing."])])
+
+    return Failure(rendered(short), f"{operator} ({ended})", rendered(whole) if whole != short else None)
+
+
+def _fenced(words: str) -> str:
+    longest = max((len(run) for run in re.findall(r"`{3,}", words)), default=2)
+    fence = "`" * (longest + 1)
+    return f"{fence}\n{words}\n{fence}"
+
+
+# ------------------------------------------------------------ progress
+
+
+class ToolWatch(Protocol):
+    """Receives reports of running tool calls. The methods never block and never raise."""
+
+    def began(self, request_id: str, call: ToolCall) -> None: ...
+
+    def noted(self, request_id: str, call_id: str, words: str | None) -> None:
+        """Record the progress of a call; None means that the call waits for a person."""
+
+    def ended(self, request_id: str, call_id: str, *, failed: bool) -> None: ...
 
 
 _UNWATCHED: frozenset[Effect] = frozenset({"message", "delegate"})
@@ -261,8 +344,9 @@ _UNWATCHED: frozenset[Effect] = frozenset({"message", "delegate"})
 
 @dataclass(frozen=True, slots=True)
 class CallWatcher:
-    """Wraps another `CallWrapper` and reports its running calls to `watch`. A call is not reported while it waits for
-    approval. Calls inside a subagent are reported together with the subagent.
+    """Wraps another `CallWrapper` and reports its running calls to `watch`, except of calls that send messages or start
+    subagents. A call is not reported while it waits for approval. Calls inside a subagent are reported together with
+    the subagent.
     """
 
     inner: CallWrapper
@@ -284,3 +368,15 @@ class CallWatcher:
         tool = self.registry.get(call.name)
         alone = tool is None or tool.effects <= _UNWATCHED or running.current().task is not None
         return await self.inner(call, run if alone else watched)
+
+
+def _said_before(view: Sequence[Message], call_id: str) -> str:
+    """Return the model's thinking in its last answer, just before this call; "" if there is none."""
+    content = next((one["content"] for one in reversed(view) if one["role"] == "assistant"), ())
+    said = ""
+    for block in content:
+        if block.get("id") == call_id:
+            return said
+        if block.get("type") in {"thinking", "tool_use"}:
+            said = str(block.get("thinking") or "")
+    return ""

@@ -1,7 +1,7 @@
 """Limits the size of each tool result in the model's context, and the total size of the results of a step.
 
-If a result is shortened, the whole result is stored as an artifact. The log stores the shortened text, so that every
-later request contains the same bytes.
+A large result is shortened to its beginning, its end, and a note that names the artifact with the whole result. The log
+stores the shortened text, so that every later request contains the same bytes. Sizes are token estimates (`weight`).
 """
 
 from __future__ import annotations
@@ -9,11 +9,12 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-from collections.abc import Sequence
-from dataclasses import asdict, replace
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from bot import errors
+from bot import errors, text
 from bot.contracts.base import Json
 from bot.contracts.environment import Log, Redact
 from bot.contracts.model import ShownFile
@@ -22,22 +23,134 @@ from bot.contracts.tools import Omission, ToolCall, ToolResult
 from bot.picture_head import MOST_BYTES, SIDE, picture_of
 from bot.sizes import fair_cap
 from bot.storage.artifacts import ArtifactStore
-from bot.tools import context, excerpt
+from bot.tools import context
 from bot.tools.registry import Registry
 
-# Token estimates are in units of `excerpt.weight`.
-LASTING_ROOM = 4 * excerpt.ROOM
+READER = "read_artifact"
+"""Name of the tool that reads artifacts."""
+TOKEN = 33
+"""Units per token of a token estimate. A token is estimated as 3.3 ASCII characters or as one CJK character. Other
+scripts lie between.
+"""
+ROOM = 2_500 * TOKEN
+"""Max token estimate of one tool result in the model's context (2,500 tokens)."""
+LASTING_ROOM = 4 * ROOM
 """Max token estimate of a result that is never masked later, such as instructions, which must stay whole."""
-STEP_ROOM = 4 * excerpt.ROOM
+STEP_ROOM = 4 * ROOM
 """Max token estimate of all results of one step together."""
+SHORT = 50 * TOKEN
+"""Max token estimate of a result that is never shortened. For an error, the limit is ten times as large."""
 MOST_PICTURES, TOGETHER = 5, 10_000_000
 """Max pictures in one result, and max bytes of these pictures together. A person's message has the same limits."""
-SHORT = 50 * excerpt.TOKEN
-"""Max token estimate of a result that is never shortened. For an error, the limit is ten times as large."""
 NO_ROOM = (
-    f"Not shown: the results of one step together are too large. Call {excerpt.READER} again in the next step, with "
+    f"Not shown: the results of one step together are too large. Call {READER} again in the next step, with "
     "fewer calls at once."
 )
+_ASCII, _OTHER, _WIDE = 10, 20, TOKEN
+_NARROW_BYTES, _WIDE_BYTES = bytes(range(0x80)), bytes(range(0xE3, 0xF5))
+_FIRST_WIDE = re.compile(rb"\xe2[\xba-\xbf]")
+"""Pattern of the first two UTF-8 bytes of those wide characters (from U+2E80) that begin with the byte E2."""
+_HEAD = 0.6
+"""Share of the available size for the beginning of a text."""
+
+
+def weight(words: str) -> int:
+    """Return the token estimate of a text, in units of 1/33 token."""
+    if words.isascii():
+        return len(words) * _ASCII
+    # Counting the first bytes of UTF-8 sequences is several times faster than examining characters.
+    data = words.encode("utf-8", "surrogatepass")
+    narrow = len(data) - len(data.translate(None, _NARROW_BYTES))
+    wide = len(data) - len(data.translate(None, _WIDE_BYTES)) + len(_FIRST_WIDE.findall(data))
+    return narrow * _ASCII + (len(words) - narrow - wide) * _OTHER + wide * _WIDE
+
+
+def fitting(words: str, room: int) -> int:
+    """Return the number of leading characters of a text whose token estimate is at most `room`."""
+    fit, end = 0, min(len(words), max(0, room) // _ASCII)
+    while fit < end:
+        middle = (fit + end + 1) // 2
+        more = weight(words[fit:middle])
+        if more <= room:
+            fit, room = middle, room - more
+        else:
+            end = middle - 1
+    return fit
+
+
+def fitting_rows(rows: Iterable[str], room: int, most: int) -> tuple[list[str], bool]:
+    """Return the first rows, at most `most`, whose token estimate is at most `room`, and True if rows are left out."""
+    shown = list[str]()
+    for row in rows:
+        room -= weight(row) + _ASCII
+        if len(shown) == most or room < 0:
+            return shown, True
+        shown.append(row)
+    return shown, False
+
+
+@dataclass(frozen=True, slots=True)
+class Excerpt:
+    """Beginning and end of a text, and the number of omitted characters and line ends. `artifact` is None if the whole
+    text was not stored.
+    """
+
+    head: str
+    tail: str
+    lines: int
+    characters: int
+    artifact: str | None
+
+    def __str__(self) -> str:
+        where = f"whole result: artifact {self.artifact}, read it with {READER}"
+        if self.artifact is None:
+            where = "they are lost, the whole result could not be kept"
+        note = f"[… {self.lines} lines, {self.characters} characters omitted; {where}]"
+        return "\n".join(part for part in (self.head, note, self.tail) if part)
+
+    @property
+    def shown(self) -> tuple[str, Omission | None]:
+        """Return the shortened text and a record of the omission. The record is None if no artifact exists."""
+        content = str(self)
+        if self.artifact is None:
+            return content, None
+        end = len(content) - len(self.tail)
+        return content, Omission(self.artifact, self.lines, self.characters, len(self.head), end)
+
+    def within(self, room: int) -> Excerpt:
+        """Shorten the beginning and the end until the token estimate of the excerpt is at most `room`. The
+        note about the omission is never shortened.
+        """
+        excess = weight(str(self)) - room
+        if excess <= 0:
+            return self
+        # The two numbers in the note may become longer.
+        rest = weight(self.head) + weight(self.tail) - excess - 12 * _ASCII
+        first = text.border(self.head, fitting(self.head, int(rest * _HEAD)))
+        backwards = self.tail[-max(1, max(0, rest) // _ASCII) :][::-1]
+        behind = fitting(backwards, rest - weight(self.head[:first]))
+        last = text.border_after(self.tail, len(self.tail) - behind)
+        gone = self.head[first:] + self.tail[:last]
+        lines, characters = self.lines + gone.count("\n"), self.characters + len(gone)
+        return Excerpt(self.head[:first], self.tail[last:], lines, characters, self.artifact)
+
+
+def excerpt(words: str, room: int, artifact: str | None) -> Excerpt:
+    """Shorten a text to its beginning, a note and its end, with a token estimate of at most `room` in total."""
+    most = max(1, room // _ASCII)
+    begin, end = text.border(words, most), text.border_after(words, len(words) - most)
+    if len(words) <= 2 * most:
+        begin = end = text.border(words, len(words) // 2)
+    whole = Excerpt(words[:begin], words[end:], words.count("\n", begin, end), end - begin, artifact)
+    return whole.within(room)
+
+
+def shown_by(content: str, left_out: Omission | None) -> Excerpt | None:
+    """Return the excerpt that a shortened text consists of; None if the text is not shortened."""
+    if left_out is None:
+        return None
+    head, tail = content[: left_out.begin], content[left_out.end :]
+    return Excerpt(head, tail, left_out.lines, left_out.characters, left_out.artifact)
 
 
 class ResultLimits:
@@ -50,21 +163,14 @@ class ResultLimits:
         self.kept: dict[str, str] = {}
         """Id of the artifact with the whole result, by call id."""
 
-    async def one(
-        self, call: ToolCall, content: str, origin: Provenance = ANYBODYS
-    ) -> tuple[str, Omission | None]:
+    async def one(self, call: ToolCall, content: str, origin: Provenance) -> tuple[str, Omission | None]:
         """Shorten one result if it is too large. Return the text, and a record of the omission if there is one."""
-        room = excerpt.ROOM if self._ages(call) else LASTING_ROOM
+        room = ROOM if self._ages(call) else LASTING_ROOM
         # `read_artifact` pages its own results. The rest of such a result is on the next page.
-        if call.name == excerpt.READER or excerpt.weight(content) <= room:
+        if call.name == READER or weight(content) <= room:
             return content, None
-        kept = self.kept.get(call.id) or await self._keep(call, content, origin)
-        return excerpt.excerpt(content, room, kept).shown
-
-    async def pointer(self, call: ToolCall, whole: str, origin: Provenance = ANYBODYS) -> str:
-        """Store the whole output. Return a line that names the artifact; "" if the output could not be stored."""
-        kept = await self._keep(call, whole, origin)
-        return f"\n[whole output: artifact {kept}, read it with {excerpt.READER}]" if kept is not None else ""
+        kept = self.kept.get(call.id) or await self.keep(call, content, origin)
+        return excerpt(content, room, kept).shown
 
     async def pictures(self, call: ToolCall, found: Sequence[str], redact: Redact) -> tuple[list[Json], str]:
         """Store those pictures (base64) of a result that can be shown. Return the stored pictures, and lines of text
@@ -73,7 +179,7 @@ class ResultLimits:
         kept, room, notes = list[ShownFile](), TOGETHER, ""
         for number, data in enumerate(found, 1):
             shown = await asyncio.to_thread(_shown, data, room, redact) if len(kept) < MOST_PICTURES else None
-            if shown is not None and (artifact := await self._keep(call, data, ANYBODYS)) is not None:
+            if shown is not None and (artifact := await self.keep(call, data, ANYBODYS)) is not None:
                 kept.append(replace(shown, artifact=artifact))
                 room -= shown.size
             else:
@@ -86,11 +192,9 @@ class ResultLimits:
         useful only as a whole.
         """
         shown = list(results)
+        contents = [one.content for one in shown]
         loads = [
-            excerpt.weight(
-                one if isinstance(one := result.content, str) else json.dumps(one, ensure_ascii=False)
-            )
-            for result in shown
+            weight(one if isinstance(one, str) else json.dumps(one, ensure_ascii=False)) for one in contents
         ]
         room = STEP_ROOM - sum(loads)
         if room >= 0:
@@ -99,40 +203,39 @@ class ResultLimits:
         for at, (call, result) in enumerate(zip(calls, shown, strict=True)):
             if isinstance(result.content, str) and loads[at] > (10 * SHORT if result.failed else SHORT):
                 kind = "aging" if self._ages(call) else "lasting"
-                groups["pages" if call.name == excerpt.READER else kind].append(at)
+                groups["pages" if call.name == READER else kind].append(at)
                 room += loads[at]
         for at in groups["pages"]:
             if loads[at] > room:
                 shown[at] = replace(shown[at], content=NO_ROOM, failed=True, omission=None)
-                loads[at] = excerpt.weight(NO_ROOM)
+                loads[at] = weight(NO_ROOM)
             room -= loads[at]
         for kind, other in (("aging", "lasting"), ("lasting", "aging")):
-            share = fair_cap(
-                [loads[at] for at in groups[kind]], room - sum(loads[at] for at in groups[other])
-            )
+            left = room - sum(loads[at] for at in groups[other])
+            share = fair_cap([loads[at] for at in groups[kind]], left)
             for at in groups[kind]:
                 if share is not None and loads[at] > max(share, SHORT):
                     shown[at] = await self._smaller(calls[at], shown[at], share)
-                    loads[at] = excerpt.weight(str(shown[at].content))
-        self._log.write(
-            "tool_result", "the results of a step were shortened to fit together", results=len(shown)
-        )
+                    loads[at] = weight(str(shown[at].content))
+        words = "the results of a step were shortened to fit together"
+        self._log.write("tool_result", words, results=len(shown))
         return shown
 
     async def _smaller(self, call: ToolCall, result: ToolResult, room: int) -> ToolResult:
         content = str(result.content)
-        if (found := excerpt.shown_by(content, result.omission)) is not None:
+        if (found := shown_by(content, result.omission)) is not None:
             words, left_out = found.within(room).shown
         else:
-            kept = await self._keep(call, content, ANYBODYS if result.origin is None else result.origin)
-            words, left_out = excerpt.excerpt(content, room, kept).shown
+            kept = await self.keep(call, content, ANYBODYS if result.origin is None else result.origin)
+            words, left_out = excerpt(content, room, kept).shown
         return replace(result, content=words, omission=left_out)
 
     def _ages(self, call: ToolCall) -> bool:
         tool = self._registry.get(call.name)
         return tool is None or tool.ages
 
-    async def _keep(self, call: ToolCall, content: str, origin: Provenance) -> str | None:
+    async def keep(self, call: ToolCall, content: str, origin: Provenance) -> str | None:
+        """Store a text as an artifact. Return the artifact's id; None if it could not be stored."""
         if self._artifacts is None:
             return None
         about: dict[str, Any] = {"tool": call.name, "tool_use_id": call.id}

@@ -28,7 +28,7 @@ from bot.core.locales import zone_named
 from bot.core.outgoing import Address
 from bot.features.jobs.job import FAILURES, JobBook, ScheduledJob, merged
 from bot.periodic_jobs import PeriodicJob
-from bot.tools.context import JobList, JobRequest
+from bot.tools.context import JobRequest
 from bot.words import DEFAULT, UTC, say, speaking, times
 
 JOB_SECONDS = 1.0  # interval in seconds between checks for due jobs
@@ -229,7 +229,7 @@ class JobService:
             f"{self._run.settings.schedule.grace_minutes:g} minutes, else it is skipped and said. Tell the person when it is due."
         )
 
-    async def listed(self, inbound: Inbound) -> JobList:
+    async def listed(self, inbound: Inbound) -> tuple[str, Provenance]:
         _attended(inbound)
         with speaking(DEFAULT):
             return self._list(inbound, _exact)
@@ -286,7 +286,7 @@ class JobService:
         """Run `/jobs [pause|resume|cancel NAME]`. Raises `errors.StorageError`."""
         words = inbound.args.split()
         if not words or words == ["list"]:
-            return Done(self._list(inbound, _shown).words)
+            return Done(self._list(inbound, _shown)[0])
         verb = words[0].lower()
         if verb not in {"pause", "resume", "cancel"} or len(words) != 2:
             manifest = self._run.manifests.get(inbound.channel)
@@ -341,12 +341,12 @@ class JobService:
             if viewer.sees(job.person, job.chat_key)
         ]
 
-    def _list(self, inbound: Inbound, when: Callable[[ScheduledJob, float], str]) -> JobList:
+    def _list(self, inbound: Inbound, when: Callable[[ScheduledJob, float], str]) -> tuple[str, Provenance]:
         found = [job for job in self._book.all() if job.of(inbound)]
         origin = Provenance(frozenset(job.user_id for job in found))
         for job in found:
             origin |= job.origin
-        return JobList("\n".join(_line(job, when) for job in found) or say("jobs.none"), origin)
+        return "\n".join(_line(job, when) for job in found) or say("jobs.none"), origin
 
     def _named(self, inbound: Inbound, name: str, *, anywhere: bool = False) -> ScheduledJob | str:
         """Return the job of this name, or the sentence that says why the person may not change it. `anywhere` includes the

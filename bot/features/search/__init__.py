@@ -20,6 +20,7 @@ from bot.contracts.environment import Clock
 from bot.contracts.environment import Log as OperatorLog
 from bot.contracts.identity import ChatKey
 from bot.core.archive_files import read_line
+from bot.core.conversation_list import ChatQuery, ListedChats
 from bot.core.event_log import EventLog
 from bot.core.exports import Exporter, ExportLost
 from bot.core.feature import Feature, Hooks, Runtime
@@ -36,7 +37,7 @@ from bot.features.search.ranking import (
     Postings,
     Weights,
 )
-from bot.tools.context import ChatQuery, Hit, ListedChats, Recalled, RecallQuery
+from bot.tools.context import Hit, Recalled, RecallQuery
 
 WAIT_SECONDS = 20.0  # timeout in seconds for a search to wait until the index is up to date
 LIST_SECONDS = 0.2  # timeout in seconds for a list of conversations to wait until the index is up to date

@@ -19,13 +19,12 @@ from bot.contracts.archive import ArchiveLine
 from bot.contracts.identity import ChatKey
 from bot.core import events, exports
 from bot.core.archive_files import NAMES_SHOWN, SEQ, is_dated, is_edit, is_removal, moment_of, read_line
-from bot.core.conversation_list import LONGEST
+from bot.core.conversation_list import LONGEST, ChatQuery, ListedChat, ListedChats
 from bot.core.event_log import EventLog
 from bot.core.events import Event
 from bot.core.exports import Export, ExportLost, LineFold
 from bot.features.search import analysis
 from bot.features.search.ranking import PLACE_BITS, ROW_BITS, SESSION_BITS, IndexedChat, length_class
-from bot.tools.context import ChatQuery, ListedChat, ListedChats
 
 FILE = "index.db"
 VERSION = f"5.{analysis.VERSION}"

@@ -97,8 +97,8 @@ class ChatLoadHistory(BuiltinTool):
 
     async def run(self, args: LoadHistoryInput) -> str:
         turn = context.current()
-        room = min(args.limit, turn.injection.room())
-        if room <= 0:
+        injection = turn.injection
+        if injection is None or (room := min(args.limit, injection.room())) <= 0:
             raise errors.ToolError(
                 "This turn has loaded as much history as it may. Answer with what you have."
             )
@@ -110,14 +110,14 @@ class ChatLoadHistory(BuiltinTool):
             "role": args.role,
             "before": _milliseconds(args.before),
             "after": _milliseconds(args.after),
-            "skip": turn.injection.in_view,
+            "skip": injection.in_view,
         }
-        found = await find(args, turn, chats, room, filters)
+        found = await find(args, chats, room, filters)
         if not found.lines:
             return _nothing(args, found) + _left_out(others)
         made = await self._made(found.lines, turn.chat_key)
         marked = [self._marked(line, turn, made.get(place, [])) for place, line in enumerate(found.lines)]
-        loaded = await turn.injection.inject(marked)
+        loaded = await injection.inject(marked)
         told = _receipt(args, loaded, found, turn)
         kept = any((line.meta or {}).get("artifacts") for line in loaded)
         read = " What stands under `artifacts` can be read with `read_artifact`." if kept else ""
@@ -143,7 +143,6 @@ class ChatLoadHistory(BuiltinTool):
     async def _ranked(
         self,
         args: LoadHistoryInput,
-        turn: ToolExecutionContext,
         chats: list[ChatKey],
         room: int,
         filters: Json,
@@ -158,7 +157,7 @@ class ChatLoadHistory(BuiltinTool):
         hits, taken_bytes = list[ArchiveLine](), 0
         for hit in recalled.hits:
             new = [line for line in (hit.line, *hit.near) if _identity(line) not in taken]
-            new = [line for line in new if line is hit.line or not turn.injection.in_view(line)]
+            new = [line for line in new if line is hit.line or not filters["skip"](line)]
             size = sum(len(line.text.encode()) for line in new)
             if taken and (len(taken) + len(new) > room or taken_bytes + size > BYTES):
                 break
@@ -169,7 +168,7 @@ class ChatLoadHistory(BuiltinTool):
         return _FoundLines(lines, hits, recalled.total, recalled.complete)
 
     async def _newest(
-        self, args: LoadHistoryInput, _: ToolExecutionContext, chats: list[ChatKey], room: int, filters: Json
+        self, args: LoadHistoryInput, chats: list[ChatKey], room: int, filters: Json
     ) -> _FoundLines:
         if len(chats) > 1 and args.offset > FARTHEST:
             raise errors.ToolError(

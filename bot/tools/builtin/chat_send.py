@@ -81,7 +81,7 @@ class ChatSend(BuiltinTool):
             raise errors.ToolError("The text is empty, so nothing was sent. Send the message itself.")
         files = await asyncio.to_thread(self._files, args.attachments) if args.attachments else []
         try:
-            sent = await reply.send(args.text, context.call_id() or None, files)
+            sent = await reply.send(args.text, context.CALL.get() or None, files)
         except errors.DeliveryDeferred as error:
             return (
                 "Not delivered yet: the platform lets me write here again only in about "

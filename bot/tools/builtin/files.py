@@ -16,7 +16,7 @@ from bot import errors, text
 from bot.contracts.provenance import WORKSPACES
 from bot.contracts.tools import WRITES, ToolInput
 from bot.documents import file_types
-from bot.tools import context, excerpt
+from bot.tools import context, result_limits
 from bot.tools.builtin import BuiltinTool
 from bot.tools.permissions import taint
 from bot.tools.project import Entry, ProjectPath, path_matcher, stamp
@@ -38,8 +38,8 @@ MATCHES, SHOWN = 200, 200
 LEVELS = 50
 WRITTEN = 1_000_000
 """Max characters of the text in a `write_file` call."""
-ROOM = excerpt.ROOM - 6_000
-"""Max token estimate of the rows of a result, in units of `excerpt.weight`. The rest of `excerpt.ROOM` is for the line
+ROOM = result_limits.ROOM - 6_000
+"""Max token estimate of the rows of a result, in units of `result_limits.weight`. The rest of `result_limits.ROOM` is for the line
 above the rows.
 """
 _MARKS = {"folder": "/", "link": " (a link)", "other": " (no file)"}
@@ -83,7 +83,7 @@ class FileTool(BuiltinTool):
 def _fitting(rows: Iterable[str], most: int) -> tuple[list[str], bool]:
     room, shown = ROOM, list[str]()
     for row in rows:
-        room -= excerpt.weight(row) + excerpt.weight("\n")
+        room -= result_limits.weight(row) + result_limits.weight("\n")
         if len(shown) == most or room < 0:
             return shown, True
         shown.append(row)
@@ -155,10 +155,10 @@ class ReadFile(FileTool):
             raise errors.ToolError(f"{place} has {len(lines)} lines. Use a smaller offset.")
         shown, room = list[str](), ROOM
         for line in lines[args.offset - 1 : args.offset - 1 + args.limit]:
-            load = excerpt.weight(line) + excerpt.weight("\n")
+            load = result_limits.weight(line) + result_limits.weight("\n")
             if load > room and shown:
                 break
-            kept = text.head(line, excerpt.fitting(line, room)) if load > room else line
+            kept = text.head(line, result_limits.fitting(line, room)) if load > room else line
             left = f" [… {len(line) - len(kept)} more characters in this line]" if kept != line else ""
             shown.append(kept + left)
             room -= load

@@ -7,13 +7,13 @@ from pydantic import Field
 from bot import errors
 from bot.contracts.tools import ToolInput
 from bot.storage.artifacts import ArtifactMatches, ArtifactPage
-from bot.tools import context, excerpt
+from bot.tools import context, result_limits
 from bot.tools.builtin import BuiltinTool
 
 PAGE = 8_000
 """Max characters of one page."""
-ROOM = excerpt.ROOM - 3_000
-"""Max token estimate of a page, in units of `excerpt.weight`. The rest of `excerpt.ROOM` is for the line above the page."""
+ROOM = result_limits.ROOM - 3_000
+"""Max token estimate of a page, in units of `result_limits.weight`. The rest of `result_limits.ROOM` is for the line above the page."""
 
 
 class ReadArtifactInput(ToolInput):
@@ -28,7 +28,7 @@ class ReadArtifactInput(ToolInput):
 class ReadArtifact(BuiltinTool):
     """Reads artifacts of the current chat. The results are pages, so they are never stored as artifacts."""
 
-    name = excerpt.READER
+    name = result_limits.READER
     description = "Read or search a tool result or file that was put away as an artifact."
     input = ReadArtifactInput
 
@@ -46,7 +46,7 @@ class ReadArtifact(BuiltinTool):
         context.report_provenance(page.origin)
         if not page.text:
             raise errors.ToolError(f"The artifact ends at character {page.characters}. Use a smaller offset.")
-        if (fits := excerpt.fitting(page.text, ROOM)) < len(page.text):
+        if (fits := result_limits.fitting(page.text, ROOM)) < len(page.text):
             page = await self.ports.artifacts.read(artifact_id, chat_key, offset=args.offset, limit=fits)
         return _shown(page)
 
@@ -66,7 +66,7 @@ def _found(matches: ArtifactMatches) -> str:
     following = matches.next
     for match in matches.found:
         line = f"line {match.line}, offset {match.offset}: {match.text}"
-        room -= excerpt.weight(line) + excerpt.weight("\n")
+        room -= result_limits.weight(line) + result_limits.weight("\n")
         if room < 0 and lines:
             following = match.offset
             break

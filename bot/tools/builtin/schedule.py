@@ -54,9 +54,9 @@ class ScheduleList(BuiltinTool):
 
     async def run(self, _: ToolInput) -> str:
         jobs, inbound = _asked(self.ports)
-        found = await jobs.listed(inbound)
-        context.report_provenance(found.origin)
-        return found.words
+        words, origin = await jobs.listed(inbound)
+        context.report_provenance(origin)
+        return words
 
 
 class ScheduleCancel(BuiltinTool):

@@ -8,6 +8,7 @@ from pathlib import Path
 from bot.config import ship_file
 from bot.contracts.environment import Clock
 from bot.contracts.waiting import Act, OpenLoop
+from bot.core.conversation_list import SearchIndex
 from bot.core.usage import UsageSums
 from bot.dashboard.console import ActiveChat, Console, PartHealth
 from bot.dashboard.metrics import Figures, LogMetrics, MetricsPage
@@ -15,7 +16,6 @@ from bot.dashboard.server import Dashboard
 from bot.http_server import Connections, HttpServer
 from bot.system import SystemClock, SystemDisk
 from bot.testing.log import MemoryLog
-from bot.tools.context import Recalls
 from tests.archives import WrittenArchive
 
 PARTS = {"journal": PartHealth(ok=True), "slack": PartHealth(ok=True, heard=1.5)}
@@ -47,7 +47,7 @@ def console(
     waiting: Sequence[OpenLoop] = (),
     settings: dict[str, str] | None = None,
     about: dict[str, str] | None = None,
-    recalls: Recalls | None = None,
+    recalls: SearchIndex | None = None,
     titles: dict[str, str] | None = None,
     said: WrittenArchive | None = None,
     clock: Clock | None = None,

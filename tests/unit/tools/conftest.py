@@ -75,7 +75,7 @@ class Workbench:
         known: dict[str, ToolResult] | None = None,
         chat_key: ChatKey = KEY,
     ) -> list[Json]:
-        with tool_scope(ToolExecutionContext(chat_key, "R1", None, None, None)):  # type: ignore[arg-type]
+        with tool_scope(ToolExecutionContext(chat_key, "R1", None, None, None)):
             return await run_blocks(self.dispatcher(*tools), calls, known=known or {})
 
     async def look(self, answer: str | Exception, *, ages: bool = True) -> Json:

@@ -11,8 +11,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from bot import errors
 from bot.contracts.tools import ToolResult
 from bot.testing.model import tool_use
-from bot.tools.excerpt import READER
-from bot.tools.failures import failure, unfit
+from bot.tools.dispatch import failure, unfit
+from bot.tools.result_limits import READER
 
 from .conftest import Says, Workbench
 

@@ -17,7 +17,7 @@ from bot.contracts.base import Json
 from bot.documents import file_types
 from bot.testing.clock import FakeClock
 from bot.testing.model import tool_use
-from bot.tools import excerpt
+from bot.tools import result_limits
 from bot.tools.builtin import ToolPorts, files
 from bot.tools.file_provenance import FileProvenance
 from bot.tools.project import Project, ProjectPath
@@ -226,7 +226,7 @@ async def test_pages_stay_within_their_room_and_together_are_the_file(desk: Desk
     read, offset = list[str](), 1
     while True:
         page = await desk.said("read_file", path="big.txt", offset=offset)
-        assert excerpt.weight(page) <= excerpt.ROOM
+        assert result_limits.weight(page) <= result_limits.ROOM
         head, *shown = page.split("\n")
         read += shown
         if "go on with offset" not in head:
@@ -242,7 +242,7 @@ async def test_one_endless_line_and_large_files_are_bounded(
     page = await desk.said("read_file", path="line.txt")
     assert "more characters in this line]" in page
     assert "go on with offset 2" in page
-    assert excerpt.weight(page) <= excerpt.ROOM
+    assert result_limits.weight(page) <= result_limits.ROOM
     assert page.count("字") + int(page.rpartition("[… ")[2].split()[0]) == 300_000
     monkeypatch.setattr(files, "LARGEST", 6_000)
     desk.write("large.txt", "words\n" * 5_000)

@@ -15,7 +15,7 @@ from bot.contracts.identity import ChatKey
 from bot.contracts.tools import ToolResult
 from bot.testing.disk import Failure
 from bot.testing.model import tool_use
-from bot.tools import excerpt, result_limits
+from bot.tools import result_limits
 from tests.shares import examples
 from tests.unit.tools.conftest import Says, Workbench
 from tests.unit.tools.test_excerpt import TEXTS
@@ -36,7 +36,7 @@ def page(result: Json) -> tuple[str, int | None]:
     head = HEAD.match(result["content"])
     assert head is not None
     assert "is_error" not in result
-    assert excerpt.weight(result["content"]) <= excerpt.ROOM
+    assert result_limits.weight(result["content"]) <= result_limits.ROOM
     return result["content"][head.end() :], int(head[7]) if head[7] else None
 
 
@@ -109,7 +109,7 @@ async def test_a_search_with_many_finds_goes_on_page_by_page(tools: Workbench, f
     offset: int | None = 0
     while offset is not None:
         result = await tools.read(artifact_id, grep="nadel", offset=offset)
-        assert excerpt.weight(result["content"]) <= excerpt.ROOM
+        assert result_limits.weight(result["content"]) <= result_limits.ROOM
         first, *lines = result["content"].split("\n")
         assert first.startswith(f"[{len(lines)} of {100 - len(seen)} lines")
         seen += lines
@@ -127,6 +127,6 @@ async def test_too_many_pages_in_one_step_are_not_shown_and_never_become_artifac
     assert 3 <= len(shown) <= 4
     assert results[: len(shown)] == shown, "the first ones"
     assert {result["content"] for result in results[len(shown) : 8]} == {result_limits.NO_ROOM}
-    assert sum(excerpt.weight(result["content"]) for result in results) <= result_limits.STEP_ROOM
+    assert sum(result_limits.weight(result["content"]) for result in results) <= result_limits.STEP_ROOM
     written = [name for kind, name in tools.disk.done[before:] if kind == "replace"]
     assert len(written) <= 1, "what else is in the step may be put away, no page is"

@@ -13,7 +13,7 @@ from bot.contracts.base import Json
 from bot.contracts.tools import ToolCall, ToolResult, omission
 from bot.testing.disk import Failure
 from bot.testing.model import tool_use
-from bot.tools import excerpt, result_limits
+from bot.tools import result_limits
 from bot.tools.context import ToolExecutionContext, tool_scope
 from tests.shares import examples
 from tests.tool_calls import run_blocks
@@ -23,8 +23,8 @@ from tests.unit.tools.test_excerpt import TEXTS
 LARGE = "".join(f"Zeile {number}: 字 und mehr\n" for number in range(3_000))
 
 
-def found(result: Json) -> excerpt.Excerpt:
-    one = excerpt.shown_by(result["content"], omission(result))
+def found(result: Json) -> result_limits.Excerpt:
+    one = result_limits.shown_by(result["content"], omission(result))
     assert one is not None
     return one
 
@@ -36,13 +36,13 @@ async def all_of(tools: Workbench, artifact_id: str) -> str:
 
 
 def load(results: list[Json]) -> int:
-    return sum(excerpt.weight(result["content"]) for result in results)
+    return sum(result_limits.weight(result["content"]) for result in results)
 
 
 async def test_a_large_result_is_head_and_tail_and_whole_in_an_artifact(tools: Workbench) -> None:
     result = await tools.look(LARGE)
     one = found(result)
-    assert excerpt.weight(result["content"]) <= excerpt.ROOM
+    assert result_limits.weight(result["content"]) <= result_limits.ROOM
     assert LARGE.startswith(one.head)
     assert LARGE.endswith(one.tail)
     assert await all_of(tools, str(one.artifact)) == LARGE
@@ -69,7 +69,7 @@ async def test_a_disk_that_cannot_write_costs_the_middle_and_says_so(tools: Work
     result = await tools.look(LARGE)
     assert "they are lost, the whole result could not be kept]" in result["content"]
     assert result["content"].startswith("Zeile 0")
-    assert excerpt.weight(result["content"]) <= excerpt.ROOM
+    assert result_limits.weight(result["content"]) <= result_limits.ROOM
     (line,) = tools.log.at("error")
     assert (line.kind, line.details["tool"]) == ("storage", "look")
     assert "Zeile" not in str(line.details)
@@ -86,7 +86,7 @@ async def test_an_artifact_holds_no_secret(tools: Workbench) -> None:
     runner = tools.dispatcher(
         Says("look", "the key is sk-1\n" * 2_000), redact=lambda words: words.replace("sk-1", "[redacted]")
     )
-    with tool_scope(ToolExecutionContext(KEY, "R1", None, None, None)):  # type: ignore[arg-type]
+    with tool_scope(ToolExecutionContext(KEY, "R1", None, None, None)):
         (result,) = await run_blocks(runner, [tool_use("look")])
     assert "sk-1" not in await all_of(tools, str(found(result).artifact))
 
@@ -151,7 +151,7 @@ async def test_what_a_crash_cut_off_ends_in_the_same_bytes(tools: Workbench) -> 
         def looked(self, call: ToolCall, result: ToolResult, began_at: float) -> None:
             recorded[call.id] = result
 
-    with tool_scope(ToolExecutionContext(KEY, "R1", None, None, None)):  # type: ignore[arg-type]
+    with tool_scope(ToolExecutionContext(KEY, "R1", None, None, None)):
         undisturbed = await run_blocks(tools.dispatcher(*made), calls, recorder=Recorder())
     assert load([one.block for one in recorded.values()]) > result_limits.STEP_ROOM >= load(undisturbed)
     again = await tools.run(calls, *made, known=recorded)
@@ -189,8 +189,8 @@ async def test_any_results_fit_and_nothing_of_them_is_lost(
     assert load(results) <= result_limits.STEP_ROOM
     for result, answer in zip(results, answers, strict=True):
         whole = answer * times
-        assert excerpt.weight(result["content"]) <= excerpt.ROOM
-        shown = excerpt.shown_by(result["content"], omission(result))
+        assert result_limits.weight(result["content"]) <= result_limits.ROOM
+        shown = result_limits.shown_by(result["content"], omission(result))
         if shown is None:
             assert result["content"] == whole
         else:

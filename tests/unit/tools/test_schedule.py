@@ -18,7 +18,7 @@ from bot.testing.log import MemoryLog
 from bot.testing.model import tool_use
 from bot.tools.builtin import ToolPorts, schedule
 from bot.tools.builtin.schedule import UNPLACED
-from bot.tools.context import JobList, JobRequest, ToolExecutionContext, tool_scope
+from bot.tools.context import JobRequest, ToolExecutionContext, tool_scope
 from bot.tools.dispatch import Dispatcher
 from bot.tools.permissions import taint
 from bot.tools.registry import Registry
@@ -49,8 +49,8 @@ class Kept:
         self.asked.append(asked)
         return "Scheduled as job ABC123"
 
-    async def listed(self, inbound: Inbound) -> JobList:
-        return JobList(f"jobs of {inbound.chat_key}", self.origin)
+    async def listed(self, inbound: Inbound) -> tuple[str, Provenance]:
+        return f"jobs of {inbound.chat_key}", self.origin
 
     async def cancel(self, inbound: Inbound, job: str) -> str:
         self.cancelled.append((inbound, job))

@@ -16,7 +16,7 @@ from bot.contracts.identity import ChatKey
 from bot.contracts.tools import Pictured
 from bot.system import SystemClock
 from bot.testing.log import MemoryLog
-from bot.tools.context import Answer, NoOlderTurns, Question, Questions, ToolExecutionContext, tool_scope
+from bot.tools.context import Answer, Question, Questions, ToolExecutionContext, tool_scope
 from bot.tools.mcp.servers import McpServers, Server
 
 HERE = Path(__file__).parent
@@ -48,7 +48,7 @@ class Rig:
         """What the model would get, as the dispatch calls it."""
         tool = self.all.get(name)
         assert tool is not None, list(self.all.offers())
-        turn = ToolExecutionContext(ChatKey("web", "1"), "R1", None, None, NoOlderTurns())
+        turn = ToolExecutionContext(ChatKey("web", "1"), "R1", None, None, None)
         with tool_scope(turn):
             result = await tool.run(tool.input.model_validate(arguments))
         assert isinstance(result, Pictured)
