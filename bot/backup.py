@@ -22,12 +22,13 @@ from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from typing import BinaryIO
 
 from bot import errors, instance, invocation, text
 from bot.access_list import FILE as ACCESS
 from bot.access_list import AccessList
 from bot.contracts.base import Json
-from bot.contracts.environment import Clock, Disk, OpenFile
+from bot.contracts.environment import Clock, Disk
 from bot.core.event_log import CURSOR, FACT, FORGET, RESTORED
 from bot.core.sqlite_log import FILE as LOG
 from bot.core.sqlite_log import SCHEMA, damage
@@ -39,17 +40,10 @@ VERSION = 1
 ABOUT = "backup.json"
 """Name of the first file in a backup. It contains the backup's version, time and origin."""
 _DATABASES = (LOG, "requests.db", JOURNAL, "usage.db")
-_RUNNING = {
-    instance.LOCK,
-    instance.PID,
-    instance.RESTORING,
-    "console.sock",
-    "console.path",
-    "reserve",
-    RESTORED,
-}
-_REMADE = {".gitignore", "schema", "links", "shared.json", "commands.json", "exports.json", "index.db"}
-_LEFT_OUT = frozenset(_RUNNING | _REMADE)
+_LEFT_OUT = frozenset(
+    {instance.LOCK, instance.PID, instance.RESTORING, "console.sock", "console.path", "reserve", RESTORED}
+    | {".gitignore", "schema", "links", "shared.json", "commands.json", "exports.json", "index.db"}
+)
 """Names of files that are not in a backup: files of the running process, and files that Shipmate can create again."""
 _UNFINISHED = (".new", ".tmp", ".importing")
 _MADE_BY_INIT = frozenset({".gitignore", "schema", instance.LOCK})
@@ -93,9 +87,10 @@ def write(home: Path, target: Path, *, disk: Disk, clock: Clock, database: str |
                 tarfile.open(fileobj=zipped, mode="w|", format=tarfile.PAX_FORMAT) as tar,
             ):
                 now, version = clock.now(), invocation.version_of("shipmate")
-                writer = _Writer(tar, disk, scratch, int(now))
+                writer = _Writer(tar, scratch, int(now))
                 about = {"v": VERSION, "ts": int(now * 1000), "shipmate": version, "running": running}
-                writer.add_bytes(ABOUT, jsonl.dumps(about))
+                data = jsonl.dumps(about)
+                writer.add(ABOUT, io.BytesIO(data), len(data))
                 for one in homes:
                     writer.add_home(one)
             raw.flush()
@@ -105,82 +100,65 @@ def write(home: Path, target: Path, *, disk: Disk, clock: Clock, database: str |
     return Backup(writer.files, writer.size, running)
 
 
-class _Member(tarfile.TarInfo):
-    """An entry of the tar file: a file that only its owner may read, without the owner's name."""
-
-    def __init__(self, name: str, size: int, mtime: int) -> None:
-        super().__init__(name)
-        self.size, self.mode, self.mtime = size, 0o600, mtime
-
-
 class _Writer:
     """Writes the files of several `.ship` folders into one tar file. A file that is already in the tar file is skipped."""
 
-    def __init__(self, tar: tarfile.TarFile, disk: Disk, scratch: Path, now: int) -> None:
+    def __init__(self, tar: tarfile.TarFile, scratch: Path, now: int) -> None:
         self._tar = tar
-        self._disk = disk
         self._scratch = scratch
         self._now = now
         self._added = set[str]()
-        self.files = 0
-        self.size = 0
+        self.files = self.size = 0
 
     def add_home(self, home: Path) -> None:
         for name in _DATABASES:
-            if name not in self._added and self._disk.size(home / name):
+            if name not in self._added and (home / name).is_file() and (home / name).stat().st_size:
                 copy = self._scratch / f"{name}.copy"
                 _copy(home / name, copy)
-                self._add(name, self._disk.open(copy))
+                self._add(name, copy)
                 self._added.add(name)
         beside = tuple(f"{one}-" for one in (*_DATABASES, "index.db"))
         known = {*_LEFT_OUT, *_DATABASES, *self._added, *(["chats"] if LOG in self._added else [])}
-        for name in self._disk.names(home):
-            if name not in known and not name.startswith(beside) and not name.endswith(_UNFINISHED):
-                self._added.add(name)
-                self._add_tree(home, home / name)
-        self._added |= {
-            "memory",
-            "artifacts",
-        }  # these files are in the database, so later `.ship` folders skip them
+        for place in sorted(home.iterdir()):
+            name = place.name
+            left_out = name in known or name.startswith(beside) or name.endswith(_UNFINISHED)
+            if left_out or place.is_symlink():
+                continue
+            self._added.add(name)
+            # The files of this folder change together.
+            with jsonl.locked(place, shared=True) if name == "memory" else contextlib.nullcontext():
+                inside = [Path(folder, one) for folder, _, names in os.walk(place) for one in names]
+                for path in sorted(inside) or [place]:
+                    temporary = path.name.startswith(".") and path.name.endswith(".tmp")
+                    if path.name != jsonl.LOCK and not temporary:
+                        self._add_file(home, path)
+        # These files are in the database, so later `.ship` folders skip them.
+        self._added |= {"memory", "artifacts"}
 
-    def add_bytes(self, name: str, data: bytes) -> None:
-        self._tar.addfile(_Member(name, len(data), self._now), io.BytesIO(data))
+    def _add_file(self, home: Path, path: Path) -> None:
+        # A log file may be compressed at any time. The compressed file exists before the old file is deleted.
+        for one in (path, path.with_name(f"{path.name}.gz")):
+            with contextlib.suppress(FileNotFoundError):
+                if stat.S_ISREG(one.lstat().st_mode):
+                    self._add(str(one.relative_to(home)), one)
+                return
 
-    def _add(self, name: str, file: OpenFile) -> None:
-        """Add a file with the content that it had when it was opened, and close it. An incomplete last line is left out."""
-        with closing(file):
-            size = file.size
+    def _add(self, name: str, path: Path) -> None:
+        """Add a file with the content that it has when it is opened. An incomplete last line is left out."""
+        with path.open("rb") as file:
+            size = os.fstat(file.fileno()).st_size
             if name.endswith(".jsonl"):
-                size -= len(file.read(max(0, size - jsonl.PIECE), jsonl.PIECE).rpartition(b"\n")[2])
-            self._tar.addfile(_Member(name, size, self._now), _Stream(file))
+                file.seek(max(0, size - jsonl.PIECE))
+                size -= len(file.read(jsonl.PIECE).rpartition(b"\n")[2])
+            self.add(name, file, size)
         self.files += 1
         self.size += size
 
-    def _add_tree(self, home: Path, place: Path) -> None:
-        if place.is_symlink() or not place.is_dir():
-            self._add_file(home, place)
-            return
-        paths = [place / name for name in self._disk.names(place) if not _is_temporary(name)]
-        room = home / place.relative_to(home).parts[0]
-        files = [] if room.name == "memory" else paths
-        if room.name == "memory":  # files of this folder change together
-            with jsonl.locked(room, shared=True):
-                opened = [(path, self._disk.open(path)) for path in paths if _is_file(path)]
-            for path, file in opened:
-                self._add(str(path.relative_to(home)), file)
-        for path in files:
-            self._add_file(home, path)
-        for path in paths:
-            if path.is_dir() and not path.is_symlink():
-                self._add_tree(home, path)
-        # A log file may be compressed at any time. The compressed file exists before the old file is deleted.
-        for name in self._disk.names(place):
-            if name.endswith(".jsonl.gz") and place / name not in paths:
-                self._add_file(home, place / name)
-
-    def _add_file(self, home: Path, path: Path) -> None:
-        if _is_file(path):
-            self._add(str(path.relative_to(home)), self._disk.open(path))
+    def add(self, name: str, file: BinaryIO, size: int) -> None:
+        member = tarfile.TarInfo(name)
+        member.size, member.mode, member.mtime = size, 0o600, self._now
+        file.seek(0)
+        self._tar.addfile(member, file)
 
 
 def _copy(path: Path, target: Path) -> None:
@@ -195,32 +173,6 @@ def _copy(path: Path, target: Path) -> None:
         copied.execute("PRAGMA journal_mode = delete")
     if found := damage(target):
         raise errors.StorageError(f"{path.name} is damaged ({found}); nothing was written")
-
-
-def _is_temporary(name: str) -> bool:
-    """Return True for lock files, and for temporary files that a killed process left behind."""
-    return name == jsonl.LOCK or (name.startswith(".") and name.endswith(".tmp"))
-
-
-def _is_file(path: Path) -> bool:
-    try:
-        return stat.S_ISREG(path.lstat().st_mode)
-    except FileNotFoundError:
-        return False  # the file was removed meanwhile
-
-
-class _Stream(io.RawIOBase):
-    """An `OpenFile` as a stream that is read from the beginning to the end."""
-
-    def __init__(self, file: OpenFile) -> None:
-        super().__init__()
-        self._file = file
-        self._at = 0
-
-    def read(self, size: int = -1, /) -> bytes:
-        data = self._file.read(self._at, size if size >= 0 else self._file.size - self._at)
-        self._at += len(data)
-        return data
 
 
 def restore(
@@ -337,29 +289,24 @@ def _unpack(source: Path, folder: Path) -> Backup:
                 data = tar.extractfile(member)
                 if data is None or not member.isreg():
                     raise errors.StorageError(f"{source}: {member.name!r} does not belong in a backup")
-                if not about:
-                    about = _about(source, member.name, data.read())
+                if about:
+                    with _created(folder, member.name) as file:
+                        shutil.copyfileobj(data, file)
+                    files, size = files + 1, size + member.size
                     continue
-                with _created(folder, member.name) as file:
-                    shutil.copyfileobj(data, file)
-                files += 1
-                size += member.size
+                about = (jsonl.loads(data.read()) if member.name == ABOUT else None) or {}
+                version, made_by = about.get("v"), about.get("shipmate")
+                if not isinstance(version, int):
+                    raise errors.StorageError(f"{source} is not a backup")
+                if version > VERSION:
+                    raise errors.StorageError(
+                        f"{source} was made by Shipmate {made_by}, which is newer; use that"
+                    )
         while zipped.read(1 << 20):  # reading to the end verifies the checksum
             pass
     if not about:
         raise errors.StorageError(f"{source} is not a backup")
     return Backup(files, size, about.get("running") is not False)
-
-
-def _about(source: Path, name: str, data: bytes) -> Json:
-    about = (jsonl.loads(data) if name == ABOUT else None) or {}
-    version = about.get("v")
-    if not isinstance(version, int):
-        raise errors.StorageError(f"{source} is not a backup")
-    if version > VERSION:
-        made_by = about.get("shipmate")
-        raise errors.StorageError(f"{source} was made by Shipmate {made_by}, which is newer; use that")
-    return about
 
 
 def _created(folder: Path, name: str) -> io.BufferedWriter:

@@ -77,9 +77,18 @@ def import_ship(
         for left in home.glob(f"{NEW}*"):
             left.unlink()
         with contextlib.closing(sqlite3.connect(home / JOURNAL)) as old:
-            source = Source(old, home, needs_turn, is_operator)
-            keys = [(row["key"].partition(":")[2], str(NO_CHAT), 0) for row in source.rows("keys")]
-            _write(home / NEW, events_of(source), keys, make, restored=(home / RESTORED).exists())
+            old_ship = _OldShip(old, home, needs_turn, is_operator)
+            with contextlib.closing(sqlite3.connect(home / NEW, isolation_level=None)) as db:
+                db.execute("PRAGMA synchronous = full")
+                db.executescript(SCHEMA)
+                db.execute("BEGIN")
+                for chat, found in old_ship.events().items():
+                    _write_chat(db, make(chat), found)
+                keys = [(row["key"].partition(":")[2], str(NO_CHAT), 0) for row in old_ship.rows("keys")]
+                db.executemany(KEY, keys)
+                if (home / RESTORED).exists():
+                    db.execute(FACT, (RESTORED, RESTORED, "{}"))
+                db.execute("COMMIT")
         (home / NEW).replace(home / LOG)
         _sync(home)
     # A file that a killed import has already moved stays in the backup.
@@ -111,26 +120,6 @@ def remove_backup(home: Path) -> bool:
     return clean
 
 
-def _write(
-    path: Path,
-    chats: Mapping[ChatKey, list[Event]],
-    keys: Sequence[tuple[str, str, int]],
-    make: Callable[[ChatKey], Chat],
-    *,
-    restored: bool,
-) -> None:
-    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as db:
-        db.execute("PRAGMA synchronous = full")
-        db.executescript(SCHEMA)
-        db.execute("BEGIN")
-        for chat, found in chats.items():
-            _write_chat(db, make(chat), found)
-        db.executemany(KEY, keys)
-        if restored:
-            db.execute(FACT, (RESTORED, RESTORED, "{}"))
-        db.execute("COMMIT")
-
-
 def _write_chat(db: sqlite3.Connection, chat: Chat, found: list[Event]) -> None:
     for event in found:
         chat.apply(event)
@@ -140,8 +129,7 @@ def _write_chat(db: sqlite3.Connection, chat: Chat, found: list[Event]) -> None:
         if (fact := fact_of(event.data)) is not None:
             kind, key, value = fact
             db.execute(FACT, (kind, key, json.dumps(value, ensure_ascii=False)))
-    at = chat.position
-    db.execute(POSITION, (str(chat.key), at.base, at.open))
+    db.execute(POSITION, (str(chat.key), chat.position.base, chat.position.open))
 
 
 def _sync(folder: Path) -> None:
@@ -150,24 +138,6 @@ def _sync(folder: Path) -> None:
         os.fsync(number)
     finally:
         os.close(number)
-
-
-# ------------------------------------------------------------ events of the journal
-
-
-@dataclass(frozen=True, slots=True)
-class Source:
-    """The journal of version 0.1, the files beside it, and two functions that judge messages by the settings."""
-
-    db: sqlite3.Connection
-    home: Path
-    needs_turn: Callable[[Inbound], bool]
-    is_operator: Callable[[Inbound], bool]
-
-    def rows(self, table: str, more: str = "") -> list[dict[str, Any]]:
-        cursor = self.db.execute(f"SELECT * FROM {table} {more}")  # noqa: S608 - all table names are from this module
-        names = [one[0] for one in cursor.description]
-        return [dict(zip(names, row, strict=True)) for row in cursor]
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,42 +151,6 @@ class _Fact:
     person: str | None = None
 
 
-def events_of(source: Source) -> dict[ChatKey, list[Event]]:
-    """Convert everything into events, by chat. An unreadable row or line is skipped, but is still in the backup."""
-    facts: dict[ChatKey, list[_Fact]] = defaultdict(list)
-    inbox, pending = _inbox(source), _pending_lines(source)
-    sent_in = {ChatKey.parse(row["chat_key"]) for row in source.rows("outbox")}
-    for chat in sorted({*inbox, *sent_in}, key=str):
-        facts[chat] += _life(source, chat, inbox.get(chat, []), pending)
-    taken = {one.inbound.request_id for rows in inbox.values() for one in rows}
-    for chat, lines in _archived(source, pending, taken).items():
-        facts[chat] += lines
-    facts[NO_CHAT] += _gateway(source)
-    found = dict[ChatKey, list[Event]]()
-    for chat, told in facts.items():
-        told.extend(_memory(source, chat, max((one.at for one in told), default=0.0)))
-        told.sort(key=lambda one: one.at)  # a stable sort, so the events of one row keep their order
-        once = dict[tuple[str, str], _Fact]()
-        for one in told:  # each message with a question needs an event that the question was asked
-            once.setdefault((one.made_from, one.data.kind), one)
-        found[chat] = [_event(chat, number, one) for number, one in enumerate(once.values(), 1)]
-    return found
-
-
-def _event(chat: ChatKey, number: int, fact: _Fact) -> Event:
-    name = ulid_of(fact.at, f"{chat}\n{fact.made_from}\n{fact.data.kind}")
-    return Event(name, chat, fact.at, fact.data, fact.turn, fact.person, number)
-
-
-def ulid_of(at: float, words: str) -> str:
-    """Return an id that depends only on the arguments. A second import therefore makes the same ids."""
-    digest = int.from_bytes(hashlib.sha256(words.encode("utf-8", "replace")).digest()[:10])
-    return ulids.written(int(at * 1000) << 80 | digest)
-
-
-# ------------------------------------------------------------ inbox and turns
-
-
 @dataclass(frozen=True, slots=True)
 class _Row:
     inbound: Inbound
@@ -224,231 +158,329 @@ class _Row:
     state: str
     turn: str | None
 
-    @property
-    def open(self) -> bool:
-        return self.state in {"queued", "in_turn"}
 
-
-def _inbox(source: Source) -> dict[ChatKey, list[_Row]]:
-    found: dict[ChatKey, list[_Row]] = defaultdict(list)
-    for row in source.rows("inbox", "ORDER BY request_id"):
-        try:
-            inbound = Inbound.model_validate_json(row["payload"])
-        except ValidationError:
-            continue
-        if row["state"] != "merged":  # another row contains its text
-            found[inbound.chat_key].append(_Row(inbound, row["received_at"], row["state"], row["turn_id"]))
-    return found
-
-
-def _life(
-    source: Source, chat: ChatKey, rows: Sequence[_Row], pending: Mapping[str, list[bytes]]
-) -> list[_Fact]:
-    """Return the events of one chat: messages of people, turns, outbox rows."""
-    facts = list[_Fact]()
-    turns = {row["id"]: row for row in source.rows("turns") if row["chat_key"] == str(chat)}
-    lines, dropped = _transcript(source, chat, pending)
-    asked = {row["id"]: row for row in source.rows("approvals")}
-    sent = _named(source.rows("outbox", "ORDER BY rowid"), asked)
-    for row in rows:
-        facts += _received(source, row, turns)
-    for name, turn in turns.items():
-        members = [one for one in rows if one.turn == name and one.inbound.kind in {"message", "edit"}]
-        members = [one for one in members if not (one.inbound.command and not source.needs_turn(one.inbound))]
-        if members and members[0].inbound.command is not None and turn["state"] not in ENDS:
-            # A command that may have run is not repeated.
-            for data in (events.TurnStarted((name,), BOOT), events.TurnEnded("handled")):
-                facts.append(_Fact(members[0].at, data, f"{name} {data.kind}", name))
-        elif members:
-            mine = [] if name in dropped else [line for line in lines if line.get("requestId") == name]
-            facts += _turn(source, turn, members, mine, sent)
-    known = {f.data.row for f in facts if isinstance(f.data, events.Queued)}
-    for out in sent:
-        question = asked.get(out["question_id"])  # for a failure notice, question_id is the id of the turn
-        here = question["chat_key"] if question is not None else out["chat_key"]
-        if here == str(chat) and out["name"] not in known:
-            facts += _out(out, turns, asked)
-    return facts
-
-
-def _named(rows: Sequence[Json], asked: Mapping[str, Json]) -> list[Json]:
-    """Return outbox rows with the ids that they get in the log. By these ids, a turn finds the messages that it has
-    already sent.
+class _OldShip:
+    """The journal of version 0.1 and the files beside it, converted to events. An unreadable row or line is skipped, but
+    is still in the backup.
     """
-    names, newest, counts = dict[str, str](), dict[str, str](), Counter[str]()
-    for row in rows:
-        name, of, said = row["id"], row["repeat_of"], f"{row['request_id']}/{row['step_id']}"
-        if of in names:
-            name = newest[of] = f"{newest.get(of, names[of])}'"
-        elif row["question_id"] in asked:
-            name = f"{row['question_id']}/{row['chat_key']}/{name}"
-        elif row["step_id"]:
-            name = f"{said}/{counts[said]}"
-            counts[said] += 1
-        names[row["id"]] = name
-    repeated = {row["repeat_of"] for row in rows}
-    return [
-        row
-        | {"name": names[row["id"]], "repeated": row["id"] in repeated}
-        | {key: names.get(row[key], row[key]) for key in ("part_of", "repeat_of")}
-        for row in rows
-    ]
 
+    def __init__(
+        self,
+        db: sqlite3.Connection,
+        home: Path,
+        needs_turn: Callable[[Inbound], bool],
+        is_operator: Callable[[Inbound], bool],
+    ) -> None:
+        self._db = db
+        self._home = home
+        self._needs_turn = needs_turn
+        self._is_operator = is_operator
+        self._turns = {row["id"]: row for row in self.rows("turns")}
+        self._steps = {(row["request_id"], row["id"]): row for row in self.rows("steps")}
+        self._asked = {row["id"]: row for row in self.rows("approvals")}
+        self._sent = self._named_rows()
+        self._pending: dict[str, list[bytes]] = defaultdict(list)
+        """Lines of the journal that may be missing in their files, by file name."""
+        for row in self.rows("lines", "ORDER BY number"):
+            self._pending[row["file"]] += bytes(row["lines"]).splitlines()
+        self._inbox: dict[ChatKey, list[_Row]] = defaultdict(list)
+        for row in self.rows("inbox", "WHERE state <> 'merged' ORDER BY request_id"):
+            # Another row contains the text of a merged row.
+            with contextlib.suppress(ValidationError):
+                inbound = Inbound.model_validate_json(row["payload"])
+                self._inbox[inbound.chat_key].append(
+                    _Row(inbound, row["received_at"], row["state"], row["turn_id"])
+                )
 
-def _received(source: Source, row: _Row, turns: Mapping[str, Json]) -> Iterator[_Fact]:
-    inbound, name = row.inbound, row.inbound.request_id
-    beside = inbound.kind == "message" and not source.needs_turn(inbound)
-    data: EventData
-    if inbound.kind == "edit":
-        data = events.Edited(inbound)
-    elif inbound.kind == "delete":
-        data = events.Deleted(inbound)
-    elif inbound.is_stop:
-        data = events.Stop(inbound, everyones=source.is_operator(inbound))
-    else:
-        data = events.Received(inbound, beside=beside)
-    yield _Fact(row.at, data, name, person=str(inbound.person))
-    if not row.open and (
-        row.turn not in turns or beside or inbound.kind in {"delete", "edit"} or inbound.is_stop
-    ):
-        yield _Fact(row.at, events.Closed(name), f"{name} closed")
+    def rows(self, table: str, more: str = "") -> list[dict[str, Any]]:
+        cursor = self._db.execute(f"SELECT * FROM {table} {more}")  # noqa: S608 - all table names are from this module
+        names = [one[0] for one in cursor.description]
+        return [dict(zip(names, row, strict=True)) for row in cursor]
 
+    def events(self) -> dict[ChatKey, list[Event]]:
+        facts: dict[ChatKey, list[_Fact]] = defaultdict(list)
+        for chat in sorted({*self._inbox, *(ChatKey.parse(row["chat_key"]) for row in self._sent)}, key=str):
+            facts[chat] += self._life(chat)
+        for chat, lines in self._archived().items():
+            facts[chat] += lines
+        facts[NO_CHAT] += self._gateway()
+        found = dict[ChatKey, list[Event]]()
+        for chat, told in facts.items():
+            told.extend(self._memory(chat, max((one.at for one in told), default=0.0)))
+            told.sort(key=lambda one: one.at)  # a stable sort, so the events of one row keep their order
+            once = dict[tuple[str, str], _Fact]()
+            for one in told:  # each message with a question needs an event that the question was asked
+                once.setdefault((one.made_from, one.data.kind), one)
+            found[chat] = [
+                Event(
+                    ulid_of(one.at, f"{chat}\n{one.made_from}\n{one.data.kind}"),
+                    *(chat, one.at, one.data, one.turn, one.person, number),
+                )
+                for number, one in enumerate(once.values(), 1)
+            ]
+        return found
 
-def _turn(
-    source: Source, turn: Json, members: Sequence[_Row], lines: Sequence[Json], sent: Sequence[Json]
-) -> list[_Fact]:
-    """Return the events of one turn, in order."""
-    name, at = turn["id"], max(turn["begun_at"], *(one.at for one in members))
-    requests = tuple(one.inbound.request_id for one in members)
-    # Version 0.1 did not store who wrote each part, so messages with quotes or files have no known author.
-    plain = not any(one.inbound.quoted or one.inbound.attachments for one in members)
-    people = Provenance(frozenset(one.inbound.user_id for one in members)) if plain else ANYBODYS
-    facts = [_Fact(at, events.TurnStarted(requests, BOOT), name, name)]
-    steps = {row["id"]: row for row in source.rows("steps") if row["request_id"] == name}
-    for number, line in enumerate(lines):
-        if line["type"] == "assistant":
-            facts += _answer(line, turn, steps, sent)
-        elif line.get("message") is not None:
-            facts += _told(line, name, steps, requests, people, first=number == 0)
-    if turn["state"] in ENDS:
-        end = events.TurnEnded(ENDS[turn["state"]])
-        facts.append(_Fact(turn["ended_at"] or at, end, f"{name} ended", name))
-    times = itertools.accumulate((one.at for one in facts), max)
-    return [replace(one, at=when) for one, when in zip(facts, times, strict=True)]
+    # ------------------------------------------------------------ inbox and turns
 
+    def _life(self, chat: ChatKey) -> list[_Fact]:
+        """Return the events of one chat: messages of people, turns, outbox rows."""
+        facts, rows = list[_Fact](), self._inbox.get(chat, [])
+        lines, dropped = self._transcript(chat)
+        for row in rows:
+            facts += self._received(row)
+        for name, turn in self._turns.items():
+            if turn["chat_key"] != str(chat):
+                continue
+            members = [one for one in rows if one.turn == name and one.inbound.kind in {"message", "edit"}]
+            members = [
+                one for one in members if not (one.inbound.command and not self._needs_turn(one.inbound))
+            ]
+            if members and members[0].inbound.command is not None and turn["state"] not in ENDS:
+                # A command that may have run is not repeated.
+                for data in (events.TurnStarted((name,), BOOT), events.TurnEnded("handled")):
+                    facts.append(_Fact(members[0].at, data, f"{name} {data.kind}", name))
+            elif members:
+                mine = [] if name in dropped else [line for line in lines if line.get("requestId") == name]
+                facts += self._turn(turn, members, mine)
+        known = {f.data.row for f in facts if isinstance(f.data, events.Queued)}
+        for out in self._sent:
+            question = self._asked.get(out["question_id"])  # for a failure notice, the id of the turn
+            here = question["chat_key"] if question is not None else out["chat_key"]
+            if here == str(chat) and out["name"] not in known:
+                facts += self._out(out, question)
+        return facts
 
-def _answer(line: Json, turn: Json, steps: Mapping[str, Json], sent: Sequence[Json]) -> Iterator[_Fact]:
-    """Yield the events for a model's answer and for the tool calls in that answer."""
-    name, when, uuid = turn["id"], line["ts"] / 1000, line["uuid"]
-    message, data = line["message"], line.get("data") or {}
-    content = message["content"]
-    kept = content if isinstance(content, list) else [{"type": "text", "text": content}]
-    yield _Fact(when, events.Asked(uuid, BOOT, data.get("model", "")), f"{uuid} asked", name)
-    answer = events.Answered(uuid, kept, data.get("stopReason"), origin=message.get("origin"))
-    yield _Fact(when, answer, uuid, name)
-    for step in [steps[one["id"]] for one in kept if one["type"] == "tool_use" and one["id"] in steps]:
-        call = step["id"]
-        if step["name"] != SENDS:  # sending may be repeated, because its outbox rows have fixed ids
-            yield _Fact(step["began_at"], events.ToolStarted(call, step["name"], BOOT), f"{call} begun", name)
-        for row in sent:
-            if row["step_id"] == call and row["request_id"] == name:
-                yield from _out(row, {name: turn}, {})
-        if step["result"] is not None:
-            yield _Fact(step["ended_at"], events.ToolEnded(call, json.loads(step["result"])), call, name)
+    def _named_rows(self) -> list[Json]:
+        """Return outbox rows with the ids that they get in the log. By these ids, a turn finds the messages that it has
+        already sent.
+        """
+        rows = self.rows("outbox", "ORDER BY rowid")
+        names, newest, counts = dict[str, str](), dict[str, str](), Counter[str]()
+        for row in rows:
+            name, of, said = row["id"], row["repeat_of"], f"{row['request_id']}/{row['step_id']}"
+            if of in names:
+                name = newest[of] = f"{newest.get(of, names[of])}'"
+            elif row["question_id"] in self._asked:
+                name = f"{row['question_id']}/{row['chat_key']}/{name}"
+            elif row["step_id"]:
+                name = f"{said}/{counts[said]}"
+                counts[said] += 1
+            names[row["id"]] = name
+        repeated = {row["repeat_of"] for row in rows}
+        return [
+            row
+            | {"name": names[row["id"]], "repeated": row["id"] in repeated}
+            | {key: names.get(row[key], row[key]) for key in ("part_of", "repeat_of")}
+            for row in rows
+        ]
 
-
-def _told(
-    line: Json,
-    turn: str,
-    steps: Mapping[str, Json],
-    requests: tuple[str, ...],
-    people: Provenance,
-    *,
-    first: bool,
-) -> Iterator[_Fact]:
-    """Yield the events for a message to the model, which contains text or results of tools. The `first` message of a
-    turn contains all of its `requests`.
-    """
-    message, when = line["message"], line["ts"] / 1000
-    results = [
-        one for one in message["content"] if isinstance(one, dict) and one.get("type") == "tool_result"
-    ]
-    if not results:
-        raw = json.dumps(message)
-        named = tuple(one for one in requests if one in raw)
-        message.setdefault(ORIGIN, people.packed())
-        yield _Fact(when, events.Told(message, named or (requests if first else ())), line["uuid"], turn)
-    for one in results:
-        call = one["tool_use_id"]
-        if steps.get(call, {}).get("result") is None:
-            yield _Fact(when, events.ToolEnded(call, one), call, turn)
-
-
-def _out(row: Json, turns: Mapping[str, Json], asked: Mapping[str, Json]) -> Iterator[_Fact]:
-    """Yield the events for one outbox row."""
-    name, at, request = row["name"], row["created_at"], row["request_id"]
-    question = asked.get(row["question_id"] or "")
-    turn = question["request_id"] if question is not None else request
-    choices = json.loads(row["choices"]) if row["choices"] else []
-    place = ChatKey.parse(row["chat_key"])
-    queued = events.Queued(
-        name,
-        json.loads(row["target"]),
-        row["text"],
-        row["kind"],
-        channel=place.channel,
-        chat_id=place.chat_id,
-        call=row["step_id"],
-        part_of=row["part_of"],
-        ends=row["kind"] == "reply" and row["step_id"] is None,
-        replaces=row["replaces"],
-        repeat_of=row["repeat_of"],
-        not_before=row["not_before"],
-        language=row["language"] or "en",
-        buttons=QuestionButtons(row["question_id"], tuple(choices)) if choices else None,
-        question=row["question_id"] if question is not None else None,
-        closes_as=row["closes_as"] or "",
-        zone=row["zone"] or "UTC",
-        own_zone=bool(row["own_zone"]),
-        file=_FILES.validate_json(row["file"]) if row["file"] else None,
-    )
-    mine = turn if turn in turns or question is not None else None
-    if question is not None:
-        yield from _asked(question)
-    yield _Fact(at, queued, name, mine)
-    if row["delayed"] and row["not_before"]:
-        yield _Fact(at, events.Deferred(name, row["not_before"]), f"{name} deferred", mine)
-    if row["state"] != "ready":
-        yield _Fact(at, events.Sending(name, BOOT, row["replaces"]), f"{name} sending", mine)
-    if row["state"] == "sending" and row["message_id"]:
-        yield _Fact(at, events.Shown(name, row["message_id"]), f"{name} shown", mine)
-    if row["state"] == "sending" and row["repeated"]:
-        yield _Fact(at, events.RowEnded(name, "unknown"), f"{name} ended", mine)
-    elif row["state"] in {"sent", "failed", "unknown"}:
-        reason = row["reason"] or ""
-        end = events.RowEnded(name, row["state"], row["message_id"], reason)
-        yield _Fact(
-            max(at, row["changed_at"] if row["state"] == "failed" else at), end, f"{name} ended", mine
+    def _received(self, row: _Row) -> Iterator[_Fact]:
+        inbound, name = row.inbound, row.inbound.request_id
+        beside = inbound.kind == "message" and not self._needs_turn(inbound)
+        data: EventData
+        if inbound.kind == "edit":
+            data = events.Edited(inbound)
+        elif inbound.kind == "delete":
+            data = events.Deleted(inbound)
+        elif inbound.is_stop:
+            data = events.Stop(inbound, everyones=self._is_operator(inbound))
+        else:
+            data = events.Received(inbound, beside=beside)
+        yield _Fact(row.at, data, name, person=str(inbound.person))
+        closed = (
+            row.turn not in self._turns or beside or inbound.kind in {"delete", "edit"} or inbound.is_stop
         )
+        if closed and row.state not in {"queued", "in_turn"}:
+            yield _Fact(row.at, events.Closed(name), f"{name} closed")
+
+    def _turn(self, turn: Json, members: Sequence[_Row], lines: Sequence[Json]) -> list[_Fact]:
+        """Return the events of one turn, in order."""
+        name, at = turn["id"], max(turn["begun_at"], *(one.at for one in members))
+        requests = tuple(one.inbound.request_id for one in members)
+        # Version 0.1 did not store who wrote each part, so messages with quotes or files have no known author.
+        plain = not any(one.inbound.quoted or one.inbound.attachments for one in members)
+        people = Provenance(frozenset(one.inbound.user_id for one in members)) if plain else ANYBODYS
+        facts = [_Fact(at, events.TurnStarted(requests, BOOT), name, name)]
+        for line in lines:
+            if line["type"] == "assistant":
+                facts += self._answer(line, name)
+            elif line.get("message") is not None:
+                facts += self._told(line, name, requests, people, first=line is lines[0])
+        if turn["state"] in ENDS:
+            end = events.TurnEnded(ENDS[turn["state"]])
+            facts.append(_Fact(turn["ended_at"] or at, end, f"{name} ended", name))
+        times = itertools.accumulate((one.at for one in facts), max)
+        return [replace(one, at=when) for one, when in zip(facts, times, strict=True)]
+
+    def _answer(self, line: Json, name: str) -> Iterator[_Fact]:
+        """Yield the events for a model's answer and for the tool calls in that answer."""
+        when, uuid, message, data = line["ts"] / 1000, line["uuid"], line["message"], line.get("data") or {}
+        content = message["content"]
+        kept = content if isinstance(content, list) else [{"type": "text", "text": content}]
+        yield _Fact(when, events.Asked(uuid, BOOT, data.get("model", "")), f"{uuid} asked", name)
+        answer = events.Answered(uuid, kept, data.get("stopReason"), origin=message.get("origin"))
+        yield _Fact(when, answer, uuid, name)
+        for call in [one["id"] for one in kept if one["type"] == "tool_use"]:
+            if (step := self._steps.get((name, call))) is None:
+                continue
+            if step["name"] != SENDS:  # sending may be repeated, because its outbox rows have fixed ids
+                begun = events.ToolStarted(call, step["name"], BOOT)
+                yield _Fact(step["began_at"], begun, f"{call} begun", name)
+            for row in self._sent:
+                if (row["step_id"], row["request_id"]) == (call, name):
+                    yield from self._out(row, None)
+            if step["result"] is not None:
+                yield _Fact(step["ended_at"], events.ToolEnded(call, json.loads(step["result"])), call, name)
+
+    def _told(
+        self, line: Json, turn: str, requests: tuple[str, ...], people: Provenance, *, first: bool
+    ) -> Iterator[_Fact]:
+        """Yield the events for a message to the model, which contains text or results of tools. The `first` message of a
+        turn contains all of its `requests`.
+        """
+        message, when = line["message"], line["ts"] / 1000
+        results = [
+            one for one in message["content"] if isinstance(one, dict) and one.get("type") == "tool_result"
+        ]
+        if not results:
+            raw = json.dumps(message)
+            named = tuple(one for one in requests if one in raw)
+            message.setdefault(ORIGIN, people.packed())
+            yield _Fact(when, events.Told(message, named or (requests if first else ())), line["uuid"], turn)
+        for one in results:
+            call = one["tool_use_id"]
+            if self._steps.get((turn, call), {}).get("result") is None:
+                yield _Fact(when, events.ToolEnded(call, one), call, turn)
+
+    def _out(self, row: Json, question: Json | None) -> Iterator[_Fact]:
+        """Yield the events for one outbox row."""
+        name, at, place = row["name"], row["created_at"], ChatKey.parse(row["chat_key"])
+        choices = json.loads(row["choices"]) if row["choices"] else []
+        queued = events.Queued(
+            name,
+            json.loads(row["target"]),
+            row["text"],
+            row["kind"],
+            channel=place.channel,
+            chat_id=place.chat_id,
+            call=row["step_id"],
+            part_of=row["part_of"],
+            ends=row["kind"] == "reply" and row["step_id"] is None,
+            replaces=row["replaces"],
+            repeat_of=row["repeat_of"],
+            not_before=row["not_before"],
+            language=row["language"] or "en",
+            buttons=QuestionButtons(row["question_id"], tuple(choices)) if choices else None,
+            question=row["question_id"] if question is not None else None,
+            closes_as=row["closes_as"] or "",
+            zone=row["zone"] or "UTC",
+            own_zone=bool(row["own_zone"]),
+            file=_FILES.validate_json(row["file"]) if row["file"] else None,
+        )
+        turn = question["request_id"] if question is not None else row["request_id"]
+        mine = turn if turn in self._turns or question is not None else None
+        if question is not None:
+            with contextlib.suppress(ValidationError):
+                asked = events.QuestionAsked(question["id"], _APPROVALS.validate_json(question["asked"]))
+                yield _Fact(question["asked_at"], asked, question["id"], question["request_id"])
+        state, message, waits = row["state"], row["message_id"], row["not_before"]
+        found: list[EventData] = [queued]
+        found += [events.Deferred(name, waits)] if row["delayed"] and waits else []
+        found += [events.Sending(name, BOOT, row["replaces"])] if state != "ready" else []
+        found += [events.Shown(name, message)] if state == "sending" and message else []
+        found += [events.RowEnded(name, "unknown")] if state == "sending" and row["repeated"] else []
+        for data in found:
+            yield _Fact(at, data, f"{name} {data.kind}", mine)
+        if state in {"sent", "failed", "unknown"}:
+            end = events.RowEnded(name, state, message, row["reason"] or "")
+            when = max(at, row["changed_at"]) if state == "failed" else at
+            yield _Fact(when, end, f"{name} {end.kind}", mine)
+
+    # ------------------------------------------------------------ files
+
+    def _transcript(self, chat: ChatKey) -> tuple[list[Json], set[str]]:
+        """Return the lines of a chat's newest session that the model's context still contains, and the turns that the
+        context no longer contains.
+        """
+        folder = f"transcripts/{file_names.encode(chat)}"
+        files = {one.name: one.read_bytes().splitlines() for one in (self._home / folder).glob("*.jsonl")}
+        for name, raws in self._pending.items():
+            if name.startswith(f"{folder}/"):
+                files.setdefault(Path(name).name, []).extend(raws)
+        lines, dropped = list[Json](), set[str]()
+        for _, line in _read(files[max(files)][-MOST_LINES:]) if files else ():
+            if line.get("type") == "boundary":
+                gone = (line.get("data") or {}).get("dropped")
+                out = [one for one in lines if gone is None or one.get("uuid") in gone]
+                dropped |= {str(one.get("requestId")) for one in out}
+                lines = [one for one in lines if one not in out]
+            elif line.get("type") in {"user", "assistant"}:
+                lines.append(line)
+        return lines, dropped
+
+    def _archived(self) -> dict[ChatKey, list[_Fact]]:
+        """Return the events for archive lines that have no row in the journal, by chat. Deleted lines are skipped."""
+        files = [path.read_bytes().splitlines() for path in sorted((self._home / "chats").glob("*.jsonl"))]
+        files += [raws for name, raws in self._pending.items() if name.startswith("chats/")]
+        read = _read([raw for raws in files for raw in raws])
+        lines = [one for one in read if {"chatKey", "ts", "role"} <= one[1].keys()]
+        rows = {row["id"] for row in self._sent}
+        taken = {one.inbound.request_id for some in self._inbox.values() for one in some}
+        gone = {
+            (meta.get("ofRole") or "user", str(one))
+            for meta in [line.get("meta") or {} for _, line in lines if line["role"] == "system"]
+            for one in (meta.get("deleted") and meta.get("of")) or ()
+        }
+        found: dict[ChatKey, list[_Fact]] = defaultdict(list)
+        for raw, line in lines:
+            meta = line.get("meta") or {}
+            request = str(meta.get("requestId") or "")
+            if (line["role"], request) in gone:
+                continue
+            with contextlib.suppress(ValueError, KeyError):
+                chat = ChatKey.parse(line["chatKey"])
+                if line["role"] == "user" and request not in taken:
+                    found[chat] += _said(chat, line, meta, raw)
+                elif line["role"] == "assistant" and rows.isdisjoint(meta.get("outboxIds") or ()):
+                    found[chat] += _answered(line, meta, raw)
+        return found
+
+    def _memory(self, chat: ChatKey, at: float) -> Iterator[_Fact]:
+        """Yield the events for a chat's memory. Version 0.1 did not store which messages the memory covers."""
+        folder = self._home / "memory" / file_names.encode(chat)
+        with contextlib.suppress(OSError, ValueError):  # the file is missing or unreadable
+            words = (folder / "session.md").read_text("utf-8")
+            memory.read(words)
+            about = json.loads((folder / "covers.json").read_text("utf-8"))
+            yield _Fact(at, events.Remembered(words, None, unpacked(about.get(ORIGIN)).packed()), "memory")
+
+    # ------------------------------------------------------------ facts without a chat
+
+    def _gateway(self) -> Iterator[_Fact]:
+        found = list[tuple[str, str, Json]]()
+        for row in self.rows("locales"):
+            value = {name: row[name] for name in ("language", "zone")}
+            value |= {name: bool(row[name]) for name in ("language_chosen", "zone_chosen")}
+            found.append(("locale", str(UserRef(row["channel"], row["user_id"])), value))
+        for row in self.rows("chats", "WHERE listening IS NOT NULL"):
+            found.append(("listening", row["chat_key"], {"to": row["listening"]}))
+        found += [("job", row["id"], json.loads(row["spec"])) for row in self.rows("jobs")]
+        for row in self.rows("approvals", "WHERE state = 'approved' AND scope <> 'once'"):
+            by = UserRef.parse(row["decided_by"]) if row["decided_by"] else None
+            name, request = row["decided_name"] or "", row["decided_request_id"] or ""
+            with contextlib.suppress(ValidationError):
+                asked = _APPROVALS.validate_json(row["asked"])
+                verdict = Verdict("approved", by, row["scope"], name, request)
+                record = ApprovalRecord(row["id"], asked, row["asked_at"], verdict, row["decided_at"])
+                found.append(("approval", row["id"], _RECORDS.dump_python(record, mode="json")))
+        for of, key, value in found:
+            yield _Fact(0.0, events.FactSet(of, key, value), f"{of} {key}")
 
 
-def _asked(row: Json) -> Iterator[_Fact]:
-    try:
-        asked = _APPROVALS.validate_json(row["asked"])
-    except ValidationError:
-        return
-    yield _Fact(row["asked_at"], events.QuestionAsked(row["id"], asked), row["id"], row["request_id"])
-
-
-# ------------------------------------------------------------ files
-
-
-def _pending_lines(source: Source) -> dict[str, list[bytes]]:
-    """Return the lines of the journal that may be missing in their files, by file name."""
-    found: dict[str, list[bytes]] = defaultdict(list)
-    for row in source.rows("lines", "ORDER BY number"):
-        found[row["file"]] += bytes(row["lines"]).splitlines()
-    return found
+def ulid_of(at: float, words: str) -> str:
+    """Return an id that depends only on the arguments. A second import therefore makes the same ids."""
+    digest = int.from_bytes(hashlib.sha256(words.encode("utf-8", "replace")).digest()[:10])
+    return ulids.written(int(at * 1000) << 80 | digest)
 
 
 def _read(raws: Sequence[bytes]) -> Iterator[tuple[bytes, Json]]:
@@ -463,63 +495,6 @@ def _read(raws: Sequence[bytes]) -> Iterator[tuple[bytes, Json]]:
             continue
         if isinstance(value, dict):
             yield raw, value
-
-
-def _transcript(
-    source: Source, chat: ChatKey, pending: Mapping[str, list[bytes]]
-) -> tuple[list[Json], set[str]]:
-    """Return the lines of a chat's newest session that the model's context still contains, and the turns that the
-    context no longer contains.
-    """
-    folder = f"transcripts/{file_names.encode(chat)}"
-    files = {one.name: one.read_bytes().splitlines() for one in (source.home / folder).glob("*.jsonl")}
-    for name, raws in pending.items():
-        if name.startswith(f"{folder}/"):
-            files.setdefault(Path(name).name, []).extend(raws)
-    lines, dropped = list[Json](), set[str]()
-    for _, line in _read(files[max(files)][-MOST_LINES:]) if files else ():
-        if line.get("type") == "boundary":
-            gone = (line.get("data") or {}).get("dropped")
-            out = [one for one in lines if gone is None or one.get("uuid") in gone]
-            dropped |= {str(one.get("requestId")) for one in out}
-            lines = [one for one in lines if one not in out]
-        elif line.get("type") in {"user", "assistant"}:
-            lines.append(line)
-    return lines, dropped
-
-
-def _archived(
-    source: Source, pending: Mapping[str, list[bytes]], taken: set[str]
-) -> dict[ChatKey, list[_Fact]]:
-    """Return the events for archive lines that have no row in the journal, by chat. Deleted lines are skipped."""
-    raws = [
-        raw
-        for path in sorted((source.home / "chats").glob("*.jsonl"))
-        for raw in path.read_bytes().splitlines()
-    ]
-    raws += [raw for name, some in pending.items() if name.startswith("chats/") for raw in some]
-    lines = [one for one in _read(raws) if {"chatKey", "ts", "role"} <= one[1].keys()]
-    rows = {row["id"] for row in source.rows("outbox")}
-    gone = set[tuple[str, str]]()
-    for _, line in lines:
-        meta = line.get("meta") or {}
-        if line["role"] == "system" and meta.get("deleted"):
-            gone |= {(meta.get("ofRole") or "user", str(one)) for one in meta.get("of") or ()}
-    found: dict[ChatKey, list[_Fact]] = defaultdict(list)
-    for raw, line in lines:
-        meta = line.get("meta") or {}
-        request = str(meta.get("requestId") or "")
-        if (line["role"], request) in gone:
-            continue
-        try:
-            chat = ChatKey.parse(line["chatKey"])
-            if line["role"] == "user" and request not in taken:
-                found[chat] += _said(chat, line, meta, raw)
-            elif line["role"] == "assistant" and rows.isdisjoint(meta.get("outboxIds") or ()):
-                found[chat] += _answered(line, meta, raw)
-        except (ValueError, KeyError):
-            continue
-    return found
 
 
 def _said(chat: ChatKey, line: Json, meta: Json, raw: bytes) -> Iterator[_Fact]:
@@ -553,41 +528,3 @@ def _answered(line: Json, meta: Json, raw: bytes) -> Iterator[_Fact]:
         turn,
     )
     yield _Fact(at, events.RowEnded(row, "sent", line.get("messageId")), made_from, turn)
-
-
-def _memory(source: Source, chat: ChatKey, at: float) -> Iterator[_Fact]:
-    """Yield the events for a chat's memory. Version 0.1 did not store which messages the memory covers."""
-    folder = source.home / "memory" / file_names.encode(chat)
-    with contextlib.suppress(OSError, ValueError):  # the file is missing or unreadable
-        words = (folder / "session.md").read_text("utf-8")
-        memory.read(words)
-        about = json.loads((folder / "covers.json").read_text("utf-8"))
-        yield _Fact(at, events.Remembered(words, None, unpacked(about.get(ORIGIN)).packed()), "memory")
-
-
-# ------------------------------------------------------------ facts without a chat
-
-
-def _gateway(source: Source) -> Iterator[_Fact]:
-    def fact(of: str, key: str, value: Json) -> _Fact:
-        return _Fact(0.0, events.FactSet(of, key, value), f"{of} {key}")
-
-    for row in source.rows("locales"):
-        value = {name: row[name] for name in ("language", "zone")}
-        value |= {name: bool(row[name]) for name in ("language_chosen", "zone_chosen")}
-        yield fact("locale", str(UserRef(row["channel"], row["user_id"])), value)
-    for row in source.rows("chats", "WHERE listening IS NOT NULL"):
-        yield fact("listening", row["chat_key"], {"to": row["listening"]})
-    for row in source.rows("jobs"):
-        yield fact("job", row["id"], json.loads(row["spec"]))
-    for row in source.rows("approvals", "WHERE state = 'approved' AND scope <> 'once'"):
-        by = UserRef.parse(row["decided_by"]) if row["decided_by"] else None
-        verdict = Verdict(
-            "approved", by, row["scope"], row["decided_name"] or "", row["decided_request_id"] or ""
-        )
-        try:
-            asked = _APPROVALS.validate_json(row["asked"])
-        except ValidationError:
-            continue
-        record = ApprovalRecord(row["id"], asked, row["asked_at"], verdict, row["decided_at"])
-        yield fact("approval", row["id"], _RECORDS.dump_python(record, mode="json"))

@@ -104,16 +104,18 @@ class PersonalData:
         self._notes = NoteStore(home / MEMORY, disk=disk)
         self._lists = AccessList(home / ACCESS_FILE, disk, clock)
 
+    # ------------------------------------------------------------ find
+
     def find(self) -> Found:
         """Find the person's data in events, archive and operator's log. Raises `errors.StorageError` and OSError."""
         found = Found()
         with self._database() as db:
             self._find_messages(db, found)
             self._find_turns(db, found)
-        logged = (line for _, lines in self._log_files() for line in map(jsonl.loads, lines) if line)
-        found.requests |= {
-            str(line.get("requestId") or "") for line in logged if self._is_by(line.get("details") or {})
-        }
+        for _, lines in self._log_files():
+            logged = (line for line in map(jsonl.loads, lines) if line is not None)
+            own = (line for line in logged if self._is_by(line.get("details") or {}))
+            found.requests |= {str(line.get("requestId") or "") for line in own}
         found.requests.discard("")
         return found
 
@@ -134,8 +136,9 @@ class PersonalData:
                 found.requests.add(inbound.get("request_id") or "")
                 names = {inbound.get("message_id") or "", *(inbound.get("items") or {})}
                 found.messages.setdefault(chat, set()).update(names - {""})
-        archived = (line for _, _, lines in self._archive_files() for line in map(jsonl.loads, lines) if line)
-        for line in archived:
+        for line in (
+            line for _, _, lines in self._archive_files() for line in map(jsonl.loads, lines) if line
+        ):
             if line.get("role") == "user" and line.get("channel") == self._person.channel:
                 writers.setdefault(str(line.get("chatKey")), set()).add(str(line.get("userId")))
                 found.requests |= {_request(line)} if self._is_by(line) else set()
@@ -235,7 +238,7 @@ class PersonalData:
                 broken = (EOFError, zlib.error, gzip.BadGzipFile)
                 with errors.as_storage_error(f"{path.name} cannot be read", *broken):
                     data = gzip.decompress(data)
-            yield path, data.splitlines(keepends=True)
+            yield path, data.splitlines()
 
     def _is_logged(self, line: Json, found: Found) -> bool:
         details = line.get("details") or {}
@@ -251,8 +254,7 @@ class PersonalData:
     def _archive_files(self) -> Iterator[tuple[str, Path, list[bytes]]]:
         for name in self._archives.chats():
             for path in self._archives.of(name):
-                with closing(self._disk.open(path)) as file:
-                    yield name, path, list(jsonl.lines(file))
+                yield name, path, self._disk.read(path).splitlines()
 
     def _is_archived(self, line: Json, found: Found) -> bool:
         """Return True if an archive line is by the person or answers the person. Lines of other people never count."""
@@ -260,6 +262,8 @@ class PersonalData:
         others = line.get("role") == "user" and not wrote
         answers = wrote or _request(line) in found.requests | found.mixed
         return line.get("chatKey") in found.own or (answers and not others)
+
+    # ------------------------------------------------------------ export
 
     async def export(self) -> AsyncIterator[Json]:
         """Yield each item of the person's data: `from` is its place, `value` its content. A gateway may run meanwhile."""
@@ -310,6 +314,8 @@ class PersonalData:
                 about = {"id": one.id, "chat": one.chat_key, "turn": one.request_id, "model": one.model}
                 yield {"from": "requests", "value": {**about, "body": body, "answer": one.answer}}
 
+    # ------------------------------------------------------------ erase
+
     async def erase(self) -> dict[Kept, int]:
         """Erase all data of the person. Return the number of erased items of each kind. An interrupted erasure can be
         repeated: events are erased last, because they are needed to find all other data.
@@ -325,7 +331,7 @@ class PersonalData:
             gone |= await self._erase_artifacts(found)
             gone[Kept.ACCESS] = self._lists.erase(self._person.channel, self._person.user_id)
             gone[Kept.REQUESTS] = self._erase_requests(found)
-            gone[Kept.CHATS] = self._erase_exports(found)
+            gone[Kept.CHATS] = self._erase_archive(found)
             gone |= self._erase_events(found)
         return {kind: gone[kind] for kind in Kept if gone.get(kind)}
 
@@ -333,20 +339,19 @@ class PersonalData:
         """Remove the person's lines, unreadable lines, and texts of messages in shared chats. Return the number of lines."""
         count = 0
         for path, lines in self._log_files():
-            kept = []
+            kept = list[bytes]()
             for raw in lines:
                 line = jsonl.loads(raw)
                 if line is None or self._is_logged(line, found):
-                    count += 1
                     continue
                 details = line.get("details") or {}
                 if line.get("chatKey") in found.shared and TEXTS & details.keys():
                     details = {name: value for name, value in details.items() if name not in TEXTS}
-                    kept.append(jsonl.dumps({**line, "details": details}))
-                else:
-                    kept.append(raw)
+                    raw = jsonl.dumps({**line, "details": details}).rstrip()  # noqa: PLW2901 - the line without texts
+                kept.append(raw)
+            count += len(lines) - len(kept)
             if kept != lines:
-                after = b"".join(kept)
+                after = b"".join(raw + b"\n" for raw in kept)
                 self._disk.replace(path, gzip.compress(after) if path.suffix == telemetry.PACKED else after)
         return count
 
@@ -392,25 +397,24 @@ class PersonalData:
             recorded.transaction(lambda: [*map(recorded.forget, chats)])
         return count
 
-    def _erase_exports(self, found: Found) -> int:
+    def _erase_archive(self, found: Found) -> int:
         """Remove the person's lines from the archive, and unreadable lines of shared chats. The index is rebuilt later."""
         own, shared = ({_name(key) for key in keys} for keys in (found.own, found.shared))
         count = 0
         for name in self._archives.chats():
             self._archives.recover(name)
         for name, path, lines in self._archive_files():
-            read = [(raw, jsonl.loads(raw)) for raw in lines]
+            read = [(raw, jsonl.loads(raw)) for raw in lines if name not in own]
             kept = [
                 raw
                 for raw, line in read
-                if name not in own
-                and not (name in shared if line is None else self._is_archived(line, found))
+                if not (name in shared if line is None else self._is_archived(line, found))
             ]
-            if len(kept) < len(lines):
-                count += len(lines) - len(kept)
-                self._disk.replace(path, b"".join(raw + b"\n" for raw in kept))
+            count += len(lines) - len(kept)
             if not kept:
                 self._disk.remove(path)
+            elif len(kept) < len(lines):
+                self._disk.replace(path, b"".join(raw + b"\n" for raw in kept))
         for path in self._home.glob(f"{INDEX}*") if count else ():
             self._disk.remove(path)
         return count

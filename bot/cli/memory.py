@@ -16,7 +16,6 @@ from bot.cli.common import HOME, AsJson, Dir, Here, Yes, counted, must_confirm, 
 from bot.cli.project import changing
 from bot.contracts.environment import Disk
 from bot.contracts.identity import ChatKey
-from bot.core.archive_files import ArchiveFiles
 from bot.core.memory import MemoryInvalid
 from bot.core.memory import read as parse_memory
 from bot.storage.notes import SESSION, MemoryFile, MemoryOwner, NoteStore, Written
@@ -136,9 +135,7 @@ def forget(owner: Owner, file: Some = None, root: Dir = Here, yes: Yes = False) 
 
 
 def _store(root: Path, disk: Disk | None = None) -> NoteStore:
-    disk = disk or SystemDisk()
-    keys = ArchiveFiles(root / HOME / "chats", disk).chat_key
-    return NoteStore(root / HOME / "memory", disk=disk, keys=keys)
+    return NoteStore(root / HOME / "memory", disk=disk or SystemDisk())
 
 
 async def _owner(store: NoteStore, name: str) -> MemoryOwner:

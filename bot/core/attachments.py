@@ -108,24 +108,35 @@ class FileReader:
         except errors.StorageError as error:
             self._services.log.write("error", "a removed file is still kept", level="error", cause=str(error))
 
-    # ------------------------------------------------------------ one file
-
     async def _read(self, file: SentFile, deadline: float) -> SeenFile:
+        message, cause = "a file was read", ""
         try:
             async with asyncio.timeout_at(deadline), self._room:
                 seen = await self._keep(await self._fetch(file), file)
         except errors.NoReadableText as error:
-            self._write("a file holds no text", file, cause=error.why or None)
-            return SeenFile(why=error.why, code=error.code, limit=error.limit)
+            message, cause = "a file holds no text", error.why
+            seen = SeenFile(why=error.why, code=error.code, limit=error.limit)
         except errors.FileTooLarge as error:
-            self._write("a file is too large", file, cause=str(error))
             most = self._limits.max_bytes
-            return SeenFile(why=f"it is larger than {size_in_words(most)}", code="size", limit=most)
+            message, cause = "a file is too large", str(error)
+            seen = SeenFile(why=f"it is larger than {size_in_words(most)}", code="size", limit=most)
         except (errors.FileFailed, errors.StorageError, TimeoutError) as error:
-            self._write("a file was not read", file, cause=f"{type(error).__name__}: {error}")
+            message, cause = "a file was not read", f"{type(error).__name__}: {error}"
             failed = error if isinstance(error, errors.FileFailed) else errors.FileUnreachable()
-            return SeenFile(why=failed.why, code=failed.code)
-        self._write("a file was read", file)
+            seen = SeenFile(why=failed.why, code=failed.code)
+        self._services.log.write(
+            "file",
+            message,
+            level="warn" if cause else "info",
+            chat_key=file.inbound.chat_key,
+            request_id=file.inbound.request_id,
+            channel=file.inbound.channel,
+            message_id=file.inbound.message_id,
+            artifact=file.name,
+            ref=file.attachment.ref,
+            size=file.attachment.size,
+            cause=cause or None,
+        )
         return seen
 
     async def _fetch(self, file: SentFile) -> tuple[FileType, bytes]:
@@ -157,7 +168,12 @@ class FileReader:
         if kind == "pdf":
             return await self._keep_pdf(data, file)
         if kind == "recording":
-            words = await self._transcribed(data)
+            if self._transcriber is None:
+                raise errors.NoReadableText
+            said = await self._transcriber.transcribe(data, file_types.recording_type(data))
+            words = text.clean(said).strip()
+            if not words:
+                raise errors.NoReadableText(SILENCE, "silence")
         elif kind == "office":
             words = await parser_process.read_office(data, self._limits.max_bytes)
         else:
@@ -170,15 +186,6 @@ class FileReader:
 
     def _cleaned(self, words: str) -> str:
         return self._services.redact(text.clean(words))
-
-    async def _transcribed(self, data: bytes) -> str:
-        kind = file_types.recording_type(data)
-        if self._transcriber is None:
-            raise errors.NoReadableText
-        words = text.clean(await self._transcriber.transcribe(data, kind)).strip()
-        if not words:
-            raise errors.NoReadableText(SILENCE, "silence")
-        return words
 
     async def _keep_text(self, words: str, file: SentFile) -> SeenFile:
         await self._put(words, file, file.name)
@@ -243,21 +250,6 @@ class FileReader:
             tool=STEP,
             tool_use_id=file.name,
             artifact_id=name,
-        )
-
-    def _write(self, message: str, file: SentFile, *, cause: str | None = None) -> None:
-        self._services.log.write(
-            "file",
-            message,
-            level="info" if cause is None else "warn",
-            chat_key=file.inbound.chat_key,
-            request_id=file.inbound.request_id,
-            channel=file.inbound.channel,
-            message_id=file.inbound.message_id,
-            artifact=file.name,
-            ref=file.attachment.ref,
-            size=file.attachment.size,
-            cause=cause,
         )
 
 

@@ -39,7 +39,6 @@ class SeenFile:
         return self.artifact is not None or self.shown is not None
 
 
-GONE = SeenFile(why=errors.FileGone.why, code="gone")
 REFUSED = SeenFile(why="memory was short", refused=True, code="memory")
 """Result for a file that was not fetched because memory was short."""
 UNSEEN = SeenFile(why="the provider refuses it", code="unseen")

@@ -4,7 +4,6 @@ line of JSON metadata, then the text. Artifacts do not change, except the transc
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Collection, Iterator
 from contextlib import closing
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ from bot.contracts.environment import Clock, Disk, Ids, Log
 from bot.contracts.identity import ChatKey
 from bot.contracts.provenance import ANYBODYS, ORIGIN, Provenance, unpacked
 from bot.storage import file_names, jsonl
-from bot.storage.jsonl import uninterrupted
+from bot.storage.jsonl import on_disk
 from bot.system import JumpSafeClock
 
 
@@ -75,19 +74,22 @@ _DAY = 86_400.0
 
 
 class ArtifactStore:
-    """Stores artifacts in `folder/<encoded chatKey>/<id>.txt`. A chat can read only its own artifacts."""
+    """Stores artifacts in `folder/<encoded chatKey>/<id>.txt`. A chat can read only its own artifacts. Methods raise
+    `errors.StorageError`.
+    """
 
     def __init__(self, folder: Path, *, disk: Disk, ids: Ids, clock: Clock, log: Log) -> None:
-        self._folder = folder
+        self.folder = folder
         self._disk = disk
         self._ids = ids
         self._clock = clock
         self._steady = JumpSafeClock(clock)
         self._log = log
 
-    async def put(
+    @on_disk("an artifact cannot be written", alone=True)
+    def put(
         self,
-        text: str,
+        words: str,
         *,
         chat_key: ChatKey,
         request_id: str,
@@ -97,8 +99,11 @@ class ArtifactStore:
         origin: Provenance = ANYBODYS,
     ) -> str:
         """Store a text as an artifact and return its id. An artifact with the id `artifact_id` is replaced. Redact secrets before
-        this call. If the text exceeds `LARGEST`, a note replaces its middle. Raises `errors.StorageError`.
+        this call. If the text exceeds `LARGEST`, a note replaces its middle.
         """
+        artifact_id = artifact_id or self._ids.ulid()
+        path, kept = self._path(chat_key, artifact_id), _kept(text.clean(words))
+        body = kept.encode()
         about: Json = {
             "v": 1,
             "chatKey": str(chat_key),
@@ -107,18 +112,25 @@ class ArtifactStore:
             "toolUseId": tool_use_id,
             "ts": int(self._clock.now() * 1000),
             ORIGIN: origin.packed(),
+            "characters": len(kept),
+            "lines": kept.count("\n") + (not kept.endswith("\n")),
+            "bytes": len(body),
         }
-        artifact_id = artifact_id or self._ids.ulid()
-        with errors.as_storage_error("an artifact cannot be written"):
-            await uninterrupted(asyncio.to_thread(self._put, text, self._path(chat_key, artifact_id), about))
+        self._disk.replace(path, jsonl.dumps(about) + body)
+        try:
+            self._make_room(path)
+        except OSError as error:
+            # The new artifact is stored. The next call deletes the old artifacts.
+            self._log.write("storage", "old artifacts cannot be removed", level="warn", cause=str(error))
         return artifact_id
 
-    async def read(self, artifact_id: str, chat_key: ChatKey, *, offset: int, limit: int) -> ArtifactPage:
+    @on_disk("an artifact cannot be read")
+    def read(self, artifact_id: str, chat_key: ChatKey, *, offset: int, limit: int) -> ArtifactPage:
         """Return a page of at most `limit` characters that begins at `offset`. Pages begin and end between graphemes, and
         contain at least one grapheme, except at the end of the artifact. Raises `errors.ToolError` if this chat has no
-        such artifact, and `errors.StorageError`.
+        such artifact.
         """
-        words, origin = await self._read(artifact_id, chat_key)
+        words, origin = self._whole(artifact_id, chat_key)
         start = text.border(words, min(offset, len(words)))
         end = text.border(words, start + limit)
         end = end if end > start else text.border_after(words, start + 1)
@@ -127,47 +139,49 @@ class ArtifactStore:
         lines = words.count("\n") + (not words.endswith("\n"))
         return ArtifactPage(shown, start, end, line, last, len(words), lines, origin)
 
-    async def grep(
+    @on_disk("an artifact cannot be read")
+    def grep(
         self, artifact_id: str, chat_key: ChatKey, words: str, *, offset: int, limit: int
     ) -> ArtifactMatches:
         """Search an artifact, from `offset`, for the literal text `words`, ignoring case. `words` must be a single line. The
         matches have at most `limit` characters in total, but there is at least one. Raises the same errors as `read`.
         """
-        whole, origin = await self._read(artifact_id, chat_key)
-        return await asyncio.to_thread(_matches, whole, words, offset, limit, origin)
+        whole, origin = self._whole(artifact_id, chat_key)
+        return _matches(whole, words, offset, limit, origin)
 
-    async def made(self, chat_key: ChatKey, requests: Collection[str]) -> dict[str, list[tuple[str, str]]]:
-        """Return the artifacts of these turns as (id, tool). The keys are the turns' request ids. Raises `errors.StorageError`."""
-        with errors.as_storage_error("artifacts cannot be read"):
-            return await asyncio.to_thread(self._made, chat_key, frozenset(requests))
+    @on_disk("artifacts cannot be read")
+    def made(self, chat_key: ChatKey, requests: Collection[str]) -> dict[str, list[tuple[str, str]]]:
+        """Return the artifacts of these turns as (id, tool). The keys are the turns' request ids."""
+        found: dict[str, list[tuple[str, str]]] = {}
+        for path, about in self._of(chat_key, requests):
+            found.setdefault(about["requestId"], []).append((path.stem, str(about.get("tool"))))
+        return found
 
-    async def forget(self, chat_key: ChatKey, requests: Collection[str]) -> int:
-        """Delete the artifacts of these turns; return the number of deleted artifacts. Raises `errors.StorageError`."""
-        with errors.as_storage_error("artifacts cannot be removed"):
-            return await uninterrupted(asyncio.to_thread(self._forget, chat_key, frozenset(requests)))
+    @on_disk("artifacts cannot be removed", alone=True)
+    def forget(self, chat_key: ChatKey, requests: Collection[str]) -> int:
+        """Delete the artifacts of these turns; return the number of deleted artifacts."""
+        gone = [path for path, _ in self._of(chat_key, requests)]
+        for path in gone:
+            self._disk.remove(path)
+        return len(gone)
 
-    async def sweep(self, days: float) -> int:
-        """Delete artifacts older than `days`; return the number of deleted artifacts. Raises `errors.StorageError`."""
-        with errors.as_storage_error("old artifacts cannot be removed"):
-            return await asyncio.to_thread(self._sweep, self._steady.now() - days * _DAY)
-
-    # The methods below may run on any thread.
+    @on_disk("old artifacts cannot be removed")
+    def sweep(self, days: float) -> int:
+        """Delete artifacts older than `days`; return the number of deleted artifacts."""
+        before, gone = self._steady.now() - days * _DAY, 0
+        for name in self._disk.names(self.folder):
+            if name == jsonl.LOCK:
+                continue
+            with jsonl.locked(self.folder):
+                jsonl.tidy(self._disk, self.folder / name)
+                old = [one for one in self._all(self.folder / name) if ulids.made_at(one.stem) < before]
+                for path in old:
+                    self._disk.remove(path)
+                gone += len(old)
+        return gone
 
     def _path(self, chat_key: ChatKey, artifact_id: str) -> Path:
-        return self._folder / file_names.encode(chat_key) / f"{artifact_id}{_END}"
-
-    def _put(self, words: str, path: Path, about: Json) -> None:
-        kept = _kept(text.clean(words))
-        body = kept.encode()
-        lines = kept.count("\n") + (not kept.endswith("\n"))
-        size = {"characters": len(kept), "lines": lines, "bytes": len(body)}
-        with jsonl.locked(self._folder):
-            self._disk.replace(path, jsonl.dumps({**about, **size}) + body)
-            try:
-                self._make_room(path)
-            except OSError as error:
-                # The new artifact is stored. The next call deletes the old artifacts.
-                self._log.write("storage", "old artifacts cannot be removed", level="warn", cause=str(error))
+        return self.folder / file_names.encode(chat_key) / f"{artifact_id}{_END}"
 
     def _make_room(self, newest: Path) -> None:
         paths = [path for path in self._all(newest.parent) if path != newest]
@@ -183,41 +197,11 @@ class ArtifactStore:
         found = self._disk.names(folder)
         return [folder / name for name in found if ulids.FORM.fullmatch(name.removesuffix(_END))]
 
-    def _made(self, chat_key: ChatKey, requests: frozenset[str]) -> dict[str, list[tuple[str, str]]]:
-        found: dict[str, list[tuple[str, str]]] = {}
-        for path, about in self._of(chat_key, requests):
-            found.setdefault(about["requestId"], []).append((path.stem, str(about.get("tool"))))
-        return found
-
-    def _forget(self, chat_key: ChatKey, requests: frozenset[str]) -> int:
-        with jsonl.locked(self._folder):
-            gone = [path for path, _ in self._of(chat_key, requests)]
-            for path in gone:
-                self._disk.remove(path)
-        return len(gone)
-
-    def _of(self, chat_key: ChatKey, requests: frozenset[str]) -> Iterator[tuple[Path, Json]]:
+    def _of(self, chat_key: ChatKey, requests: Collection[str]) -> Iterator[tuple[Path, Json]]:
         for path in self._all(self._path(chat_key, "").parent):
             about = what_of(self._disk, path)
             if about.get("requestId") in requests:
                 yield path, about
-
-    def _sweep(self, before: float) -> int:
-        gone = 0
-        for name in self._disk.names(self._folder):
-            if name == jsonl.LOCK:
-                continue
-            with jsonl.locked(self._folder):
-                jsonl.tidy(self._disk, self._folder / name)
-                for path in self._all(self._folder / name):
-                    if ulids.made_at(path.stem) < before:
-                        self._disk.remove(path)
-                        gone += 1
-        return gone
-
-    async def _read(self, artifact_id: str, chat_key: ChatKey) -> tuple[str, Provenance]:
-        with errors.as_storage_error("an artifact cannot be read"):
-            return await asyncio.to_thread(self._whole, artifact_id, chat_key)
 
     def _whole(self, artifact_id: str, chat_key: ChatKey) -> tuple[str, Provenance]:
         known = ulids.FORM.fullmatch(artifact_id) is not None

@@ -1,4 +1,4 @@
-"""JSON lines, and a lock for a folder that several processes use. All functions except `uninterrupted` block."""
+"""JSON lines, and a lock for a folder that several processes use. All functions that are not `async` block."""
 
 from __future__ import annotations
 
@@ -6,16 +6,17 @@ import asyncio
 import contextlib
 import errno
 import fcntl
+import functools
 import json
 import os
 import re
 import threading
-from collections.abc import Awaitable, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
-from bot import text
+from bot import errors, text
 from bot.contracts.base import Json
 from bot.contracts.environment import Disk, OpenFile
 
@@ -27,6 +28,7 @@ _SCRATCH = re.compile(r"\.[^.]+\.tmp")
 _FOLDERS: dict[str, threading.Lock] = {}
 """Locks between the threads of this process, by folder. If there were only the file lock, a thread might never get its turn."""
 _R = TypeVar("_R")
+_P = ParamSpec("_P")
 
 
 async def uninterrupted(work: Awaitable[_R]) -> _R:
@@ -41,6 +43,37 @@ async def uninterrupted(work: Awaitable[_R]) -> _R:
             with contextlib.suppress(asyncio.CancelledError):  # the first cancellation is raised below
                 await asyncio.wait([going_on])
         raise
+
+
+class _HasFolder(Protocol):
+    folder: Path
+
+
+_S = TypeVar("_S", bound=_HasFolder)
+
+
+def on_disk(
+    failure: str, *, alone: bool = False
+) -> Callable[[Callable[Concatenate[_S, _P], _R]], Callable[Concatenate[_S, _P], Coroutine[Any, Any, _R]]]:
+    """Make a method run on a thread to its end, even if its caller is cancelled. If `alone` is True, the method runs under
+    the lock of the object's `folder`. An OSError becomes an `errors.StorageError` with the message `failure`.
+    """
+
+    def wrapped(
+        work: Callable[Concatenate[_S, _P], _R],
+    ) -> Callable[Concatenate[_S, _P], Coroutine[Any, Any, _R]]:
+        @functools.wraps(work)
+        async def done(self: _S, /, *args: _P.args, **named: _P.kwargs) -> _R:
+            def run() -> _R:
+                with locked(self.folder) if alone else contextlib.nullcontext():
+                    return work(self, *args, **named)
+
+            with errors.as_storage_error(failure):
+                return await uninterrupted(asyncio.to_thread(run))
+
+        return done
+
+    return wrapped
 
 
 @contextmanager
@@ -110,15 +143,10 @@ def tidy(disk: Disk, folder: Path) -> None:
 
 
 def lines(file: OpenFile) -> Iterator[bytes]:
-    rest = b""
-    for piece in _pieces(file, 0):
+    rest, at = b"", 0
+    while piece := file.read(at, PIECE):
+        at += len(piece)
         *whole, rest = (rest + piece).split(b"\n")
         yield from whole
     if rest:
         yield rest
-
-
-def _pieces(file: OpenFile, start: int) -> Iterator[bytes]:
-    while piece := file.read(start, PIECE):
-        yield piece
-        start += len(piece)

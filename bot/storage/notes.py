@@ -6,15 +6,13 @@ path is encoded as a file name in this folder, so that no path can lead outside 
 
 from __future__ import annotations
 
-import asyncio
-import functools
 import hashlib
 import json
 import unicodedata
-from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Concatenate, Literal, ParamSpec, TypeVar
+from typing import Literal, TypeVar
 
 from bot import errors, text
 from bot.contracts.base import Json
@@ -22,7 +20,7 @@ from bot.contracts.environment import Disk, Redact
 from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.provenance import Taint
 from bot.storage import file_names, jsonl
-from bot.storage.jsonl import uninterrupted
+from bot.storage.jsonl import on_disk
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,25 +145,7 @@ LINES = ".lines"
 """Suffix of the file with the sources of a memory file's lines."""
 _WORDS = ".md"
 _PEOPLE = "people"
-_R = TypeVar("_R")
-_P = ParamSpec("_P")
-
-
-def _on_disk(
-    work: Callable[Concatenate[NoteStore, _P], _R],
-) -> Callable[Concatenate[NoteStore, _P], Coroutine[Any, Any, _R]]:
-    """Run a method on a thread under the folder's lock, even if its caller is cancelled. A failing disk raises `StorageError`."""
-
-    @functools.wraps(work)
-    async def done(self: NoteStore, /, *args: _P.args, **named: _P.kwargs) -> _R:
-        def locked() -> _R:
-            with jsonl.locked(self.folder):
-                return work(self, *args, **named)
-
-        with errors.as_storage_error("memory files cannot be used"):
-            return await uninterrupted(asyncio.to_thread(locked))
-
-    return done
+_FAILURE = "memory files cannot be used"
 
 
 class NoteStore:
@@ -175,31 +155,21 @@ class NoteStore:
     Paths are relative to the owner's folder. Methods raise `errors.ToolError` for a path that the model must not use.
     """
 
-    def __init__(
-        self,
-        folder: Path,
-        *,
-        disk: Disk,
-        redact: Redact = str,
-        keys: Callable[[str], str | None] = lambda _: None,
-    ) -> None:
-        """Create the store. `keys` is asked for the chatKey of a hashed folder name if no memory file in the folder contains it."""
+    def __init__(self, folder: Path, *, disk: Disk, redact: Redact = str) -> None:
         self.folder = folder
         self._disk = disk
         self._redact = redact
-        self._keys = keys
 
-    @_on_disk
+    @on_disk(_FAILURE, alone=True)
     def sizes(self, owner: MemoryOwner) -> dict[str, int]:
         """Return the size in bytes of each file of an owner, sorted by path."""
         return self._sizes(owner)
 
-    @_on_disk
+    @on_disk(_FAILURE, alone=True)
     def read(self, owner: MemoryOwner, path: str) -> MemoryFile | None:
-        """Return one file; None if it does not exist."""
         return self._read(owner, checked(path))
 
-    @_on_disk
+    @on_disk(_FAILURE, alone=True)
     def change(
         self,
         owner: MemoryOwner,
@@ -216,23 +186,23 @@ class NoteStore:
         _own(owner, name)
         return self._change(owner, name, change, by, also)
 
-    @_on_disk
+    @on_disk(_FAILURE, alone=True)
     def put(self, owner: MemoryOwner, path: str, words: str, by: Written) -> MemoryFile:
         """Replace a file's text by an operator's text. The file may be the session memory. Raises the errors of `change`."""
         return self._change(owner, checked(path), lambda _: words, by, lambda _: ())
 
-    @_on_disk
+    @on_disk(_FAILURE, alone=True)
     def remove(self, owner: MemoryOwner, path: str) -> int:
         """Delete a file, or all files below a path; return the number of deleted files. Refuses the session memory."""
         _own(owner, checked(path))
         return self._drop(owner, checked(path))
 
-    @_on_disk
+    @on_disk(_FAILURE, alone=True)
     def drop(self, owner: MemoryOwner, path: str | None = None) -> int:
         """Delete a file or all files below a path. None deletes all files and the session memory. Returns the number of deleted files."""
         return self._drop(owner, checked(path) if path is not None else None)
 
-    @_on_disk
+    @on_disk(_FAILURE, alone=True)
     def move(self, owner: MemoryOwner, old: str, new: str, by: Written) -> int:
         """Move a file, or all files below a path, and add `by` to their sources; return the number of moved files."""
         source, target = checked(old), checked(new)
@@ -252,7 +222,7 @@ class NoteStore:
                 self._unlink(owner, before)
         return len(found)
 
-    @_on_disk
+    @on_disk(_FAILURE, alone=True)
     def forget(self, owner: MemoryOwner, requests: Collection[str]) -> int:
         """Delete every line that has one of these turns as a source; return the number of deleted lines."""
         count = 0
@@ -274,7 +244,7 @@ class NoteStore:
                 self._unlink(owner, name)
         return count
 
-    @_on_disk
+    @on_disk(_FAILURE, alone=True)
     def people(self) -> list[str]:
         """Return every person who has memory files, as `<channel>:<user id>`."""
         found: list[str] = []
@@ -285,28 +255,16 @@ class NoteStore:
                 found.append(str(UserRef(channel, name)))
         return found
 
-    @_on_disk
+    @on_disk(_FAILURE, alone=True)
     def chats(self) -> list[str]:
-        """Return the chatKeys of all chats that have files. A chat whose chatKey cannot be recovered from its folder's hashed
-        name is listed by that name; all methods accept the name in place of the chatKey.
+        """Return the chatKeys of all chats that have files. A chat whose folder's name is hashed is listed by that name; all
+        methods accept the name in place of the chatKey.
         """
-        found: list[str] = []
-        for folder in self._disk.names(self.folder):
-            if folder in {_PEOPLE, jsonl.LOCK} or not (self.folder / folder).is_dir():
-                continue
-            hashed = file_names.is_hashed(folder)
-            key = self._decoded(folder) or folder if hashed else file_names.decode(folder)
-            if key is not None and self._sizes(MemoryOwner("chat", key)):
-                found.append(key)
-        return found
+        names = (name for name in self._disk.names(self.folder) if name not in {_PEOPLE, jsonl.LOCK})
+        keys = (file_names.decode(name) or (name if file_names.is_hashed(name) else None) for name in names)
+        return [key for key in keys if key is not None and self._sizes(MemoryOwner("chat", key))]
 
     # The methods below run on a thread, under the lock.
-
-    def _decoded(self, name: str) -> str | None:
-        owner = MemoryOwner("chat", name)
-        files = (self._read(owner, path) for path in self._sizes(owner))
-        keys = (by.chat_key for file in files if file is not None for line in file.written for by in line)
-        return next((str(key) for key in keys if key and file_names.encode(key) == name), self._keys(name))
 
     def _path(self, owner: MemoryOwner, name: str) -> Path:
         """Return the path of a memory file on disk. For the name "", return the folder with the owner's files."""
@@ -451,24 +409,17 @@ class Memories:
     """
 
     def __init__(self, folder: Path, *, disk: Disk) -> None:
-        self._folder = folder
+        self.folder = folder
         self._disk = disk
 
-    def _path(self, chat_key: ChatKey) -> Path:
-        return self._folder / file_names.encode(chat_key) / SESSION
-
-    async def load(self, chat_key: ChatKey) -> str | None:
+    @on_disk("the memory cannot be read")
+    def load(self, chat_key: ChatKey) -> str | None:
         """Return a chat's session memory as Markdown; None if the file is missing or too large."""
-        with errors.as_storage_error("the memory cannot be read"):
-            raw = await asyncio.to_thread(self._disk.read, self._path(chat_key))
+        raw = self._disk.read(self.folder / file_names.encode(chat_key) / SESSION)
         return raw.decode("utf-8", "replace") if 0 < len(raw) <= LARGEST_SESSION else None
 
-    async def save(self, chat_key: ChatKey, markdown: str) -> None:
+    @on_disk("the memory cannot be written", alone=True)
+    def save(self, chat_key: ChatKey, markdown: str) -> None:
         """Replace a chat's session memory by `markdown`. Redact secrets before this call."""
-
-        def replace() -> None:
-            with jsonl.locked(self._folder):
-                self._disk.replace(self._path(chat_key), text.clean(markdown).encode())
-
-        with errors.as_storage_error("the memory cannot be written"):
-            await asyncio.to_thread(replace)
+        path = self.folder / file_names.encode(chat_key) / SESSION
+        self._disk.replace(path, text.clean(markdown).encode())

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import io
-import json
 import sys
 from pathlib import Path
 
@@ -57,41 +56,19 @@ def test_the_list_names_every_owner_and_file(remembered: Path, shipmate: Shipmat
 LONG = ChatKey.parse("slack:chat:C1:thread:" + "長" * 70)
 
 
-def test_a_chat_with_a_key_too_long_for_a_folder_is_listed_by_it(project: Path, shipmate: Shipmate) -> None:
+def test_a_chat_with_a_key_too_long_for_a_folder_is_listed_by_the_folders_name(
+    project: Path, shipmate: Shipmate
+) -> None:
     async def write() -> None:
         by = Written(BY.ts, "01R", LONG, "77")
         await store(project).change(MemoryOwner("chat", str(LONG)), "plan.md", lambda _: "one", by)
 
     asyncio.run(write())
     (one,) = shipmate("memory", "list", "--dir", project, "--json").lines
-    assert (one["owner"], one["path"]) == (str(LONG), "plan.md")
-    assert "one" in shipmate("memory", "show", LONG, "--dir", project).out
-
-
-@pytest.mark.parametrize("archived", [True, False])
-def test_where_no_memory_file_tells_the_key_the_archive_does_and_else_the_name_stands_for_it(
-    project: Path, shipmate: Shipmate, tmp_path: Path, *, archived: bool
-) -> None:
-    folder = project / ".ship" / "memory"
-    asyncio.run(Memories(folder, disk=SystemDisk()).save(LONG, MARKDOWN))
-    name = file_names.encode(LONG)
-    if archived:
-        chats = project / ".ship" / "chats"
-        chats.mkdir()
-        line = json.dumps({"chatKey": str(LONG), "role": "user", "text": "hello"})
-        (chats / f"{name}.jsonl").write_text(f"{line}\n", encoding="utf-8")
-    (one,) = shipmate("memory", "list", "--dir", project, "--json").lines
-    assert (one["owner"], one["path"]) == (str(LONG) if archived else name, "session.md")
-    for owner in {one["owner"], name}:
-        assert "the ship is called" in shipmate("memory", "show", owner, "--dir", project).out
-    (tmp_path / "new.md").write_text(SessionMemory(facts=("the ship sank",)).markdown, encoding="utf-8")
-    done = shipmate(
-        "memory", "edit", one["owner"], "session.md", "--from", tmp_path / "new.md", "--dir", project
-    )
-    assert done.code == 0
-    assert "sank" in (words(project, MemoryOwner("chat", str(LONG)), "session.md") or "")
+    assert (one["owner"], one["path"]) == (file_names.encode(LONG), "plan.md")
+    for owner in (LONG, one["owner"]):
+        assert "one" in shipmate("memory", "show", owner, "--dir", project).out
     assert shipmate("memory", "forget", one["owner"], "--yes", "--dir", project).code == 0
-    assert words(project, MemoryOwner("chat", str(LONG)), "session.md") is None
     assert shipmate("memory", "list", "--dir", project, "--json").lines == []
 
 
