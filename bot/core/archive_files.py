@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import re
-import threading
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import chain, islice
 from pathlib import Path
+from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
@@ -33,9 +33,10 @@ NAME_LINES = 20
 NAMES_SHOWN = 3
 """Max names of people that are shown for a chat."""
 MAIN = ".jsonl"
-_ARCHIVE = re.compile(r"(?P<name>[^.]*)\.archive-(?P<number>[1-9][0-9]{0,8})\.jsonl")
+_ROTATED = re.compile(r"[^.]*\.archive-([1-9][0-9]{0,8})\.jsonl")
 _REVISED_FILES = 10_000  # max rotated files for which edits and removals are cached
 _MARKS = (b'"edited":', b'"deleted":')
+_R = TypeVar("_R")
 _FIRST, _LAST = -62_135_596_800_000, 253_402_300_799_999  # epoch ms of the years 1 to 9999
 
 # ------------------------------------------------------------ lines
@@ -69,6 +70,8 @@ def moment_of(line: ArchiveLine) -> tuple[int, str]:
 
 @dataclass(slots=True)
 class Revisions:
+    """The removals of lines by message id, and the time of the newest edit by message id and role."""
+
     removed: dict[str, ArchiveLine] = field(default_factory=dict)
     edits: dict[tuple[str, str], tuple[int, str]] = field(default_factory=dict)
 
@@ -81,8 +84,7 @@ class Revisions:
             if is_removal(line):
                 found.removed.setdefault(line.message_id, line)
             elif is_edit(line):
-                key = (line.message_id, line.role)
-                found.edits[key] = max(found.edits.get(key, (0, "")), moment_of(line))
+                found.join(Revisions({}, {(line.message_id, line.role): moment_of(line)}))
         return found
 
     def join(self, other: Revisions) -> None:
@@ -117,73 +119,50 @@ class ArchiveFiles:
     def __init__(self, folder: Path, disk: Disk) -> None:
         self.folder = folder
         self.disk = disk
-        self._numbers: dict[str, list[int]] | None = None
-        """Numbers of rotated files by chat name. The folder is listed only once; then the next number is tried."""
-        self._guard = threading.Lock()
 
     def main(self, name: str) -> Path:
         return self.folder / f"{name}{MAIN}"
 
-    def archive(self, name: str, number: int) -> Path:
-        return self.folder / f"{name}.archive-{number}{MAIN}"
-
     def of(self, name: str) -> list[Path]:
-        return [*(self.archive(name, number) for number in self.numbers(name)), self.main(name)]
+        """Return a chat's files, oldest first. The main file is the last one, even if it does not exist."""
+        return [*(self._rotated(name, number) for number in self._numbers(name)), self.main(name)]
 
     def chats(self) -> list[str]:
-        listed = self.disk.names(self.folder)
-        with self._guard:
-            self._numbers = _archives(listed)
-        mains = {file.removesuffix(MAIN) for file in listed if file.endswith(MAIN)}
-        return sorted({name for name in mains if "." not in name} | set(_archives(listed)))
+        listed = ((one.partition(".")[0], one) for one in self.disk.names(self.folder))
+        return sorted({name for name, one in listed if one == f"{name}{MAIN}" or _ROTATED.fullmatch(one)})
 
-    def numbers(self, name: str) -> list[int]:
-        with self._guard:
-            if self._numbers is None:
-                self._numbers = _archives(self.disk.names(self.folder))
-            found = self._numbers.get(name, [])
-            while self.disk.size(self.archive(name, latest := found[-1] + 1 if found else 1)):
-                found.append(latest)
-                self._numbers[name] = found
-            return list(found)
+    def _rotated(self, name: str, number: int) -> Path:
+        return self.folder / f"{name}.archive-{number}{MAIN}"
+
+    def _numbers(self, name: str) -> list[int]:
+        listed = (one for one in self.disk.names(self.folder) if one.startswith(f"{name}.archive-"))
+        return sorted(int(found[1]) for found in map(_ROTATED.fullmatch, listed) if found is not None)
 
     def rotate(self, name: str) -> None:
-        main, numbers = self.main(name), self.numbers(name)
+        main, newest = self.main(name), max(self._numbers(name), default=0)
         # `recover` compares both files, so the main file must be on disk before its older half is copied.
         self.disk.sync(main)
         lines = self.disk.read(main).split(b"\n")
         cut = (len(lines) - 1) // 2
         older, newer = (b"\n".join(some) for some in ([*lines[:cut], b""], lines[cut:]))
-        self.disk.replace(self.archive(name, numbers[-1] + 1 if numbers else 1), older)
+        self.disk.replace(self._rotated(name, newest + 1), older)
         self.disk.replace(main, newer)
 
     def recover(self, name: str) -> None:
         """Undo an interrupted rotation: delete the rotated copy if the main file still begins with all of its lines.
         Needs no free disk space.
         """
-        numbers = self.numbers(name)
-        newest = self.archive(name, numbers[-1]) if numbers else None
-        if newest is not None and self.disk.read(self.main(name)).startswith(self.disk.read(newest)):
-            self.disk.remove(newest)
-            self._numbers = None
+        *rotated, main = self.of(name)
+        if rotated and self.disk.read(main).startswith(self.disk.read(rotated[-1])):
+            self.disk.remove(rotated[-1])
 
     def chat_key(self, name: str) -> str | None:
         """Return the chatKey for a file name. If the name is a hash, read the key from a line; None if no line has it."""
         if (plain := file_names.decode(name)) is not None:
             return plain
-        for path in self.of(name):
-            for raw in self.disk.read(path).split(b"\n"):
-                key = (jsonl.loads(raw) or {}).get("chatKey")
-                if isinstance(key, str) and file_names.encode(key) == name:
-                    return key
-        return None
-
-
-def _archives(listed: list[str]) -> dict[str, list[int]]:
-    numbers: dict[str, list[int]] = {}
-    for found in filter(None, map(_ARCHIVE.fullmatch, listed)):
-        numbers.setdefault(found["name"], []).append(int(found["number"]))
-    return {name: sorted(some) for name, some in numbers.items()}
+        raws = (raw for path in self.of(name) for raw in self.disk.read(path).split(b"\n"))
+        keys = (str((jsonl.loads(raw) or {}).get("chatKey")) for raw in raws)
+        return next((key for key in keys if file_names.encode(key) == name), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,36 +205,31 @@ class ChatStore:
         if self._flush is not None:
             await self._flush()
 
+    async def _read(self, work: Callable[..., _R], *arguments: Any) -> _R:
+        await self.flush()
+        with errors.as_storage_error("the archive cannot be read"):
+            return await asyncio.to_thread(work, *arguments)
+
     async def search(self, chat_key: ChatKey, query: HistoryQuery) -> HistoryPage:
         """Return the page of lines that `query` asks for, with the exact number of matches. If `query.counted` is
         False, stop once the page is full and count no further matches. `query.skip` is called on another thread.
         """
-        await self.flush()
-        with errors.as_storage_error("the archive cannot be read"):
-            page = await asyncio.to_thread(self._search, file_names.encode(chat_key), query)
+        page = await self._read(self._search, file_names.encode(chat_key), query)
         if page.unreadable:
-            self._log.write(
-                "storage",
-                f"{page.unreadable} lines of the archive cannot be read and were left out",
-                level="warn",
-                chat_key=chat_key,
-                unreadable=page.unreadable,
-            )
+            words = f"{page.unreadable} lines of the archive cannot be read and were left out"
+            self._log.write("storage", words, level="warn", chat_key=chat_key, unreadable=page.unreadable)
         return page
 
     async def removals(self, chat_key: ChatKey) -> list[ArchiveLine]:
         """Return the archive lines that record removals. In each, `meta.of` lists the removed request ids and
         `meta.ofRole` says whether a person or the bot wrote the message. Raises `errors.StorageError`.
         """
-        await self.flush()
-        with errors.as_storage_error("the archive cannot be read"):
-            found = await asyncio.to_thread(lambda: self._revised(*self._opened(file_names.encode(chat_key))))
+        name = file_names.encode(chat_key)
+        found = await self._read(lambda: self._revised(*self._opened(name)))
         return list(found.removed.values())
 
     async def chats(self) -> list[ChatInfo]:
-        await self.flush()
-        with errors.as_storage_error("the archive cannot be read"):
-            infos = await asyncio.to_thread(lambda: [self._info(name) for name in self.files.chats()])
+        infos = await self._read(lambda: [self._info(name) for name in self.files.chats()])
         return sorted((one for one in infos if one.lines), key=lambda one: one.last_ts or 0, reverse=True)
 
     # ------------------------------------------------------------ reading, on any thread
@@ -336,9 +310,8 @@ class ChatStore:
                 self.files.rotate(name)
             except OSError as error:
                 # The lines are safe; the next append retries the rotation.
-                self._log.write(
-                    "storage", f"{name}: the older half cannot be archived: {error}", level="error", file=name
-                )
+                words = f"{name}: the older half cannot be archived: {error}"
+                self._log.write("storage", words, level="error", file=name)
             del self._tails[name]
 
     def sync(self, names: Iterable[str]) -> None:

@@ -63,25 +63,31 @@ class PastTurn:
 
 
 class PastTurns:
-    """Past turns of a chat, rebuilt from its events."""
+    """Past turns of a chat, rebuilt from its events. `edits` are by request id."""
 
-    def __init__(self, found: Iterable[Event]) -> None:
-        self._said: dict[str, Inbound | None] = {}
+    def __init__(self, found: Iterable[Event]) -> None:  # noqa: C901 - one `match` of the kinds
+        said = dict[str, Inbound | None]()
         self.edits: dict[str, Inbound] = {}
         self.turns: dict[str, PastTurn] = {}
         queued = dict[str, Queued]()
+
+        def versions(change: Inbound) -> dict[str, Inbound]:
+            return {name: one for name, one in said.items() if one is not None and same_message(one, change)}
+
         for event in found:
             turn = self.turns.setdefault(event.turn, PastTurn(event.turn)) if event.turn is not None else None
             match event.data:
                 case events.Received(inbound):
-                    self._said[inbound.request_id] = inbound
+                    said[inbound.request_id] = inbound
                 case events.Edited(edit):
-                    self._edit(edit)
+                    self.edits[edit.request_id] = edit
+                    older = {name: one for name, one in versions(edit).items() if one.ts <= edit.ts}
+                    said |= {name: revised(one, edit) for name, one in older.items()}
                 case events.Deleted(deletion):
-                    self._said |= dict.fromkeys(self._versions(deletion))
+                    said |= dict.fromkeys(versions(deletion))
                 case events.TurnStarted(members) | events.Joined(members) if turn is not None:
                     turn.members |= dict.fromkeys(members)
-                    turn.first = turn.first or self._said.get(turn.id)
+                    turn.first = turn.first or said.get(turn.id)
                 case events.TurnEnded(end) if turn is not None:
                     turn.end = end
                 case events.Queued(row):
@@ -89,24 +95,13 @@ class PastTurns:
                 case events.RowEnded(row, "sent", str(message_id)) if turn is not None and row in queued:
                     turn.shown[row] = (queued[row], message_id)
         for turn in self.turns.values():
-            turn.members = {name: self._said.get(name) for name in turn.members}
-
-    def _versions(self, change: Inbound) -> dict[str, Inbound]:
-        return {
-            name: one for name, one in self._said.items() if one is not None and same_message(one, change)
-        }
-
-    def _edit(self, edit: Inbound) -> None:
-        self.edits[edit.request_id] = edit
-        newer = {name: one for name, one in self._versions(edit).items() if one.ts <= edit.ts}
-        self._said |= {name: revised(one, edit) for name, one in newer.items()}
+            turn.members = {name: said.get(name) for name in turn.members}
 
     @property
     def newest(self) -> PastTurn | None:
         """Return the latest turn that answers a message of a person."""
-        return next(
-            (turn for turn in reversed(self.turns.values()) if turn.first and plain(turn.first)), None
-        )
+        turns = reversed(self.turns.values())
+        return next((turn for turn in turns if turn.first and plain(turn.first)), None)
 
     def about(self, edit: Inbound) -> PastTurn | None:
         """Return the latest turn that answered the message which `edit` changes; None if there is none."""
