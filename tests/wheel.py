@@ -154,18 +154,9 @@ def install(python: str, env: Path, wheel: Path) -> None:
     digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
     wanted = env / "wanted.txt"
     wanted.write_text(f"{wheel.as_uri()} --hash=sha256:{digest}\n", encoding="utf-8")
-    pip = [
-        sys.executable,
-        "-P",
-        "-m",
-        "pip",
-        "--python",
-        str(env / "bin" / "python"),
-        "install",
-        "--quiet",
-        "--no-compile",
-    ]
-    run([*pip, "--require-hashes", "--only-binary", ":all:", "-r", str(wanted), "-c", str(PINS)], os.environ)
+    uv = [str(Path(sys.executable).with_name("uv")), "pip", "install", "--quiet"]
+    uv += ["--python", str(env / "bin" / "python"), "--cache-dir", str(env.with_name("uv-cache"))]
+    run([*uv, "--require-hashes", "--only-binary", ":all:", "-r", str(wanted), "-c", str(PINS)], os.environ)
 
 
 def use(shipmate: Path, project: Path) -> None:
