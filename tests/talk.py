@@ -13,7 +13,8 @@ from bot.core import events
 from bot.core.event_log import Entry, EventLog, Position
 from bot.core.events import Event, EventData, encode
 from bot.core.sqlite_log import SqliteLog
-from bot.features.search import Finder, Search, index
+from bot.features.search import Search, index
+from bot.features.search.ranking import Finder
 from bot.system import SystemClock
 from bot.testing.log import MemoryLog as Lines
 from tests.memory_log import MemoryLog

@@ -148,9 +148,9 @@ def _show(lines: list[ArchiveLine], search: str | None) -> None:
     """
     related: list[ArchiveLine] = []
     if search is not None:
-        from bot.features.search import analysis, parse_query
+        from bot.features.search import analysis
 
-        _, terms = parse_query(search, int(SystemClock().now() * 1000))
+        _, terms = analysis.parse_query(search, int(SystemClock().now() * 1000))
         wanted = {term.token for term in terms}
         related = [line for line in lines if wanted and wanted.isdisjoint(analysis.tokens(line.text))]
     matched = [line for line in lines if line not in related]

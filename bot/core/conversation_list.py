@@ -60,15 +60,12 @@ class ListedChat:
 @dataclass(frozen=True, slots=True)
 class ListedChats:
     """A page of conversations, most recently active first, and the names of all channels. `total` counts the
-    conversations of all pages. Messages were searched in `searched` of the `selected` conversations. `complete` is
-    False while the index is still being built.
+    conversations of all pages. `complete` is False while the index is still being built.
     """
 
     chats: list[ListedChat]
     total: int
     channels: list[str]
-    searched: int
-    selected: int
     complete: bool = True
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from bot.contracts.archive import ArchiveLine
 from bot.contracts.identity import ChatKey
 from bot.core.sqlite_log import SqliteLog
-from bot.features.search import Finder, index, ranking
-from bot.features.search.ranking import Weights
+from bot.features.search import index, ranking
+from bot.features.search.ranking import Finder, Weights
 from bot.system import SystemClock
 from bot.testing.log import MemoryLog
 from bot.tools.context import RecallQuery

@@ -1,15 +1,14 @@
 """Splits text into index tokens, and finds the periods that a query names ("last Tuesday", 上周二).
 
 Archive lines and queries are split by the same code. Tokens contain only letters, digits, combining marks and the characters
-`._-+#@:/'`, so they can be quoted in a full-text query.
+`._-+#@:/'`, so a full-text query may quote them.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
-import hashlib
 import re
-import threading
 import tomllib
 import unicodedata
 from collections.abc import Callable, Iterator
@@ -35,20 +34,15 @@ FORM = {name: compiled(pattern) for name, pattern in _WORDS["form"].items()}
 _IRREGULAR = {
     form: forms.split()[0] for forms in _WORDS["irregular"].split("|") for form in forms.split()[1:]
 }
-_STEMMERS = threading.local()  # one stemmer per thread, because a stemmer has internal state
 
 
 def stem(word: str) -> str:
     """Return the stem of a lower-case word of the letters a to z."""
-    word = _IRREGULAR.get(word, word)
-    if len(word) < 3:
-        return word
-    if not hasattr(_STEMMERS, "porter"):
-        # Imported here, because importing the package loads the stemmers of all languages.
-        from snowballstemmer.porter_stemmer import PorterStemmer
+    # Imported here, because importing the package loads the stemmers of all languages.
+    from snowballstemmer.porter_stemmer import PorterStemmer
 
-        _STEMMERS.porter = PorterStemmer()
-    return str(_STEMMERS.porter.stemWord(word))
+    word = _IRREGULAR.get(word, word)
+    return word if len(word) < 3 else str(PorterStemmer().stemWord(word))
 
 
 NOISE = frozenset(_WORDS["noise"].split())
@@ -63,22 +57,20 @@ ASKING_CJK = re.compile("|".join(map(re.escape, sorted(_WORDS["asking_cjk"].spli
 
 ASKING_PHRASES = compiled(_WORDS["asking_phrases"])
 PARTICLES = frozenset(_WORDS["particles"].strip())
-VERSION = 4
+VERSION = 5
 """Version of the tokenisation. After each change of this module, raise it, so that every index is rebuilt."""
 LONGEST_TEXT = 200_000  # max characters of an archive line that are indexed
 LONGEST_QUERY = 4_000
 MOST_TERMS = 64  # max terms of a search query
 LONGEST_TOKEN = 64
-_LONGEST_STEMMED = (
-    40  # max characters of a stemmed string; a longer string is no word and would slow down the stemmer
+_LONGEST_WORD = (
+    256  # max characters of a word that are examined; the stemmer and some patterns are slow on longer words
 )
-_LONGEST_PARTED = 256
-_CACHED = 50_000
 _SINGLE = 0.75  # weight of a single character in a query that also has pairs of characters
-_MIXED, _LIGHT = 0.5, 0.3  # weights of a pair of characters with one particle, and with two particles
-# Weights of Japanese tokens: a pair across a change of script (often the end of a word), a kanji with its ending (飲む), two
-# hiragana, two katakana inside a word, and a single kanji among kana, which is a word or a stem.
-_ACROSS, _ENDING, _HIRAGANA, _KATAKANA_PAIR, _LONE = 0.2, 0.7, 0.25, 0.5, 0.9
+_PAIR = (1.0, 0.6, 0.3)  # weights of a pair of characters, by its number of particles
+_KANA_PAIRS = {"hh": 0.25, "kk": 0.5, "=h": 0.7}
+"""Weights of Japanese pairs by script (`_script`): two hiragana, two katakana inside a word, a kanji with its ending (飲む)."""
+_ACROSS = 0.2  # weight of other pairs of two scripts, which are often the end of a word
 _CASES = "はがをにでのともへや"  # hiragana particles, which follow words and are rarely part of a word
 
 # Scripts that join words without spaces. In these scripts, every character and every pair of characters is a token.
@@ -96,7 +88,6 @@ _ANY = re.compile(rf"{_NUMBER}|{_LETTER}+(?:{_LINKS}{_LETTER}+)*(?:\+\+|#)?|[{PA
 _PAIRED_RUN = re.compile(rf"[{PAIRED}]+")
 # Katakana words are the only Japanese words whose borders are visible.
 _KATAKANA = re.compile("[\u30a1-\u30fa\u30fc-\u30fe]{3,64}")
-_ALONE = re.compile("(?<!=)=(?!=)")
 _SIGN = re.compile(rf"[{_SIGNS}]")
 _APART = re.compile(_LINKS)
 _CAMEL = re.compile(r"[a-z][A-Z]|[A-Z][A-Z][a-z][a-z]")
@@ -147,32 +138,22 @@ def _terms(text: str, *, asking: bool) -> Iterator[Term]:
         text = ASKING_PHRASES.sub(" ", ASKING_CJK.sub(" ", text))
     for word in _words(text):
         if _PAIRED_RUN.fullmatch(word):
-            yield from _paired(word)
+            for token in _of_word(word):
+                if token == word or len(token) > 2:
+                    yield Term(token)
+                elif len(token) == 2:
+                    yield Term(token, _of_pair(token))
+                elif _script(token) == "=" and token not in PARTICLES:
+                    yield Term(token, _SINGLE)
         elif asking or word.lower() not in ASKING:
             yield from map(Term, _of_word(word))
-
-
-def _paired(word: str) -> Iterator[Term]:
-    scripts = "".join(map(_script, word))
-    for token in _of_word(word):
-        if token == word or len(token) > 2:
-            yield Term(token)
-        elif len(token) == 2:
-            yield Term(token, _of_pair(token))
-        elif _script(token) == "=" and token not in PARTICLES:
-            yield Term(token, _SINGLE)
-    if "h" in scripts:
-        alone = (word[found.start()] for found in _ALONE.finditer(scripts))
-        yield from (Term(token, _LONE) for token in alone if token not in PARTICLES)
 
 
 def _of_pair(pair: str) -> float:
     scripts = _script(pair[0]) + _script(pair[1])
     if scripts == "==":
-        return (1.0, _MIXED, _LIGHT)[sum(character in PARTICLES for character in pair)]
-    if scripts == "=h":
-        return _ACROSS if pair[1] in _CASES else _ENDING
-    return {"hh": _HIRAGANA, "kk": _KATAKANA_PAIR}.get(scripts, _ACROSS)
+        return _PAIR[sum(character in PARTICLES for character in pair)]
+    return _ACROSS if pair[1] in _CASES and scripts != "hh" else _KANA_PAIRS.get(scripts, _ACROSS)
 
 
 def _script(character: str) -> str:
@@ -185,11 +166,14 @@ def _script(character: str) -> str:
 def _of_word(word: str) -> tuple[str, ...]:
     if _PAIRED_RUN.fullmatch(word):
         return (*word, *map("".join, pairwise(word)), *_KATAKANA.findall(word))
-    return _cached_parts(word) if len(word) <= LONGEST_TOKEN else _parts(word)
+    return _parts(word[:_LONGEST_WORD])
 
 
+@functools.lru_cache(50_000)
 def _parts(word: str) -> tuple[str, ...]:
-    """Return a word as a token. If the word is compound (`src/main.py`, `getUserName`), also return its parts."""
+    """Return a word as a token. If the word is compound (`src/main.py`, `getUserName`), also return its parts. The results are
+    cached, because stemming one word takes about 100 µs.
+    """
     if _SIGN.fullmatch(word):
         return (word,)
     word = word.replace(",", "")
@@ -197,49 +181,30 @@ def _parts(word: str) -> tuple[str, ...]:
         head, _, tail = word.rpartition("'")
         word = head.replace("'", "") if tail.lower() == "s" else word.replace("'", "")
     parts = _APART.split(word.rstrip("+#"))
-    if len(parts) == 1 and not _is_camel(word):
-        found = [_plain(_fold(word))]
-    else:
-        found = [_short(_fold(word))]
-        for part in parts:
-            if _is_camel(part):
-                humps = [hump for hump in _HUMPS.findall(part) if len(hump) > 1]
-                found += [_short(_fold(part)), *(_plain(_fold(hump)) for hump in humps)]
-            else:
-                found.append(_plain(_fold(part)))
-    return tuple(dict.fromkeys(filter(None, found)))
-
-
-_cached_parts = functools.lru_cache(_CACHED)(_parts)
-"""`_parts` with a cache, because stemming one word takes about 100 µs."""
-
-
-def _is_camel(word: str) -> bool:
-    return len(word) <= _LONGEST_PARTED and _CAMEL.search(word) is not None
+    found = [_fold(word)] if len(parts) > 1 or _CAMEL.search(word) else []
+    for part in parts if len(parts) > 1 else [word]:
+        if _CAMEL.search(part):
+            found += [_fold(part), *(_plain(hump) for hump in _HUMPS.findall(part) if len(hump) > 1)]
+        else:
+            found.append(_plain(part))
+    return tuple(dict.fromkeys(one for one in found if one))
 
 
 def _plain(word: str) -> str:
+    word = _fold(word)
     if word in NOISE:
         return ""
-    stems = len(word) <= _LONGEST_STEMMED and word.isascii() and word.isalpha()
-    return stem(word) if stems else _short(word)
-
-
-def _short(word: str) -> str:
-    if len(word) <= LONGEST_TOKEN:
-        return word
-    return hashlib.sha256(word.encode()).hexdigest()[:32]
+    return stem(word) if word.isascii() and word.isalpha() else word
 
 
 def _fold(word: str) -> str:
     word = word.casefold()
-    if word.isascii():
-        return word
-    return unicodedata.normalize("NFC", _FOLDED.sub("", unicodedata.normalize("NFKD", word)))
+    if not word.isascii():
+        word = unicodedata.normalize("NFC", _FOLDED.sub("", unicodedata.normalize("NFKD", word)))
+    return word[:LONGEST_TOKEN]
 
 
-LONGEST = 4_000  # max characters of a query that are examined
-MOST = 8
+MOST = 8  # max periods that a query names; more are ignored
 _COUNTS = {
     word: number for number, words in enumerate(_WORDS["numbers"].split("|"), 1) for word in words.split()
 }
@@ -247,23 +212,25 @@ _MONTHS = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct",
 _WEEKDAYS = ("mon 一月", "tue 二火", "wed 三水", "thu 四木", "fri 五金", "sat 六土", "sun 日天")
 
 Days = tuple[date, date]  # first day of a period, and the day after its last day
+Ranges = tuple[tuple[int, int], ...]
+"""Periods as pairs of start and end (epoch ms, end exclusive)."""
 
 
-@dataclass(frozen=True, slots=True)
-class TimeRanges:
-    """The periods that a query names, as pairs of start and end (epoch ms, end exclusive), and the rest of the query."""
-
-    ranges: tuple[tuple[int, int], ...]
-    rest: str
+def parse_query(query: str, now: int) -> tuple[Ranges, list[Term]]:
+    """Return the periods that a query names, and its other terms."""
+    ranges, rest = time_ranges(query, now)
+    return ranges, terms(rest)
 
 
-def time_ranges(query: str, now: int, zone: tzinfo = UTC) -> TimeRanges:
-    """Return the periods that a query names. The query was asked at `now` (epoch ms) in the time zone `zone`. Never raises."""
-    rest = query[:LONGEST]
+def time_ranges(query: str, now: int, zone: tzinfo = UTC) -> tuple[Ranges, str]:
+    """Return the periods that a query names, and the rest of the query. The query was asked at `now` (epoch ms) in the time
+    zone `zone`. Never raises.
+    """
+    rest = query[:LONGEST_QUERY]
     try:
         today = datetime.fromtimestamp(now / 1000, zone).date()
     except (ValueError, OverflowError, OSError):
-        return TimeRanges((), rest)
+        return (), rest
     ranges: list[tuple[int, int]] = []
     for rule in _RELATIVE:
         ranges += _read(rule, rest, today, zone)
@@ -272,21 +239,16 @@ def time_ranges(query: str, now: int, zone: tzinfo = UTC) -> TimeRanges:
     for rule in _ABSOLUTE:
         ranges += _read(rule, left, today, zone)
         left = rule[0].sub(" ", left)
-    return TimeRanges(tuple(dict.fromkeys(ranges))[:MOST], rest)
+    return tuple(dict.fromkeys(ranges))[:MOST], rest
 
 
-def _read(rule: Rule, query: str, today: date, zone: tzinfo) -> list[tuple[int, int]]:
+def _read(rule: Rule, query: str, today: date, zone: tzinfo) -> Iterator[tuple[int, int]]:
     pattern, read, back = rule
-    found = []
     for match in pattern.finditer(query):
-        try:
-            first, behind = (
-                datetime.combine(day, time(), zone) for day in _READERS[read](match, today, back)
-            )
-            found.append((int(first.timestamp() * 1000), int(behind.timestamp() * 1000)))
-        except (ValueError, OverflowError):
-            continue  # there is no such date
-    return found
+        with contextlib.suppress(ValueError, OverflowError):  # raised for a date that does not exist
+            days = _READERS[read](match, today, back)
+            first, behind = (datetime.combine(day, time(), zone).timestamp() for day in days)
+            yield int(first * 1000), int(behind * 1000)
 
 
 def _days(first: date, count: int = 1) -> Days:

@@ -1,6 +1,8 @@
 """The search index: archive lines and their tokens, derived from the log. If somebody deletes the file, it is rebuilt.
 
-Each token in the index has its chat's number as a prefix, so that a query of one chat cannot find lines of another.
+Each token in the index has its chat's number as a prefix, so that a query of one chat cannot find lines of another. A line's
+number consists of its chat, its session and its place in the session, so adjacent lines have adjacent numbers. A row of the
+table `tokens` is the line's number followed by the line's length class.
 """
 
 from __future__ import annotations
@@ -8,7 +10,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sqlite3
-from collections.abc import Callable, Collection, Iterator, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,10 +27,9 @@ from bot.core.event_log import EventLog
 from bot.core.events import Event
 from bot.core.exports import Export, ExportLost, LineFold
 from bot.features.search import analysis
-from bot.features.search.ranking import PLACE_BITS, ROW_BITS, SESSION_BITS, IndexedChat, length_class
 
 FILE = "index.db"
-VERSION = f"5.{analysis.VERSION}"
+VERSION = f"6.{analysis.VERSION}"
 BUSY_SECONDS = 5.0
 SESSION_GAP = 3_600_000  # milliseconds without a message after which a new session begins
 SLICE = 500
@@ -35,12 +37,14 @@ SLICE = 500
 ROLES = ("user", "assistant")
 NAMED_BY = 20
 """Max lines at each end of a chat that are read to find its first words and its speakers' names."""
-SEARCH_SECONDS = 0.25
-"""Timeout in seconds for a search in the list of conversations. The most recently active conversations come first."""
 MOST_TOKENS = 12  # max tokens of a search for conversations; more are ignored
-_CHAT_BITS = 20
-_PLACES = (1 << PLACE_BITS) - 1
 _BEFORE, _EXCERPT = 40, 160  # max characters of an excerpt before its first matching word, and in all
+CHAT_BITS, SESSION_BITS, PLACE_BITS = 20, 24, 8
+"""Bits in a line's number for the chat, for the session, and for the place in the session."""
+ROW_BITS = 4  # bits in a row for the length class
+LENGTHS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
+"""Max number of tokens of each length class."""
+PLACES = (1 << PLACE_BITS) - 1
 _TABLES = """
 CREATE TABLE state (version TEXT NOT NULL, cursor INTEGER NOT NULL);
 CREATE TABLE chats (
@@ -48,9 +52,9 @@ CREATE TABLE chats (
     tokens INTEGER NOT NULL DEFAULT 0, session INTEGER NOT NULL DEFAULT 0, place INTEGER NOT NULL DEFAULT 0, last_ts INTEGER,
     first TEXT NOT NULL DEFAULT '', people TEXT NOT NULL DEFAULT ''
 );
-CREATE TABLE sessions (id INTEGER PRIMARY KEY, first_ts INTEGER NOT NULL, last_ts INTEGER NOT NULL);
 CREATE TABLE lines (line INTEGER PRIMARY KEY, ts INTEGER NOT NULL, role TEXT NOT NULL, message TEXT, raw TEXT NOT NULL);
 CREATE INDEX messages ON lines (message) WHERE message IS NOT NULL;
+CREATE INDEX times ON lines (ts);
 CREATE TABLE removed (message TEXT PRIMARY KEY) WITHOUT ROWID;
 CREATE VIRTUAL TABLE tokens USING fts5(
     t, content='', columnsize=0, detail=none, tokenize="ascii tokenchars '._-+#@:/=~&'"
@@ -58,14 +62,36 @@ CREATE VIRTUAL TABLE tokens USING fts5(
 CREATE VIRTUAL TABLE vocabulary USING fts5vocab(tokens, row);
 INSERT INTO tokens(tokens, rank) VALUES ('hashsize', 16777216);
 """
-
-_SAYING = """
-SELECT name FROM chats WHERE lines > 0 AND (name = ? OR name > ? || ':' AND name < ? || ';') AND EXISTS (
-    SELECT 1 FROM (SELECT lower(raw ->> '$.text') AS said FROM lines WHERE line BETWEEN chats.id << ? AND (chats.id + 1 << ?) - 1)
-    WHERE %s)
-"""
-
 T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class IndexedChat:
+    """State of a chat in the index: the newest indexed event (`seq`), the totals of lines and tokens, and the session, place
+    and time (epoch ms) of the newest line.
+    """
+
+    id: int
+    name: str
+    seq: int = 0
+    lines: int = 0
+    tokens: int = 0
+    session: int = 0
+    place: int = 0
+    last_ts: int | None = None
+
+    @property
+    def prefix(self) -> str:
+        return f"{self.id:x}:"
+
+    @property
+    def first_line(self) -> int:
+        """Return the lowest number that a line of the chat can have."""
+        return self.id << SESSION_BITS + PLACE_BITS
+
+    @property
+    def last_line(self) -> int:
+        return (self.id + 1 << SESSION_BITS + PLACE_BITS) - 1
 
 
 def chat_named(db: sqlite3.Connection, name: str) -> IndexedChat | None:
@@ -78,6 +104,10 @@ def chat_named(db: sqlite3.Connection, name: str) -> IndexedChat | None:
 def speaker_token(token: str) -> str:
     """Return the token that finds the lines of all people with `token` in their names."""
     return f"@{token}"
+
+
+def _cursor(db: sqlite3.Connection) -> int:
+    return int(db.execute("SELECT cursor FROM state").fetchone()[0])
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,12 +143,8 @@ class SearchIndex(Export):
 
     async def cursor(self) -> int:
         self._fold, self._due = LineFold(self._log), []
-
-        def read(db: sqlite3.Connection) -> int:
-            self._cursor = self._taken = int(db.execute("SELECT cursor FROM state").fetchone()[0])
-            return self._cursor
-
-        return await self.run(read)
+        self._cursor = self._taken = await self.run(_cursor)
+        return self._cursor
 
     @property
     def rests_on(self) -> int | None:
@@ -191,7 +217,7 @@ class SearchIndex(Export):
 
     def _write(self, db: sqlite3.Connection, due: Sequence[Entry], cursor: int) -> None:
         with transaction(db):
-            if db.execute("SELECT cursor FROM state").fetchone()[0] < self._cursor:
+            if _cursor(db) < self._cursor:
                 raise ExportLost("the search index was begun anew")
             for name in dict.fromkeys(one.chat for one in due):
                 _Writer(db, name).take(one for one in due if one.chat == name)
@@ -211,7 +237,7 @@ class _Writer:
         chat = chat_named(db, name)
         if chat is None:
             number = db.execute("INSERT INTO chats (name) VALUES (?)", (name,)).lastrowid or 0
-            if number >= 1 << _CHAT_BITS:
+            if number >= 1 << CHAT_BITS:
                 raise sqlite3.DatabaseError("the index has no more numbers for chats")
             chat = IndexedChat(number, name)
         self._chat = chat
@@ -220,20 +246,19 @@ class _Writer:
         """Apply these entries in order. Skip lines that are indexed already."""
         chat = self._chat
         for one in entries:
-            for name in one.gone:  # lines with the ids of removed requests and turns
-                self._take_out(
-                    *(old for old in self._standing("instr(raw, ?)", name) if old[1].request_id == name)
-                )
+            for name in one.gone:
+                found = self._indexed("instr(raw, ?)", name)
+                self._remove(*(old for old in found if old[1].request_id == name))
             if one.since:
-                self._take_out(*self._standing("ts < ?", one.since))
+                self._remove(*self._indexed("ts < ?", one.since))
             elif one.line is not None and one.replaces:
-                for place, old in self._standing("message = ?", f"{chat.prefix}{one.line.message_id}"):
+                for number, old in self._indexed("message = ?", f"{chat.prefix}{one.line.message_id}"):
                     if (old.meta or {}).get(SEQ) == one.seq:
-                        self._take_out((place, old))
-                        self._insert(place, one.line, one.seq)
+                        self._remove((number, old))
+                        self._insert(number, one.line, one.seq)
             elif one.line is not None and one.seq > chat.seq and is_dated(one.line):
                 chat.seq = one.seq
-                self._put(one.line, one.seq)
+                self._add(one.line, one.seq)
         totals = chat.seq, chat.lines, chat.tokens, chat.session, chat.place, chat.last_ts
         self._db.execute(
             "UPDATE chats SET seq = ?, lines = ?, tokens = ?, session = ?, place = ?, last_ts = ?, first = ?, people = ? WHERE id = ?",
@@ -242,88 +267,76 @@ class _Writer:
 
     def _named(self) -> tuple[str, str]:
         """Return the first words that a person wrote in the chat, and the names of the people who wrote last."""
-        first, last = (end >> ROW_BITS for end in self._chat.rows)
+        where = self._chat.first_line, self._chat.last_line, NAMED_BY
         said = "SELECT raw ->> '{}' AS it FROM (SELECT role, raw FROM lines WHERE line BETWEEN ? AND ? ORDER BY line {} LIMIT ?) WHERE role = 'user' AND it <> ''"
-        opening = self._db.execute(said.format("$.text", ""), (first, last, NAMED_BY)).fetchone()
-        people = self._db.execute(said.format("$.meta.username", "DESC"), (first, last, NAMED_BY))
+        opening = self._db.execute(said.format("$.text", ""), where).fetchone()
+        people = self._db.execute(said.format("$.meta.username", "DESC"), where)
         names = dict.fromkeys(str(name).replace(",", "") for (name,) in people)
         return text.preview(str(opening[0]), LONGEST) if opening else "", ", ".join(list(names)[:NAMES_SHOWN])
 
-    def _put(self, line: ArchiveLine, seq: int) -> None:
+    def _add(self, line: ArchiveLine, seq: int) -> None:
         """Index a line. An edited line takes the place of the original line, so its neighbours stay the same."""
         if line.message_id is not None:
             key = self._chat.prefix + line.message_id
-            standing = self._standing("message = ?", key)
+            found = self._indexed("message = ?", key)
             if is_removal(line):
-                self._take_out(*standing)
+                self._remove(*found)
                 self._db.execute("INSERT OR IGNORE INTO removed VALUES (?)", (key,))
                 return
             if self._db.execute("SELECT 1 FROM removed WHERE message = ?", (key,)).fetchone():
                 return
-            mine = [(place, old) for place, old in standing if old.role == line.role]
+            mine = [(number, old) for number, old in found if old.role == line.role]
             edits = [old for _, old in mine if is_edit(old)]
             if any(not is_edit(line) or moment_of(line) < moment_of(old) for old in edits):
                 return
             if is_edit(line) and mine:
-                self._take_out(*mine)
+                self._remove(*mine)
                 self._insert(mine[0][0], line, seq)
                 return
         if line.role in ROLES:
-            self._insert(self._next_place(line), line, seq)
+            self._insert(self._next(line), line, seq)
 
-    def _standing(self, condition: str, value: str | int) -> list[tuple[int, ArchiveLine]]:
+    def _indexed(self, condition: str, value: str | int) -> list[tuple[int, ArchiveLine]]:
         """Return the chat's indexed lines that fulfil an SQL condition, each with its number."""
-        first, last = self._chat.rows
         found = self._db.execute(
             f"SELECT line, raw FROM lines WHERE line BETWEEN ? AND ? AND {condition} ORDER BY line",  # noqa: S608 - a constant
-            (first >> ROW_BITS, last >> ROW_BITS, value),
+            (self._chat.first_line, self._chat.last_line, value),
         ).fetchall()
-        return [(place, line) for place, raw in found if (line := read_line(raw.encode())) is not None]
+        return [(number, line) for number, raw in found if (line := read_line(raw.encode())) is not None]
 
-    def _next_place(self, line: ArchiveLine) -> int:
+    def _next(self, line: ArchiveLine) -> int:
         chat = self._chat
-        if chat.last_ts is None or abs(line.ts - chat.last_ts) > SESSION_GAP or chat.place == _PLACES:
-            chat.session = min(chat.session + 1, (1 << SESSION_BITS) - 1)
-            chat.place = 0
+        if chat.last_ts is None or abs(line.ts - chat.last_ts) > SESSION_GAP or chat.place == PLACES:
+            chat.session, chat.place = min(chat.session + 1, (1 << SESSION_BITS) - 1), 0
         else:
             chat.place += 1
         chat.last_ts = line.ts
-        session = chat.first_session | chat.session
-        self._db.execute(
-            "INSERT INTO sessions VALUES (?1, ?2, ?2) ON CONFLICT (id) DO UPDATE SET "
-            "first_ts = min(first_ts, excluded.first_ts), last_ts = max(last_ts, excluded.last_ts)",
-            (session, line.ts),
-        )
-        return session << PLACE_BITS | chat.place
+        return chat.first_line | chat.session << PLACE_BITS | chat.place
 
-    def _insert(self, place: int, line: ArchiveLine, seq: int) -> None:
-        row, tokens, count = self._entry(place, line)
+    def _insert(self, number: int, line: ArchiveLine, seq: int) -> None:
         message = None if line.message_id is None else self._chat.prefix + line.message_id
-        self._db.execute("INSERT INTO tokens(rowid, t) VALUES (?, ?)", (row, tokens))
+        said = exports.dumped(line, seq).decode()
         self._db.execute(
-            "INSERT OR REPLACE INTO lines VALUES (?, ?, ?, ?, ?)",
-            (place, line.ts, line.role, message, exports.dumped(line, seq).decode()),
+            "INSERT OR REPLACE INTO lines VALUES (?, ?, ?, ?, ?)", (number, line.ts, line.role, message, said)
         )
-        self._chat.lines += 1
-        self._chat.tokens += count
+        self._tokens("INSERT INTO tokens(rowid, t) VALUES (?, ?)", number, line, 1)
 
-    def _take_out(self, *old: tuple[int, ArchiveLine]) -> None:
-        for place, line in old:
-            row, tokens, count = self._entry(place, line)
-            self._db.execute("INSERT INTO tokens(tokens, rowid, t) VALUES ('delete', ?, ?)", (row, tokens))
-            self._db.execute("DELETE FROM lines WHERE line = ?", (place,))
-            self._chat.lines -= 1
-            self._chat.tokens -= count
+    def _remove(self, *old: tuple[int, ArchiveLine]) -> None:
+        for number, line in old:
+            self._db.execute("DELETE FROM lines WHERE line = ?", (number,))
+            self._tokens("INSERT INTO tokens(tokens, rowid, t) VALUES ('delete', ?, ?)", number, line, -1)
 
-    def _entry(self, place: int, line: ArchiveLine) -> tuple[int, str, int]:
-        """Return the index entry of a line: its row number, its tokens as text, and the number of tokens."""
+    def _tokens(self, statement: str, number: int, line: ArchiveLine, lines: int) -> None:
+        """Write a line's tokens, or delete them if `lines` is -1."""
         found = analysis.tokens(line.text)
         speaker = (line.meta or {}).get("username")
         names = analysis.tokens(speaker) if isinstance(speaker, str) else []
         words = dict.fromkeys([*found, *map(speaker_token, names)])
-        prefix = self._chat.prefix
-        row = place << ROW_BITS | length_class(len(found))
-        return row, prefix + f" {prefix}".join(words) if words else "", len(found)
+        length = min(bisect_left(LENGTHS, len(found)), len(LENGTHS) - 1)
+        said = " ".join(self._chat.prefix + word for word in words)
+        self._db.execute(statement, (number << ROW_BITS | length, said))
+        self._chat.lines += lines
+        self._chat.tokens += lines * len(found)
 
 
 # ------------------------------------------------------------ the file
@@ -362,8 +375,7 @@ def make_anew(db: sqlite3.Connection) -> None:
             "AND name NOT GLOB 'tokens_*' ORDER BY name DESC"
         ).fetchall()
         for (name,) in kept:
-            quoted = name.replace('"', '""')
-            db.execute(f'DROP TABLE "{quoted}"')
+            db.execute(f'DROP TABLE "{name}"')
         for statement in filter(str.strip, _TABLES.split(";\n")):
             db.execute(statement)
         db.execute("INSERT INTO state VALUES (?, 0)", (VERSION,))
@@ -414,58 +426,49 @@ def chats_of(db: sqlite3.Connection, channel: str) -> list[ChatKey]:
 
 
 def chats_saying(db: sqlite3.Connection, chat: ChatKey, words: Sequence[str]) -> frozenset[ChatKey]:
-    """Return each conversation, of a chat and its threads, in which one line contains all of these words."""
-    # SQLite ignores the case of ASCII letters only. Other words are searched in lower case, capitalised and in upper case.
-    forms = [{word} if word.isascii() else {word, word.capitalize(), word.upper()} for word in words]
-    tells = " AND ".join(f"({' OR '.join(['instr(said, ?) > 0'] * len(some))})" for some in forms)
-    shift = SESSION_BITS + PLACE_BITS
-    asked = (str(chat), str(chat), str(chat), shift, shift, *(form for some in forms for form in some))
-    found = db.execute(_SAYING % tells, asked)
-    return frozenset(ChatKey.parse(name) for (name,) in found)
+    """Return each conversation, of a chat and its threads, in which one line contains all of these folded words."""
+    bits = SESSION_BITS + PLACE_BITS
+    said = db.execute(
+        "SELECT name, raw ->> '$.text' FROM chats JOIN lines ON line BETWEEN id << ?2 AND (id + 1 << ?2) - 1 "
+        "WHERE name = ?1 OR name > ?1 || ':' AND name < ?1 || ';'",
+        (str(chat), bits),
+    )
+    found = {
+        name for name, line in said for folded in (text.folded(line),) if all(one in folded for one in words)
+    }
+    return frozenset(map(ChatKey.parse, found))
 
 
-def listed(db: sqlite3.Connection, query: ChatQuery, monotonic: Callable[[], float]) -> ListedChats:
-    """Return a page of conversations for operators, the most recently active first. Their lines are searched for the query's
-    words until `SEARCH_SECONDS` have passed.
-    """
+def listed(db: sqlite3.Connection, query: ChatQuery) -> ListedChats:
+    """Return a page of conversations for operators, the most recently active first."""
     every = "SELECT id, name, people, first, lines, last_ts FROM chats WHERE lines > 0 ORDER BY last_ts DESC, id DESC"
+    words = text.folded(query.words).split()
+    tokens = list(dict.fromkeys(analysis.tokens(query.words)))[:MOST_TOKENS]
+    channels, found = set[str](), list[tuple[ListedChat, int]]()
     with transaction(db, "DEFERRED"):
-        known = [
-            (number, ListedChat(name, people, query.names.get(name, first), count, last_ts))
-            for number, name, people, first, count, last_ts in db.execute(every)
-        ]
-        chats = [
-            (number, one)
-            for number, one in known
-            if (not query.channel or one.channel == query.channel)
-            and (query.among is None or one.chat_key in query.among)
-        ]
-        words = text.folded(query.words).split()
-        tokens = list(dict.fromkeys(analysis.tokens(query.words)))[:MOST_TOKENS]
-        until, searched = monotonic() + SEARCH_SECONDS, 0 if words and tokens else len(chats)
-        found = list[tuple[ListedChat, int]]()
-        for number, one in chats:
-            line = 0
-            if words and tokens and monotonic() < until:
-                searched += 1
-                line = _newest_with(db, number, tokens)
-            names = text.folded(f"{one.chat_key}\n{one.people}\n{one.title}")
+        for number, name, people, first, count, last_ts in db.execute(every).fetchall():
+            one = ListedChat(name, people, query.names.get(name, first), count, last_ts)
+            channels.add(one.channel)
+            if query.channel not in {"", one.channel} or (
+                query.among is not None and name not in query.among
+            ):
+                continue
+            line = _newest_with(db, number, tokens) if tokens else 0
+            names = text.folded(f"{name}\n{people}\n{one.title}")
             if line or all(word in names for word in words):
                 found.append((one, line))
         page = [
             replace(one, found=_excerpt(db, line, words)) if line else one
             for one, line in found[query.offset : query.offset + query.limit]
         ]
-        channels = sorted({one.channel for _, one in known})
-        return ListedChats(page, len(found), channels, searched, len(chats))
+    return ListedChats(page, len(found), sorted(channels))
 
 
-def _newest_with(db: sqlite3.Connection, number: int, tokens: Collection[str]) -> int:
+def _newest_with(db: sqlite3.Connection, chat: int, tokens: Iterable[str]) -> int:
     """Return the number of the chat's newest line with all of these tokens; 0 if there is none."""
-    prefix = IndexedChat(number, "").prefix
     row = db.execute(
         "SELECT rowid FROM tokens WHERE tokens MATCH ? ORDER BY rowid DESC LIMIT 1",
-        (" AND ".join(f'"{prefix}{token}"' for token in tokens),),
+        (" AND ".join(f'"{chat:x}:{token}"' for token in tokens),),
     ).fetchone()
     return row[0] >> ROW_BITS if row else 0
 

@@ -1,31 +1,41 @@
-"""Ranks archive lines for a query, without side effects.
-
-A line's number consists of its chat, its session and its place in the session, so adjacent lines have adjacent numbers. A
-row in the index is the line's number followed by the line's length class.
-"""
+"""Finds the archive lines that answer a query, best first. All functions block and raise `sqlite3.Error`."""
 
 from __future__ import annotations
 
-import heapq
+import json
 import math
 import re
-from bisect import bisect_left
-from collections import Counter
-from collections.abc import Iterable, Sequence
+import sqlite3
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby, repeat
+from itertools import repeat
 from operator import rshift
 
-from bot.features.search.analysis import FORM
+from bot import text
+from bot.contracts.archive import ArchiveLine
+from bot.core.archive_files import read_line
+from bot.features.search import analysis, index
+from bot.features.search.analysis import FORM, Term
+from bot.features.search.index import LENGTHS, PLACE_BITS, PLACES, ROW_BITS, IndexedChat, speaker_token
+from bot.tools.context import Hit, Recalled, RecallQuery
 
-SESSION_BITS, PLACE_BITS = 24, 8
-"""Bits in a line's number for the session, and for the place in the session."""
-ROW_BITS = 4  # bits in a row for the length class
+REACH = 1  # number of lines before and after each hit that are returned with it
+BUDGET, BUDGET_SHARE = 1_500, 160
+"""Max index entries that are read for the words of a query: `BUDGET`, plus one per `BUDGET_SHARE` lines of the chat."""
+CANDIDATES = 200  # max lines that one phrasing finds in a chat
 CENTRES = 100  # number of best lines whose neighbours are scored too
-_CLASS = (1 << ROW_BITS) - 1
-_PLACE = (1 << PLACE_BITS) - 1
-LENGTHS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
-"""Max number of tokens of each length class."""
+LONGEST = 4_000  # max characters of a line and of a query whose form is examined
+_AT_ONCE = 40  # max hits whose text is read at a time
+_MOST_COMMON = 3  # max frequent words that are searched if the query also has rare words
+_SHARED, _SHARED_BY = 200, 200
+"""Max lines that contain a feedback term: `_SHARED`, or 1/`_SHARED_BY` of the chat if that is more."""
+_OFFERED = 20  # max words of the best lines that are considered as feedback terms
+_LONG = 160  # min characters of a long line
+_NUMBER = re.compile(r"\d|[一二两三四五六七八九十百千]")
+_WANTED = "role = ifnull(:role, role) AND ts < ifnull(:before, ts + 1) AND ts >= ifnull(:after, ts)"
+Scored = list[tuple[int, float]]
+"""Numbers of lines with scores. A line's number also identifies its chat."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +56,7 @@ class Weights:
     feedback: float = 0.12  # weight of the first feedback term
     alike: int = 16
     """Max lines of equal score that are ranked before lines of lower scores. Lines of equal score often repeat one text."""
-    looked: int = 40  # number of best lines that are scored by their content too
+    looked: int = 40  # number of best lines that are scored by their form too
     speaker: float = 0.2
     """Bonus of a line with the role whose words are asked about, as a share of the best score."""
     first_person: float = 0.1  # bonus of a line in the first person, as a share of the best score
@@ -58,163 +68,216 @@ class Weights:
 DEFAULT = Weights()
 
 
-@dataclass(frozen=True, slots=True)
-class Postings:
-    """A term's index rows. `count` is the number of all rows with the term; `rows` may be a selection of them."""
-
-    weight: float
-    count: int
-    rows: Sequence[int]
-
-
-def length_class(tokens: int) -> int:
-    """Return the length class (0 to 15) of a line with this number of tokens."""
-    return min(bisect_left(LENGTHS, tokens), len(LENGTHS) - 1)
-
-
 def rarity(count: int, total: int) -> float:
     """Return the inverse document frequency of a term (BM25), which is never negative."""
     return math.log(1 + (max(total, count) - count + 0.5) / (count + 0.5))
 
 
-@dataclass(slots=True)
-class IndexedChat:
-    """State of a chat in the index: the newest indexed event (`seq`), the totals of lines and tokens, and the session and
-    place of the newest line.
+class ChatSearch:
+    """Scores the lines of one chat for one phrasing of a query. The phrasing's own words are searched first, then words that
+    the best lines share (feedback terms).
     """
 
-    id: int
-    name: str
-    seq: int = 0
-    lines: int = 0
-    tokens: int = 0
-    session: int = 0
-    place: int = 0
-    last_ts: int | None = None
-
-    @property
-    def prefix(self) -> str:
-        return f"{self.id:x}:"
-
-    @property
-    def first_session(self) -> int:
-        return self.id << SESSION_BITS
-
-    @property
-    def rows(self) -> tuple[int, int]:
-        """Return the lowest and the highest row that the chat can have."""
-        bits = SESSION_BITS + PLACE_BITS + ROW_BITS
-        return self.id << bits, (self.id + 1 << bits) - 1
-
-
-class LineScores:
-    """Scores of one chat's lines. Terms are added one by one, in any order."""
-
-    def __init__(self, chat: IndexedChat, sessions: Sequence[tuple[int, int]], weights: Weights) -> None:
-        """Begin without scores. `sessions` are the first and last session (inclusive) of each requested period."""
+    def __init__(
+        self, db: sqlite3.Connection, chat: IndexedChat, weights: Weights, ranges: Iterable[tuple[int, int]]
+    ) -> None:
+        """`ranges` are the periods (epoch ms, end exclusive) that the query names."""
+        self._db = db
         self._chat = chat
-        self._sessions = sessions
         self._weights = weights
-        self._own: dict[int, float] = {}
-        self._named: set[int] = set()
+        # The sign before `line` makes SQLite use the index of `ts`.
+        within = "SELECT min(line) >> ?, max(line) >> ? FROM lines WHERE ts >= ? AND ts < ? AND +line BETWEEN ? AND ?"
+        found = (
+            db.execute(within, (PLACE_BITS, PLACE_BITS, *one, chat.first_line, chat.last_line)).fetchone()
+            for one in ranges
+        )
+        self._sessions = [(first, last) for first, last in found if first is not None]
+        """First and last session (inclusive) of each period."""
+        self._budget = BUDGET + chat.lines // BUDGET_SHARE
+        self._rare: list[str] = []
+        self.named: list[str] = []
+        """Index tokens of the speakers whom the query names."""
+        self._scores: dict[int, float] = {}
+        """Each line's own score (BM25)."""
+        self._preferred: set[int] = set()
+        """Lines of named speakers."""
         self._matches: list[tuple[float, Counter[int]]] = []
-        """For each added term, its weight for sessions and its number of lines in each session."""
+        """For each searched term, its weight for sessions and its number of lines in each session."""
         average = max(1.0, chat.tokens / chat.lines) if chat.lines else 1.0
         self._norms = [weights.k1 * (1 - weights.b + weights.b * length / average) for length in LENGTHS]
 
-    def add(self, term: Postings) -> None:
-        weights, own = self._weights, self._own
-        worth = term.weight * rarity(term.count, self._chat.lines) * (weights.k1 + 1)
-        worths = [worth / (1 + norm) for norm in self._norms]
-        get = own.get
-        for row in term.rows:
-            line = row >> ROW_BITS
-            own[line] = get(line, 0.0) + worths[row & _CLASS]
-        counts = Counter(map(rshift, term.rows, repeat(ROW_BITS + PLACE_BITS)))
-        rare = rarity(len(counts), self._chat.session)
-        self._matches.append((term.weight * rare * (weights.session_k + 1), counts))
+    def best(self, terms: Sequence[Term]) -> Scored:
+        """Return the best lines. If the query names a period and nothing else, return the newest lines of the period."""
+        timely = self._timely()
+        if not terms:
+            return [(line, 1.0 - place / (len(timely) + 1)) for place, line in enumerate(timely)]
+        self._search(self._with_speakers(terms))
+        for token in self.named:
+            rows = self._rows(self._quoted(token), BUDGET)
+            rows += self._rows(f"{self._any_rare()} AND {self._quoted(token)}") if self._rare else []
+            self._preferred.update(row >> ROW_BITS for row in rows)
+        for line in timely:
+            self._scores.setdefault(line, 0.0)
+        self._search(self._feedback({term.token for term in terms}))
+        return self._top(CANDIDATES)
 
-    def consider(self, rows: Iterable[int]) -> None:
-        """Add these rows with the score 0. Lines of a requested period are thus found even if no word matches."""
-        for row in rows:
-            self._own.setdefault(row >> ROW_BITS, 0.0)
-
-    def prefer(self, rows: Iterable[int]) -> None:
-        """Give these rows, which belong to a named speaker, the bonus `Weights.named`."""
-        self._named.update(row >> ROW_BITS for row in rows)
-
-    def best(self, most: int) -> list[tuple[int, float]]:
-        """Return the best lines. A line's score includes shares of the scores of its neighbours and of its session."""
-        lines = self._foremost(most)
-        near = {
-            beside
-            for line in lines[:CENTRES]
-            for beside in (line - 1, line + 1)
-            if beside >> PLACE_BITS == line >> PLACE_BITS
+    def _timely(self) -> list[int]:
+        """Return the newest lines of the requested periods, newest first."""
+        newest = "SELECT line FROM lines WHERE line BETWEEN ? AND ? ORDER BY line DESC LIMIT ?"
+        found = {
+            line
+            for first, last in self._sessions
+            for (line,) in self._db.execute(
+                newest, (first << PLACE_BITS, (last + 1 << PLACE_BITS) - 1, CANDIDATES)
+            )
         }
-        scores = self._scores(near.union(lines))
-        # Sort lines of equal score by number, newest first, so that the order is always the same.
-        return sorted(scores.items(), key=lambda one: (one[1], one[0]), reverse=True)[:most]
+        return sorted(found, reverse=True)[:CANDIDATES]
 
-    def _foremost(self, most: int) -> list[int]:
-        """Return the lines with the best own scores. Of lines with equal scores, put at most `Weights.alike` first."""
-        own, alike = self._own, self._weights.alike
-        if most <= alike:
-            return heapq.nlargest(most, own, key=own.__getitem__)
-        front, others = list[int](), list[int]()
-        for _, group in groupby(sorted(own, key=own.__getitem__, reverse=True), key=own.__getitem__):
-            lines = list(group)
-            front += lines[:alike]
-            others += lines[alike:]
-            if len(front) >= most:
+    def _with_speakers(self, terms: Sequence[Term]) -> list[Term]:
+        """Return the terms, with lower weights for names of speakers. If all terms are names, add the speakers' tokens."""
+        counts = self._counts(speaker_token(term.token) for term in terms if len(term.token) > 1)
+        self.named = [token for token, count in counts.items() if count]
+        names = {term.token for term in terms if speaker_token(term.token) in self.named}
+        found = [
+            Term(term.token, term.weight * (self._weights.mentioned if term.token in names else 1.0))
+            for term in terms
+        ]
+        return found + [Term(token) for token in self.named if len(names) == len(terms)]
+
+    def _search(self, terms: Sequence[Term]) -> None:
+        """Score the lines of each term. If the query has rare words, frequent words count only in lines with a rare one."""
+        counts = self._counts(term.token for term in terms)
+        common = list[Term]()
+        for term in sorted(terms, key=lambda term: counts[term.token]):
+            count = counts[term.token]
+            if count > self._budget:
+                common.append(term)
+            elif count:
+                self._budget -= count
+                self._rare.append(term.token)
+                self._add(term.weight, count, self._rows(self._quoted(term.token)))
+        common = common[:_MOST_COMMON]
+        each = max(200, self._budget // (2 * len(common) or 1))
+        rare = f"{self._any_rare()} AND " if self._rare else ""
+        together = " AND ".join(self._quoted(term.token) for term in common[:2])
+        for place, term in enumerate(common):
+            one = self._quoted(term.token)
+            rows = set(self._rows(rare + one, each))
+            rows.update(*(self._rows(one, each, *sessions) for sessions in self._sessions))
+            rows.update(self._rows(together, each) if place < 2 and not rare else ())
+            self._add(term.weight, counts[term.token], sorted(rows))
+
+    def _add(self, weight: float, count: int, rows: Sequence[int]) -> None:
+        """Add a term's score to its lines. `count` is the number of all rows with the term; `rows` may be a selection."""
+        weights, scores = self._weights, self._scores
+        worth = weight * rarity(count, self._chat.lines) * (weights.k1 + 1)
+        worths, classes = [worth / (1 + norm) for norm in self._norms], (1 << ROW_BITS) - 1
+        for row in rows:
+            line = row >> ROW_BITS
+            scores[line] = scores.get(line, 0.0) + worths[row & classes]
+        sessions = Counter(map(rshift, rows, repeat(ROW_BITS + PLACE_BITS)))
+        rare = rarity(len(sessions), self._chat.session)
+        self._matches.append((weight * rare * (weights.session_k + 1), sessions))
+
+    def _feedback(self, known: Collection[str]) -> list[Term]:
+        """Return words that the best lines share and that few other lines contain."""
+        worth: dict[str, float] = defaultdict(float)
+        for line, score in self._top(self._weights.feedback_lines):
+            row = self._db.execute("SELECT raw ->> '$.text' FROM lines WHERE line = ?", (line,)).fetchone()
+            for token in set(analysis.tokens(str(row[0]) if row else "")).difference(known):
+                # One or two characters are only part of a word. Lines that share them need not share a word.
+                worth[token] += 0.0 if analysis.is_paired(token) else score
+        offered = sorted(worth, key=lambda token: (worth[token], token), reverse=True)[:_OFFERED]
+        # A word that is in one line finds no other line. A frequent word is slow to search, and finds unrelated lines.
+        most, lines = max(_SHARED, self._chat.lines // _SHARED_BY), self._chat.lines
+        gains = {
+            token: worth[token] * rarity(count, lines)
+            for token, count in self._counts(offered).items()
+            if worth[token] and 1 < count <= most
+        }
+        chosen = sorted(gains, key=lambda token: (gains[token], token), reverse=True)
+        return [
+            Term(token, self._weights.feedback * gains[token] / gains[chosen[0]])
+            for token in chosen[: self._weights.feedback_terms]
+        ]
+
+    def _top(self, most: int) -> Scored:
+        """Return the best lines. A line's score includes shares of the scores of its neighbours and of its session."""
+        own, weights = self._scores, self._weights
+        lines, others, alike = list[int](), list[int](), Counter[float]()
+        for line in sorted(own, key=own.__getitem__, reverse=True):
+            alike[own[line]] += 1
+            (lines if alike[own[line]] <= weights.alike else others).append(line)
+            if len(lines) >= most:
                 break
-        return (front + others)[:most]
-
-    def _scores(self, lines: set[int]) -> dict[int, float]:
-        own, weights, found = self._own, self._weights, dict[int, float]()
-        sessions = self._scores_of_sessions({line >> PLACE_BITS for line in lines})
-        for line in lines:
-            before = own.get(line - 1, 0.0) if line & _PLACE else 0.0
-            after = own.get(line + 1, 0.0) if line & _PLACE < _PLACE else 0.0
-            near = weights.neighbour * (before + after)
-            found[line] = own.get(line, 0.0) + near + weights.session * sessions[line >> PLACE_BITS]
+        lines = (lines + others)[:most]
+        near = {beside for line in lines[:CENTRES] for beside in _around(line, 1)}
+        sessions = {
+            session: sum(
+                worth * of[session] / (of[session] + weights.session_k) for worth, of in self._matches
+            )
+            for session in {line >> PLACE_BITS for line in lines}
+        }
+        found = {
+            line: own.get(line, 0.0)
+            + weights.neighbour * sum(own.get(beside, 0.0) for beside in _around(line, 1))
+            + weights.session * sessions[line >> PLACE_BITS]
+            for line in near.union(lines)
+        }
         best = max(found.values(), default=0.0)
         for line in found:
-            if line in self._named:
-                found[line] += best * weights.named
+            found[line] += best * weights.named * (line in self._preferred)
             if any(first <= line >> PLACE_BITS <= last for first, last in self._sessions):
                 found[line] += best * weights.moment
+        return _sorted(found.items())[:most]
+
+    def _counts(self, tokens: Iterable[str]) -> dict[str, int]:
+        count, found = "SELECT doc FROM vocabulary WHERE term = ?", dict[str, int]()
+        for token in tokens:
+            row = self._db.execute(count, (self._chat.prefix + token,)).fetchone()
+            found[token] = int(row[0]) if row else 0
         return found
 
-    def _scores_of_sessions(self, sessions: set[int]) -> dict[int, float]:
-        """Return the score of each session. Every further line with the same word adds less."""
-        found = dict.fromkeys(sessions, 0.0)
-        for worth, counts in self._matches:
-            for session in sessions & counts.keys():
-                found[session] += worth * counts[session] / (counts[session] + self._weights.session_k)
-        return found
+    def _rows(
+        self, expression: str, most: int = -1, first: int | None = None, last: int | None = None
+    ) -> list[int]:
+        """Return the newest rows that match, at most `most`, in the sessions `first` to `last`."""
+        low = self._chat.first_line if first is None else first << PLACE_BITS
+        high = self._chat.last_line if last is None else (last + 1 << PLACE_BITS) - 1
+        # SQLite joins the rows to one string, which is twice as fast as fetching them.
+        order = "ORDER BY rowid DESC" if most >= 0 else ""
+        joined = (
+            "SELECT group_concat(rowid) FROM (SELECT rowid FROM tokens WHERE tokens MATCH ? "  # noqa: S608 - constants
+            f"AND rowid BETWEEN ? AND ? {order} LIMIT ?)"
+        )
+        where = expression, low << ROW_BITS, (high + 1 << ROW_BITS) - 1, most
+        return json.loads(f"[{self._db.execute(joined, where).fetchone()[0] or ''}]")  # type: ignore[no-any-return]
+
+    def _quoted(self, token: str) -> str:
+        return f'"{self._chat.prefix}{token}"'
+
+    def _any_rare(self) -> str:
+        """Return an expression that matches lines with any rare word of the query."""
+        return f"({' OR '.join(map(self._quoted, self._rare))})"
 
 
-LONGEST = 4_000  # max characters of a line and of a query that are examined
+def _around(line: int, reach: int) -> list[int]:
+    """Return the numbers of the lines beside a line, in the same session."""
+    place = line & PLACES
+    return [line + step for step in range(-reach, reach + 1) if step and 0 <= place + step <= PLACES]
 
 
-def speaker_meant(query: str) -> str | None:
-    """Return whose words a query asks about: `user` or `assistant`. Return None if the query does not say. Never raises."""
-    text = query[:LONGEST].replace("\u2019", "'")
-    if FORM["you"].search(text):
-        return "assistant"
-    return "user" if FORM["me"].search(text) else None
-
-
-_LONG = 160  # min characters of a long line
-_NUMBER = re.compile(r"\d|[一二两三四五六七八九十百千]")
+def _sorted(found: Iterable[tuple[int, float]]) -> Scored:
+    """Sort lines by score, best first. Of lines with equal scores, the newest comes first."""
+    return sorted(found, key=lambda one: (one[1], one[0]), reverse=True)
 
 
 class AnswerScorer:
-    """Scores lines by their form, for one query. Never raises."""
+    """Scores lines by their form, for one query. `said_by` is the role whose words the query asks about; None if the query
+    names a person. Never raises.
+    """
 
     def __init__(self, query: str, said_by: str | None, weights: Weights) -> None:
-        """`said_by` is the role whose words the query asks about; None if the query names a person."""
         self._others = FORM["somebody"].search(query[:LONGEST]) is not None
         self._number = FORM["asks_number"].search(query[:LONGEST]) is not None
         self._said_by = said_by
@@ -232,3 +295,113 @@ class AnswerScorer:
         if self._number and _NUMBER.search(text):
             worth += weights.number
         return worth
+
+
+class Finder:
+    """Searches the archive lines of the given chats."""
+
+    def __init__(self, db: sqlite3.Connection, *, weights: Weights = DEFAULT) -> None:
+        self._db = db
+        self._weights = weights
+
+    def recall(self, names: Iterable[str], query: RecallQuery) -> Recalled:
+        """Return a page of hits, best first. If a query has no term to rank (`who are you`), search for its literal text."""
+        parsed = [(phrasing, *analysis.parse_query(phrasing, query.now)) for phrasing in query.queries]
+        wanted: Mapping[str, object] = {"role": query.role, "before": query.before, "after": query.after}
+        with index.transaction(self._db, "DEFERRED"):
+            known = (index.chat_named(self._db, name) for name in dict.fromkeys(names))
+            chats = [chat for chat in known if chat is not None and chat.lines]
+            if any(ranges or terms for _, ranges, terms in parsed):
+                rankings = [
+                    _sorted(found for chat in chats for found in self._find(chat, *one, wanted))
+                    for one in parsed
+                ]
+                places = rankings[0] if len(rankings) == 1 else self._fused(rankings)
+            else:
+                places = self._literally(chats, next(iter(query.queries), ""), wanted)
+            hits, refused = list[tuple[int, float, ArchiveLine]](), 0
+            for begin in range(0, len(places), _AT_ONCE):
+                some = places[begin : begin + _AT_ONCE]
+                said = self._read(line for line, _ in some)
+                fit = [(line, score, said[line]) for line, score in some if _is_wanted(said.get(line), query)]
+                hits += fit
+                refused += len(some) - len(fit)
+                if len(hits) >= query.offset + query.limit:
+                    break
+            page = hits[query.offset : query.offset + query.limit]
+            said = self._read({beside for line, *_ in page for beside in _around(line, REACH)})
+        found = [
+            Hit(one, score, tuple(said[beside] for beside in _around(line, REACH) if beside in said))
+            for line, score, one in page
+        ]
+        return Recalled(found, len(places) - refused)
+
+    def _find(
+        self,
+        chat: IndexedChat,
+        phrasing: str,
+        ranges: Sequence[tuple[int, int]],
+        terms: Sequence[Term],
+        wanted: Mapping[str, object],
+    ) -> Scored:
+        """Return the chat's best lines. Lines that repeat a better line's text come last."""
+        search = ChatSearch(self._db, chat, self._weights, ranges)
+        ranked = search.best(terms)
+        rows = self._db.execute(
+            "SELECT line, role, raw ->> '$.text' FROM json_each(:lines) CROSS JOIN lines ON line = value "  # noqa: S608
+            f"WHERE {_WANTED}",
+            {"lines": json.dumps(sorted(line for line, _ in ranked)), **wanted},
+        )
+        said = {line: (role, words) for line, role, words in rows}
+        ranked = [one for one in ranked if one[0] in said]
+        scorer = AnswerScorer(phrasing, None if search.named else _role_meant(phrasing), self._weights)
+        seen, found, repeated = set[str](), list[tuple[int, float]](), list[int]()
+        for place, (line, score) in enumerate(ranked):
+            role, words = said[line]
+            if place >= self._weights.looked:
+                found.append((line, score))
+            elif (same := words.strip().casefold()) in seen:
+                repeated.append(line)
+            else:
+                seen.add(same)
+                found.append((line, score + ranked[0][1] * scorer.score(words, role)))
+        found = _sorted(found)
+        return found + [(line, found[-1][1]) for line in repeated]
+
+    def _fused(self, rankings: Iterable[Scored]) -> Scored:
+        """Merge the rankings of several phrasings by reciprocal rank fusion."""
+        scores: dict[int, float] = defaultdict(float)
+        for ranked in rankings:
+            for place, (line, _) in enumerate(ranked, 1):
+                scores[line] += 1 / (self._weights.fusion + place)
+        return _sorted(scores.items())
+
+    def _literally(self, chats: Sequence[IndexedChat], words: str, wanted: Mapping[str, object]) -> Scored:
+        """Return the lines that literally contain these words, newest first."""
+        asked, found = text.clean(words.strip()[:200]).casefold(), list[tuple[int, int]]()
+        for chat in chats if asked else ():
+            found += self._db.execute(
+                "SELECT ts, line FROM lines WHERE line BETWEEN :first AND :last "  # noqa: S608
+                f"AND instr(lower(raw ->> '$.text'), :asked) AND {_WANTED}",
+                {"first": chat.first_line, "last": chat.last_line, "asked": asked, **wanted},
+            )
+        return [(line, 0.0) for _, line in sorted(found, reverse=True)]
+
+    def _read(self, lines: Iterable[int]) -> dict[int, ArchiveLine]:
+        rows = self._db.execute(
+            "SELECT line, raw FROM json_each(?) CROSS JOIN lines ON line = value",
+            (json.dumps(sorted(lines)),),
+        )
+        return {line: said for line, raw in rows if (said := read_line(raw.encode())) is not None}
+
+
+def _role_meant(query: str) -> str:
+    """Return the role whose words a query asks about: `assistant` or `user`."""
+    asked = query[:LONGEST].replace("\u2019", "'")
+    return "assistant" if FORM["you"].search(asked) else "user"
+
+
+def _is_wanted(line: ArchiveLine | None, query: RecallQuery) -> bool:
+    if line is None or (query.skip and query.skip(line)):
+        return False
+    return not query.keyword or query.keyword.casefold() in line.text.casefold()

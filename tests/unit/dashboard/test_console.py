@@ -23,7 +23,6 @@ from bot.core.conversation_list import ChatQuery, ListedChats
 from bot.dashboard.console import POLICY, ROWS, ActiveChat, Console
 from bot.dashboard.server import Dashboard
 from bot.features.search import Search
-from bot.features.search.index import SEARCH_SECONDS
 from bot.system import SystemClock, UlidSource
 from bot.testing.clock import FakeClock
 from bot.testing.log import MemoryLog
@@ -209,27 +208,6 @@ async def test_conversations_are_listed_with_names_and_first_words_searched_filt
     assert within.index('href="?before=700"') < within.index("It will rain in Oslo.")
     assert within.index("It will rain in Oslo.") < within.index("明天")
     assert "missing" in await show(pages.console(tmp_path), "/conversations")
-
-
-async def test_a_search_in_very_many_conversations_stops_in_time_and_says_how_far_it_went(
-    tmp_path: Path, show: Show
-) -> None:
-    class Slow(FakeClock):
-        def monotonic(self) -> float:
-            self.ticks += SEARCH_SECONDS / 8
-            return self.ticks
-
-    spoken = Talk()
-    for n in range(40):
-        spoken.say(said("the same words", 1_000 * (n + 1), chat_key=ChatKey("telegram", f"{n}")))
-    search = Search(tmp_path / "index.db", spoken.log, clock=SystemClock(), log=MemoryLog())
-    search.exporter.start()
-    assert await search.caught_up()
-    quick = Search(tmp_path / "index.db", spoken.log, clock=Slow(), log=MemoryLog())
-    quick.index = search.index
-    page = words(await show(pages.console(tmp_path, recalls=quick), "/conversations?q=words"))
-    assert "Messages were searched in the 7 most recent of 40 conversations" in page
-    await search.exporter.close()
 
 
 async def test_older_messages_of_a_chat_come_page_by_page_and_each_once(tmp_path: Path, show: Show) -> None:
@@ -489,7 +467,7 @@ async def test_pages_that_are_asked_for_together_are_made_one_after_another(
             most = max(most, at_once)
             await asyncio.sleep(0)
             at_once -= 1
-            return ListedChats([], 0, [query.channel], 0, 0)
+            return ListedChats([], 0, [query.channel])
 
     watched: Any = Watched()
     dashboard = pages.dashboard(pages=pages.console(tmp_path, recalls=watched))

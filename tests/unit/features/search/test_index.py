@@ -227,9 +227,6 @@ def contents(path: Path) -> dict[str, Any]:
         lines = db.execute(
             "SELECT line - (? << 32), ts, role, raw FROM lines WHERE line >> 32 = ?", (number, number)
         ).fetchall()
-        sessions = db.execute(
-            "SELECT id - (? << 24), first_ts, last_ts FROM sessions WHERE id >> 24 = ?", (number, number)
-        ).fetchall()
         words = db.execute(
             "SELECT term, doc FROM vocabulary WHERE term GLOB ? || ':*' AND doc > 0", (f"{number:x}",)
         ).fetchall()
@@ -240,7 +237,7 @@ def contents(path: Path) -> dict[str, Any]:
             )
             for term, _ in words
         }
-        found[name] = (rest, sorted(lines), sorted(sessions), tokens)
+        found[name] = (rest, sorted(lines), tokens)
     db.close()
     return found
 

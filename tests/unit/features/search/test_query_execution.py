@@ -11,7 +11,7 @@ import pytest
 
 from bot.contracts.archive import ArchiveLine
 from bot.contracts.identity import ChatKey
-from bot.features import search as searching
+from bot.features.search import ranking
 from bot.tools.context import RecallQuery
 from tests.talk import Found, indexed
 
@@ -25,7 +25,7 @@ Ask = Callable[..., list[str]]
 @pytest.fixture
 def ask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[list[str]], Ask]]:
     """Lines of one chat, a day apart, and questions to them; a word of more than 20 lines is everywhere."""
-    monkeypatch.setattr(searching, "BUDGET", 20)
+    monkeypatch.setattr(ranking, "BUDGET", 20)
     opened: list[Found] = []
 
     def made(said: list[str]) -> Ask:
@@ -72,7 +72,7 @@ def test_one_word_that_is_everywhere_brings_lines_that_have_it(ask: Callable[[li
 def test_a_word_that_is_everywhere_is_looked_for_in_the_time_that_was_asked_for(
     ask: Callable[[list[str]], Ask], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(searching, "CANDIDATES", 20)
+    monkeypatch.setattr(ranking, "CANDIDATES", 20)
     found = ask(many("harbour", count=300))("harbour in April 2026", 5)
     assert {int(text.split()[-1]) for text in found} <= set(range(30, 60)), (
         "30 days after the second of March"
