@@ -151,10 +151,7 @@ OVERHEARD = (
     f"This was said where you read along, perhaps not to you. Where it needs nothing from you, your whole answer is {SILENT} as "
     "plain text, which nobody sees."
 )
-EDITED = (
-    "The person has changed a message that was sent {}. The words below are what it says now, in place of it."
-)
-EARLIER = "earlier"
+EDITED = "The person has changed an earlier message. The words below are what it says now, in place of it."
 ANSWER = "The person still waits for your answer. Give it now, with what you have."
 LAST_STEP = "This is your last step: no tool runs any more. Write your summary now, with what you have, and say what is missing."
 SEND = "chat_send"
@@ -170,8 +167,7 @@ _SHAPES = {
         ("time due", f"{_TIME}Z"),
         ("lateSeconds missedBefore moreAttachments", r"\d+"),
         ("localTime", rf"[A-Z][a-z]{{2}} {_TIME}[+-][\d:]+ [A-Za-z]+(?:/[\w+-]+)*"),
-        ("note", "|".join(map(re.escape, (DUE, BROUGHT, SPOKEN, OVERHEARD)))),
-        ("edit", re.escape(EDITED).replace(r"\{\}", rf"(?:{EARLIER}|at {_TIME}Z)")),
+        ("note edit", "|".join(map(re.escape, (DUE, BROUGHT, SPOKEN, OVERHEARD, EDITED)))),
     )
     for name in names.split()
 }

@@ -8,7 +8,7 @@ import asyncio
 import functools
 import os
 import tomllib
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
@@ -52,18 +52,16 @@ Names = frozenset[str] | None
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A section of a prompt. `alternatives` are shorter versions, longest first. A lower `priority` number is more important."""
+    """A section of a prompt. `forms` are its text and shorter versions, longest first; an empty form is ignored."""
 
     name: str
-    priority: float
-    text: str
+    forms: Sequence[str]
     required: bool = False
-    alternatives: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Assembled:
-    """Sections that were selected for a prompt. `parts` are (name, text) in order of priority; `dropped` and `shortened` are names."""
+    """Sections that were selected for a prompt. `parts` are (name, text); `dropped` and `shortened` are names."""
 
     parts: tuple[tuple[str, str], ...]
     dropped: tuple[str, ...] = ()
@@ -75,7 +73,7 @@ class Assembled:
 
 
 class PromptTooLarge(errors.ShipmateError):
-    """Raised if the required sections exceed the token budget even in their shortest versions."""
+    """Raised if no form of a required section fits the token budget."""
 
     @property
     def person(self) -> str:
@@ -83,43 +81,27 @@ class PromptTooLarge(errors.ShipmateError):
 
 
 def assemble(sections: Iterable[Section], budget: float, size: Callable[[str], float] = len) -> Assembled:
-    """Select sections whose total `size` is at most `budget`. All required sections are included; if necessary they are
-    shortened, the least important first. Optional sections use the rest of the budget. Raises `PromptTooLarge`.
+    """Give each section, the most important first, its longest form that fits the rest of the budget. Optional sections
+    without such a form are dropped. Raises `PromptTooLarge`.
     """
-    asked = sorted((one for one in sections if one.text), key=lambda one: one.priority)
+    parts, dropped, shortened = list[tuple[str, str]](), list[str](), list[str]()
     gap = size(BETWEEN)
-    forms: list[list[tuple[str, float]]] = []
-    for one in asked:
-        costs = [(words, size(words) + gap) for words in (one.text, *one.alternatives) if words]
-        forms.append([form for at, form in enumerate(costs) if all(form[1] < cost for _, cost in costs[:at])])
-    taken = [0 if one.required else None for one in asked]
-
-    def left() -> float:
-        costs = (forms[at][form][1] for at, form in enumerate(taken) if form is not None)
-        return budget + gap - sum(costs)
-
-    for at in reversed(range(len(asked))):
-        while (form := taken[at]) is not None and left() < 0 and form + 1 < len(forms[at]):
-            taken[at] = form + 1
-    if left() < 0 and any(one.required for one in asked):
-        kept = [
-            (one.name, forms[at][form][1]) for at, one in enumerate(asked) if (form := taken[at]) is not None
-        ]
-        needed, parts = sum(cost for _, cost in kept), ", ".join(f"{name} {cost:.0f}" for name, cost in kept)
-        raise PromptTooLarge(
-            f"the required sections of the prompt take {needed:.0f}, more than the budget of {budget + gap:.0f} ({parts}): "
-            "shorten the instruction files, or use a model with a larger window"
-        )
-    for at, one in enumerate(asked):
-        if not one.required:
-            room = left()
-            taken[at] = next((form for form, (_, cost) in enumerate(forms[at]) if cost <= room), None)
-    chosen = list(zip(asked, forms, taken, strict=True))
-    return Assembled(
-        tuple((one.name, found[form][0]) for one, found, form in chosen if form is not None),
-        tuple(one.name for one, _, form in chosen if form is None),
-        tuple(one.name for one, _, form in chosen if form),
-    )
+    left = budget + gap
+    for one in sections:
+        costs = [(form, size(form) + gap) for form in one.forms if form]
+        chosen = next((found for found in costs if found[1] <= left), None)
+        if chosen is not None:
+            parts.append((one.name, chosen[0]))
+            left -= chosen[1]
+            shortened += [one.name] if chosen is not costs[0] else []
+        elif costs and one.required:
+            raise PromptTooLarge(
+                f"the section `{one.name}` of the prompt takes {costs[-1][1]:.0f} of the {left:.0f} that are left: "
+                "shorten the instruction files, or use a model with a larger window"
+            )
+        elif costs:
+            dropped.append(one.name)
+    return Assembled(tuple(parts), tuple(dropped), tuple(shortened))
 
 
 # ------------------------------------------------------------ the system prompt
@@ -222,21 +204,16 @@ class Prompts:
         custom, append = await self._text("prompt.custom"), await self._text("prompt.append")
         role = (NAME if found.shared else DEFAULT_ROLE).format(name=self.name)
         rules = custom or f"{role}\n\n{RULES}" + SYSTEM_RULE * system_role
-        full, *shorter = (
-            f"{TITLE}\n\n{words}" if words else ""
-            for words in (
-                found.shared,
-                *(text.shorten_middle(found.shared, most) for most in SHORTER if most < len(found.shared)),
-            )
-        )
+        lengths = (len(found.shared), *(most for most in SHORTER if most < len(found.shared)))
+        shared = [f"{TITLE}\n\n{text.shorten_middle(found.shared, most)}" for most in lengths if most]
         listed = "\n".join(f"- {skill.name}: {skill.description}" for skill in skills)
         known = f"# Skills\n\n`skills_load` knows: {', '.join(skill.name for skill in skills)}."
         load = "# Skills\n\nLoad one with `skills_load` before you do what it describes.\n\n"
         sections = [
-            Section("rules", 1, rules, required=True),
-            Section("model", 2, found.model, required=True),
-            Section(INSTRUCTIONS, 3, full, required=True, alternatives=tuple(shorter)),
-            Section("skills", 4, load + listed if listed else "", alternatives=(known,)),
+            Section("rules", [rules], required=True),
+            Section("model", [found.model], required=True),
+            Section(INSTRUCTIONS, shared, required=True),
+            Section("skills", [load + listed, known] if listed else []),
         ]
         made = assemble(sections, budget, size)
         if made.dropped or made.shortened:

@@ -90,10 +90,10 @@ async def put_back(
     file_title = "The file {}, read before, as it is now"
     file_texts = _texts(file_title, "Files read before; read", names[_FILES], files)
     sections = (
-        Section(_ARTIFACTS, 1, "\n".join([title, *pointers]) if pointers else ""),
-        Section(_SKILLS, 2, skill_texts[0], alternatives=skill_texts[1:]),
-        Section(_TOOLS, 3, again if names[_TOOLS] else ""),
-        Section(_FILES, 4, file_texts[0], alternatives=file_texts[1:]),
+        Section(_ARTIFACTS, ["\n".join([title, *pointers])] if pointers else []),
+        Section(_SKILLS, skill_texts),
+        Section(_TOOLS, [again] if names[_TOOLS] else []),
+        Section(_FILES, file_texts),
     )
     chosen = assemble(sections, left, size)
     shown = [(words, {ORIGIN: origin.packed()} if name == _FILES else {}) for name, words in chosen.parts]

@@ -195,7 +195,7 @@ _TOOL_BYTES = IdentityCache[Sequence[Json], int](_json_bytes)
 
 
 def problems(request: ModelRequest, *, paused: bool = False) -> Iterator[str]:
-    """Yield every fault of a request. Unlike the provider, this check forbids other content in a message with tool results."""
+    """Yield the faults of a request. Unlike the provider, this check forbids other content in a message with tool results."""
     messages = request.messages
     if request.max_tokens < 1:
         yield "max_tokens: less than one"
@@ -214,9 +214,10 @@ def problems(request: ModelRequest, *, paused: bool = False) -> Iterator[str]:
     ]
     yield from faults
     if not faults:
-        yield from _pairs(messages)
-        yield from _answers(messages, paused=paused, final=paused or request.summarize is not None)
-    yield from _breakpoints(request)
+        yield from _pairs(messages, paused=paused)
+        # A request for a provider's summary, and one that follows a paused answer, may end with an answer.
+        yield from _ends(messages, final=paused or request.summarize is not None)
+        yield from _breakpoints(request)
 
 
 _USER_ONLY = frozenset({"tool_result", "image", "document", "search_result", ATTACHED})
@@ -283,15 +284,16 @@ def _block_faults(block: Any, role: str) -> Iterator[str]:
             yield "the content of a tool_result is neither text nor blocks"
 
 
-def _pairs(messages: Sequence[Message]) -> Iterator[str]:
-    """Yield a fault for each message that has tool calls without results, results without calls, or repeated ids."""
-    calls, seen = list[str](), set[str]()
+def _pairs(messages: Sequence[Message], *, paused: bool) -> Iterator[str]:
+    """Yield a fault for each call without its result, result without its call, and repeated id. At the end, `paused`
+    allows a call of a provider's tool without its result.
+    """
+    calls, seen, hosted = list[str](), set[str](), set[str]()
     for at, message in enumerate(messages):
-        content, results = message["content"], list[str]()
-        if message["role"] == "user":
-            results = [block["tool_use_id"] for block in content if block["type"] == "tool_result"]
-            if set(results) - set(calls) or len(results) > len(set(results)):
-                yield f"messages.{at}: a tool_result without its tool_use"
+        content = message["content"]
+        results = [block["tool_use_id"] for block in content if block["type"] == "tool_result"]
+        if set(results) - set(calls) or len(results) > len(set(results)):
+            yield f"messages.{at}: a tool_result without its tool_use"
         if open_calls := set(calls) - set(results):
             yield f"messages.{at}: {len(open_calls)} tool_use without tool_result"
         calls = [block["id"] for block in content if block["type"] == "tool_use"]
@@ -299,47 +301,33 @@ def _pairs(messages: Sequence[Message]) -> Iterator[str]:
         if len(set(ids)) < len(ids) or seen.intersection(ids):
             yield f"messages.{at}: a tool_use id stands twice"
         seen.update(ids)
-    if calls:
-        yield f"messages: {len(calls)} tool_use without tool_result"
-
-
-def _answers(messages: Sequence[Message], *, paused: bool, final: bool) -> Iterator[str]:
-    """Yield a fault for each call of a provider's tool that has no result, each answer that ends in thinking, and an answer as
-    last message. At the end, `paused` allows a call without a result, and `final` allows the other two.
-    """
-    server = set[str]()
-    for at, message in enumerate(messages):
-        for block in message["content"]:
-            if block["type"] in blocks.SERVER_CALLS:
-                server.add(str(block.get("id")))
-            elif block["type"].endswith("_tool_result") and block.get("tool_use_id") not in server:
-                yield f"messages.{at}: a {block['type']} without its tool_use"
-            server.discard(str(block.get("tool_use_id")))
-        if message["role"] == "user" and server:
+        hosted.update(ids[len(calls) :])
+        found = {str(one.get("tool_use_id")) for one in content if one["type"].endswith("_tool_result")}
+        if found - hosted:
+            yield f"messages.{at}: a result of a server's tool without its tool_use"
+        hosted -= found
+        if hosted and message["role"] == "user":
             yield f"messages.{at}: a server's tool_use without its result"
-            server.clear()
-        last = at + 1 == len(messages)
-        if message["role"] == "user" or (last and final):
+    if calls or (hosted and not paused):
+        yield f"messages: {len(calls) or 'a server’s'} tool_use without tool_result"
+
+
+def _ends(messages: Sequence[Message], *, final: bool) -> Iterator[str]:
+    """Yield a fault for each answer that ends in thinking, and for an answer as last message, which `final` allows."""
+    for message, after in itertools.pairwise((*messages, None)):
+        if message is None or message["role"] == "user" or (after is None and final):
             continue
-        if message["content"][-1]["type"] in blocks.THINKING and (last or messages[at + 1]["role"] == "user"):
-            yield f"messages.{at}: an answer that ends in thinking"
-        if last:
+        if message["content"][-1]["type"] in blocks.THINKING and (after is None or after["role"] == "user"):
+            yield "messages: an answer that ends in thinking"
+        if after is None:
             yield "messages: the last message must be the user's"
-    if server and not paused:
-        yield "messages: a server's tool_use without its result"
 
 
 def _breakpoints(request: ModelRequest) -> Iterator[str]:
-    content = [
-        block
-        for message in request.messages
-        if isinstance(message.get("content"), list)
-        for block in message["content"]
-        if isinstance(block, dict)
-    ]
+    content = [block for message in request.messages for block in message["content"]]
     inner = [part for block in content if isinstance(block.get("content"), list) for part in block["content"]]
     markable = (*request.tools, *request.system, *content, *inner)
-    marked = [one for one in markable if isinstance(one, dict) and one.get("cache_control") is not None]
+    marked = [one for one in markable if one.get("cache_control") is not None]
     if any(one.get("type") in blocks.THINKING for one in marked):
         yield "a cache breakpoint on thinking"
     if any(one["cache_control"] not in (CACHE, HOUR) for one in marked):

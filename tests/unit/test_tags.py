@@ -17,7 +17,6 @@ from bot.contracts.inbound import Attachment, Inbound, Quoted
 from bot.contracts.provenance import ANYBODYS, NOBODYS, Provenance
 from bot.core import file_words, memory, quotes, user_message
 from bot.core.file_words import SeenFile
-from bot.core.user_message import TurnRequest
 from bot.core.view import PutBack
 from bot.features import conversation
 from bot.testing.model import text, tool_use
@@ -67,8 +66,7 @@ def sent(words: str, nonce: str = NONCE, **facts: Any) -> Message:
         "text": words,
     } | facts
     files = [SeenFile("0123456789ABCDEFGHJKMNPQRS", 5, 1, words)] if "attachments" in facts else ()
-    request = TurnRequest("R1", KEY, inbound=Inbound(**facts), files=files)
-    return user_message.build(request, 1, nonce)
+    return user_message.build(Inbound(**facts, request_id="R1"), 1, nonce, files=files)
 
 
 @given(names, st.text() | st.sampled_from(FORGED), notes, nonces)

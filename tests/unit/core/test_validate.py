@@ -114,7 +114,7 @@ BROKEN: list[tuple[str, list[Message]]] = [
     ("in a message of the assistant", [HELLO, say("assistant", result("a"), words("x")), LAST]),
     ("no block", [HELLO, say("assistant", "text", words("x")), LAST]),
     ("server's tool_use", [HELLO, say("assistant", words("x"), server("s")), LAST]),
-    ("web_search_tool_result without", [HELLO, say("assistant", found("s"), words("x")), LAST]),
+    ("result of a server's tool without", [HELLO, say("assistant", found("s"), words("x")), LAST]),
 ]
 
 

@@ -16,7 +16,6 @@ from bot.core import user_message
 from bot.core.archive_files import ChatStore
 from bot.core.instructions import InstructionFiles
 from bot.core.prompt import Prompts
-from bot.core.user_message import TurnRequest
 from bot.core.view import render
 from bot.llm.messages_api import body_of
 from bot.storage.artifacts import ArtifactStore
@@ -139,7 +138,7 @@ async def test_the_first_request_in_a_code_repository_is_at_most_12000_character
     system = frozen.system(tmp_path, inbound, MANIFEST.rules)
     assert "You are Shipmate" in system[0]["text"]
     assert "package_0/" in system[1]["text"]
-    message = user_message.build(TurnRequest(inbound.request_id, key, inbound), 0, "0" * 8)
+    message = user_message.build(inbound, 0, "0" * 8)
     asked = render(
         model="claude-sonnet-5-5",
         max_tokens=8_192,

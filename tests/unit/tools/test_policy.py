@@ -24,7 +24,6 @@ from bot.contracts.provenance import ANYBODYS, NOBODYS, ORIGIN, WORKSPACES, Prov
 from bot.contracts.tools import Effect, ToolCall, ToolResult
 from bot.core import memory, user_message
 from bot.core.file_words import SeenFile
-from bot.core.user_message import TurnRequest
 from bot.core.view import PutBack
 from bot.system import read_link
 from bot.testing.clock import FakeClock
@@ -351,7 +350,7 @@ def came(words: str, user: str = "U1", files: Sequence[SeenFile] = (), **more: A
     """A message as the model sees it."""
     fields = {"channel": "slack", "chat_id": "C1", "chat_key": KEY, "chat_type": "group", "user_id": user}
     inbound = Inbound.model_validate(fields | {"keys": ("k",), "ts": 1, "target": {}, "text": words} | more)
-    return user_message.build(TurnRequest("R", KEY, inbound=inbound, files=list(files)), 1, "0a1b2c3d")
+    return user_message.build(inbound, 1, "0a1b2c3d", files=files)
 
 
 def said(words: str, user: str = "U1", *quoted: str) -> Message:
