@@ -56,7 +56,7 @@ async def serving(gateway: Gateway, say: Say, stop: asyncio.Event) -> AsyncItera
     ask = functools.partial(ask_limits, gateway, say)
     periodic = PeriodicJobs(
         [
-            *door.periodic,
+            *door.all("periodic"),
             *gateway.maintenance.jobs(),
             PeriodicJob("say which parts do not work", PART_SECONDS, lines.look),
             PeriodicJob("ask for the limits of the model", ASK_LIMITS_SECONDS, ask),
@@ -95,7 +95,7 @@ async def serving(gateway: Gateway, say: Say, stop: asyncio.Event) -> AsyncItera
         around.push_async_callback(gateway.turns.summaries.stop)
         checking = asyncio.create_task(_check_model(gateway, say, lines))
         around.callback(checking.cancel)
-        loops = [serve() for serve in (*door.serves, gateway.watch.run)]
+        loops = [serve() for serve in (*door.all("serves"), gateway.watch.run)]
         if gateway.counted is not None:
             loops.append(gateway.counted.watch_loop(services.clock))
         await around.enter_async_context(_served(log, loops))

@@ -7,6 +7,7 @@ import pkgutil
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
+from functools import reduce
 from typing import Any
 
 from bot import discovery, errors
@@ -150,6 +151,8 @@ class Hooks:
     """Function that returns events and text for the end of a turn. Its buttons appear below the notice that ends the
     turn, if there is a notice.
     """
+    turn_fails: Callable[[Turn, TurnEndState], Done] | None = None
+    """Function like `turn_ends` that is called only for turns that fail."""
     before_intake: Callable[[Inbound], Awaitable[Sequence[Inbound]]] | None = None
     """Function that returns the messages to accept in place of a message from an admitted person: the same one, a
     corrected one, or several. () means that the message is not for the bot.
@@ -183,7 +186,7 @@ class Feature:
 
 
 class NobodyAnswers:
-    """Implements `tools.context.Questions` if no feature asks people. It answers every question with “nobody”."""
+    """Answers the questions of tools with “nobody” if no feature asks people."""
 
     async def ask(self, question: ToolQuestion) -> Answer:
         del question
@@ -196,60 +199,49 @@ class Door:
     def __init__(self) -> None:
         self.commands: dict[str, Command] = {}
         self.signals: dict[str, Command] = {}
-        self.approvals: Approvals = Unattended()
-        self.display: Display | None = None
         self.ports: dict[str, Any] = {}
-        self.periodic: list[PeriodicJob] = []
-        self.exports: list[Exporter] = []
-        self._hooks: list[Hooks] = []
+        self.approvals: Approvals = Unattended()
         self.asks: Questions = NobodyAnswers()
+        self.display: Display | None = None
+        self._hooks: list[Hooks] = []
         self._outcomes: dict[str, Callable[[Question], str]] = {}
         self._settles: dict[str, Settle] = {}
         self._settling = set[str]()
-        self.serves: list[Callable[[], Coroutine[Any, Any, None]]] = []
 
     def open(self, features: Iterable[Feature], runtime: Runtime) -> None:
         """Register these features. Raises `errors.ConfigError` if two of them use the same name."""
         for feature in features:
             hooks = feature.build(runtime)
-            mine: dict[str, Any]
-            for mine, theirs in (
-                (self.commands, hooks.commands),
-                (self.signals, hooks.signals),
-                (self.ports, hooks.ports),
-            ):
+            for name in ("commands", "signals", "ports"):
+                mine, theirs = getattr(self, name), getattr(hooks, name)
                 if twice := mine.keys() & theirs.keys():
                     raise errors.ConfigError(
                         f"features: {feature.name} adds {min(twice)}, which another one has"
                     )
                 mine.update(theirs)
             self.approvals = hooks.approvals or self.approvals
+            self.asks = hooks.asks or self.asks
             self.display = hooks.display or self.display
             self._outcomes |= hooks.outcomes
             self._settles |= hooks.settles
-            self.serves += hooks.serves
-            self.periodic += hooks.periodic
-            self.exports += hooks.exports
             self._hooks.append(hooks)
-            self.asks = hooks.asks or self.asks
+
+    def all(self, name: str) -> list[Any]:
+        """Return this hook of each feature that implements it. The items of hooks that are sequences are joined."""
+        found = [hook for hooks in self._hooks if (hook := getattr(hooks, name)) is not None]
+        return [one for hook in found for one in (hook if isinstance(hook, Sequence) else (hook,))]
 
     def wrapped(self, chat: Chat, reply: Reply, registry: Registry) -> Reply:
-        for wrap in [one.wrap_reply for one in self._hooks if one.wrap_reply is not None]:
-            reply = wrap(chat, reply, registry)
-        return reply
+        return reduce(lambda inner, wrap: wrap(chat, inner, registry), self.all("wrap_reply"), reply)
 
     def model(self, model: Model) -> Model:
-        for wrap in [one.wrap_model for one in self._hooks if one.wrap_model is not None]:
-            model = wrap(model)
-        return model
+        return reduce(lambda inner, wrap: wrap(inner), self.all("wrap_model"), model)
 
     def around_calls(self, call: CallWrapper, registry: Registry) -> CallWrapper:
-        for wrap in [one.wrap_call for one in self._hooks if one.wrap_call is not None]:
-            call = wrap(call, registry)
-        return call
+        return reduce(lambda inner, wrap: wrap(inner, registry), self.all("wrap_call"), call)
 
     async def close(self) -> None:
-        for close in [one.close for one in self._hooks if one.close is not None]:
+        for close in self.all("close"):
             await close()
 
     def command(self, inbound: Inbound) -> Command | None:
@@ -266,37 +258,38 @@ class Door:
         return command is not None and command.queued and bool(inbound.args or not command.tells)
 
     def turn_ends(self, turn: Turn, state: TurnEndState) -> list[Done]:
-        return [one.turn_ends(turn, state) for one in self._hooks if one.turn_ends is not None]
+        hooks = [
+            *self.all("turn_ends"),
+            *(self.all("turn_fails") if state in {"failed", "withdrawn"} else ()),
+        ]
+        return [ends(turn, state) for ends in hooks]
 
     async def before_intake(self, inbound: Inbound) -> Sequence[Inbound]:
         found: Sequence[Inbound] = (inbound,)
-        for before in [one.before_intake for one in self._hooks if one.before_intake is not None]:
+        for before in self.all("before_intake"):
             found = [more for one in found for more in await before(one)]
         return found
 
     async def before_turn(self, chat: Chat, inbound: Inbound) -> list[Quoted]:
-        hooks = [one.before_turn for one in self._hooks if one.before_turn is not None]
-        return [quoted for before in hooks for quoted in await before(chat, inbound)]
+        return [quoted for before in self.all("before_turn") for quoted in await before(chat, inbound)]
 
     async def home(self, opened: Inbound) -> tuple[HomeSection, ...]:
         page = dict[str, tuple[str, ...]]()
-        parts = [part for one in self._hooks for part in one.home.items()]
+        parts = [part for hooks in self._hooks for part in hooks.home.items()]
         for _, make in sorted(parts, key=lambda part: part[0]):
             section = await make(opened)
             page[section.title] = (*page.get(section.title, ()), *section.lines)
         return tuple(HomeSection(title, lines) for title, lines in page.items() if lines)
 
     async def hears_all(self, chat: ChatKey) -> bool:
-        return any([await one.hears_all(chat) for one in self._hooks if one.hears_all is not None])
+        return any([await hears(chat) for hears in self.all("hears_all")])
 
     def questions(self, chat: ChatKey, person: UserRef) -> list[ShownQuestion]:
-        asked = [one.questions for one in self._hooks if one.questions is not None]
-        return [one for ask in asked for one in ask(chat, person)]
+        return [one for ask in self.all("questions") for one in ask(chat, person)]
 
     async def waiting(self, viewer: Viewer) -> list[OpenLoop]:
         """Return all open loops (matters that wait for somebody) that a viewer may see, by kind and time."""
-        asked = [one.waiting for one in self._hooks if one.waiting is not None]
-        found = [loop for look in asked for loop in await look(viewer)]
+        found = [loop for waiting in self.all("waiting") for loop in await waiting(viewer)]
         return sorted(found, key=lambda one: (KINDS.index(one.kind), one.due or one.since, one.id))
 
     async def settle(self, question: Question, verdict: Verdict) -> Sequence[Fact] | None:

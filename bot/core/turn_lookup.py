@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,7 +16,7 @@ from bot.core.events import Event
 from bot.core.usage import UsageSums
 
 NEWEST = 500
-"""Number of newest events in which the latest answer is searched first. If it is not among them, all events are searched."""
+"""Number of a chat's newest events in which its latest answer is searched."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,44 +31,37 @@ class TurnRef:
 @dataclass(eq=False)
 class TurnLookup:
     """Searches the event log for turns that a person may see: all turns of the chat in which the person asks, and the
-    person's own turns in that chat's threads.
+    person's own turns in that chat's threads. Methods raise `errors.StorageError`.
     """
 
     chats: Chats
     event_log: EventLog
 
     async def found(self, inbound: Inbound, asked: str | None) -> TurnRef | None:
-        """Return the turn to which `asked` refers. It is the id of a turn, of a request or of a message; for None, return the
-        latest turn that answered. Return None if there is no such turn. Raises `errors.StorageError`.
+        """Return the turn to which `asked` refers; None if there is no such turn. `asked` is the id of a turn, of a request,
+        of a sent message or of a received message, in this order. For None, return the latest turn.
         """
-        if asked is not None:
-            place = inbound.chat_key.chat
-            named = await self.event_log.naming(place, {asked})
-            for one in self._called(named, asked):
-                if (turn := await self._shown(inbound, one)) is not None:
-                    return turn
-            return None
-        return await self._newest(inbound.chat_key) or await self._near(inbound)
-
-    async def of_message(self, chat: ChatKey, message: str) -> str | None:
-        """Return the id of the turn that sent this message to a chat; None if unknown. Raises `errors.StorageError`."""
-        named = reversed(await self.event_log.naming(chat, {message}))
-        return next((one.turn for one in named if one.chat == chat and _is_sent(one, message)), None)
-
-    @staticmethod
-    def _called(named: Iterable[Event], asked: str) -> list[TurnRef]:
-        """Return the turns to which the id `asked` may refer: first as a turn or request, then as a sent message, then as a received one."""
-        sent, turns, said = list[TurnRef](), list[TurnRef](), list[TurnRef]()
-        for one in named:
+        if asked is None:
+            return await self._latest(inbound)
+        turns, sent, said = list[TurnRef](), list[TurnRef](), list[TurnRef]()
+        for one in await self.event_log.naming(inbound.chat_key.chat, {asked}):
             match one.data:
                 case _ if one.turn is not None and _is_sent(one, asked):
                     sent.insert(0, TurnRef(one.chat, one.turn))
                 case events.TurnStarted() | events.Joined() if _has(one, asked):
                     turns.append(TurnRef(one.chat, one.turn or "", asked))
-                case events.Received(inbound) | events.Edited(inbound):
-                    if asked in {inbound.request_id, inbound.message_id}:
-                        said.append(TurnRef(one.chat, inbound.request_id))
-        return [*turns, *sent, *said]
+                case events.Received(inbound=words) | events.Edited(inbound=words):
+                    if asked in {words.request_id, words.message_id}:
+                        said.append(TurnRef(one.chat, words.request_id))
+        for ref in (*turns, *sent, *said):
+            if (turn := await self._shown(inbound, ref)) is not None:
+                return turn
+        return None
+
+    async def of_message(self, chat: ChatKey, message: str) -> str | None:
+        """Return the id of the turn that sent this message to a chat; None if unknown."""
+        named = reversed(await self.event_log.naming(chat, {message}))
+        return next((one.turn for one in named if one.chat == chat and _is_sent(one, message)), None)
 
     async def _shown(self, reader: Inbound, found: TurnRef) -> TurnRef | None:
         named = await self.event_log.naming(found.chat, {found.id})
@@ -81,21 +74,16 @@ class TurnLookup:
         )
         return TurnRef(found.chat, turn, found.about or found.id) if own else None
 
-    async def _newest(self, chat: ChatKey) -> TurnRef | None:
-        newest = (await self.chats.get(chat)).seq
-        for since in (max(0, newest - NEWEST), 0):
-            for one in reversed(await self.event_log.read(chat, since)):
-                match one.data:
-                    case events.Queued(form="reply") if one.turn is not None:
-                        return TurnRef(chat, one.turn)
-                    case events.TurnEnded(end) if end != "handled" and one.turn is not None:
-                        return TurnRef(chat, one.turn)
-        return None
-
-    async def _near(self, inbound: Inbound) -> TurnRef | None:
-        """Return this person's latest turn in the whole chat, including its threads."""
-        named = await self.event_log.naming(inbound.chat_key.chat, {inbound.user_id})
-        for one in reversed(named):
+    async def _latest(self, inbound: Inbound) -> TurnRef | None:
+        """Return the chat's latest turn; if there is none, this person's latest turn in the chat's threads."""
+        chat = await self.chats.get(inbound.chat_key)
+        for one in reversed(await self.event_log.read(chat.key, max(0, chat.seq - NEWEST))):
+            match one.data:
+                case events.Queued(form="reply") if one.turn is not None:
+                    return TurnRef(chat.key, one.turn)
+                case events.TurnEnded(end) if end != "handled" and one.turn is not None:
+                    return TurnRef(chat.key, one.turn)
+        for one in reversed(await self.event_log.naming(chat.key.chat, {inbound.user_id})):
             match one.data:
                 case events.Received(said) if said.command is None and said.kind == "message":
                     ref = TurnRef(one.chat, said.request_id)
@@ -123,13 +111,14 @@ PARTS = 20
 _WAITS = "FROM events AS waits{} WHERE waits.kind = 'waited' AND waits.at >= ?"
 _SAID = " LEFT JOIN events AS said ON said.id = waits.turn"
 _SLOW = "SELECT waits.turn, waits.chat, waits.at, waits.data, said.data {} ORDER BY json_extract(waits.data, '$.ms') DESC LIMIT ? OFFSET ?"
+_REQUEST = "SELECT chat, seq, data FROM events WHERE id = ? AND kind = 'received'"
 _ANSWER = "SELECT data FROM events WHERE chat = ? AND seq > ? AND seq < ? AND kind = 'queued' AND turn = ? ORDER BY seq LIMIT ?"
 
 
 @dataclass(frozen=True, slots=True)
 class TurnWait:
     """The wait of a person for an answer. It took `ms` milliseconds and ended at the time `at` (epoch seconds). `parts` has
-    the milliseconds of each activity (see `bot.core.waits.Wait`). `words` is the person's message.
+    the milliseconds of each activity (see `core.chat.Wait`). `words` is the person's message.
     """
 
     request: str
@@ -168,30 +157,21 @@ class TurnRecords:
     def said(self, request: str) -> tuple[str, str]:
         """Return the person's message and the answer of a turn. Each is "" if it is not in the log."""
         with self._opened() as db:
-            found = (
-                None
-                if db is None
-                else db.execute(
-                    "SELECT chat, seq, data FROM events WHERE id = ? AND kind = 'received'", (request,)
-                ).fetchone()
-            )
+            found = db.execute(_REQUEST, (request,)).fetchone() if db is not None else None
             if db is None or found is None:
                 return "", ""
-            chat, seq, data = found
+            chat, seq, said = found
             rows = db.execute(_ANSWER, (chat, seq, seq + SPAN, request, PARTS)).fetchall()
         queued = [json.loads(row) for (row,) in rows]
         answer = [str(one.get("text") or "") for one in queued if "question" not in one]
-        return _words(data), "\n\n".join(filter(None, answer))
+        return str(_inbound(said).get("text") or ""), "\n\n".join(filter(None, answer))
 
 
 def _wait(request: str, chat: str, at: float, waited: str, said: str | None) -> TurnWait:
     told, inbound = json.loads(waited), _inbound(said)
     person = f"{inbound.get('channel')}:{inbound.get('user_id')}" if inbound else ""
-    return TurnWait(request, chat, at, person, _words(said), told["ms"], told.get("parts") or {})
-
-
-def _words(said: str | None) -> str:
-    return str(_inbound(said).get("text") or "")
+    words = str(inbound.get("text") or "")
+    return TurnWait(request, chat, at, person, words, told["ms"], told.get("parts") or {})
 
 
 def _inbound(said: str | None) -> Mapping[str, Any]:

@@ -121,7 +121,6 @@ def with_buttons(shown: tuple[Queued, str], buttons: QuestionButtons) -> Queued:
 
 AGAIN: tuple[Choice, ...] = ("again",)
 RENEW: tuple[Choice, ...] = ("renew",)
-FAILED = frozenset[TurnEndState]({"failed", "withdrawn"})
 ANSWERED = frozenset[TurnEndState]({"answered", "stopped"})
 
 
@@ -133,10 +132,9 @@ class Retries:
         self._begun = set[str]()
         """Keys of the messages that this process has created for retries."""
 
-    def turn_ends(self, turn: Turn, state: TurnEndState) -> Done:
-        """Return the button [Try again] if the turn failed."""
-        offered = state in FAILED and plain(turn.first)
-        return Done(buttons=QuestionButtons(turn.id, AGAIN) if offered else None)
+    def turn_fails(self, turn: Turn, _: TurnEndState) -> Done:
+        """Return the button [Try again]."""
+        return Done(buttons=QuestionButtons(turn.id, AGAIN) if plain(turn.first) else None)
 
     async def run(self, press: Inbound) -> Done:
         """Run `/retry`: try a failed turn again, or answer the latest turn again if no turn is running. The new turn has the
@@ -224,7 +222,7 @@ def _build(runtime: Runtime) -> Hooks:
     return Hooks(
         commands={"retry": Command(retries.run), "renew": Command(retries.renew)},
         signals={"edit": Command(retries.offer)},
-        turn_ends=retries.turn_ends,
+        turn_fails=retries.turn_fails,
     )
 
 

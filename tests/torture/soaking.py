@@ -307,7 +307,7 @@ class Soak:
         """Let time pass, and do what is due meanwhile."""
         await self.clock.advance(seconds)
         now = self.clock.monotonic()
-        for chore in (*self.gateway.door.periodic, *self.gateway.maintenance.jobs()):
+        for chore in (*self.gateway.door.all("periodic"), *self.gateway.maintenance.jobs()):
             if self._chores.setdefault(chore.name, now + chore.seconds) <= now:
                 self._chores[chore.name] = now + chore.seconds
                 await chore.run()
