@@ -29,8 +29,7 @@ from bot.core.agent import AgentDeps, Manner, ModelDeps
 from bot.core.archive_files import ChatStore
 from bot.core.attachments import FileReader
 from bot.core.chat import MODES, Chat
-from bot.core.chats import Chats
-from bot.core.conversation_list import given_names
+from bot.core.chats import TITLE, Chats
 from bot.core.estimate import Estimator
 from bot.core.event_log import Alert, EventLog
 from bot.core.exports import ArchiveExport, Exporter
@@ -170,7 +169,7 @@ class Gateway:
             flush=lambda: exporter.flush(),  # noqa: PLW0108 - the object is created below
         )
         exporter = Exporter(ArchiveExport(archive, event_log), event_log, clock=clock, log=log)
-        self.exports = [exporter, *door.exports]
+        self.exports = [exporter, *door.all("exports")]
         questions, root = door.asks, settings.root
         self.mcp = mcp = McpServers(
             settings.mcp, questions=questions, root=root, clock=clock, log=log, redact=services.redact
@@ -319,7 +318,7 @@ class Gateway:
             settings=lambda: config.shown_leaves(self.turns.agent.settings),
             about=functools.partial(descriptions, self.services.manifests),
             channels=lambda: sorted(self.channels),
-            titles=lambda: given_names(self.chats),
+            titles=lambda: {key: one["name"] for key, one in self.chats.facts.all(TITLE).items()},
             recalls=self.door.ports.get("recall"),
             waiting=self.intake.console_board,
             decide=self.intake.decide,

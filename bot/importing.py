@@ -32,8 +32,8 @@ from bot.contracts.provenance import ANYBODYS, ORIGIN, Provenance, unpacked
 from bot.core import events, memory
 from bot.core.chat import Chat
 from bot.core.chats import NO_CHAT
-from bot.core.event_log import APPEND, FACT, KEY, POSITION, RESTORED
-from bot.core.events import Event, EventData, StoredFile, encode, fact_of, keys_of
+from bot.core.event_log import APPEND, FACT, KEY, POSITION, RESTORED, stored
+from bot.core.events import Event, EventData, FactSet, StoredFile, encode, keys_of
 from bot.core.outgoing import ApprovalRecord
 from bot.core.removal import SENDS
 from bot.core.sqlite_log import SCHEMA
@@ -126,9 +126,8 @@ def _write_chat(db: sqlite3.Connection, chat: Chat, found: list[Event]) -> None:
         row = (str(event.chat), event.seq, event.id, event.turn, event.person, event.kind, event.at)
         db.execute(APPEND, (*row, encode(event.data)))
         db.executemany(KEY, [(key, str(event.chat), event.seq) for key in keys_of(event.data)])
-        if (fact := fact_of(event.data)) is not None:
-            kind, key, value = fact
-            db.execute(FACT, (kind, key, json.dumps(value, ensure_ascii=False)))
+        if isinstance(event.data, FactSet):
+            db.execute(*stored(event.data))
     db.execute(POSITION, (str(chat.key), chat.position.base, chat.position.open))
 
 

@@ -21,8 +21,7 @@ BROAD = {"bot/tools/dispatch.py": 1}  # a tool may raise anything
 """Max number of handlers that catch every exception, by file. All other files must catch errors by name."""
 
 WAITS = {
-    "bot/core/intake.py": 3,  # before a message is confirmed to the platform
-    "bot/core/conversation_list.py": 1,  # before a new name is confirmed to the person
+    "bot/core/intake.py": 4,  # before a message is confirmed to the platform, or a new name to the person
     "bot/core/outbox.py": 2,  # before a message is sent, and before a live message is created
     "bot/core/loop.py": 1,  # before a tool call with effects
     # These read from the database file, so all events must be committed.

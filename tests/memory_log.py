@@ -9,7 +9,7 @@ from typing import Any
 from bot.contracts.base import Json
 from bot.contracts.identity import ChatKey
 from bot.core.event_log import ChatStats, Committed, Entry, EventLog, Position
-from bot.core.events import Event, Received, TurnEnded, Used, fact_of, keys_of
+from bot.core.events import Event, FactSet, Received, TurnEnded, Used, keys_of
 
 
 class MemoryLog(EventLog):
@@ -51,11 +51,10 @@ class MemoryLog(EventLog):
             self.positions[event.chat] = entry.position
             newest[event.chat] = event.seq
             self.keys.update(keys_of(event.data))
-            if (fact := fact_of(event.data)) is not None:
-                kind, key, value = fact
-                self.facts_set.pop((kind, key), None)
-                if value is not None:
-                    self.facts_set[kind, key] = value
+            if isinstance(fact := event.data, FactSet):
+                self.facts_set.pop((fact.of, fact.key), None)
+                if fact.value is not None:
+                    self.facts_set[fact.of, fact.key] = fact.value
         self._unsaved = []
         for watcher in self._heard if newest else ():
             watcher(newest)

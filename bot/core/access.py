@@ -45,6 +45,7 @@ class Memberships:
 
     def __post_init__(self) -> None:
         self._called: dict[str, object] = {}
+        """Names of people and chats for messages to operators, by id."""
 
     async def chats_of(
         self, channel: str, user_id: str, chat_keys: Sequence[ChatKey], *, direct: bool
@@ -57,18 +58,14 @@ class Memberships:
             async with asyncio.timeout(SECONDS):
                 found = await knows.chats_of(user_id, asked, direct=direct)
         except (errors.ShipmateError, TimeoutError) as error:
-            self.log.write(
-                "denied",
-                "who is in which chat cannot be known: other chats were not searched",
-                level="warn",
-                cause=f"{type(error).__name__}: {error}",
-            )
+            words = "who is in which chat cannot be known: other chats were not searched"
+            self.log.write("denied", words, level="warn", cause=f"{type(error).__name__}: {error}")
             return MembershipAnswer([], unanswered=asked)
         # A channel may name more chats. Return only those that the caller asked about.
-        chats, unanswered = (
-            [key for key in asked if key in set(one)] for one in (found.chats, found.unanswered)
+        chats, unanswered = set(found.chats), set(found.unanswered)
+        return MembershipAnswer(
+            [key for key in asked if key in chats], [key for key in asked if key in unanswered]
         )
-        return MembershipAnswer(chats, unanswered)
 
     def same_chat(self, channel: str, chat_id: str) -> frozenset[str]:
         knows: object = self.channels.get(channel)
@@ -79,21 +76,20 @@ class Memberships:
         knows: object = self.channels.get(line.channel)
         return knows.permalink(line) if isinstance(knows, KnowsLinks) else None
 
-    def place(self, inbound: Inbound) -> str:
+    def place(self, inbound: Inbound) -> Sentence:
         """Return a description of a message's chat for operators, if possible with a link to the message."""
-        return say("place.direct") if inbound.chat_type == "direct" else str(self._group(inbound))
-
-    def _group(self, inbound: Inbound) -> Sentence:
+        if inbound.chat_type == "direct":
+            return sentence("place.direct")
         name, link = named(inbound.chat_name or ""), self.permalink(ArchiveLine.of(inbound))
         if link:
             return sentence("place.link", link=link, group=f" (`{name}`)" if name else "")
         return sentence("place.group", group=f"`{name}`" if name else inbound.chat_id)
 
     def note(self, inbound: Inbound) -> None:
-        """Cache the display names of the sender and the chat of an incoming message."""
+        """Keep the display names of the sender and the chat of an incoming message."""
         name, ref = named(inbound.user_name or ""), str(inbound.person)
         who = f"`{name}` ({inbound.user_id})" if name else ref
-        chat = who if inbound.chat_type == "direct" else self._group(inbound)
+        chat = who if inbound.chat_type == "direct" else self.place(inbound)
         for known, words in {ref: who, str(inbound.chat_key.chat): chat}.items():
             self._called.pop(known, None)
             self._called[known] = words
@@ -107,11 +103,8 @@ class Memberships:
 
 
 EVERYONE = "*"
-KINDS: tuple[ChatType, ...] = ("direct", "group")
 _ANYBODY = "\0nobody"
 """User id that is on no list. It stands for any stranger."""
-
-
 _M = TypeVar("_M", bound=BaseModel)
 
 
@@ -119,9 +112,6 @@ _M = TypeVar("_M", bound=BaseModel)
 class Verdict:
     allowed: bool
     reason: Literal["local", "operator", "listed", "everyone", "stranger", "blocked", "bot", "never"]
-
-
-STRANGER = Verdict(allowed=False, reason="stranger")
 
 
 @dataclass(eq=False)
@@ -143,7 +133,7 @@ class Access:
     def judge(self, inbound: Inbound) -> Verdict:
         """Return the verdict on the sender of an incoming message, command or signal: admitted or not, and the reason."""
         if inbound.from_bot:
-            return Verdict(allowed=False, reason="bot")
+            return Verdict(False, "bot")
         verdict = self.standing(inbound.person, inbound.chat_id, inbound.chat_type)
         if verdict.allowed:
             self.memberships.note(inbound)
@@ -153,7 +143,8 @@ class Access:
         """Raise `errors.ConfigError` if the rules would admit a stranger although no list contains "*"."""
         listed = self.lists.allowed(channel) | self.allow.get(channel, frozenset())
         people = [UserRef(channel, nobody) for nobody in ("", _ANYBODY)]
-        admitted = any(self.standing(one, "\0nowhere", kind).allowed for one in people for kind in KINDS)
+        kinds: tuple[ChatType, ...] = ("direct", "group")
+        admitted = any(self.standing(one, "\0nowhere", kind).allowed for one in people for kind in kinds)
         if admitted and self.manifests[channel].access != "local" and EVERYONE not in listed:
             raise errors.ConfigError(
                 f"channels.{channel}.allow: found that a stranger would be let in, expected that nobody is who is not "
@@ -167,22 +158,22 @@ class Access:
         channel, user_id = person.channel, person.user_id
         manifest = self.manifests.get(channel)
         if manifest is None:  # the channel no longer exists
-            return STRANGER
+            return Verdict(False, "stranger")
         ids = {user_id} if user_id else set()
         if chat_type == "group":
             # A platform may give a chat a new id. The old ids still count for admissions and blocks.
             ids |= self.memberships.same_chat(channel, chat_id)
         listed = self.lists.allowed(channel) | self.allow.get(channel, frozenset())
         # The first rule that matches decides.
-        checks: tuple[tuple[bool, Verdict], ...] = (
-            (bool(ids & manifest.never_admit), Verdict(allowed=False, reason="never")),
-            (bool(ids & self.lists.blocked(channel)), Verdict(allowed=False, reason="blocked")),
-            (manifest.access == "local", Verdict(allowed=True, reason="local")),
-            (self.is_operator(person), Verdict(allowed=True, reason="operator")),
-            (bool(ids & listed), Verdict(allowed=True, reason="listed")),
-            (EVERYONE in listed and bool(user_id), Verdict(allowed=True, reason="everyone")),
+        checks = (
+            (ids & manifest.never_admit, Verdict(False, "never")),
+            (ids & self.lists.blocked(channel), Verdict(False, "blocked")),
+            (manifest.access == "local", Verdict(True, "local")),
+            (self.is_operator(person), Verdict(True, "operator")),
+            (ids & listed, Verdict(True, "listed")),
+            (EVERYONE in listed and user_id, Verdict(True, "everyone")),
         )
-        return next((verdict for holds, verdict in checks if holds), STRANGER)
+        return next((verdict for holds, verdict in checks if holds), Verdict(False, "stranger"))
 
     def is_open(self, channel: str, chat_id: str) -> bool:
         return self.standing(UserRef(channel, _ANYBODY), chat_id, "group").allowed
@@ -226,36 +217,38 @@ class InboundCleaner:
             attachments=tuple(self._redacted(one, "name", "mime") for one in inbound.attachments),
         )
 
-    def _clean_quote(self, message: Quoted) -> Quoted:
-        origin = message.origin
-        return self._redacted(
-            message,
-            "text",
-            "user_name",
-            "part",
-            files=tuple(map(self.words, message.files)),
-            origin=None if origin is None else self._redacted(origin, "name", "chat"),
-        )
-
     def admitted(self, inbound: Inbound, quoted: Iterable[Quoted]) -> tuple[Quoted, ...]:
         """Return the quoted messages by authors who are admitted in this chat, with secrets redacted. The others are
         dropped, so that no stranger's text reaches the model.
         """
+
+        def knows(message: Quoted) -> bool:
+            author = UserRef(inbound.channel, message.user_id or "")
+            return message.from_self or (
+                self.access.standing(author, inbound.chat_id, inbound.chat_type).allowed
+            )
+
         return tuple(
-            self._clean_quote(message)
-            for message in quoted
-            if message.from_self
-            or self.access.standing(
-                UserRef(inbound.channel, message.user_id or ""), inbound.chat_id, inbound.chat_type
-            ).allowed
+            self._redacted(
+                one,
+                "text",
+                "user_name",
+                "part",
+                files=tuple(map(self.words, one.files)),
+                origin=None if one.origin is None else self._redacted(one.origin, "name", "chat"),
+            )
+            for one in quoted
+            if knows(one)
         )
 
 
 EVERY = 24 * 3600.0
 """Min seconds between two admission requests for the same person."""
+_OF_STRANGERS = "channel chat_id chat_type user_id ts addressed message_id user_name chat_name language zone"
+"""Fields that an admission request copies from the stranger's message."""
 
 
-def request_of(inbound: Inbound, request_id: str, now: float) -> Inbound:
+def request_of(inbound: Inbound, now: float) -> Inbound:
     """Return a request to admit the stranger who wrote this message, without the message's text. Its key limits
     requests to one per person and day. In a group, only the stranger sees the bot's reply.
     """
@@ -268,13 +261,8 @@ def request_of(inbound: Inbound, request_id: str, now: float) -> Inbound:
         keys=(f"admission:{inbound.channel}:{inbound.user_id}:{int(now // EVERY)}",),
         target={**inbound.target, **alone},
         kind="admission",
-        request_id=request_id,
         **{name: getattr(inbound, name) for name in _OF_STRANGERS.split()},
     )
-
-
-_OF_STRANGERS = "channel chat_id chat_type user_id ts addressed message_id user_name chat_name language zone"
-"""Fields that an admission request copies from the stranger's message."""
 
 
 def id_form(manifest: Manifest) -> str:

@@ -14,12 +14,16 @@ from bot.contracts.environment import Clock, Ids
 from bot.contracts.identity import ChatKey
 from bot.core.chat import Chat
 from bot.core.event_log import Entry, EventLog
-from bot.core.events import Event, EventData, encode, fact_of
+from bot.core.events import Event, EventData, FactSet, encode
 
 MOST_IDLE = 500
 """Max idle chats in memory. Loading one again takes about 10 ms."""
 BATCH = 500
 """Number of events processed before other tasks may run."""
+TITLE = "title"
+"""Kind of the stored fact with the name that a person gave a conversation. The fact's key is the chatKey."""
+LONGEST_TITLE = 80
+"""Max characters of a conversation's title."""
 NO_CHAT = ChatKey("shipmate", "gateway")
 """Key of the gateway's own log, for events that belong to no chat."""
 
@@ -51,14 +55,6 @@ class Facts:
 
     def all(self, kind: str) -> dict[str, Json]:
         return {key: value for (of, key), value in self.known.items() if of == kind}
-
-    def apply(self, data: EventData) -> None:
-        if (fact := fact_of(data)) is None:
-            return
-        kind, key, value = fact
-        self.known.pop((kind, key), None)
-        if value is not None:
-            self.known[kind, key] = value
 
 
 class Chats:
@@ -114,7 +110,10 @@ class Chats:
                 chat.apply(event)
             chat.context.left = None
         self._chats[key] = self._alive[key] = chat
-        self._evict()
+        if len(self._chats) > MOST_IDLE:
+            idle = [key for key, chat in self._chats.items() if chat.open_since is None]
+            for one in idle[:-MOST_IDLE]:
+                del self._chats[one]
         return chat
 
     async def whole(self, key: ChatKey, seen: Callable[[Event, Chat], None]) -> Chat:
@@ -140,7 +139,10 @@ class Chats:
             name = fact.id or self._ids.ulid()
             event = Event(name, fact.chat, now, fact.data, fact.turn, fact.person, chat.seq + 1)
             chat.apply(event)
-            self.facts.apply(fact.data)
+            if isinstance(fact.data, FactSet):
+                self.facts.known.pop((fact.data.of, fact.data.key), None)
+                if fact.data.value is not None:
+                    self.facts.known[fact.data.of, fact.data.key] = fact.data.value
             blanks = tuple((one, encode(one.data)) for one in fact.blanks)
             entries.append(Entry(event, chat.position, encode(fact.data), blanks))
         self._log.append(entries)
@@ -158,10 +160,3 @@ class Chats:
             self._waiting.setdefault(key, []).append(changed)
             await changed
         return found
-
-    def _evict(self) -> None:
-        if len(self._chats) <= MOST_IDLE:
-            return
-        idle = [key for key, chat in self._chats.items() if chat.open_since is None]
-        for key in idle[:-MOST_IDLE]:
-            del self._chats[key]

@@ -16,7 +16,7 @@ from bot.contracts.base import Json
 from bot.contracts.environment import Clock
 from bot.contracts.environment import Log as OperatorLog
 from bot.contracts.identity import ChatKey
-from bot.core.events import Event, decode, fact_of, keys_of
+from bot.core.events import Event, FactSet, decode, keys_of
 from bot.words import Sentence, sentence
 
 APPEND = "INSERT INTO events (chat, seq, id, turn, person, kind, at, data) VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING"
@@ -273,11 +273,8 @@ class EventLog(ABC):
             db.executemany("UPDATE events SET data = ? WHERE id = ?", blanks)
             db.executemany(KEY, map(_clean, keys))
             db.executemany(POSITION, map(_clean, places))
-            for kind, key, value in filter(None, (fact_of(one.data) for one in events)):
-                if value is None:
-                    db.execute(FORGET, _clean((kind, key)))
-                else:
-                    db.execute(FACT, _clean((kind, key, json.dumps(value, ensure_ascii=False))))
+            for fact in (one.data for one in events if isinstance(one.data, FactSet)):
+                db.execute(*stored(fact))
 
     async def _changed(self, *statements: tuple[str, Sequence[object]]) -> None:
         def change() -> None:
@@ -441,6 +438,13 @@ class EventLog(ABC):
 def _event(*row: Any) -> tuple[int, Event]:
     name, seq, turn, person, kind, at, data, chat, n = row
     return n, Event(name, ChatKey.parse(chat), at, decode(kind, data), turn, person, seq)
+
+
+def stored(fact: FactSet) -> tuple[str, tuple[object, ...]]:
+    """Return the statement that stores or deletes a fact, and its values."""
+    if fact.value is None:
+        return FORGET, _clean((fact.of, fact.key))
+    return FACT, _clean((fact.of, fact.key, json.dumps(fact.value, ensure_ascii=False)))
 
 
 def _marks(values: Collection[object]) -> str:

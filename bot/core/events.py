@@ -536,11 +536,6 @@ class Damaged(EventData, kind="damaged"):
     was: str
 
 
-def fact_of(data: EventData) -> tuple[str, str, Json | None] | None:
-    """Return the kind, key and value of the fact that this event sets. A value of None deletes the fact."""
-    return (data.of, data.key, data.value) if isinstance(data, FactSet) else None
-
-
 def keys_of(data: EventData) -> tuple[str, ...]:
     """Return the platform's keys for an event. If the platform delivers the event again, they identify it."""
     return data.inbound.keys if isinstance(data, Received | Edited | Deleted | Stop) else ()

@@ -5,9 +5,11 @@ events to the log.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import unicodedata
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
+from bot import text
 from bot.contracts.approvals import QuestionButtons, ShownQuestion
 from bot.contracts.archive import ArchiveLine, Conversation, HistoryQuery
 from bot.contracts.channel import HomeSection
@@ -21,8 +23,8 @@ from bot.core.access import Access, InboundCleaner, request_of
 from bot.core.agent import ModelDeps
 from bot.core.archive_files import ChatStore
 from bot.core.chat import STOPPABLE, Chat, plain
-from bot.core.chats import NO_CHAT, Chats, Fact
-from bot.core.conversation_list import ConversationList
+from bot.core.chats import LONGEST_TITLE, NO_CHAT, TITLE, Chats, Fact
+from bot.core.conversation_list import SearchIndex
 from bot.core.event_log import EventLog
 from bot.core.feature import Door
 from bot.core.locales import Locales
@@ -33,6 +35,8 @@ from bot.core.services import Services
 from bot.words import Sentence, say, sentence, speaking
 
 DAY = 24 * 3600.0
+MOST_WORDS = 8
+"""Max words of a search for conversations. Further words are ignored."""
 
 
 @dataclass(eq=False)
@@ -51,9 +55,6 @@ class Intake:
     models: Callable[[ChatKey], ModelDeps]
 
     def __post_init__(self) -> None:
-        self._conversations = ConversationList(
-            self.chats, self.event_log, lambda: self.door.ports.get("recall")
-        )
         self._coming: dict[str, asyncio.Event] = {}
         """Platform keys of messages that are being accepted. A key's flag is set when its message is done."""
 
@@ -74,12 +75,8 @@ class Intake:
                 # The event may not be on disk yet. Only then may the platform get a confirmation.
                 await self.event_log.committed(patient=False)
                 return False
-            said = inbound.model_copy(
-                update={
-                    "request_id": self.services.ids.ulid(),
-                    "quoted": self.cleaner.admitted(inbound, inbound.quoted),
-                }
-            )
+            quoted = self.cleaner.admitted(inbound, inbound.quoted)
+            said = inbound.model_copy(update={"request_id": self.services.ids.ulid(), "quoted": quoted})
             said = self._meant(await self.chats.get(said.chat_key), said)
             found = await self.door.before_intake(said) if verdict.allowed else (said,)
             for one in found:
@@ -105,7 +102,7 @@ class Intake:
             reason=reason,
         )
         asks = inbound.addressed != "thread" and inbound.kind in {"message", "added"}
-        return request_of(inbound, "", self.services.clock.now()) if reason == "stranger" and asks else None
+        return request_of(inbound, self.services.clock.now()) if reason == "stranger" and asks else None
 
     async def _take_in(self, inbound: Inbound) -> None:
         chat = await self.chats.get(inbound.chat_key)
@@ -173,16 +170,46 @@ class Intake:
     async def recent(self, chat_key: ChatKey, limit: int) -> list[ArchiveLine]:
         return (await self.archive.search(chat_key, HistoryQuery(limit=limit, counted=False))).lines
 
+    # ------------------------------------------------------------ conversations
+
     async def conversations(
         self, chat_key: ChatKey, *, query: str = "", after: ChatKey | None = None, limit: int
     ) -> list[Conversation]:
-        return await self._conversations.page(chat_key, query=query, after=after, limit=limit)
+        spoken = await self.event_log.spoken_in(chat_key)
+        words = _folded(query).split()[:MOST_WORDS]
+        found = list(spoken)
+        recall: SearchIndex | None = self.door.ports.get("recall")
+        if words and recall is not None:
+            # The index also contains the first words, which are the title of an unnamed conversation.
+            told = {key for key, one in self.chats.facts.all(TITLE).items() if _has(one["name"], words)}
+            told |= {str(one) for one in await recall.saying(chat_key, words)}
+            found = [one for one in spoken if str(one) in told]
+        elif words:
+            titles = await self._titles(found)
+            found = [one for one in found if _has(titles[one], words)]
+        begin = found.index(after) + 1 if after in found else 0
+        some = found[begin : begin + limit]
+        titles = await self._titles(some)
+        return [Conversation(one, titles[one], spoken[one]) for one in some]
 
     async def conversation(self, chat_key: ChatKey) -> Conversation | None:
-        return await self._conversations.one(chat_key)
+        at = (await self.event_log.spoken_in(chat_key)).get(chat_key)
+        return None if at is None else Conversation(chat_key, (await self._titles([chat_key]))[chat_key], at)
 
     async def rename(self, chat_key: ChatKey, name: str, person: UserRef) -> None:
-        await self._conversations.rename(chat_key, self.cleaner.words(name), person)
+        name = text.preview(self.cleaner.words(name), LONGEST_TITLE)
+        await self.chats.get(chat_key)
+        fact = events.FactSet(TITLE, str(chat_key), {"name": name} if name else None)
+        self.chats.append(Fact(chat_key, fact, person=person.user_id))
+        await self.event_log.committed(patient=False)
+
+    async def _titles(self, chats: Collection[ChatKey]) -> dict[ChatKey, str]:
+        """Return a title for each conversation: the name that a person gave it, else its first words, else ""."""
+        named = {chat: fact["name"] for chat in chats if (fact := self.chats.facts.get(TITLE, str(chat)))}
+        first = await self.event_log.first_words([chat for chat in chats if chat not in named])
+        return {chat: named.get(chat) or text.preview(first.get(chat, ""), LONGEST_TITLE) for chat in chats}
+
+    # ------------------------------------------------------------ pages of people
 
     async def home(self, opened: Inbound) -> tuple[HomeSection, ...]:
         if not self.access.standing(opened.person, opened.chat_id, "direct").allowed:
@@ -242,12 +269,17 @@ class Intake:
         await self.chats.get(NO_CHAT)
         done = await self.door.commands[name].run(inbound)
         self.chats.append(*done.facts)
+        what = f"{act} {loop.kind} {loop.id}"
         self.services.log.write(
-            "console",
-            f"{act} {loop.kind} {loop.id}",
-            level="action",
-            chat_key=loop.chat_key,
-            act=act,
-            loop=loop.id,
+            "console", what, level="action", chat_key=loop.chat_key, act=act, loop=loop.id
         )
         return done.say
+
+
+def _folded(words: str) -> str:
+    return unicodedata.normalize("NFKC", words).casefold()
+
+
+def _has(title: str, words: Collection[str]) -> bool:
+    folded = _folded(title)
+    return all(word in folded for word in words)

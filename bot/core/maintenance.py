@@ -47,10 +47,10 @@ class Maintenance:
     def jobs(self) -> list[PeriodicJob]:
         return [
             PeriodicJob("look at the memory", LOOK_EVERY, self.memory.look),
-            PeriodicJob("see whether the disk has room", PROBE_SECONDS, self.check_disk),
+            PeriodicJob("see whether the disk has room", PROBE_SECONDS, self._check_disk),
             PeriodicJob("compact quiet chats", LOOK_SECONDS, self.summaries.look),
-            PeriodicJob("see whether the model is back", ASK_SECONDS, self.check_model),
-            PeriodicJob("look after MCP servers", ASK_SECONDS, self.check_servers),
+            PeriodicJob("see whether the model is back", ASK_SECONDS, self._check_model),
+            PeriodicJob("look after MCP servers", ASK_SECONDS, self._check_servers),
             PeriodicJob("keep what was learnt of models", 2 * ASK_SECONDS, self.learned.save),
             PeriodicJob(
                 "sweep old logs", HOUR, functools.partial(asyncio.to_thread, self.services.log.sweep)
@@ -62,8 +62,7 @@ class Maintenance:
             ),
         ]
 
-    async def check_disk(self) -> None:
-        """Alert operators if the disk is full or nearly full, or if the event log cannot be written."""
+    async def _check_disk(self) -> None:
         await asyncio.to_thread(self.reserve.look)
         trouble = self.reserve.trouble
         self._tell("disk", "disk_full", "disk_again", trouble)
@@ -82,18 +81,17 @@ class Maintenance:
             if space.share >= share * WELL_AGAIN:
                 self.alerts.end(subject, sentence("operators.disk_low_again", share=share, **figures))
 
-    async def check_model(self) -> None:
-        """Check whether an unavailable model works again. Alert operators if the model has failed or has recovered."""
+    async def _check_model(self) -> None:
         before = self.model.trouble
         await self.model.poll()
         trouble = self.model.trouble
+        # A single failed request is no reason for an alert, so the model must have failed before the poll too.
         if before and trouble and self.model.alone:
-            key = "model_refused" if trouble.of_account else "model"
-            self._tell("model", key, "", trouble.cause)
+            self._tell("model", "model_refused" if trouble.of_account else "model", "", trouble.cause)
         elif not trouble:
             self._tell("model", "", "model_again", "")
 
-    async def check_servers(self) -> None:
+    async def _check_servers(self) -> None:
         for name, trouble in self.servers.lasting(AWAY_SECONDS).items():
             self._tell(f"mcp {name}", "server", "server_again", trouble, name=name)
 

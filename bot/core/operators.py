@@ -26,9 +26,7 @@ TOLD = "alert"
 
 @dataclass(eq=False)
 class OperatorAlerts:
-    """Implements `contracts.environment.OperatorNotices`. The log of the chat `NO_CHAT` stores each alert, as one or more outbox
-    rows for each operator.
-    """
+    """Alerts operators. The log of the chat `NO_CHAT` stores each alert, as outbox rows for each operator."""
 
     services: Services
     chats: Chats
@@ -47,21 +45,17 @@ class OperatorAlerts:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    def begin(self, subject: str, words: Sentence) -> bool:
-        """Alert operators that a problem has begun, and return True. Until `end` is called, further calls return False."""
-        if subject in self._spells:
-            return False
-        self._spells.add(subject)
-        self.tell(subject, words)
-        return True
-
-    def end(self, subject: str, words: Sentence) -> bool:
-        """Alert operators that a problem has ended, and return True. If `begin` was not called before, return False."""
+    def begin(self, subject: str, words: Sentence) -> None:
+        """Alert operators that a problem has begun. Until `end` is called, further calls have no effect."""
         if subject not in self._spells:
-            return False
-        self._spells.discard(subject)
-        self.tell(f"end of {subject}", words, every=0.0)
-        return True
+            self._spells.add(subject)
+            self.tell(subject, words)
+
+    def end(self, subject: str, words: Sentence) -> None:
+        """Alert operators that a problem has ended, if `begin` was called before."""
+        if subject in self._spells:
+            self._spells.discard(subject)
+            self.tell(f"end of {subject}", words, every=0.0)
 
     async def _tell(self, subject: str, words: Sentence, every: float) -> None:
         try:

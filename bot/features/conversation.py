@@ -7,8 +7,8 @@ The log keeps the former conversation after each of these commands, and `/resume
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 
 from bot import errors, tags, text
 from bot.contracts.base import Message
@@ -21,8 +21,7 @@ from bot.core.agent import EFFORT, MODEL, ModelDeps, effort_of
 from bot.core.chat import Chat, Phase
 from bot.core.chats import Fact
 from bot.core.context import AgentContextStore, KeptTurn
-from bot.core.event_log import ChatStats
-from bot.core.events import Event
+from bot.core.events import Event, SessionMoved
 from bot.core.feature import Command, Done, Feature, Hooks, Runtime
 from bot.core.turn_lookup import TurnLookup
 from bot.tools.builtin.chat_send import ChatSend
@@ -46,31 +45,93 @@ _UNSHOWN = frozenset({tags.CONTEXT, tags.HISTORY, tags.NOTES, tags.SERVERS})
 """Tags around the gateway's own text in messages. The text inside is not shown to people."""
 
 
+@dataclass(slots=True)
+class Session:
+    """A conversation. `view` is its state in the model's context: turns, head message and masked results. `points` are its
+    ended turns, each with the view after that turn. `last` is the end of the newest turn in epoch seconds.
+    """
+
+    id: str
+    view: SessionMoved
+    points: list[tuple[KeptTurn, SessionMoved]] = field(default_factory=list)
+    last: float = 0.0
+
+
+class Sessions:
+    """Conversations of one chat, rebuilt from the chat's events."""
+
+    def __init__(self) -> None:
+        self.all: dict[str, Session] = {}
+        self.current = Session("", SessionMoved("", ()))
+
+    def apply(self, event: Event, chat: Chat) -> None:
+        """Apply one event. `chat` is the chat's state after that event."""
+        context, before = chat.context, self.current
+        match data := event.data:
+            case _ if not before.id:
+                self._begin(event.id)
+            case events.Cut(reason="new"):
+                self._begin(event.id)
+            case SessionMoved():
+                self._begin(data.session)
+                if data.forked_at:
+                    ids = [turn.id for turn, _ in before.points]
+                    self.current.points = before.points[: ids.index(data.forked_at) + 1]
+                    self.current.last = event.at
+            case events.TurnEnded() if context.turns and context.turns[-1].id == event.turn:
+                before.points.append((context.turns[-1], _view(context)))
+                before.last = event.at
+            case events.Cut(reason="undo"):
+                before.points = before.points[:-1]
+            case events.Cut() | events.Masked() | events.Removed() | events.Expired():
+                pass
+            case _:
+                return
+        self.current.view = _view(context)
+
+    def _begin(self, name: str) -> None:
+        self.current = self.all.setdefault(name, Session(name, SessionMoved(name, ())))
+
+    def short(self, name: str) -> str:
+        """Return the shortest ending of an id that is unique among the conversations' ids."""
+        others = [one for one in self.all if one != name]
+        endings = (name[-length:] for length in range(SHORTEST, ULID))
+        return next((one for one in endings if not any(other.endswith(one) for other in others)), name)
+
+
+def _view(context: AgentContextStore) -> SessionMoved:
+    return SessionMoved("", tuple(turn.id for turn in context.turns), context.head, dict(context.masked))
+
+
 class Conversation:
     """Runs the commands about the current conversation."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._run = runtime
+        self._turns = TurnLookup(runtime.chats, runtime.event_log)
 
     def _prefix(self, inbound: Inbound) -> str:
         return self._run.manifests[inbound.channel].command_prefix
 
+    async def _context(self, inbound: Inbound) -> AgentContextStore:
+        return (await self._run.chats.get(inbound.chat_key)).context
+
     async def new(self, inbound: Inbound) -> Done:
         """Run `/new`: start a new conversation. The archive keeps the former conversation."""
-        chat = await self._run.chats.get(inbound.chat_key)
-        if not len(chat.context) and chat.context.head is None:
+        context = await self._context(inbound)
+        if not len(context) and context.head is None:
             return Done(say("commands.new_empty"))
         words = say("commands.new", prefix=self._prefix(inbound))
-        return Done(words, (Fact(chat.key, events.Cut("all", None, "new")),))
+        return Done(words, (Fact(inbound.chat_key, events.Cut("all", None, "new")),))
 
     async def undo(self, inbound: Inbound) -> Done:
         """Run `/undo`: remove the last turn."""
-        context = (await self._run.chats.get(inbound.chat_key)).context
+        context = await self._context(inbound)
         if not context.turns:
             return Done(say("commands.undo_nothing"))
-        turn = context.turns[-1]
-        said = self._run.redact(words_of(turn.entries[0].message))
-        gone = events.Cut(tuple(entry.seq for entry in turn.entries), context.head, "undo")
+        entries = context.turns[-1].entries
+        said = self._run.redact(words_of(entries[0].message))
+        gone = events.Cut(tuple(entry.seq for entry in entries), context.head, "undo")
         return Done(say("commands.undone", said=said), (Fact(inbound.chat_key, gone),))
 
     async def compact(self, inbound: Inbound) -> Done:
@@ -87,8 +148,7 @@ class Conversation:
 
     async def stop(self, inbound: Inbound) -> Done:
         """Run `/stop`, or handle the platform's own stop button. After a press of that button, the platform shows the outcome."""
-        chat = await self._run.chats.get(inbound.chat_key)
-        ended = chat.stopped.get(inbound.request_id)
+        ended = (await self._run.chats.get(inbound.chat_key)).stopped.get(inbound.request_id)
         other = ""
         if ended is not None and (theirs := ended.goes_on) is not None:
             other = say("stop.not_yours", who=f"`{named(theirs.user_name or theirs.user_id)}`")
@@ -111,7 +171,7 @@ class Conversation:
             doing = _work_of(busy) + (say("status.waiting", count=waiting) if waiting else "")
         else:
             doing = say("status.not_begun", count=waiting) if waiting else say("status.ready")
-        context = (await self._run.chats.get(inbound.chat_key)).context
+        context = await self._context(inbound)
         model = context.stood_in or self._run.models(inbound.chat_key).name
         words = [say("status.line", doing=doing, model=model)]
         if inbound.person in self._run.operators:
@@ -128,23 +188,37 @@ class Conversation:
 
     async def stats(self, inbound: Inbound) -> str:
         """Run `/stats`: show how much this chat has used so far. Operators also see the size of the current conversation."""
-        context = (await self._run.chats.get(inbound.chat_key)).context
-        models, usage = self._run.models(inbound.chat_key), await self._run.event_log.usage(inbound.chat_key)
+        context, models = await self._context(inbound), self._run.models(inbound.chat_key)
+        used = await self._run.event_log.usage(inbound.chat_key)
+        cost = text.dollars(used.cost_usd)
+        if used.unpriced:
+            unpriced = say("stats.unpriced", count=used.unpriced, cost=cost)
+            cost = unpriced if used.cost_usd else say("stats.price_unknown")
+        answers = say("stats.answers", count=used.turns, cost=cost)
+        if not self._run.access.is_operator(inbound.person):
+            return answers
 
         def count(messages: Sequence[Message]) -> int:
             return models.estimator.tokens(models.name, messages)
 
+        prompts = used.input_tokens + used.cache_read_tokens + used.cache_write_tokens
+        share = f"{used.cache_read_tokens / prompts:.0%}" if prompts else "0%"
+        calls = say("stats.calls", count=used.calls, read=prompts, share=share, written=used.output_tokens)
         whole = [entry.message for turn in context.turns for entry in turn.entries]
         hidden = count(whole) - count([blocks.masked(one, context.masked) for one in whole])
-        operator, lines = self._run.access.is_operator(inbound.person), stats_lines(usage)
-        tokens = count(context.view()) + hidden
-        lines += [say("stats.view", count=len(context.view()), tokens=tokens, masked=hidden)]
-        return "\n".join(lines if operator else lines[:1])
+        shown = context.view()
+        return "\n".join(
+            [
+                answers,
+                calls,
+                say("stats.view", count=len(shown), tokens=count(shown) + hidden, masked=hidden),
+            ]
+        )
 
     async def history(self, inbound: Inbound) -> str:
         """Run `/history`: show which part of the conversation is in the model's context."""
-        context = (await self._run.chats.get(inbound.chat_key)).context
-        return shown_history(context.view(), self._run.redact) or say("commands.history_empty")
+        view = (await self._context(inbound)).view()
+        return shown_history(view, self._run.redact) or say("commands.history_empty")
 
     async def model(self, inbound: Inbound) -> Done:
         """Run `/model`: show the model. Operators may also change it."""
@@ -154,10 +228,9 @@ class Conversation:
         if not self._run.access.is_operator(inbound.person):
             return Done(say("commands.operators_model"))
         name = None if asked.casefold() == DEFAULT_MODEL else asked
-        shown = text.preview(asked, 60)
+        shown, unsure = text.preview(asked, 60), list[str]()
         if name is not None and MODEL_NAME.fullmatch(name) is None:
             return Done(say("commands.model_name", name=shown))
-        unsure = list[str]()
         try:
             if name is not None:
                 await models.windows.ask(models.model, name)
@@ -193,33 +266,90 @@ class Conversation:
             return Done(say("commands.effort_name", name=text.preview(inbound.args, 60)))
         return Done(_effort_text(models), (_chosen(inbound, EFFORT, models.chosen_effort),))
 
+    async def resume(self, inbound: Inbound) -> Done:
+        """Run `/resume [id]`: return to an earlier conversation. Without an id, list the conversations."""
+        sessions, prefix = Sessions(), self._prefix(inbound)
+        past = await self._run.chats.whole(inbound.chat_key, sessions.apply)
+        asked = next(iter(inbound.args.split()), "")
+        if not asked:
+            return Done(self._list(sessions, prefix))
+        shown = text.preview(asked, 40)
+        found = [one for one in sessions.all.values() if one.points and one.id.endswith(asked.upper())]
+        if len(asked) < SHORTEST or not found:
+            return Done(say("sessions.unknown", id=shown, prefix=prefix))
+        if len(found) > 1:
+            return Done(say("sessions.ambiguous", id=shown))
+        if found[0] is sessions.current:
+            return Done(say("sessions.here", id=shown))
+        words = say("sessions.back", id=sessions.short(found[0].id), prefix=prefix)
+        moved = replace(found[0].view, session=found[0].id)
+        return await self._moved(inbound, past, sessions, words, moved)
+
+    async def fork(self, inbound: Inbound) -> Done:
+        """Run `/fork`: start a conversation that continues from a past turn of the current one."""
+        asked = next(iter(inbound.args.split()), "")
+        sessions = Sessions()
+        past = await self._run.chats.whole(inbound.chat_key, sessions.apply)
+        points = sessions.current.points
+        back = int(asked) if asked.isdecimal() and len(asked) <= MOST_BACK else 0
+        at = len(points) - 1 - back
+        if not back and (wanted := asked if asked.strip("0") else inbound.answers):
+            ref = await self._turns.found(inbound, wanted)
+            if ref is None:
+                return Done(say("sessions.fork_unknown", asked=text.preview(wanted, 40)))
+            at = next((at for at, (turn, _) in enumerate(points) if turn.id == ref.id), -1)
+            if at < 0:
+                return Done(say("sessions.fork_elsewhere", prefix=self._prefix(inbound)))
+        if at < 0:
+            short = say("sessions.fork_short", count=len(points), back=back)
+            return Done(short if points else say("sessions.fork_nothing"))
+        left, (turn, view) = len(points) - 1 - at, points[at]
+        words = say("sessions.forked_without", count=left) if left else say("sessions.forked")
+        moved = replace(view, session=self._run.ids.ulid(), forked_at=turn.id)
+        return await self._moved(inbound, past, sessions, words, moved)
+
+    async def _moved(
+        self, inbound: Inbound, past: Chat, sessions: Sessions, words: str, moved: SessionMoved
+    ) -> Done:
+        """Replace the chat's conversation. If the former one has turns, the answer says how to return to it."""
+        left = sessions.current
+        what = "a fork of the session begins" if moved.forked_at else "an earlier session goes on"
+        self._run.log.write("session", what, chat_key=inbound.chat_key, session=moved.session, left=left.id)
+        known = (past.context.left or {}) | {turn.id: turn for turn in past.context.turns}
+        context = await self._context(inbound)
+        context.recalled = {one: known[one] for one in moved.turns if one in known}
+        here = {"id": sessions.short(left.id), "prefix": self._prefix(inbound)}
+        back = [say("sessions.return", **here)] if left.points else []
+        return Done(paragraph(words, *back), (Fact(inbound.chat_key, moved),))
+
+    def _list(self, sessions: Sessions, prefix: str) -> str:
+        listed = sorted((one for one in sessions.all.values() if one.points), key=lambda one: -one.last)
+        if not listed:
+            return say("sessions.none")
+        now, lines = self._run.clock.now(), list[str]()
+        for one in listed[:LISTED]:
+            words = self._run.redact(words_of(one.points[0][0].entries[0].message))
+            line = say(
+                "sessions.line",
+                id=sessions.short(one.id),
+                time=times.recent(one.last, now),
+                count=sum(len(turn.entries) for turn, _ in one.points),
+                here=say("sessions.current") if one is sessions.current else "",
+                words=say("sessions.words", words=words) if words else "",
+            )
+            lines.append(line)
+        return "\n".join([say("sessions.list"), *lines, say("sessions.list_end", prefix=prefix)])
+
 
 def _work_of(busy: Sequence[Chat]) -> str:
     """Return a sentence with the numbers of chats that are working and of chats that wait for a person."""
     waits = [one for one in busy if one.turn is not None and one.turn.phase is Phase.SUSPENDED]
     asks = sum(any(one.verdict is None and one.of_tool for one in chat.questions.values()) for chat in waits)
-    keys = {
-        "status.working": len(busy) - len(waits),
-        "status.waits_approval": len(waits) - asks,
-        "status.waits_question": asks,
-    }
-    first, *others = [say(key, count=count) for key, count in keys.items() if count]
+    counts = {"working": len(busy) - len(waits), "waits_approval": len(waits) - asks, "waits_question": asks}
+    first, *others = [say(f"status.{key}", count=count) for key, count in counts.items() if count]
     for other in others:
         first = say("status.beside", before=first, after=other)
     return first
-
-
-def stats_lines(stats: ChatStats) -> list[str]:
-    """Return a chat's statistics: a line for everybody, and a line for operators."""
-    cost = text.dollars(stats.cost_usd)
-    if stats.unpriced and not stats.cost_usd:
-        cost = say("stats.price_unknown")
-    elif stats.unpriced:
-        cost = say("stats.unpriced", count=stats.unpriced, cost=cost)
-    prompts = stats.input_tokens + stats.cache_read_tokens + stats.cache_write_tokens
-    share = f"{stats.cache_read_tokens / prompts:.0%}" if prompts else "0%"
-    calls = say("stats.calls", count=stats.calls, read=prompts, share=share, written=stats.output_tokens)
-    return [say("stats.answers", count=stats.turns, cost=cost), calls]
 
 
 def _model_text(models: ModelDeps) -> str:
@@ -246,188 +376,24 @@ def _chosen(inbound: Inbound, kind: str, name: str | None) -> Fact:
     return Fact(inbound.chat_key, events.FactSet(kind, str(inbound.chat_key), value))
 
 
-# ------------------------------------------------------------ sessions
-
-
-@dataclass(frozen=True, slots=True)
-class View:
-    """State of a conversation in the model's context: ids of its turns, the summary of older turns (`head`), and the tool
-    results that were replaced by short notes (`masked`).
-    """
-
-    turns: tuple[str, ...] = ()
-    head: Message | None = None
-    masked: Mapping[str, str] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, context: AgentContextStore) -> View:
-        return cls(tuple(turn.id for turn in context.turns), context.head, dict(context.masked))
-
-
-@dataclass(slots=True)
-class Session:
-    """A conversation. `points` are its ended turns, each with the view after that turn. `last` is the end of the newest turn
-    in epoch seconds.
-    """
-
-    id: str
-    view: View = field(default_factory=View)
-    points: list[tuple[KeptTurn, View]] = field(default_factory=list)
-    last: float = 0.0
-
-
-class Sessions:
-    """Conversations of one chat, rebuilt from the chat's events."""
-
-    def __init__(self) -> None:
-        self.all: dict[str, Session] = {}
-        self.current = Session("")
-
-    def apply(self, event: Event, chat: Chat) -> None:
-        """Apply one event. `chat` is the chat's state after that event."""
-        context, before = chat.context, self.current
-        match data := event.data:
-            case _ if not before.id:
-                self._begin(event.id)
-            case events.Cut(reason="new"):
-                self._begin(event.id)
-            case events.SessionMoved():
-                self._begin(data.session)
-                if data.forked_at:
-                    ids = [turn.id for turn, _ in before.points]
-                    self.current.points = before.points[: ids.index(data.forked_at) + 1]
-                    self.current.last = event.at
-            case events.TurnEnded() if context.turns and context.turns[-1].id == event.turn:
-                before.points.append((context.turns[-1], View.of(context)))
-                before.last = event.at
-            case events.Cut(reason="undo"):
-                before.points = before.points[:-1]
-            case events.Cut() | events.Masked() | events.Removed() | events.Expired():
-                pass
-            case _:
-                return
-        self.current.view = View.of(context)
-
-    def _begin(self, name: str) -> None:
-        self.current = self.all.setdefault(name, Session(name))
-
-    def short(self, name: str) -> str:
-        """Return the shortest ending of an id that is unique among the conversations' ids."""
-        others = [one for one in self.all if one != name]
-        endings = (name[-length:] for length in range(SHORTEST, ULID))
-        return next((one for one in endings if not any(other.endswith(one) for other in others)), name)
-
-
-class SessionCommands:
-    """Runs `/resume` and `/fork`."""
-
-    def __init__(self, runtime: Runtime) -> None:
-        self._run = runtime
-        self._turns = TurnLookup(runtime.chats, runtime.event_log)
-
-    async def resume(self, inbound: Inbound) -> Done:
-        """Run `/resume [id]`: return to an earlier conversation. Without an id, list the conversations."""
-        sessions, prefix = Sessions(), self._run.manifests[inbound.channel].command_prefix
-        past = await self._run.chats.whole(inbound.chat_key, sessions.apply)
-        asked = next(iter(inbound.args.split()), "")
-        if not asked:
-            return Done(self._list(sessions, prefix))
-        shown = text.preview(asked, 40)
-        found = [one for one in sessions.all.values() if one.points and one.id.endswith(asked.upper())]
-        if len(asked) < SHORTEST or not found:
-            return Done(say("sessions.unknown", id=shown, prefix=prefix))
-        if len(found) > 1:
-            return Done(say("sessions.ambiguous", id=shown))
-        if found[0] is sessions.current:
-            return Done(say("sessions.here", id=shown))
-        words = say("sessions.back", id=sessions.short(found[0].id), prefix=prefix)
-        return await self._moved(inbound, past, sessions, words=words, name=found[0].id, view=found[0].view)
-
-    async def fork(self, inbound: Inbound) -> Done:
-        """Run `/fork`: start a conversation that continues from a past turn of the current one."""
-        asked = next(iter(inbound.args.split()), "")
-        prefix, sessions = self._run.manifests[inbound.channel].command_prefix, Sessions()
-        past = await self._run.chats.whole(inbound.chat_key, sessions.apply)
-        points = sessions.current.points
-        back = int(asked) if asked.isdecimal() and len(asked) <= MOST_BACK else 0
-        at = len(points) - 1 - back
-        if not back and (wanted := asked if asked.strip("0") else inbound.answers):
-            ref = await self._turns.found(inbound, wanted)
-            if ref is None:
-                return Done(say("sessions.fork_unknown", asked=text.preview(wanted, 40)))
-            at = next((at for at, (turn, _) in enumerate(points) if turn.id == ref.id), -1)
-            if at < 0:
-                return Done(say("sessions.fork_elsewhere", prefix=prefix))
-        if at < 0:
-            short = say("sessions.fork_short", count=len(points), back=back)
-            return Done(short if points else say("sessions.fork_nothing"))
-        left, (turn, view) = len(points) - 1 - at, points[at]
-        words = say("sessions.forked_without", count=left) if left else say("sessions.forked")
-        name = self._run.ids.ulid()
-        return await self._moved(
-            inbound, past, sessions, words=words, name=name, view=view, forked_at=turn.id
-        )
-
-    async def _moved(
-        self,
-        inbound: Inbound,
-        past: Chat,
-        sessions: Sessions,
-        *,
-        words: str,
-        name: str,
-        view: View,
-        forked_at: str = "",
-    ) -> Done:
-        """Replace the chat's conversation by `view`. If the former one has turns, the answer says how to return to it."""
-        left = sessions.current
-        what = "a fork of the session begins" if forked_at else "an earlier session goes on"
-        self._run.log.write("session", what, chat_key=inbound.chat_key, session=name, left=left.id)
-        here = (await self._run.chats.get(inbound.chat_key)).context
-        known = (past.context.left or {}) | {turn.id: turn for turn in past.context.turns}
-        here.recalled = {one: turn for one, turn in known.items() if one in view.turns}
-        moved = events.SessionMoved(name, view.turns, view.head, view.masked, forked_at)
-        prefix = self._run.manifests[inbound.channel].command_prefix
-        back = [say("sessions.return", id=sessions.short(left.id), prefix=prefix)] if left.points else []
-        return Done(paragraph(words, *back), (Fact(inbound.chat_key, moved),))
-
-    def _list(self, sessions: Sessions, prefix: str) -> str:
-        listed = sorted((one for one in sessions.all.values() if one.points), key=lambda one: -one.last)
-        if not listed:
-            return say("sessions.none")
-        now, lines = self._run.clock.now(), list[str]()
-        for one in listed[:LISTED]:
-            words = self._run.redact(words_of(one.points[0][0].entries[0].message))
-            line = say(
-                "sessions.line",
-                id=sessions.short(one.id),
-                time=times.recent(one.last, now),
-                count=sum(len(turn.entries) for turn, _ in one.points),
-                here=say("sessions.current") if one is sessions.current else "",
-                words=say("sessions.words", words=words) if words else "",
-            )
-            lines.append(line)
-        return "\n".join([say("sessions.list"), *lines, say("sessions.list_end", prefix=prefix)])
-
-
 def _build(runtime: Runtime) -> Hooks:
-    conversation, sessions = Conversation(runtime), SessionCommands(runtime)
+    run = Conversation(runtime)
     return Hooks(
         commands={
-            "new": Command(conversation.new, queued=True),
-            "undo": Command(conversation.undo, queued=True),
-            "compact": Command(conversation.compact, queued=True),
-            "stop": Command(conversation.stop),
-            "status": Command.saying(conversation.status),
-            "resume": Command(sessions.resume, queued=True),
-            "fork": Command(sessions.fork, queued=True),
-            "stats": Command.saying(conversation.stats),
-            "history": Command.saying(conversation.history),
-            "model": Command(conversation.model, queued=True, tells=True),
-            "effort": Command(conversation.effort, queued=True, tells=True),
+            "new": Command(run.new, queued=True),
+            "undo": Command(run.undo, queued=True),
+            "compact": Command(run.compact, queued=True),
+            "resume": Command(run.resume, queued=True),
+            "fork": Command(run.fork, queued=True),
+            "stop": Command(run.stop),
+            "status": Command.saying(run.status),
+            "stats": Command.saying(run.stats),
+            "history": Command.saying(run.history),
+            "model": Command(run.model, queued=True, tells=True),
+            "effort": Command(run.effort, queued=True, tells=True),
         },
-        signals={"stop": Command(conversation.stop)},
-        home={0: conversation.home},
+        signals={"stop": Command(run.stop)},
+        home={0: run.home},
     )
 
 

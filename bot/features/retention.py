@@ -11,8 +11,7 @@ from bot import errors, ulids
 from bot.contracts.identity import ChatKey
 from bot.core import events
 from bot.core.archive_files import ArchiveFiles
-from bot.core.chats import Fact
-from bot.core.conversation_list import TITLE
+from bot.core.chats import TITLE, Fact
 from bot.core.feature import Feature, Hooks, Runtime
 from bot.storage import file_names, jsonl
 from bot.system import JumpSafeClock

@@ -206,7 +206,7 @@ class ApprovalService:
             else:
                 words, while_open = wording.waiting_notice(record)
             if to.chat_key != first.chat_key:
-                place = self._run.memberships.place(first)
+                place = str(self._run.memberships.place(first))
                 if first.channel != to.channel:
                     place = say("place.elsewhere", place=place, channel=first.channel.title())
                 words += f"\n\n{say('approval.asked_in', place=place)}"

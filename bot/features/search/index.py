@@ -22,7 +22,8 @@ from bot.contracts.archive import ArchiveLine
 from bot.contracts.identity import ChatKey
 from bot.core import events, exports
 from bot.core.archive_files import NAMES_SHOWN, SEQ, is_dated, is_edit, is_removal, moment_of, read_line
-from bot.core.conversation_list import LONGEST, ChatQuery, ListedChat, ListedChats
+from bot.core.chats import LONGEST_TITLE
+from bot.core.conversation_list import ChatQuery, ListedChat, ListedChats
 from bot.core.event_log import EventLog
 from bot.core.events import Event
 from bot.core.exports import Export, ExportLost, LineFold
@@ -272,7 +273,9 @@ class _Writer:
         opening = self._db.execute(said.format("$.text", ""), where).fetchone()
         people = self._db.execute(said.format("$.meta.username", "DESC"), where)
         names = dict.fromkeys(str(name).replace(",", "") for (name,) in people)
-        return text.preview(str(opening[0]), LONGEST) if opening else "", ", ".join(list(names)[:NAMES_SHOWN])
+        return text.preview(str(opening[0]), LONGEST_TITLE) if opening else "", ", ".join(
+            list(names)[:NAMES_SHOWN]
+        )
 
     def _add(self, line: ArchiveLine, seq: int) -> None:
         """Index a line. An edited line takes the place of the original line, so its neighbours stay the same."""
