@@ -182,9 +182,10 @@ class LiveChats:
         news = [said for said in live.said if said.newest > int(number)]
         return b"".join(self._message(said) for said in sorted(news, key=lambda said: said.newest))
 
-    def history(self, messages: list[dict[str, Any]]) -> bytes:
+    def history(self, messages: list[WebMessage]) -> bytes:
         """Return an event with a whole history, which replaces everything that the browser shows."""
-        return event("history", {"messages": messages}, f"{self.boot}-{self._number}")
+        shown = [message.json() for message in messages]
+        return event("history", {"messages": shown}, f"{self.boot}-{self._number}")
 
     def tell(self, person: ChatKey, chunk: bytes | None) -> None:
         """Send an event to all browsers of a person. `person` is the chatKey of the person's first conversation."""

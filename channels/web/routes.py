@@ -13,10 +13,12 @@ from dataclasses import asdict, replace
 from html import escape
 from pathlib import Path
 from string import Template
-from typing import Any, TypeVar, cast
+from typing import Annotated, Any, TypeVar, cast
 from urllib.parse import quote
 
 from aiohttp import web
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, NonNegativeInt
+from pydantic.alias_generators import to_camel
 
 from bot import errors, text
 from bot.contracts.approvals import CHOICES as ANSWERS
@@ -38,19 +40,15 @@ from channels.web.live_chats import STREAMS, BrowserStream, LiveChats, WebMessag
 from channels.web.manifest import FIRST, KEYS, NAME
 from channels.web.markdown import nodes
 
-T = TypeVar("T")
 LARGEST = 1_000_000  # Max bytes of a request
 STALLED_SECONDS = 60.0  # Timeout in seconds for a browser to accept the next piece of a file
 _EARLIER = 100  # Max archive lines on a page that opens
 _LISTED = 50  # Max conversations in one response
 _VISITOR = web.RequestKey("visitor", Visitor)
-_SENTENCE = web.ResponseKey("sentence", str)
-"""Key of an error response under which the sentence for the person is stored."""
 SETTINGS = frozenset({"model", "effort"})
 """Settings in the page's header. A choice runs the command of the same name."""
 PRESS = "press"  # Key in a message's target; the value is the id of the button press that the message answers
 _RATINGS = frozenset({"good", "bad", "none"})
-_LONGEST_NAME = 300
 _LOOP = re.compile(r"[\w.:@+-]{1,300}")  # Pattern of the name of an entry on the board (an open loop)
 _FOLDER = Path(__file__).parent / "page"
 _KEY = re.compile(r"`([^`]+)`")  # Pattern of a key or typed word in a sentence
@@ -86,6 +84,73 @@ _PAGE = (
     '<!doctype html><html lang="{}"><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
     '<title>Shipmate</title><link rel="stylesheet" href="/style.css"><body class="told"><main>{}</main></body></html>'
 )
+_Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class Refused(Exception):
+    """A request is answered with an HTTP error. `key` names the sentence for the person; `retry` is in seconds."""
+
+    def __init__(self, status: int, key: str, retry: int | None = None, **values: object) -> None:
+        super().__init__(key)
+        self.status, self.key, self.retry, self.values = status, key, retry, values
+
+
+# -- bodies of requests --------------------------------------------------------------------------------------------
+
+_Words = Annotated[str, BeforeValidator(lambda said: text.clean(said) if isinstance(said, str) else said)]
+_Id = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
+
+
+class _Body(BaseModel):
+    model_config = ConfigDict(strict=True, frozen=True, alias_generator=to_camel)
+
+
+class _Token(_Body):
+    token: Any = None
+
+
+class _Title(_Body):
+    title: str
+
+
+class _File(_Body):
+    """A file whose bytes follow in pieces. `type` is its MIME type."""
+
+    name: str
+    type: str = ""
+    size: NonNegativeInt
+
+
+class _Sent(_Body):
+    """A message, an edit or a press. `zone` is the time zone of the browser, `client_id` the id that the browser gave it."""
+
+    client_id: _Id
+    conversation: _Id | None = None
+    zone: Any = None
+
+
+class _Message(_Sent):
+    text: _Words
+    files: list[str] = Field(default=[], max_length=MOST_FILES)
+
+
+class _Press(_Sent):
+    """A press of the button `choice`. `of` is the id of the question, turn, message or open loop that the button belongs
+    to. For a choice in the page's header, `of` is the chosen value.
+    """
+
+    choice: str
+    of: str = Field(default="", max_length=300)
+
+
+_BodyT = TypeVar("_BodyT", bound=_Body)
+
+
+async def _body(request: web.Request, kind: type[_BodyT]) -> _BodyT:
+    try:
+        return kind.model_validate(json.loads(await request.read()))
+    except (ValueError, RecursionError):
+        raise Refused(400, "web.unreadable") from None
 
 
 class WebRoutes:
@@ -160,59 +225,48 @@ class WebRoutes:
     # -- every request ---------------------------------------------------------------------------------------
 
     @web.middleware
-    async def _check(
-        self, request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
-    ) -> web.StreamResponse:
-        response = await self._answer(request, handler)
-        sentence = response.get(_SENTENCE)
-        if not sentence or not _navigates(request):
-            return response
-        # A person who opens an address gets an error page with a link to the chat. A browser without access gets no link.
-        words = f"<p>{_marked(sentence)}</p>"
-        visitor = request.get(_VISITOR)
-        if visitor is not None and visitor.admitted and request.path != "/":
-            with speaking(_language(request) or DEFAULT):
-                words += f'<p><a href="/">{escape(say("web.open_chat"))}</a></p>'
-        kept = {name: response.headers[name] for name in ("Retry-After",) if name in response.headers}
-        return web.Response(
-            text=_page(request, words), content_type="text/html", status=response.status, headers=kept
-        )
-
-    async def _answer(
-        self, request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
-    ) -> web.StreamResponse:
-        if not self._guard.knows_host(request):
-            return _refusal(request, 403, "web.not_mine")
-        request[_VISITOR] = await self._guard.visitor(request)
-        instead = self._refused(request) or self._redirected(request)
-        if instead is not None:
-            return instead
+    async def _check(self, request: web.Request, handler: _Handler) -> web.StreamResponse:
         try:
-            response = await handler(request)
-        except (errors.StorageError, OSError) as failure:
-            error = failure
-            if isinstance(error, OSError):
-                error = errors.StorageError(f"a file cannot be kept ({error.strerror})")
-            with speaking(_language(request) or DEFAULT):
-                response = _error(503, error.person, {"Retry-After": "5"})
+            response = await self._admit(request, handler)
+        except Refused as refused:
+            response = self._error_page(request, refused)
         except web.HTTPException as failure:
-            return _refusal(request, failure.status, _KEYS.get(failure.status, "web.unreadable"))
-        if not response.prepared:
+            key = _KEYS.get(failure.status, "web.unreadable")
+            response = self._error_page(request, Refused(failure.status, key))
+        except (errors.StorageError, OSError):
+            response = self._error_page(request, Refused(503, "", retry=5))
+        if not response.prepared and response.status != 403:
             self._welcome(request, response)
         return response
 
-    def _refused(self, request: web.Request) -> web.Response | None:
-        api = request.path.startswith("/api/")
+    def _error_page(self, request: web.Request, error: Refused) -> web.Response:
+        """Return an error as JSON. A person who opens an address gets a page, with a link to the chat if they have access."""
+        headers = {} if error.retry is None else {"Retry-After": str(error.retry)}
+        with speaking(_language(request)):
+            sentence = say(error.key, **error.values) if error.key else errors.StorageError().person
+            if not _navigates(request):
+                return web.json_response({"error": sentence}, status=error.status, headers=headers)
+            words, visitor = f"<p>{_marked(sentence)}</p>", request.get(_VISITOR)
+            if visitor is not None and visitor.admitted and request.path != "/":
+                words += f'<p><a href="/">{escape(say("web.open_chat"))}</a></p>'
+        page = _PAGE.format(_language(request), words)
+        return web.Response(text=page, content_type="text/html", status=error.status, headers=headers)
+
+    async def _admit(self, request: web.Request, handler: _Handler) -> web.StreamResponse:
+        if not self._guard.knows_host(request):
+            raise Refused(403, "web.not_mine")
+        request[_VISITOR] = await self._guard.visitor(request)
+        api, piece = request.path.startswith("/api/"), request.path.startswith(_FILES)
         if (api or request.method != "GET") and not self._guard.same_origin(request):
-            return _error(403, "Requests of other sites are refused.")
-        piece = request.path.startswith(_FILES)
+            raise Refused(403, "web.not_mine")
         if request.method == "POST" and request.content_type != (_PIECE if piece else _JSON):
-            return _error(415, f"Send {_PIECE if piece else _JSON}.")
-        if request[_VISITOR].admitted or request.path.startswith("/open/"):
-            return None
-        if not self._guard.wants_token:
-            return _refusal(request, 403, "web.not_yours")
-        return _refusal(request, 401, "web.log_in_first") if api else None
+            raise Refused(415, "web.unreadable")
+        if not request[_VISITOR].admitted and not request.path.startswith("/open/"):
+            if not self._guard.wants_token:
+                raise Refused(403, "web.not_yours")
+            if api:
+                raise Refused(401, "web.log_in_first")
+        return self._redirected(request) or await handler(request)
 
     def _redirected(self, request: web.Request) -> web.Response | None:
         """Return a redirect to this server's own host name if it is needed. If the browser may have withheld its cookie,
@@ -222,9 +276,10 @@ class WebRoutes:
         if request.method == "GET" and (better := self._guard.better(request, visitor)) is not None:
             return web.Response(status=303, headers={"Location": better})
         if visitor.fresh and request.path.startswith("/open/") and _from_elsewhere(request):
-            with speaking(_language(request) or DEFAULT):
+            with speaking(_language(request)):
                 link = f'<p><a href="">{escape(say("web.go_on"))}</a></p>'
-            return web.Response(text=_page(request, link), content_type="text/html", headers={"Refresh": "0"})
+            page = _PAGE.format(_language(request), link)
+            return web.Response(text=page, content_type="text/html", headers={"Refresh": "0"})
         return None
 
     def _welcome(self, request: web.Request, response: web.StreamResponse) -> None:
@@ -244,7 +299,7 @@ class WebRoutes:
 
     async def _file(self, request: web.Request) -> web.Response:
         name = request.match_info.get("name", "index.html")
-        found = self._spoken[_language(request) or DEFAULT].get(name) or self._files.get(name)
+        found = self._spoken[_language(request)].get(name) or self._files.get(name)
         if found is None:
             raise web.HTTPNotFound
         return web.Response(body=found[0], content_type=found[1], charset="utf-8")
@@ -254,12 +309,12 @@ class WebRoutes:
         the link is used already, redirect only a browser that is an operator.
         """
         if "Sec-Purpose" in request.headers:
-            return _refusal(request, 503, "web.ahead")
+            raise Refused(503, "web.ahead")
         visitor, key = request[_VISITOR], request.match_info["key"]
         if not await asyncio.to_thread(guard.redeem, self._around.home, key):
             if visitor.appointed:
                 return self._to_chat(request, visitor)
-            return _refusal(request, 410, "web.opened")
+            raise Refused(410, "web.opened")
         try:
             await self._around.appoint(UserRef(NAME, visitor.user))
         except errors.StorageError:
@@ -279,9 +334,9 @@ class WebRoutes:
     async def _login(self, request: web.Request) -> web.Response:
         if not self._guard.wants_token:
             raise web.HTTPNotFound
-        token = (await _body(request)).get("token")
+        token = (await _body(request, _Token)).token
         if not isinstance(token, str) or not await self._guard.fits(request, token):
-            return _refusal(request, 401, "web.wrong_token")
+            raise Refused(401, "web.wrong_token")
         response = web.Response(status=204)
         self._guard.give_cookie(request, response, request[_VISITOR])
         return response
@@ -289,54 +344,43 @@ class WebRoutes:
     # -- the API ---------------------------------------------------------------------------------------------
 
     async def _info(self, request: web.Request) -> web.Response:
-        operator = UserRef(NAME, request[_VISITOR].user) in self._around.operators
-        model = await self._model(_conversation(request, request.query.get("conversation")))
-        return web.json_response({"name": self._around.name, "model": model.name, "operator": operator})
-
-    async def _model(self, key: ChatKey) -> AnsweringModel:
-        try:
-            return await self._intake.model(key, UserRef(NAME, key.chat_id))
-        except errors.StorageError:
-            return AnsweringModel()
+        person = UserRef(NAME, request[_VISITOR].user)
+        key = _conversation(request, request.query.get("conversation"))
+        name = (await self._intake.model(key, person)).name
+        operator = person in self._around.operators
+        return web.json_response({"name": self._around.name, "model": name, "operator": operator})
 
     def _inbound(
-        self,
-        request: web.Request,
-        body: dict[str, Any],
-        key: str,
-        words: str,
-        files: tuple[Attachment, ...] = (),
+        self, request: web.Request, sent: _Sent, key: str, words: str, files: tuple[Attachment, ...] = ()
     ) -> Inbound:
-        chat = _conversation(request, body.get("conversation"))
-        now, language, zone = self._around.clock.now(), _language(request), body.get("zone")
+        if self._paused:
+            raise Refused(503, "local.closing", retry=5)
+        chat, now = _conversation(request, sent.conversation), self._around.clock.now()
+        language = best_language(request.headers.get("Accept-Language", ""))
         return KEYS.inbound(
-            chat, key, words, user=chat.chat_id, now=now, language=language, zone=zone, files=files
+            chat, key, words, user=chat.chat_id, now=now, language=language, zone=sent.zone, files=files
         )
 
     async def _message(self, request: web.Request) -> web.Response:
-        body = await _body(request)
-        (words, key), ids = _said(body), body.get("files", [])
-        valid = isinstance(ids, list) and len(ids) <= MOST_FILES and all(isinstance(id_, str) for id_ in ids)
-        if not valid or len(set(ids)) < len(ids):
-            return _refusal(request, 400, "web.unreadable")
-        if not words.strip() and not ids:
-            return _refusal(request, 400, "local.empty")
-        if self._paused:
-            return _closing(request)
-        user = request[_VISITOR].user
-        found = [await asyncio.to_thread(self._uploads.attachment, user, id_) for id_ in ids]
-        files = tuple(one for one in found if one is not None)
-        if len(files) < len(found):
-            return _refusal(request, 410, "web.file_gone")
-        shown = await asyncio.to_thread(self._shown, files)
+        sent = await _body(request, _Message)
+        if not sent.text.strip() and not sent.files:
+            raise Refused(400, "local.empty")
+        user, key = request[_VISITOR].user, sent.client_id
+        inbound = self._inbound(request, sent, key, sent.text, await self._attachments(user, sent.files))
+        shown = await asyncio.to_thread(self._shown, inbound.attachments)
         # Take the number before `accept`: a command's answer may be sent before `accept` returns, and needs a higher number.
         number = self._chats.number()
-        inbound = self._inbound(request, body, key, words, files)
         taken = await self._intake.accept(inbound)
         if taken:
-            message = WebMessage(number, key, "user", "message", words, inbound.ts, files=shown)
+            message = WebMessage(number, key, "user", "message", sent.text, inbound.ts, files=shown)
             self._chats.say(inbound.chat_key, message)
         return web.json_response({"id": key, "taken": taken}, status=202)
+
+    async def _attachments(self, user: str, ids: Sequence[str]) -> tuple[Attachment, ...]:
+        found = [await asyncio.to_thread(self._uploads.attachment, user, id_) for id_ in dict.fromkeys(ids)]
+        if None in found:
+            raise Refused(410, "web.file_gone")
+        return tuple(filter(None, found))
 
     def _shown(self, files: Sequence[Attachment]) -> list[ChatFile]:
         return [self._uploads.shown(one.ref, one.name, one.size) for one in files]
@@ -357,14 +401,12 @@ class WebRoutes:
 
     async def _waiting(self, request: web.Request) -> web.Response:
         loops = await self._intake.board(UserRef(NAME, request[_VISITOR].user))
-        with speaking(_language(request) or DEFAULT):
+        with speaking(_language(request)):
             return web.json_response({"loops": [_loop(one, request[_VISITOR].user) for one in loops]})
 
     async def _rename(self, request: web.Request) -> web.Response:
         """Rename a conversation. With an empty title, its first words become the title again."""
-        chat, title = _conversation(request, request.match_info["id"]), (await _body(request)).get("title")
-        if not isinstance(title, str):
-            raise web.HTTPBadRequest
+        chat, title = _conversation(request, request.match_info["id"]), (await _body(request, _Title)).title
         if await self._intake.conversation(chat) is None:
             raise web.HTTPNotFound
         await self._intake.rename(chat, title, UserRef(NAME, chat.chat_id))
@@ -386,78 +428,64 @@ class WebRoutes:
     # -- buttons, ratings and edits --------------------------------------------------------------------------
 
     async def _press(self, request: web.Request) -> web.Response:
-        """Accept a button press, a rating or Stop. A press never appears as a message.
-
-        `choice` names the button. `of` is the id of the question, turn, message or open loop that the button belongs to. For
-        a choice in the page's header, `of` is the chosen value.
-        """
-        body = await _body(request)
-        choice, of, key = body.get("choice"), body.get("of", ""), _key(body)
-        if not isinstance(choice, str) or not isinstance(of, str) or len(of) > _LONGEST_NAME:
-            raise web.HTTPBadRequest
-        press = self._inbound(request, body, f"{PRESS}:{key}", "")
-        facts: dict[str, Any] = {"message_id": None, "addressed": "command"}
-        facts["target"] = {**press.target, PRESS: key}
-        if choice == "stop":
+        """Accept a button press, a rating or Stop. A press never appears as a message."""
+        sent = await _body(request, _Press)
+        press = self._inbound(request, sent, f"{PRESS}:{sent.client_id}", "")
+        target = {**press.target, PRESS: sent.client_id}
+        facts: dict[str, Any] = {"message_id": None, "addressed": "command", "target": target}
+        if sent.choice == "stop":
             facts["kind"] = "stop"
-        elif choice in _RATINGS and of:
-            facts |= {"kind": "rating", "answers": of, "rating": choice}
+        elif sent.choice in _RATINGS and sent.of:
+            facts |= {"kind": "rating", "answers": sent.of, "rating": sent.choice}
         else:
-            facts["command"] = _command(choice, of)
-        if self._paused:
-            return _closing(request)
+            facts["command"] = _command(sent.choice, sent.of)
         press = press.model_copy(update=facts)
         taken = await self._intake.accept(press)
         if taken and press.rating is not None:
             # Also tells the person's other tabs. A browser that reconnects gets all ratings.
-            self._chats.chat(press.chat_key).tell(event("ratings", {of: press.rating}))
+            self._chats.chat(press.chat_key).tell(event("ratings", {sent.of: press.rating}))
         return web.json_response({"taken": taken}, status=202)
 
     async def _edit(self, request: web.Request) -> web.Response:
         """Replace the text of the person's last message, and answer it again. The new text is never run as a command."""
-        body, id_ = await _body(request), request.match_info["id"]
-        words, key = _said(body)
-        chat = _conversation(request, body.get("conversation"))
-        if self._paused:
-            return _closing(request)
+        sent, id_ = await _body(request, _Message), request.match_info["id"]
+        edit = self._inbound(request, sent, f"edit:{sent.client_id}", sent.text)
+        chat = edit.chat_key
         last = await self._last_said(chat)
-        if last.get("id") != id_ or command(str(last["text"])) is not None:
-            return _refusal(request, 409, "web.not_last")
-        ids = [one["id"] for one in last.get("files", ()) if one["id"]]
-        if not words.strip() and not last.get("files"):
-            return _refusal(request, 400, "local.empty")
+        if last is None or last.id != id_ or command(last.text) is not None:
+            raise Refused(409, "web.not_last")
+        if not sent.text.strip() and not last.files:
+            raise Refused(400, "local.empty")
         if await self._intake.acts(chat):
-            return _refusal(request, 409, "web.acting")
-        found = [await asyncio.to_thread(self._uploads.attachment, chat.chat_id, one) for one in ids]
+            raise Refused(409, "web.acting")
+        find = self._uploads.attachment
+        found = [await asyncio.to_thread(find, chat.chat_id, one.id) for one in last.files if one.id]
         files = tuple(one for one in found if one is not None)
-        edit = self._inbound(request, body, f"edit:{key}", words, files)
-        facts = {"kind": "edit", "message_id": id_, "command": None, "renews": ""}
+        facts = {"kind": "edit", "message_id": id_, "command": None, "renews": "", "attachments": files}
         taken = await self._intake.accept(edit.model_copy(update=facts))
         if taken:
             shown = await asyncio.to_thread(self._shown, files)
-            said = WebMessage(self._chats.number(), id_, "user", "message", words, edit.ts, files=shown)
+            said = WebMessage(self._chats.number(), id_, "user", "message", sent.text, edit.ts, files=shown)
             self._chats.change(chat, said)
         return web.json_response({"taken": taken}, status=202)
 
-    async def _last_said(self, chat: ChatKey) -> dict[str, Any]:
+    async def _last_said(self, chat: ChatKey) -> WebMessage | None:
         earlier = [line for line in await self._intake.recent(chat, _EARLIER) if line.role == "user"]
         lines = await asyncio.to_thread(lambda: [self._line(line, n) for n, line in enumerate(earlier)])
         said = [one for one in self._chats.chat(chat).said if one.role == "user"]
-        return next(reversed(_merge(lines, said)), {})
+        return next(reversed(_merge(lines, said)), None)
 
     # -- files -----------------------------------------------------------------------------------------------
 
     async def _begin_file(self, request: web.Request) -> web.Response:
         """Begin the upload of a file for the next message. The bytes follow in pieces."""
-        body = await _body(request)
-        name, kind, size = body.get("name"), body.get("type", ""), body.get("size")
-        if not (isinstance(name, str) and isinstance(kind, str) and type(size) is int and size >= 0):
-            return _refusal(request, 400, "web.unreadable")
-        if size > LARGEST_FILE:
-            return _refusal(request, 413, "web.file_too_large", size=LARGEST_FILE // 1_000_000)
+        file = await _body(request, _File)
+        if file.size > LARGEST_FILE:
+            raise Refused(413, "web.file_too_large", size=LARGEST_FILE // 1_000_000)
         if self._paused:
-            return _closing(request)
-        id_ = await asyncio.to_thread(self._uploads.begin, request[_VISITOR].user, name, kind, size)
+            raise Refused(503, "local.closing", retry=5)
+        user = request[_VISITOR].user
+        id_ = await asyncio.to_thread(self._uploads.begin, user, file.name, file.type, file.size)
         return web.json_response({"id": id_}, status=201)
 
     async def _add_piece(self, request: web.Request) -> web.Response:
@@ -466,13 +494,13 @@ class WebRoutes:
         try:
             have = await asyncio.to_thread(self._uploads.add, user, id_, at, data)
         except ValueError:
-            return _refusal(request, 400, "web.unreadable")
+            raise Refused(400, "web.unreadable") from None
         kept = await asyncio.to_thread(self._uploads.attachment, user, id_)
         if kept is not None:  # also if the last piece comes twice because its response was lost
             (shown,) = await asyncio.to_thread(self._shown, [kept])
             return web.json_response({"have": kept.size, "whole": True, "file": shown.json()})
         if have is None:
-            return _refusal(request, 404, "web.file_gone")
+            raise Refused(404, "web.file_gone")
         status = 200 if have == at + len(data) else 409
         return web.json_response({"have": have, "whole": False}, status=status)
 
@@ -517,7 +545,7 @@ class WebRoutes:
         chat: str = request[_VISITOR].user
         key = _conversation(request, request.query.get("conversation"))
         if self._streams[chat] >= STREAMS or self._streams.total() >= self._most:
-            return _refusal(request, 503, "web.too_many", {"Retry-After": "30"})
+            raise Refused(503, "web.too_many", retry=30)
         self._streams[chat] += 1  # before the first await, so that concurrent requests see it
         try:
             return await self._stream(request, key)
@@ -527,11 +555,11 @@ class WebRoutes:
                 del self._streams[chat]
 
     async def _stream(self, request: web.Request, key: ChatKey) -> web.StreamResponse:
-        earlier = await self._kept("its history", self._intake.recent(key, _EARLIER), [])
+        earlier = await self._intake.recent(key, _EARLIER)
         since = earlier[0].ts / 1000 if len(earlier) == _EARLIER else 0.0
         person = UserRef(NAME, key.chat_id)
-        asked = await self._kept("its questions", self._intake.questions(key, person, since), [])
-        ratings = await self._kept("its ratings", self._intake.ratings(key, since), {})
+        asked = await self._intake.questions(key, person, since)
+        ratings = await self._intake.ratings(key, since)
         lines, questions = await asyncio.to_thread(
             lambda: (
                 [self._line(line, n) for n, line in enumerate(earlier)],
@@ -550,11 +578,11 @@ class WebRoutes:
             if one.buttons is not None and one.buttons.question_id:
                 self._chats.ask(key, one)
             else:  # the question is decided already
-                lines.append(one.json())
+                lines.append(one)
         # From here to the loop there is no await, so no message can be lost between history and stream.
         opening = self._chats.missed(key, request.headers.get("Last-Event-ID", ""))
         if opening is None:
-            opening = self._chats.history(_merge(lines, list(live.said)))
+            opening = self._chats.history(_merge(lines, live.said))
         stream.push(b"retry: 2000\n\n" + opening)
         if ratings:
             stream.push(event("ratings", ratings))
@@ -565,7 +593,7 @@ class WebRoutes:
             while (chunk := await stream.next()) is not None:
                 await response.write(chunk)
                 # A command or a new configuration may have changed the model in the meantime.
-                if (answers := await self._model(key)) != model:
+                if (answers := await self._intake.model(key, person)) != model:
                     model = answers
                     told = {**asdict(model), "model": model.name, "demo": model.name == DEMO}
                     await response.write(event("model", told))
@@ -575,37 +603,28 @@ class WebRoutes:
             live.streams.remove(stream)
         return response
 
-    def _line(self, line: ArchiveLine, number: int) -> dict[str, Any]:
-        user = line.role == "user"
-        told: dict[str, Any] = {
-            "id": line.message_id or f"{line.ts}-{number}",
-            "n": 0,
-            "role": line.role,
-            "kind": "message" if user else "reply",
-            "text": line.text,
-            "ts": line.ts,
-            "turn": str((line.meta or {}).get("requestId", "")),
-        }
+    def _line(self, line: ArchiveLine, number: int) -> WebMessage:
+        user, meta = line.role == "user", line.meta or {}
         if user:
-            came = (line.meta or {}).get("attachments")
-            shown = [
-                self._uploads.shown(one.get("ref"), one.get("name"), one.get("size")).json()
-                for one in (came if isinstance(came, list) else ())
-                if isinstance(one, dict)
-            ]
-            return told | ({"files": shown} if shown else {})
-        names = map(str, (line.meta or {}).get("messageIds", ()))
-        files = [one[0].json() for name in names if (one := self._sent_files.find(line.chat_key.chat, name))]
-        return told | {"nodes": nodes(line.text)} | ({"files": files} if files else {})
-
-    async def _kept(self, what: str, kept: Awaitable[T], instead: T) -> T:
-        try:
-            return await kept
-        except errors.StorageError as failure:
-            self._around.log.write(
-                "channel", f"The page opens without {what}.", level="warn", cause=str(failure)
+            came = meta.get("attachments")
+            facts = [one for one in (came if isinstance(came, list) else ()) if isinstance(one, dict)]
+            files = [self._uploads.shown(one.get("ref"), one.get("name"), one.get("size")) for one in facts]
+        else:
+            found = (
+                self._sent_files.find(line.chat_key.chat, str(id_)) for id_ in meta.get("messageIds", ())
             )
-            return instead
+            files = [one[0] for one in found if one]
+        return WebMessage(
+            number=0,
+            id=line.message_id or f"{line.ts}-{number}",
+            role=line.role,
+            kind="message" if user else "reply",
+            text=line.text,
+            ts=line.ts,
+            nodes=None if user else nodes(line.text),
+            files=files,
+            turn=str(meta.get("requestId", "")),
+        )
 
 
 def _question(asked: ShownQuestion) -> WebMessage:
@@ -615,19 +634,19 @@ def _question(asked: ShownQuestion) -> WebMessage:
     )
 
 
-def _merge(earlier: list[dict[str, Any]], said: list[WebMessage]) -> list[dict[str, Any]]:
+def _merge(earlier: list[WebMessage], said: Sequence[WebMessage]) -> list[WebMessage]:
     """Return the archived messages, then those of the live chat, which has all messages since its first one. A message that
     was asked or answered again appears once: a person's message at its first place, a message of the bot at its newest place.
     """
     known = {message.id for message in said}
     since = next((message.ts for message in said if not message.restored), math.inf)
-    before = dict[str, dict[str, Any]]()
-    for line in sorted(earlier, key=lambda line: int(line["ts"])):
-        if line["role"] == "assistant":
-            before.pop(line["id"], None)
-        if line["role"] in {"user", "assistant"} and line["ts"] < since and line["id"] not in known:
-            before.setdefault(line["id"], line)
-    return [*before.values(), *(message.json() for message in said)]
+    before = dict[str, WebMessage]()
+    for line in sorted(earlier, key=lambda line: line.ts):
+        if line.role == "assistant":
+            before.pop(line.id, None)
+        if line.role in {"user", "assistant"} and line.ts < since and line.id not in known:
+            before.setdefault(line.id, line)
+    return [*before.values(), *said]
 
 
 def _conversation(request: web.Request, id_: object) -> ChatKey:
@@ -660,42 +679,15 @@ def _loop(loop: OpenLoop, user: str) -> dict[str, Any]:
     }
 
 
-async def _body(request: web.Request) -> dict[str, Any]:
-    raw = await request.read()
-    try:
-        body = json.loads(raw)
-    except (ValueError, RecursionError):
-        raise web.HTTPBadRequest from None
-    if not isinstance(body, dict):
-        raise web.HTTPBadRequest
-    return body
-
-
-def _key(body: dict[str, Any]) -> str:
-    """Return the `clientId` of a request: 1 to 64 letters, digits, `_` and `-`. Raises `HTTPBadRequest`."""
-    key = body.get("clientId")
-    if not isinstance(key, str) or CHAT_ID.fullmatch(key) is None:
-        raise web.HTTPBadRequest
-    return key
-
-
-def _said(body: dict[str, Any]) -> tuple[str, str]:
-    """Return a message's text and its `clientId`. Raises `HTTPBadRequest`."""
-    words = body.get("text")
-    if not isinstance(words, str):
-        raise web.HTTPBadRequest
-    return text.clean(words), _key(body)
-
-
 def _command(choice: str, of: str) -> Command:
-    """Return the command of a button. The command itself checks the person's rights. Raises `HTTPBadRequest`."""
+    """Return the command of a button. The command itself checks the person's rights. Raises `Refused`."""
     if choice in SETTINGS:
         return Command(name=choice, args=of.strip())
     if (found := approval_buttons.pressed(choice, of)) is not None:
         return found
     name, args = COMMANDS.get(cast("Act", choice), ("", ""))
     if not name or _LOOP.fullmatch(of) is None:
-        raise web.HTTPBadRequest
+        raise Refused(400, "web.unreadable")
     return Command(name=name, args=args.format(of))
 
 
@@ -715,32 +707,11 @@ def _from_elsewhere(request: web.Request) -> bool:
     return headers.get("Sec-Fetch-Dest") == "document" and headers.get("Sec-Fetch-Site") != "same-origin"
 
 
-def _language(request: web.Request) -> str | None:
-    """Return the language that the browser prefers, of those with a catalogue. Return None if it names no language."""
-    return best_language(request.headers.get("Accept-Language", ""))
+def _language(request: web.Request) -> str:
+    """Return the language that the browser prefers, of those with a catalogue."""
+    return best_language(request.headers.get("Accept-Language", "")) or DEFAULT
 
 
 def _marked(sentence: str) -> str:
     """Return a sentence as HTML, in which `words` in backquotes become <kbd>."""
     return _KEY.sub(r"<kbd>\1</kbd>", escape(sentence))
-
-
-def _page(request: web.Request, html: str) -> str:
-    return _PAGE.format(_language(request) or DEFAULT, html)
-
-
-def _refusal(
-    request: web.Request, status: int, key: str, headers: dict[str, str] | None = None, **values: object
-) -> web.Response:
-    with speaking(_language(request) or DEFAULT):
-        return _error(status, say(key, **values), headers)
-
-
-def _closing(request: web.Request) -> web.Response:
-    return _refusal(request, 503, "local.closing", {"Retry-After": "5"})
-
-
-def _error(status: int, sentence: str, headers: dict[str, str] | None = None) -> web.Response:
-    response = web.json_response({"error": sentence}, status=status, headers=headers)
-    response[_SENTENCE] = sentence
-    return response

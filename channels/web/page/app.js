@@ -1,16 +1,15 @@
-import {
-  answer, ask, button, decide, post, press, rate, rated, rewrite, tools, wait,
-} from "/actions.js";
-import { attached } from "/attached.js";
+// The conversation that the page shows: its messages, the text box, and the event stream from the server.
+
+import { answer, ask, decide, press, rate, rated, rewrite, tools } from "/actions.js";
 import * as conversations from "/conversations.js";
 import { current, newId } from "/conversations.js";
-import { nextFiles } from "/files.js";
+import { $, button, composing, el, grow, post, request, wait } from "/dom.js";
+import { attached, nextFiles } from "/files.js";
 import { showModel } from "/models.js";
 import { build, goesOn, patch } from "/nodes.js";
 import { watch } from "/waiting.js";
 import { words as said } from "/words.js";
 
-const $ = (id) => document.getElementById(id);
 const list = $("messages");
 const scroll = $("scroll");
 const text = $("text");
@@ -24,30 +23,18 @@ let name = "";
 // -- the messages --------------------------------------------------------------------------------------------
 
 function bubble(message) {
-  const item = document.createElement("li");
-  item.className = message.kind === "notice" ? "assistant notice" : message.role;
-  item.dataset.id = message.id;
-  item.dataset.n = message.n ?? "";
   const when = new Date(message.ts);
-  item.dataset.day = when.toDateString();
-  const who = document.createElement("span");
-  who.className = "unseen";
-  who.textContent = message.role === "user" ? said.you : $("name").textContent;
-  const body = document.createElement("div");
-  body.className = "bubble";
-  body.dir = "auto";
-  if (message.nodes) body.append(build(message.nodes));
-  else body.textContent = message.text;
+  const body = el("div", { className: "bubble", dir: "auto" }, message.nodes ? build(message.nodes) : message.text);
   if (message.kind === "preview") goesOn(body);
-  for (const file of message.files ?? []) body.append(attached(file));
-  const meta = document.createElement("div");
-  meta.className = "meta";
-  const time = document.createElement("time");
-  time.dateTime = when.toISOString();
-  time.title = when.toLocaleString();
-  time.textContent = when.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
-  meta.append(time);
-  item.append(who, body, meta);
+  body.append(...(message.files ?? []).map(attached));
+  const clock = when.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
+  const time = el("time", { dateTime: when.toISOString(), title: when.toLocaleString() }, clock);
+  const meta = el("div", { className: "meta" }, time);
+  const who = el("span", { className: "unseen" }, message.role === "user" ? said.you : $("name").textContent);
+  const item = el("li", {
+    className: message.kind === "notice" ? "assistant notice" : message.role,
+    dataset: { id: message.id, n: message.n ?? "", day: when.toDateString() },
+  }, who, body, meta);
   if (finished(message) && !message.approval && navigator.clipboard) meta.append(button(said.copy, "copy"));
   tools(item, message);
   if ("approval" in message) ask(item, message);
@@ -109,11 +96,9 @@ function dayOf(name) {
   const day = new Date(name);
   const ago = Math.round((new Date(new Date().toDateString()) - day) / 86_400_000);
   const year = day.getFullYear() === new Date().getFullYear() ? {} : { year: "numeric" };
-  const item = document.createElement("li");
-  item.className = "day";
-  item.textContent = [said.today, said.yesterday][ago]
+  const words = [said.today, said.yesterday][ago]
     ?? day.toLocaleDateString([], { weekday: "long", day: "numeric", month: "long", ...year });
-  return item;
+  return el("li", { className: "day" }, words);
 }
 
 const isNear = () => scroll.scrollHeight - scroll.scrollTop - scroll.clientHeight < 120;
@@ -180,22 +165,22 @@ async function send(message) {
   let sentence = "";
   for (const pause of [0, 1, 2, 4, 8, 15]) {
     await wait(pause);
-    const answer = await post("/api/messages", {
+    const { ok, status, told } = await post("/api/messages", {
       text: message.text,
       clientId: message.id,
       conversation: message.conversation,
       zone: Intl.DateTimeFormat().resolvedOptions().timeZone,
       files: message.files.map((file) => file.id),
-    }).catch(() => null);
-    if (answer?.ok) {
+    });
+    if (ok) {
       confirm(message.id);
       const item = shown(message.id);
       if (item?.classList.contains("pending")) item.replaceWith(bubble(message));
       return;
     }
-    sentence = (await answer?.json().catch(() => null))?.error ?? "";
-    if (answer?.status === 401) { logIn(); break; }
-    if (answer && answer.status < 500) { message.refused = true; break; }
+    sentence = told.error ?? "";
+    if (status === 401) { logIn(); break; }
+    if (status && status < 500) { message.refused = true; break; }
   }
   keepUnsent();
   const item = shown(message.id);
@@ -230,9 +215,8 @@ async function stop() {
   if (failed) $("stop").disabled = false;
 }
 
-function grow() {
-  text.style.height = "auto";
-  text.style.height = `${text.scrollHeight + 2}px`;
+function typed() {
+  grow(text);
   keep(`draft:${current()}`, text.value);
   $("send").disabled = !(text.value.trim() || files.any()) || !files.ready();
 }
@@ -243,7 +227,7 @@ $("compose").addEventListener("submit", (event) => {
   const words = text.value;
   const came = files.take();
   text.value = "";
-  grow();
+  typed();
   toEnd();
   say(words, came);
 });
@@ -259,14 +243,13 @@ list.addEventListener("click", ({ target }) => {
 });
 document.addEventListener("keydown", (event) => {
   const busy = $("working").hidden || event.defaultPrevented || document.querySelector("dialog[open], :popover-open");
-  if (event.key !== "Escape" || event.isComposing || event.keyCode === 229 || busy) return;
+  if (event.key !== "Escape" || composing(event) || busy) return;
   stop();
 });
 scroll.addEventListener("scroll", () => { if (isNear()) $("newer").hidden = true; });
-text.addEventListener("input", grow);
+text.addEventListener("input", typed);
 text.addEventListener("keydown", (event) => {
-  // While an input method is choosing characters, Enter confirms the choice and sends nothing.
-  if (event.key !== "Enter" || event.shiftKey || event.isComposing || event.keyCode === 229) return;
+  if (event.key !== "Enter" || event.shiftKey || composing(event)) return;
   event.preventDefault();
   $("compose").requestSubmit();
 });
@@ -308,33 +291,32 @@ function listen() {
   stream?.close();
   const conversation = current();
   stream = new EventSource(`/api/events?conversation=${conversation}`);
-  stream.addEventListener("open", () => {
+  const on = (name, handle) => stream.addEventListener(name, ({ data }) => handle(data ? JSON.parse(data) : null));
+  on("open", () => {
     connection("open", said.connected);
     conversations.load();
     for (const one of filesOf.values()) one.resume();
   });
-  stream.addEventListener("conversation", (event) => conversations.news(JSON.parse(event.data)));
   watch(stream);
-  stream.addEventListener("history", (event) => showHistory(JSON.parse(event.data).messages));
-  stream.addEventListener("message", (event) => {
-    const message = JSON.parse(event.data);
+  on("history", ({ messages }) => showHistory(messages));
+  on("message", (message) => {
     confirm(message.id);
     follow(() => place(message));
     announce(message);
     if (message.role === "user" || finished(message)) conversations.news({ id: conversation, ts: message.ts, role: message.role });
   });
-  stream.addEventListener("removed", (event) => shown(JSON.parse(event.data).id)?.remove());
-  stream.addEventListener("answer", (event) => answer(JSON.parse(event.data)));
-  stream.addEventListener("ratings", (event) => rated(list, JSON.parse(event.data)));
-  stream.addEventListener("reload", listen); // the browser has become an operator's, so it needs other buttons
-  stream.addEventListener("model", (event) => showModel(JSON.parse(event.data)));
-  stream.addEventListener("working", (event) => {
+  on("conversation", conversations.news);
+  on("removed", ({ id }) => shown(id)?.remove());
+  on("answer", answer);
+  on("ratings", (found) => rated(list, found));
+  on("reload", listen); // the browser has become an operator's, so it needs other buttons
+  on("model", showModel);
+  on("working", ({ working }) => {
     $("stop").disabled = false;
-    const { working } = JSON.parse(event.data);
     follow(() => { $("working").hidden = !working; });
     if (conversations.isListed(conversation)) conversations.news({ id: conversation, working });
   });
-  stream.addEventListener("error", () => {
+  on("error", () => {
     connection("lost", said.lost);
     $("working").hidden = true;
     // The browser reconnects by itself, except after an error response.
@@ -343,15 +325,15 @@ function listen() {
 }
 
 async function begin() {
-  const answer = await fetch("/api/info").catch(() => null);
-  if (answer?.status === 401) { logIn(); return; }
-  if (!answer?.ok) {
+  const { ok, status, told } = await request("/api/info");
+  if (status === 401) { logIn(); return; }
+  if (!ok) {
     connection("lost", said.lost);
     await wait(3);
     begin();
     return;
   }
-  name = (await answer.json()).name;
+  name = told.name;
   $("name").textContent = name;
   entitle("");
   listen();
@@ -371,12 +353,12 @@ function opened(id) {
   $("announcer").textContent = "";
   if (!filesOf.has(id)) {
     const shownFiles = $("files").cloneNode();
-    filesOf.set(id, { list: shownFiles, ...nextFiles(shownFiles, () => grow(), () => logIn()) });
+    filesOf.set(id, { list: shownFiles, ...nextFiles(shownFiles, () => typed(), () => logIn()) });
   }
   files = filesOf.get(id);
   $("files").replaceWith(files.list);
   text.value = sessionStorage.getItem(`draft:${id}`) ?? "";
-  grow();
+  typed();
   text.focus();
   if (stream) listen();
 }
@@ -391,16 +373,12 @@ function logIn() {
 $("login").addEventListener("cancel", (event) => event.preventDefault());
 $("login-form").addEventListener("submit", async (event) => {
   event.preventDefault();
-  const answer = await post("/login", { token: $("token").value }).catch(() => null);
-  if (answer?.ok) {
-    $("token").value = "";
-    $("login-error").textContent = "";
-    $("login").close();
-    begin();
-    return;
-  }
-  const told = await answer?.json().catch(() => null);
-  $("login-error").textContent = told?.error ?? said.unreachable;
+  const { ok, told } = await post("/login", { token: $("token").value });
+  $("login-error").textContent = ok ? "" : told.error ?? said.unreachable;
+  if (!ok) return;
+  $("token").value = "";
+  $("login").close();
+  begin();
 });
 
 conversations.start(opened, entitle);

@@ -1,15 +1,16 @@
 // The person's conversations: the list in the sidebar, search, names, and the conversation that the page shows.
 // The address names the conversation (`/#<id>`); without an id it is the first one.
 
+import { $, composing, el, post, request } from "/dom.js";
 import { words as said } from "/words.js";
 
-const $ = (id) => document.getElementById(id);
 const FIRST = "first";
 const ID = /^[A-Za-z0-9_-]{1,64}$/;
 const rows = new Map(); // each listed conversation as the server sent it, and its list item, by id
 let order = []; // ids, newest first
 let unread = readUnread();
 let asked = 0; // number of the newest request; answers of older requests are ignored
+let shownTitle = () => {};
 
 export const newId = () => Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
 
@@ -30,16 +31,14 @@ export function start(opened, titled) {
     localStorage.setItem("conversation", current());
     if ($("side").matches(":popover-open")) $("side").hidePopover();
     seen();
-    show();
     opened(current());
   };
   window.addEventListener("hashchange", open);
-  window.addEventListener("storage", () => { unread = readUnread(); seen(); show(); });
-  document.addEventListener("visibilitychange", () => { seen(); show(); });
+  window.addEventListener("storage", () => { unread = readUnread(); seen(); });
+  document.addEventListener("visibilitychange", seen);
   shownTitle = titled;
   open();
 }
-let shownTitle = () => {};
 
 export const isListed = (id) => rows.has(id);
 
@@ -77,8 +76,10 @@ function readUnread() {
 
 const keepUnread = () => localStorage.setItem("unread", JSON.stringify([...unread].slice(-200)));
 
+/** Mark the shown conversation as read. */
 function seen() {
   if (!document.hidden && unread.delete(current())) keepUnread();
+  show();
 }
 
 // -- the list ------------------------------------------------------------------------------------------------
@@ -88,14 +89,14 @@ export async function load(before = "") {
   asked += 1;
   const number = asked;
   const query = new URLSearchParams({ q: $("find").value.trim(), ...(before ? { before } : {}) });
-  const answer = await fetch(`/api/conversations?${query}`).then((one) => (one.ok ? one.json() : null), () => null);
-  if (!answer || number !== asked) return;
+  const { ok, told } = await request(`/api/conversations?${query}`);
+  if (!ok || number !== asked) return;
   if (!before) order = [];
-  for (const one of answer.conversations) {
+  for (const one of told.conversations) {
     rows.set(one.id, Object.assign(rows.get(one.id) ?? made(one.id), one));
     if (!order.includes(one.id)) order.push(one.id);
   }
-  $("older").hidden = !answer.more;
+  $("older").hidden = !told.more;
   $("found").textContent = order.length || !$("find").value ? "" : said.nothing_found;
   show();
 }
@@ -104,7 +105,8 @@ export async function load(before = "") {
 function show() {
   const focused = document.activeElement;
   const items = order.map((id) => rows.get(id).item);
-  if (items.some((item, at) => item !== $("conversations").children[at]) || items.length !== $("conversations").childElementCount) {
+  const shown = [...$("conversations").children];
+  if (items.length !== shown.length || items.some((item, at) => item !== shown[at])) {
     $("conversations").replaceChildren(...items);
     focused.focus();
   }
@@ -113,20 +115,11 @@ function show() {
 }
 
 function made(id) {
-  const item = document.createElement("li");
-  const link = document.createElement("a");
-  link.href = `#${id}`;
-  link.dir = "auto";
-  const state = document.createElement("span");
-  state.className = "state";
-  const rename = document.createElement("button");
-  rename.type = "button";
-  rename.className = "rename";
-  rename.textContent = "✎";
-  rename.title = said.rename;
+  const link = el("a", { href: `#${id}`, dir: "auto" });
+  const mark = el("span", { className: "state" });
+  const rename = el("button", { type: "button", className: "rename", title: said.rename }, "✎");
   rename.addEventListener("click", () => renaming(rows.get(id)));
-  item.append(link, state, rename);
-  return { id, item, link, mark: state, rename, title: "", ts: 0, working: false };
+  return { id, item: el("li", {}, link, mark, rename), link, mark, rename, title: "", ts: 0, working: false };
 }
 
 function label({ id, title, working, link, mark, rename }) {
@@ -137,17 +130,13 @@ function label({ id, title, working, link, mark, rename }) {
   else link.removeAttribute("aria-current");
   const told = working ? "working" : unread.has(id) ? "unread" : "";
   mark.dataset.state = told;
-  mark.textContent = { working: said.working, unread: said.unread }[told] ?? "";
-  mark.title = mark.textContent;
+  mark.textContent = mark.title = { working: said.working, unread: said.unread }[told] ?? "";
   rename.setAttribute("aria-label", `${said.rename}: ${words}`);
 }
 
 /** Replace a title by a text field. Enter, or leaving the field, stores the new name; Esc keeps the old one. */
 function renaming({ id, title, item, link, rename }) {
-  const field = document.createElement("input");
-  field.value = title;
-  field.maxLength = 80;
-  field.setAttribute("aria-label", said.rename);
+  const field = el("input", { value: title, maxLength: 80, "aria-label": said.rename });
   let ended = false;
   const end = async (keeps) => {
     if (ended) return; // removing the field makes it lose the focus
@@ -158,20 +147,16 @@ function renaming({ id, title, item, link, rename }) {
     if (focused) rename.focus();
     const name = field.value.trim();
     if (!keeps || name === title) return;
-    const answer = await fetch(`/api/conversations/${id}`, {
-      method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ title: name }),
-    }).catch(() => null);
-    if (answer?.ok) news(await answer.json());
+    const { ok, told } = await post(`/api/conversations/${id}`, { title: name });
+    if (ok) news(told);
     else $("found").textContent = said.not_renamed;
   };
   field.addEventListener("blur", () => end(true));
   field.addEventListener("keydown", (event) => {
-    if (event.isComposing || event.keyCode === 229) return;
-    if (event.key === "Enter" || event.key === "Escape") {
-      event.preventDefault(); // Esc closes the field, not the drawer
-      event.stopPropagation();
-      end(event.key === "Enter");
-    }
+    if (composing(event) || !["Enter", "Escape"].includes(event.key)) return;
+    event.preventDefault(); // Esc closes the field, not the drawer
+    event.stopPropagation();
+    end(event.key === "Enter");
   });
   link.replaceWith(field);
   item.classList.add("renaming");

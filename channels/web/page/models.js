@@ -1,9 +1,9 @@
 // Shows the model and its reasoning effort in this conversation. An operator chooses them; other people see the name.
 
-import { button, press } from "/actions.js";
+import { press } from "/actions.js";
+import { $, button, composing } from "/dom.js";
 import { words as said } from "/words.js";
 
-const $ = (id) => document.getElementById(id);
 const OTHER = "other";
 const EFFORTS = { low: said.low, medium: said.medium, high: said.high };
 let latest;
@@ -11,10 +11,7 @@ let latest;
 /** Show the model's name. Also fill the list of example messages; the demo model has its own. */
 export function showModel(answering) {
   const { model, demo, models } = latest = answering;
-  $("model").textContent = demo ? said.demo : model;
-  $("model").title = model;
-  $("model").hidden = !model;
-  $("model").disabled = !models.length;
+  Object.assign($("model"), { textContent: demo ? said.demo : model, title: model, hidden: !model, disabled: !models.length });
   $("examples").classList.toggle("demo", demo);
   $("examples").replaceChildren(...(demo ? said.examples.split("|") : said.starters).map((words) => button(words, "")));
   showMenus();
@@ -22,8 +19,8 @@ export function showModel(answering) {
 
 function showMenus() {
   const { model, effort, models, efforts } = latest;
-  const names = [...new Set([model, ...models])];
-  fill($("model-name"), [["default", said.default_model], ...names.map((name) => [name, name]), [OTHER, said.other_model]], model);
+  const names = [...new Set([model, ...models])].map((name) => [name, name]);
+  fill($("model-name"), [["default", said.default_model], ...names, [OTHER, said.other_model]], model);
   fill($("model-effort"), [["default", said.default_effort], ...efforts.map((name) => [name, EFFORTS[name] ?? name])], effort || "default");
   $("model-effort").parentElement.hidden = !efforts.length;
   $("model-other").hidden = true;
@@ -48,14 +45,13 @@ $("model").addEventListener("click", () => {
   $("models").showModal();
 });
 $("model-name").addEventListener("change", ({ target }) => {
-  const other = target.value === OTHER;
-  $("model-other").hidden = !other;
-  if (other) $("model-other").querySelector("input").focus();
+  $("model-other").hidden = target.value !== OTHER;
+  if (target.value === OTHER) $("model-other").querySelector("input").focus();
   else choose("model", target.value);
 });
 $("model-effort").addEventListener("change", ({ target }) => choose("effort", target.value));
 $("model-other").addEventListener("keydown", (event) => {
-  if (event.key !== "Enter" || event.isComposing || event.keyCode === 229) return;
+  if (event.key !== "Enter" || composing(event)) return;
   event.preventDefault(); // otherwise Enter would close the dialog
   if (event.target.value.trim()) choose("model", event.target.value.trim());
 });

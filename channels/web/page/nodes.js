@@ -1,6 +1,7 @@
 // Builds DOM nodes of messages. The server has parsed the Markdown. Texts become text nodes, and only the tags
 // and links named here are created.
 
+import { button, el } from "/dom.js";
 import { words as said } from "/words.js";
 
 const TAGS = new Set(["p", "h3", "h4", "h5", "h6", "ul", "ol", "li", "blockquote", "pre", "code", "span", "hr", "br",
@@ -20,11 +21,8 @@ export function goesOn(body) {
   let end = body;
   while (end.lastChild) end = end.lastChild;
   if (end.nodeType !== Node.TEXT_NODE || !end.data.endsWith("…")) return;
-  const sign = document.createElement("span");
-  sign.className = "goes-on";
-  end.splitText(end.length - 1);
-  sign.append(end.nextSibling);
-  end.after(sign);
+  end.data = end.data.slice(0, -1);
+  end.after(el("span", { className: "goes-on" }, "…"));
 }
 
 function made(node) {
@@ -32,50 +30,34 @@ function made(node) {
   const [tag, facts, ...children] = node;
   if (tag === "a") return link(facts.href, children);
   if (!TAGS.has(tag)) return build(children);
-  const element = document.createElement(tag);
+  const element = el(tag, {}, ...children.map(made));
   if (tag === "code") element.dir = "ltr";
   if (facts.side) element.className = facts.side;
   if (facts.token) element.className = `token-${facts.token}`;
   if (facts.start !== undefined) element.start = facts.start;
-  element.append(...children.map(made));
   if (facts.task !== undefined) task(element, facts.task);
-  if (tag === "pre") return box("code", bar(facts.language ?? ""), element);
-  return tag === "table" ? box("table", element) : element;
-}
-
-function box(name, ...children) {
-  const made = document.createElement("div");
-  made.className = name;
-  made.append(...children);
-  return made;
+  if (tag === "pre") return el("div", { className: "code" }, bar(facts.language ?? ""), element);
+  return tag === "table" ? el("div", { className: "table" }, element) : element;
 }
 
 /** Return the line above a block of code: its language, and the button that copies the block. */
 function bar(language) {
-  const name = document.createElement("span");
-  name.textContent = language;
-  if (!navigator.clipboard) return box("bar", name);
-  const press = document.createElement("button");
-  press.type = "button";
-  press.className = "copy";
+  const line = el("div", { className: "bar" }, el("span", {}, language));
+  if (!navigator.clipboard) return line;
+  const press = button(said.copy, "copy");
   press.title = said.copy_code;
-  press.textContent = said.copy;
-  return box("bar", name, press);
+  line.append(press);
+  return line;
 }
 
 function task(item, done) {
-  const mark = document.createElement("input");
-  mark.type = "checkbox";
-  mark.disabled = true;
-  mark.defaultChecked = done;
-  mark.setAttribute("aria-label", item.textContent);
+  const mark = el("input", { type: "checkbox", disabled: true, defaultChecked: done, "aria-label": item.textContent });
   item.className = "task";
   (item.firstElementChild?.localName === "p" ? item.firstElementChild : item).prepend(mark);
 }
 
 function link(address, children) {
-  const node = document.createElement("a");
-  node.append(...children.map(made));
+  const node = el("a", {}, ...children.map(made));
   if (!/^https?:\/\//i.test(address) || !URL.canParse(address)) return node;
   node.href = address;
   node.title = address;

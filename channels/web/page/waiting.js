@@ -1,46 +1,42 @@
 // The board of what waits for the person: a panel, and the number on its button.
 
-import { button, press } from "/actions.js";
+import { press } from "/actions.js";
+import { $, button, el, request } from "/dom.js";
 import { words as said } from "/words.js";
 
-const $ = (id) => document.getElementById(id);
-// Return true for an entry that needs this person: a request to decide, or the person's own question or promise.
+/** Return true for an entry that needs this person: a request to decide, or the person's own question or promise. */
 const isMine = (one) => (["person", "approval"].includes(one.kind) ? one.acts.length > 0 : ["question", "promise"].includes(one.kind) && !one.who);
 
 /** Load the board from the server. Show the number, and the panel if it is open. */
 async function refresh() {
-  const answer = await fetch("/api/waiting").then((one) => (one.ok ? one.json() : null), () => null);
-  if (!answer) {
+  const { ok, told: { loops } } = await request("/api/waiting");
+  if (!ok) {
     $("board-told").textContent = $("board").open ? said.unreachable : "";
     return;
   }
-  const count = answer.loops.filter(isMine).length;
+  const count = loops.filter(isMine).length;
   $("waits").textContent = count || "";
   $("board-button").ariaLabel = count ? `${said.board} (${count})` : said.board;
-  if (!answer.loops.length) $("board-told").textContent = said.board_nothing;
-  $("loops").replaceChildren(...answer.loops.map(row));
+  if (!loops.length) $("board-told").textContent = said.board_nothing;
+  $("loops").replaceChildren(...loops.map(row));
   // The button with the focus was removed, so the close button gets it.
   if ($("board").open && document.activeElement === document.body) $("board-close").focus();
 }
 
 function row(loop) {
-  const item = document.createElement("li");
-  item.className = isMine(loop) ? "mine" : "";
   const at = new Date((loop.due || loop.since) * 1000);
   const day = at.toDateString() === new Date().toDateString() ? {} : { dateStyle: "medium" };
   const moment = at.toLocaleString([], { ...day, timeStyle: "short" });
   const time = loop.kind === "job" ? loop.state || moment : loop.due ? `${said.board_until} ${moment}` : moment;
-  item.append(
-    line("kind", `${loop.label} · ${time}`),
-    line("what", loop.what),
-    ...(loop.detail && loop.detail !== loop.what ? [line("detail", loop.detail, "pre")] : []),
-    ...(loop.why ? [line("why", loop.why)] : []),
-    ...(loop.who ? [line("why", loop.who)] : []),
-    ...loop.acts.map((one) => decides(loop, one)),
-  );
+  const item = el("li", { className: isMine(loop) ? "mine" : "" });
+  for (const [className, words] of [["kind", `${loop.label} · ${time}`], ["what", loop.what], ["detail", loop.detail], ["why", loop.why], ["why", loop.who]]) {
+    if (!words || (className === "detail" && words === loop.what)) continue;
+    const facts = { className, dir: "auto", textContent: words };
+    item.append(className === "detail" ? el("pre", { ...facts, tabIndex: 0 }) : el("p", facts)); // the keyboard can scroll a detail
+  }
+  item.append(...loop.acts.map((one) => decides(loop, one)));
   if (loop.conversation) {
-    const link = line("", said.board_open, "a");
-    link.href = `#${loop.conversation}`;
+    const link = el("a", { href: `#${loop.conversation}`, dir: "auto" }, said.board_open);
     link.addEventListener("click", () => $("board").close());
     item.append(link);
   }
@@ -54,15 +50,6 @@ function decides(loop, { act, label }) {
     $("board-told").textContent = await press(act, loop.id, (sentence) => { $("board-told").textContent = sentence; });
     soon();
   });
-  return made;
-}
-
-function line(name, words, tag = "p") {
-  const made = document.createElement(tag);
-  made.className = name;
-  made.dir = "auto";
-  made.textContent = words;
-  if (tag === "pre") made.tabIndex = 0; // so that the keyboard can scroll it
   return made;
 }
 

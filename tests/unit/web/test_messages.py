@@ -249,17 +249,6 @@ async def test_the_archive_is_shown_before_what_was_said_since_the_start(
     assert len({message["id"] for message in shown}) == 4
 
 
-async def test_an_archive_that_cannot_be_read_leaves_the_page_usable(
-    browser: Browser, intake: RecordingIntake, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def broken(chat_key: ChatKey, limit: int) -> list[ArchiveLine]:
-        raise errors.StorageError
-
-    monkeypatch.setattr(intake, "recent", broken)
-    await browser.say("hello")
-    assert [message["text"] for message in await browser.page()] == ["hello"]
-
-
 async def test_an_answer_that_is_faster_than_the_confirmation_stands_below_its_question(
     channel: Channel, browser: Browser, intake: RecordingIntake, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -34,7 +34,7 @@ SCRIPTS = sorted(PAGE.glob("*.js"))
         ("/", "text/html"),
         ("/actions.js", "text/javascript"),
         ("/app.js", "text/javascript"),
-        ("/attached.js", "text/javascript"),
+        ("/dom.js", "text/javascript"),
         ("/conversations.js", "text/javascript"),
         ("/files.js", "text/javascript"),
         ("/models.js", "text/javascript"),

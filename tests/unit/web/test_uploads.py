@@ -135,7 +135,7 @@ async def test_a_file_that_was_taken_out_of_the_message_is_gone(browser: Browser
     assert (status, told) == (410, {"error": "A file is gone. Please attach it again."})
 
 
-@pytest.mark.parametrize("names", ["x", [1], ["x"] * 2, [str(n) for n in range(11)], {"a": 1}])
+@pytest.mark.parametrize("names", ["x", [1], [str(n) for n in range(11)], {"a": 1}])
 async def test_what_is_no_list_of_files_is_refused(browser: Browser, names: object) -> None:
     body = {"text": "hi", "clientId": "m1", "files": names}
     assert (await browser.post("/api/messages", body))[0] == 400
