@@ -26,6 +26,7 @@ from bot.core.loop import Loop
 from bot.core.outbox import Outbox
 from bot.core.outgoing import Address, OutboxRow, Question, Saying
 from bot.core.services import Services
+from bot.core.sqlite_log import LOST
 from bot.telemetry import context
 from bot.words import say, sentence, speaking
 
@@ -98,10 +99,14 @@ class Runner:
             self._look_at(chat)
 
     async def close_restored(self) -> None:
-        """If the log was restored from a backup, close all unfinished work in one transaction, because the work may have been
+        """Alert operators if the log was damaged or lost. If the log was restored from a backup, close all unfinished work in one transaction, because the work may have been
         finished after the backup. Authors of unanswered messages are asked to send them again. Raises
         `errors.StorageError`.
         """
+        if (lost := self.chats.facts.get(LOST, "log")) is not None:
+            # The log remembers this alert, so operators read it once. A later loss has another time, and thus another alert.
+            words = sentence(f"operators.chat_log_{lost['what']}")
+            self.alerts.tell(f"log lost {lost['at']}", words, every=float("inf"))
         if self.chats.facts.get(RESTORED, RESTORED) is None:
             return
         facts = list[Fact]()

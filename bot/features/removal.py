@@ -4,7 +4,7 @@ platform and the command `/forget` start a removal.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
@@ -68,13 +68,10 @@ class Removal:
         return Done(say("forget.done"), await self._removed(inbound, targets))
 
     async def _last(self, inbound: Inbound) -> list[Target]:
-        received = (
-            one.data.inbound
-            for one in await self._run.event_log.read(inbound.chat_key)
-            if isinstance(one.data, events.Received) and one.data.inbound.person == inbound.person
-        )
-        said = [one.message_id or "" for one in received if one.command is None and one.has_text]
-        target = await self._target(inbound.chat_key, said[-1]) if said else None
+        """Return the person's last message and its answer."""
+        own = (one.inbound for one in _received(await self._run.event_log.read(inbound.chat_key)))
+        said = [one for one in own if one.person == inbound.person and one.command is None and one.has_text]
+        target = await self._target(inbound.chat_key, said[-1].message_id or "") if said else None
         if target is None:
             return []
         related = target.related
@@ -82,28 +79,29 @@ class Removal:
 
     async def _target(self, chat: ChatKey, message: str) -> Target | None:
         """Return the message with this platform id; None if there is none. For an answer in several messages, any id works."""
-        naming = self._run.event_log.naming
-        found = [one for one in await naming(chat, {message}) if one.chat == chat]
+        naming, names = self._run.event_log.naming, frozenset({message})
+        found = [one for one in await naming(chat, names) if one.chat == chat]
         received = (
             one.data.inbound for one in found if isinstance(one.data, events.Received | events.Edited)
         )
-        names = frozenset({message})
         if said := [one for one in received if one.message_id == message]:
             requests = frozenset(one.request_id for one in said)
             related = await self._turns(chat, requests | names)
             return Target(message, "user", said[0].user_id, Gone(requests, messages=names), related)
-        ended = (
-            one for one in found if isinstance(one.data, events.RowEnded) and one.data.message_id == message
+        sent = (
+            one.turn
+            for one in found
+            if isinstance(one.data, events.RowEnded) and one.data.message_id == message
         )
-        turn = next((one.turn for one in ended if one.turn), None)
+        turn = next(filter(None, sent), None)
         if turn is None:
             return None
-        asked = (one.data for one in await naming(chat, {turn}))
-        person = next((one.inbound.user_id for one in asked if isinstance(one, events.Received)), "")
+        person = next((one.inbound.user_id for one in _received(await naming(chat, {turn}))), "")
         turns = frozenset({turn})
         return Target(message, "assistant", person, Gone(turns=turns, messages=names), turns)
 
     async def _quoted(self, deletion: Inbound, message: str) -> Target | None:
+        """Return a message that was never received, but quoted to the model."""
         gone = Gone(messages=frozenset({message}))
         found = await self._run.event_log.naming(deletion.chat_key.chat, gone.names)
         told = [one for one in found if blanked(one, gone) is not one.data]
@@ -113,14 +111,8 @@ class Removal:
     async def _turns(self, chat: ChatKey, names: frozenset[str]) -> frozenset[str]:
         """Return the turns that answered these messages, or messages that quote them."""
         naming = self._run.event_log.naming
-        said = [
-            one.data.inbound for one in await naming(chat, names) if isinstance(one.data, events.Received)
-        ]
-        requests = {
-            one.request_id
-            for one in said
-            if one.command is None and (one.request_id in names or any(map(one.quotes, names)))
-        }
+        said = [one.inbound for one in _received(await naming(chat, names)) if one.inbound.command is None]
+        requests = {one.request_id for one in said if one.request_id in names or any(map(one.quotes, names))}
         return frozenset(
             one.turn
             for one in await naming(chat, requests)
@@ -139,8 +131,8 @@ class Removal:
             owners = (MemoryOwner("chat", str(inbound.chat_key)), MemoryOwner("person", str(person)))
             notes = sum([await self._run.notes.forget(owner, made) for owner in owners])
             artifacts = await self._run.artifacts.forget(inbound.chat_key, made)
-            own = inbound.chat_key
-            for chat in dict.fromkeys([own, *(one.chat for one in found)]):
+            for chat in dict.fromkeys([inbound.chat_key, *(one.chat for one in found)]):
+                own = chat == inbound.chat_key
                 self._run.log.write(
                     "removal",
                     "a message was removed",
@@ -149,8 +141,8 @@ class Removal:
                     message_id=target.message,
                     role=target.role,
                     by=inbound.user_id,
-                    artifacts=artifacts if chat == own else 0,
-                    notes=notes if chat == own else 0,
+                    artifacts=artifacts if own else 0,
+                    notes=notes if own else 0,
                 )
         return facts
 
@@ -187,6 +179,10 @@ class Removal:
             for one in await self._run.event_log.naming(chat, {"head"})
             if one.chat == chat and isinstance(one.data, events.Cut | events.SessionMoved)
         ]
+
+
+def _received(found: Iterable[Event]) -> Iterator[events.Received]:
+    return (one.data for one in found if isinstance(one.data, events.Received))
 
 
 def _build(runtime: Runtime) -> Hooks:

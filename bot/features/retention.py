@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 
 from bot import errors, ulids
+from bot.contracts.base import Json
 from bot.contracts.identity import ChatKey
 from bot.core import events
 from bot.core.archive_files import ArchiveFiles
@@ -37,15 +38,13 @@ class Retention:
         """Delete expired data at startup, then once an hour."""
         while True:
             try:
-                await self.run()
+                await self._run_once()
             except errors.StorageError as error:
-                self._run.log.write(
-                    "retention", "what is too old cannot be removed now", level="warn", cause=str(error)
-                )
+                words = "what is too old cannot be removed now"
+                self._run.log.write("retention", words, level="warn", cause=str(error))
             await self._run.clock.sleep(INTERVAL_SECONDS)
 
-    async def run(self) -> None:
-        """Delete the expired data of each chat, and log how much was deleted. Raises `errors.StorageError`."""
+    async def _run_once(self) -> None:
         with errors.as_storage_error("the archive cannot be read"):
             on_disk = await asyncio.to_thread(lambda: set(self._on_disk()))
         for chat in sorted({*on_disk, *await self._run.event_log.chats()}, key=str):
@@ -58,16 +57,9 @@ class Retention:
             with errors.as_storage_error("the archive cannot be written"):
                 lines, files = await asyncio.to_thread(self._expire_files, chat, int(since * 1000))
             if gone or lines or files:
-                self._run.log.write(
-                    "retention",
-                    f"what is older than {days} days is gone",
-                    level="action",
-                    chat_key=chat,
-                    days=days,
-                    events=gone,
-                    lines=lines,
-                    files=files,
-                )
+                words = f"what is older than {days} days is gone"
+                counts: Json = {"days": days, "events": gone, "lines": lines, "files": files}
+                self._run.log.write("retention", words, level="action", chat_key=chat, **counts)
 
     async def _expire_events(self, key: ChatKey, since: float) -> int:
         """Delete expired events of finished turns from the beginning of a chat's log; return their number. The newest event
@@ -100,50 +92,42 @@ class Retention:
         """Yield the chats that have files on disk. Some of them may have no events in the log any more."""
         names = {name for one in self._of_page for name in self._run.disk.names(one)}
         for name in {*self._archives.chats(), *names}:
-            told = self._archives.chat_key(name) or ""
-            try:
-                yield ChatKey.parse(told)
-            except errors.IdentityInvalid:
-                continue  # the file name is no chatKey
+            with contextlib.suppress(errors.IdentityInvalid):  # the file name is no chatKey
+                yield ChatKey.parse(self._archives.chat_key(name) or "")
 
     def _expire_files(self, chat: ChatKey, before: int) -> tuple[int, int]:
         """Delete archive lines and web files older than `before` (epoch ms). Return the numbers of deleted lines and files."""
-        name = file_names.encode(chat)
+        name, disk = file_names.encode(chat), self._run.disk
         with jsonl.locked(self._archives.folder):
             self._archives.recover(name)
             lines = sum(self._expire_lines(path, before) for path in self._archives.of(name))
         old = [
             home / name / file
             for home in self._of_page
-            for file in self._run.disk.names(home / name)
+            for file in disk.names(home / name)
             if file.endswith(_FILE) and ulids.FORM.fullmatch(stem := file.partition(".")[0])
             if ulids.made_at(stem) * 1000 < before
         ]
         for path in old:
-            self._run.disk.remove(path)
+            disk.remove(path)
         return lines, len(old)
 
     def _expire_lines(self, path: Path, before: int) -> int:
         """Delete the lines of an archive file that precede the first line younger than `before`. Return their number."""
-        at = cut = count = gone = 0
-        young = False
-        with closing(self._run.disk.open(path)) as file:
-            for raw in jsonl.lines(file):
-                at, count = at + len(raw) + 1, count + bool(raw.strip())
-                ts = (jsonl.loads(raw) or {}).get("ts")
-                if not isinstance(ts, int | float):
-                    continue
-                if young := ts >= before:
+        gone, lines = 0, self._run.disk.read(path).splitlines(keepends=True)
+        for number, raw in enumerate(lines, 1):
+            ts = (jsonl.loads(raw) or {}).get("ts")
+            if isinstance(ts, int | float):
+                if ts >= before:
                     break
-                cut, gone = at, count
-            rest = file.read(cut, file.size - cut) if cut and young else b""
-        if not gone:
-            return 0
-        if rest:
-            self._run.disk.replace(path, rest)
+                gone = number
         else:
+            gone = len(lines) if gone else 0
+        if 0 < gone < len(lines):
+            self._run.disk.replace(path, b"".join(lines[gone:]))
+        elif gone:
             self._run.disk.remove(path)
-        return gone if young else count
+        return gone
 
 
 def _build(runtime: Runtime) -> Hooks:
