@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from bot import errors, ulids
 from bot.cli.common import HOME
 from bot.cli.project import event_log
-from bot.contracts.base import Json, Message
+from bot.contracts.base import Json
 from bot.contracts.identity import ChatKey
 from bot.core import events, transcript
 from bot.core.chat import chat_of_task
@@ -59,7 +59,6 @@ class Recording:
     facts: Json = field(default_factory=dict)
     """Fields `callId`, `mode` and `label` of the task."""
     tasks: Sequence[Recording] = ()
-    joined: Sequence[Message] = ()
 
     @property
     def turn(self) -> RecordedTurn:
@@ -71,7 +70,7 @@ class Recording:
             )
         from bot.features.replay.rerun import recorded_turn
 
-        return recorded_turn(own, self.joined)
+        return recorded_turn(own)
 
 
 def find(root: Path, asked: str) -> Recording:
@@ -105,9 +104,6 @@ def find(root: Path, asked: str) -> Recording:
         _calls(records, None),
         session=lines[0]["sessionId"] if lines else None,
         tasks=[of_task(one) for one in tasks],
-        joined=[
-            one["message"] for one in lines if one["type"] == "user" and one.get("data", {}).get("sources")
-        ],
     )
 
 

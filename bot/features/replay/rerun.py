@@ -1,8 +1,7 @@
 """Sends the recorded requests of a turn or task again, to another model or with another prompt.
 
-A request's outcome (answer, tool results, loaded messages) is read from the requests after it. A rerun runs no tool and
-sends no message. A tool call with recorded arguments gets the recorded result. For any other call, the model reads that no
-result was recorded.
+The results of a request's tool calls are read from the requests after it. A rerun runs no tool and sends no message. A
+tool call with recorded arguments gets the recorded result. For any other call, the model reads that no result was recorded.
 """
 
 from __future__ import annotations
@@ -60,66 +59,27 @@ class Call:
 
 @dataclass
 class RecordedTurn:
-    """Recorded requests of a turn or task, in order. `joined` are messages that people sent while the turn was running."""
+    """Recorded requests of a turn or task, in order. `results` are the recorded results of each tool call, by tool and
+    arguments.
+    """
 
     calls: list[Call]
-    joined: list[Message] = field(default_factory=list)
-    outcomes: dict[tuple[str, str], list[Outcome]] = field(default_factory=dict)
-    """Recorded outcomes of each tool call, by tool and arguments."""
+    results: dict[tuple[str, str], list[Json]] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """The part that a tool call added to the turn: the result, the older messages it loaded, and the tools it found."""
-
-    result: Json
-    loaded: list[Message] = field(default_factory=list)
-    found: list[Json] = field(default_factory=list)
-
-
-def recorded_turn(records: Iterable[RecordedRequest], said: Iterable[Message] = ()) -> RecordedTurn:
-    """Build the turn from its requests. A message in `said` (from people) has joined it if only later requests have it."""
-    turn = RecordedTurn([Call(one) for one in records])
-    requests = [call.request for call in turn.calls]
-    for at, (call, request) in enumerate(zip(turn.calls, requests, strict=True)):
-        behind = next((one for one in requests[at + 1 :] if one is not None), None)
-        if call.answer is None or request is None or behind is None:
-            continue
-        results = {
-            block["tool_use_id"]: _plain(block)
-            for message in behind.messages
-            for block in message["content"]
-            if block.get("type") == "tool_result"
-        }
-        loaded = _loaded(request, behind, requests[0])
-        found = [tool for tool in behind.tools if tool not in request.tools]
-        for use in blocks.tool_calls(call.answer["content"]):
-            if use.id in results:
-                outcome = Outcome(results[use.id], loaded if use.name == LOADS else [], found)
-                loaded = [] if use.name == LOADS else loaded
-                turn.outcomes.setdefault(_key(use), []).append(outcome)
-    shown = [json.dumps(request.messages) if request is not None else "" for request in requests]
-    for one in said:
-        nonce = next((tag.nonce for tag in tags.of(one) if tag is not None), "")
-        if nonce not in shown[0] and any(nonce in later for later in shown[1:]):
-            turn.joined.append(one)
+def recorded_turn(records: Iterable[RecordedRequest]) -> RecordedTurn:
+    turn, found = RecordedTurn([Call(one) for one in records]), dict[str, Json]()
+    for call in turn.calls:
+        for message in () if call.request is None else call.request.messages:
+            told = (block for block in message["content"] if block.get("type") == "tool_result")
+            found |= {
+                block["tool_use_id"]: _plain(block) for block in told if block["tool_use_id"] not in found
+            }
+    for call in turn.calls:
+        for use in () if call.answer is None else blocks.tool_calls(call.answer["content"]):
+            if use.id in found:
+                turn.results.setdefault(_key(use), []).append(found[use.id])
     return turn
-
-
-def _loaded(request: ModelRequest, behind: ModelRequest, first: ModelRequest | None) -> list[Message]:
-    """Return the older messages that the later request `behind` has before the question, but `request` has not."""
-    if first is None:
-        return []
-    asked = _bare(first.messages[-1])
-    before, after = ([_bare(one) for one in each.messages] for each in (request, behind))
-    if asked not in before or asked not in after:
-        return []
-    known = before[: before.index(asked)]
-    return [one for one in after[: after.index(asked)] if one not in known]
-
-
-def _bare(message: Message) -> Message:
-    return {**message, "content": [_plain(block) for block in message["content"]]}
 
 
 def _plain(block: Json) -> Json:
@@ -129,7 +89,6 @@ def _plain(block: Json) -> Json:
 MAX_STEPS = 50
 NOT_RECORDED = "Not recorded: this is a replay in which no tool runs, and the turn did not make this call. Go on without it."
 TAKEN = "Taken as delivered: this is a replay in which nothing is sent."
-LOADS = "chat_load_history"  # name of the tool that also adds older messages before the turn
 GOES_ON = frozenset({"max_tokens", "pause_turn", "model_context_window_exceeded"})
 _TOKENS = ("inputTokens", "cacheReadTokens", "cacheWriteTokens", "outputTokens")
 
@@ -172,19 +131,28 @@ async def rerun(
     turn: RecordedTurn, model: Model, *, name: str | None, static: str | None, redact: Redact = str
 ) -> RerunResult:
     """Run the turn again from its first request. `name` is another model. `static` replaces the part of the system prompt
-    that all chats share. Its first request already has the messages that joined later. Raises `errors.ModelError`.
+    that all chats share. The first request already has the messages that joined later, the older messages that the turn
+    loaded, and the tools that it found. Raises `errors.ModelError`.
     """
-    first = turn.calls[0].request
+    first, came = turn.calls[0].request, RerunResult()
     if first is None:
         raise errors.RequestInvalid(
             f"the first request of this turn cannot be asked again: {turn.calls[0].record.wrong}"
         )
-    request, came = _changed(first, name, static), RerunResult()
-    outcomes = {call: list(some) for call, some in turn.outcomes.items()}
-    said, before = list[Message](), list(request.messages[:-1])
-    own = [*request.messages[-1:], *turn.joined]
-    if request.system != first.system or request.model != first.model:
+    requests = [call.request for call in turn.calls if call.request is not None]
+    system, tools = first.system, {tool["name"]: tool for one in requests for tool in one.tools}
+    if static is not None:
+        shared = {"type": "text", "text": static, "cache_control": {"type": "ephemeral"}}
+        system = (shared, *first.system[1:])
+    request = replace(
+        first, purpose="replay", model=name or first.model, system=system, tools=tuple(tools.values())
+    )
+    results = {call: list(some) for call, some in turn.results.items()}
+    before, own = _said(first.messages, requests[-1].messages)
+    if request.system != first.system or request.model != first.model or len(before) >= len(first.messages):
+        # Models reject thinking blocks of another model, and blocks whose position in the conversation has changed.
         before, own = blocks.without_thinking(before), blocks.without_thinking(own)
+    said = list[Message]()
     for _ in range(MAX_STEPS):
         reply = await reply_of(model.stream(replace(request, messages=(*before, *own))))
         came.calls.append({"stopReason": reply.stop_reason} | spent(reply))
@@ -196,46 +164,41 @@ async def rerun(
         calls = blocks.tool_calls(content)
         if not calls:
             break
-        done = [_outcome(call, outcomes, came.unknown, cut=call.id in reply.cut) for call in calls]
-        own.append({"role": "user", "content": [one.result for one in done]})
+        done = [_result(call, results, came.unknown, cut=call.id in reply.cut) for call in calls]
+        own.append({"role": "user", "content": done})
         sends = all(call.name == ChatSend.name for call in calls)
-        if (
-            sends
-            and not any(one.result.get("is_error") for one in done)
-            and not promises_more(calls[-1].input)
-        ):
+        if sends and not any(one.get("is_error") for one in done) and not promises_more(calls[-1].input):
             break
-        have = {tool["name"] for tool in request.tools}
-        more = {tool["name"]: tool for one in done for tool in one.found if tool["name"] not in have}
-        request = replace(request, tools=(*request.tools, *more.values()))
-        if loaded := [message for one in done for message in one.loaded]:
-            # Newer models reject thinking blocks whose position in the conversation has changed.
-            before, own = [*before, *loaded], blocks.without_thinking(own)
     came.answer = _answer(said)
     return came
 
 
-def _outcome(
-    call: ToolCall, outcomes: dict[tuple[str, str], list[Outcome]], unknown: list[str], *, cut: bool
-) -> Outcome:
-    """Return the recorded outcome of a tool call. If there is none, add the tool's name to `unknown`."""
-    if not cut and (found := outcomes.get(_key(call))):
-        outcome = found.pop(0)
-        return replace(outcome, result={**outcome.result, "tool_use_id": call.id})
+def _said(first: Sequence[Message], last: Sequence[Message]) -> tuple[list[Message], list[Message]]:
+    """Return the messages before the question, and those of people from the question on. `first` and `last` are the
+    messages of the turn's first and last request.
+    """
+    bare = [[_plain(block) for block in message["content"]] for message in last]
+    question = [_plain(block) for block in first[-1]["content"]]
+    if question not in bare:
+        return list(first[:-1]), list(first[-1:])
+    at, own = bare.index(question), [first[-1]]
+    for message, content in zip(last[at + 1 :], bare[at + 1 :], strict=True):
+        words = [block for block in content if block.get("type") != "tool_result"]
+        if message["role"] == "user" and words:
+            own.append({**message, "content": words})
+    return list(last[:at] if at >= len(first) else first[:-1]), own
+
+
+def _result(
+    call: ToolCall, results: dict[tuple[str, str], list[Json]], unknown: list[str], *, cut: bool
+) -> Json:
+    """Return the recorded result of a tool call. If there is none, add the tool's name to `unknown`."""
+    if not cut and (found := results.get(_key(call))):
+        return {**found.pop(0), "tool_use_id": call.id}
     if not cut and call.name == ChatSend.name:
-        return Outcome(ToolResult(call.id, TAKEN).block)
+        return ToolResult(call.id, TAKEN).block
     unknown.append(call.name)
-    return Outcome(ToolResult(call.id, NOT_RECORDED, failed=True).block)
-
-
-def _changed(first: ModelRequest, name: str | None, static: str | None) -> ModelRequest:
-    request = replace(first, purpose="replay")
-    if static is not None:
-        block = {"type": "text", "text": static, "cache_control": {"type": "ephemeral"}}
-        request = replace(request, system=(block, *first.system[1:]))
-    if name is not None:
-        request = replace(request, model=name)
-    return request
+    return ToolResult(call.id, NOT_RECORDED, failed=True).block
 
 
 def _answer(said: Sequence[Message]) -> str:
