@@ -10,7 +10,6 @@ import contextlib
 import hashlib
 import re
 import unicodedata
-from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 
@@ -55,9 +54,8 @@ class OutgoingFiles:
 
     def __post_init__(self) -> None:
         self.folder = self.services.settings.home / "outgoing"
-        self._keeping = Counter[str]()
-        """Number of running `with` blocks of `kept` that may queue a row with a file, by file name."""
         self._alone = asyncio.Lock()
+        """Its holder stores files and queues their rows, or deletes a file that no row refers to."""
         self._started = False
 
     async def start(self) -> None:
@@ -70,10 +68,8 @@ class OutgoingFiles:
         sender = self.services.channels[channel]
         if not isinstance(sender, SendsFiles):
             raise errors.FileRefused("this chat cannot show files")
-        most, size = (
-            min(self.services.settings.delivery.max_file_mb * 1_000_000, sender.largest_file),
-            len(file.data),
-        )
+        most = min(self.services.settings.delivery.max_file_mb * 1_000_000, sender.largest_file)
+        size = len(file.data)
         if not 0 < size <= most:
             raise errors.FileRefused(
                 f"{file.name} has {size:,} bytes, and a file that is sent has 1 to {most:,}"
@@ -102,8 +98,8 @@ class OutgoingFiles:
 
     @contextlib.asynccontextmanager
     async def kept(self, files: Sequence[OutgoingFile]) -> AsyncIterator[list[StoredFile]]:
-        """Store files, and keep them during the `with` block, which queues the rows that refer to them. Raises
-        `errors.FileRefused`.
+        """Store files, and keep them during the `with` block, which queues the rows that refer to them and waits for
+        nothing. Raises `errors.FileRefused`.
         """
         found = [
             StoredFile(shown_name(one.name), one.mime_type, len(one.data), await _digest(one.data), one.path)
@@ -111,20 +107,15 @@ class OutgoingFiles:
         ]
         if sum(self._sizes().values()) + sum(one.size for one in found) > MOST_WAITING:
             raise errors.FileRefused("too many files wait for their platforms")
-        names = [one.sha256 for one in found]
-        self._keeping.update(names)
-        try:
-            for name, one in zip(names, files, strict=True):
-                async with self._alone:
-                    await asyncio.to_thread(self.services.disk.replace, self.folder / name, one.data)
+        async with self._alone if files else contextlib.nullcontext():
+            try:
+                for one, file in zip(found, files, strict=True):
+                    await asyncio.to_thread(self.services.disk.replace, self.folder / one.sha256, file.data)
+            except OSError as error:
+                words = "a file cannot be kept for sending"
+                self.services.log.write("storage", words, level="error", cause=str(error))
+                raise errors.FileRefused("the disk does not take the file") from error
             yield found
-        except OSError as error:
-            self.services.log.write(
-                "storage", "a file cannot be kept for sending", level="error", cause=str(error)
-            )
-            raise errors.FileRefused("the disk does not take the file") from error
-        finally:
-            self._keeping.subtract(names)
 
     async def load(self, stored: StoredFile) -> OutgoingFile:
         """Return the stored file of an outbox row. Raises `errors.FileRefused` if the file is missing or damaged."""
@@ -143,7 +134,7 @@ class OutgoingFiles:
         try:
             for name in await asyncio.to_thread(self.services.disk.names, self.folder):
                 async with self._alone:
-                    if not self._keeping[name] and name not in self._sizes():
+                    if name not in self._sizes():
                         await asyncio.to_thread(self.services.disk.remove, self.folder / name)
         except OSError as error:
             self.services.log.write("storage", "a file that was sent stays", level="warn", cause=str(error))

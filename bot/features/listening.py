@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict, deque
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal, cast
 
 from bot import errors, text
@@ -37,7 +37,7 @@ MOST_CHATS = 200  # max conversations with kept messages; the least recently use
 LONGEST_KEPT = 2_000  # max characters of a kept message
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _RecentMessage:
     """A message that was not for the bot. `at` is its arrival in monotonic seconds. `said` is its current text, with the
     messages that it shares; () after a deletion.
@@ -45,7 +45,7 @@ class _RecentMessage:
 
     inbound: Inbound
     at: float
-    said: tuple[Quoted, ...]
+    said: Sequence[Quoted]
 
 
 class UnaddressedMessages:
@@ -59,11 +59,10 @@ class UnaddressedMessages:
         """Keep a message that was not for the bot. For an edit or deletion, update the kept message."""
         kept = self._chats.get(inbound.chat_key, deque(maxlen=MOST_KEPT))
         said = _said(inbound) if inbound.kind != "delete" else ()
-        known = inbound.message_id is not None and any(
-            one.said and one.inbound.message_id == inbound.message_id for one in kept
-        )
-        if inbound.kind != "message" or known:
-            self._change(inbound.chat_key, inbound.message_id, said)
+        same = [one for one in kept if one.inbound.message_id == inbound.message_id]
+        if inbound.kind != "message" or (inbound.message_id and any(one.said for one in same)):
+            for one in same:
+                one.said = said
             return
         kept.append(_RecentMessage(inbound, self._clock.monotonic(), said))
         self._chats[inbound.chat_key] = kept
@@ -71,22 +70,19 @@ class UnaddressedMessages:
         if len(self._chats) > MOST_CHATS:
             self._chats.popitem(last=False)
 
-    def _change(self, chat_key: ChatKey, message_id: str | None, said: tuple[Quoted, ...]) -> None:
-        kept = self._chats.get(chat_key, deque())
-        for at, one in enumerate(kept):
-            if one.inbound.message_id == message_id:
-                kept[at] = replace(one, said=said)
-
     def take_early(self, opening: Inbound) -> list[Inbound]:
         """Remove and return messages of a thread that arrived before `opening`, although `opening` is older and brought the
         bot into the thread.
         """
         kept = self._chats.get(opening.chat_key, ()) if not opening.overheard else ()
-        behind = (one.inbound for one in kept if one.said and one.inbound.ts >= opening.ts)
-        early = [one for one in behind if one.addressed == "thread"]
+        early = [
+            one
+            for one in kept
+            if one.said and one.inbound.ts >= opening.ts and one.inbound.addressed == "thread"
+        ]
         for one in early:
-            self._change(one.chat_key, one.message_id or "", ())
-        return early
+            one.said = ()
+        return [one.inbound for one in early]
 
     def before(self, inbound: Inbound) -> list[Quoted]:
         """Return the kept messages of a message's conversation, oldest first."""
