@@ -18,7 +18,6 @@ from zoneinfo import ZoneInfo
 from bot import config, configuration, discovery, http_server
 from bot.access_list import FILE as ACCESS_FILE
 from bot.access_list import AccessList, Operators
-from bot.config.schema import descriptions
 from bot.contracts.channel import ChannelDeps
 from bot.contracts.environment import Log
 from bot.contracts.identity import UserRef
@@ -316,7 +315,6 @@ class Gateway:
             figures=health.figures,
             active=health.active,
             settings=lambda: config.shown_leaves(self.turns.agent.settings),
-            about=functools.partial(descriptions, self.services.manifests),
             channels=lambda: sorted(self.channels),
             titles=lambda: {key: one["name"] for key, one in self.chats.facts.all(TITLE).items()},
             recalls=self.door.ports.get("recall"),

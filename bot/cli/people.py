@@ -50,8 +50,8 @@ def block(channel: Channel, user_id: Id, root: Dir = Here) -> None:
 
 def _changeable(channel: str, user_id: str, root: Path) -> AccessList:
     """Return the access list. Raises an error if this person's entry must not be changed."""
-    for line in config.identity("ID", user_id, manifest_of(channel)):
-        raise typer.BadParameter(line.removeprefix("ID: "))
+    if wrong := config.wrong_id(user_id, manifest_of(channel)):
+        raise typer.BadParameter(f"found {user_id!r}; {wrong}")
     must_lead(root)
     hint_of_folder(root)
     return access_list(root)

@@ -6,6 +6,7 @@ On a terminal, `init` asks for keys and tokens, tests each with its service, and
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import re
@@ -33,42 +34,8 @@ from bot.system import SystemClock, SystemDisk
 KEY = "ANTHROPIC_API_KEY"
 CLAIM_SECONDS = 300.0
 """Max seconds to wait for the user to send a code to the bot. The code shows which platform account is the user's."""
+TEMPLATES = Path(__file__).with_name("new_project")
 _UNQUOTED = re.compile(r"[\w.:/@+=-]*", re.ASCII)
-
-AGENT = """\
-You are an assistant who works with people in their chats.
-
-- Answer in the language of the person who asks, in their tone, without flattery.
-- Short first: the answer in one or two sentences, then only what helps to act on it.
-- Say what you know, what you assume and what you do not know. Never invent names, numbers, links or quotes.
-- When something is unclear, make the most likely reading your own and say so; ask back only where a wrong guess
-  would cost something.
-- Use your tools rather than guess, and say what you did with them.
-- What people tell you in one chat stays in that chat.
-"""
-
-GITIGNORE = """\
-# Everything here is run-time data but the schemas.
-*
-!.gitignore
-!schema/
-!schema/*.json
-"""
-
-ENV_HEAD = """\
-# Copy this file to .env, fill in what you use and keep it to yourself: chmod 600 .env
-# What stays empty is off: without a key the built-in demo model answers.
-
-# The key of the Messages API.
-ANTHROPIC_API_KEY=
-"""
-
-ENV_TAIL = """
-# 0 keeps what people and the model say out of the log; off wins over ship.json.
-#SMA_LOG_LLM_MESSAGES=0
-# 1 adds the whole request to the log.
-#SMA_LOG_LLM_PAYLOAD=1
-"""
 
 
 class Project:
@@ -78,13 +45,14 @@ class Project:
         self.root = root
         self.known = known
         self.exists = (root / "ship.json").exists()
-        self.variables = {**read_env_file(root / ".env", []), **os.environ}
-        try:
-            document = json.loads((root / "ship.json").read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            document = {}
-        self.document: dict[str, Any] = document if isinstance(document, dict) else {}
+        self.variables = dict(os.environ)
+        with contextlib.suppress(errors.ConfigError):
+            self.variables = read_env_file(root / ".env") | self.variables
+        self.document: dict[str, Any] = {}
         """Content of ship.json; {} if the file is missing or unreadable."""
+        with contextlib.suppress(OSError, ValueError):
+            document = json.loads((root / "ship.json").read_text(encoding="utf-8"))
+            self.document = document if isinstance(document, dict) else {}
         self.values: dict[str, str] = {}
         """Variables for `.env` that the user has entered."""
         self.operators: list[str] = []
@@ -100,18 +68,14 @@ class Project:
                 return {}
         return dict(found)
 
-    def known_operators(self) -> frozenset[str]:
+    def known_operators(self) -> set[str]:
         """Return the operators that ship.json or the access list names. An entry of ship.json may be an unresolved
         `${NAME}`.
         """
         named = self.document.get("operators")
-        return frozenset(
+        return set(
             map(str, (*access_list(self.root).operators(), *(named if isinstance(named, list) else ())))
         )
-
-    def token_keys(self, manifest: Manifest) -> dict[str, str]:
-        """Return the tokens that a channel needs, with their keys in ship.json."""
-        return token_keys(manifest, webhook="webhook" in self.section("channels", manifest.name))
 
     def instructions(self, manifest: Manifest, name: str) -> str:
         """Return the instructions for getting a channel's tokens for a bot with this name."""
@@ -125,13 +89,14 @@ class Project:
         else:
             self._ask_for_key()
         for channel, manifest in sorted(self.known.items()):
-            names = [variable(channel, token) for token in self.token_keys(manifest)]
-            if not all(self.variables.get(one) for one in names):
-                if typer.confirm(f"Connect {channel}?", default=False):
-                    say(self.instructions(manifest, name))
-                    self._ask_for_tokens(manifest)
-            elif names:
-                say(f"{' and '.join(names)}: set.")
+            keys = token_keys(manifest, webhook="webhook" in self.section("channels", channel))
+            names = [variable(channel, token) for token in keys]
+            if all(self.variables.get(one) for one in names):
+                if names:
+                    say(f"{' and '.join(names)}: set.")
+            elif typer.confirm(f"Connect {channel}?", default=False):
+                say(self.instructions(manifest, name))
+                self._ask_for_tokens(manifest, keys)
 
     def _ask_for_key(self) -> None:
         while key := _secret("Anthropic API key (sk-ant-…; empty: the built-in demo model)"):
@@ -141,8 +106,7 @@ class Project:
                 self.values[KEY] = key
                 return
 
-    def _ask_for_tokens(self, manifest: Manifest) -> None:
-        keys = self.token_keys(manifest)
+    def _ask_for_tokens(self, manifest: Manifest, keys: Mapping[str, str]) -> None:
         while True:
             values = dict[str, str]()
             for token in keys:
@@ -178,12 +142,10 @@ class Project:
         while True:
             words = typer.prompt("Operators", default="", show_default=False)
             entries = [entry.strip() for entry in words.split(",") if entry.strip()]
-            mistakes = _mistakes(entries, self.known)
-            if not mistakes:
+            if not (mistakes := _mistakes(entries, self.known)):
                 self.operators += entries
                 return
-            for line in mistakes:
-                say(line)
+            say("\n".join(mistakes))
 
     def write(self, name: str) -> None:
         """Write the project's files. Existing files are kept; only entered values are added to them."""
@@ -191,18 +153,18 @@ class Project:
         self.root.mkdir(parents=True, exist_ok=True)
         home.mkdir(mode=0o700, exist_ok=True)
         home.chmod(0o700)
+        example = _env_example(self.known)
         files = {
             "ship.json": _ship_json(name, self.operators, self.known),
-            "Agent.md": AGENT,
-            ".env.example": _env_example(self.known),
-            f"{HOME}/.gitignore": GITIGNORE,
+            "Agent.md": _template("Agent.md"),
+            ".env.example": example,
+            f"{HOME}/.gitignore": _template("gitignore"),
         }
         for file, content in files.items():
-            if (self.root / file).exists():
-                say(f"kept   {file}")
-            else:
+            kept = (self.root / file).exists()
+            if not kept:
                 disk.replace(self.root / file, content.encode())
-                say(f"wrote  {file}")
+            say(f"{'kept ' if kept else 'wrote'}  {file}")
         ignore = self.root / ".gitignore"
         words = disk.read(ignore).decode("utf-8", "replace")
         if {".env", "/.env", ".env*", "*.env"}.isdisjoint(map(str.strip, words.splitlines())):
@@ -213,13 +175,13 @@ class Project:
         config.write_schema(home / "schema", self.known, disk)
         say(f"wrote  {HOME}/schema/")
         if self.values:
-            words = disk.read(self.root / ".env").decode("utf-8", "replace") or files[".env.example"]
+            words = disk.read(self.root / ".env").decode("utf-8", "replace") or example
             for key, value in self.values.items():
-                line = f"{key}={value if _UNQUOTED.fullmatch(value) else json.dumps(value)}"
-                empty = re.search(rf"(?m)^{key}=[ \t]*$", words)
-                words = (
-                    f"{words[: empty.start()]}{line}{words[empty.end() :]}" if empty else f"{words}{line}\n"
-                )
+                line = f"{key}={value if _UNQUOTED.fullmatch(value) else json.dumps(value)}\n"
+                if empty := re.search(rf"(?m)^{key}=[ \t]*\n", words):
+                    words = f"{words[: empty.start()]}{line}{words[empty.end() :]}"
+                else:
+                    words += line
             disk.replace(self.root / ".env", words.encode())
             say(f"wrote  .env ({', '.join(self.values)})")
         written = Project(self.root, self.known).known_operators()
@@ -245,8 +207,8 @@ def init(
 ) -> None:
     known, root = discovery.manifests(), folder or root
     config.must_be_folder(root / HOME)
-    for line in _mistakes(operator or (), known):
-        raise typer.BadParameter(line, param_hint="--operator")
+    if mistakes := _mistakes(operator or (), known):
+        raise typer.BadParameter(mistakes[0], param_hint="--operator")
     if connect is not None:
         manifest_of(connect, known)
     asks, project = sys.stdin.isatty() and not yes, Project(root, known)
@@ -284,7 +246,8 @@ def _title(project: Project, given: str | None, *, asks: bool) -> str:
 
 
 def _mistakes(operators: Iterable[str], known: Mapping[str, Manifest]) -> list[str]:
-    return [line for entry in operators for line in config.operator("operator", entry, known)]
+    found = ((entry, config.wrong_operator(entry, known)) for entry in operators)
+    return [f"found {entry!r}; {wrong}" for entry, wrong in found if wrong]
 
 
 def _secret(words: str) -> str:
@@ -347,15 +310,19 @@ def _claim(claim: Claim, channel: str, settings: ChannelSettings) -> str | None:
             await clock.sleep(0.5)
         return None
 
+    found = None
     try:
         found = asyncio.run(claimed())
+        say(f"  You are {channel}:{found}, an operator." if found else "  Skipped.")
     except errors.ChannelError as error:
         say(f"  {error}")
-        return None
     except KeyboardInterrupt:
-        found = None
-    say(f"  You are {channel}:{found}, an operator." if found else "  Skipped.")
+        say("  Skipped.")
     return found
+
+
+def _template(name: str) -> str:
+    return (TEMPLATES / name).read_text(encoding="utf-8")
 
 
 def _ship_json(name: str, operators: list[str], known: Mapping[str, Manifest]) -> str:
@@ -381,11 +348,11 @@ def _ship_json(name: str, operators: list[str], known: Mapping[str, Manifest]) -
 
 def _env_example(known: Mapping[str, Manifest]) -> str:
     """Return the text of a `.env` file with the variables that ship.json refers to, without values."""
-    parts = [ENV_HEAD]
+    parts = []
     for channel, manifest in sorted(known.items()):
         if tokens := [f"{variable(channel, token)}=\n" for token in token_keys(manifest)]:
             parts += [f"\n# The channel {channel}.\n", *tokens]
-    return "".join([*parts, ENV_TAIL])
+    return _template("env.example").replace("@channels@", "".join(parts))
 
 
 def check(root: Dir = Here, defaults: Defaults = False, as_json: AsJson = False) -> None:
@@ -401,27 +368,18 @@ def check(root: Dir = Here, defaults: Defaults = False, as_json: AsJson = False)
         for one in llm.fallback
     ]
     search = "off" if engine is None else "the provider's" if engine.kind == "auto" else engine.kind
+    channels = {
+        name: {"on": name in found.enabled, "reason": reason} for name, reason in found.reasons.items()
+    }
     if as_json:
-        say_json(
-            {
-                "name": found.name,
-                "provider": llm.provider,
-                "providerReason": llm.provider_reason,
-                "model": llm.model,
-                "fallback": fallback,
-                "webSearch": search,
-                "channels": {
-                    name: {"on": name in found.enabled, "reason": reason}
-                    for name, reason in found.reasons.items()
-                },
-                "operators": operators,
-                "warnings": list(found.warnings),
-            }
-        )
+        facts: dict[str, Any] = {"name": found.name, "provider": llm.provider, "model": llm.model}
+        facts |= {"providerReason": llm.provider_reason, "fallback": fallback, "webSearch": search}
+        facts |= {"channels": channels, "operators": operators, "warnings": list(found.warnings)}
+        say_json(facts)
         return
     say(f"{found.name}: ship.json is valid.")
-    model = f", model {llm.model}" if llm.provider != "demo" else ""
-    say(f"  provider {llm.provider}{model} ({llm.provider_reason})")
+    name = f", model {llm.model}" if llm.provider != "demo" else ""
+    say(f"  provider {llm.provider}{name} ({llm.provider_reason})")
     say(f"  fallback {', '.join(fallback) or 'none'}")
     say(f"  web search {search}")
     for name, reason in found.reasons.items():

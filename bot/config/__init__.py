@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from bot.config.checks import allowed, identity, operator, tokens_in_use
-from bot.config.load import HOME, Llm, Settings, leaves, load, must_be_folder, shown_leaves
-from bot.config.schema import write_schema
+from bot.config.checks import allowed, tokens_in_use, wrong_id, wrong_operator
+from bot.config.load import HOME, Llm, Settings, load, must_be_folder
+from bot.config.schema import leaves, shown_leaves, write_schema
 from bot.config.ship_file import Subagents, Transcription
 
 __all__ = [
@@ -14,12 +14,12 @@ __all__ = [
     "Subagents",
     "Transcription",
     "allowed",
-    "identity",
     "leaves",
     "load",
     "must_be_folder",
-    "operator",
     "shown_leaves",
     "tokens_in_use",
     "write_schema",
+    "wrong_id",
+    "wrong_operator",
 ]

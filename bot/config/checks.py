@@ -1,52 +1,124 @@
-"""Checks that settings fit each other, and that ids and tokens have the forms of their platforms. Each violation gives
-a finding: one line with the key, the value found, the value expected and the remedy.
-"""
+"""Checks of the settings that their types cannot express: forms of ids, addresses and tokens."""
 
 from __future__ import annotations
 
-import difflib
 import importlib.util
 import re
-import stat
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from pathlib import Path
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping
 from urllib.parse import urlsplit
 
 from pydantic.alias_generators import to_camel
 
-from bot.config.document import HIDDEN, FilledDocument, Loc, dotted, finding, is_secret_key, shown
-from bot.config.ship_file import Llm, ShipFile
+from bot import errors
+from bot.config.document import FilledDocument, Loc, dotted, finding, shown
 from bot.contracts.channel import ChannelSettings, Manifest, is_loopback
+from bot.contracts.identity import ChatKey
+from bot.words.times import zone
 
-STABLE = "names can be changed by anyone, so only stable ids count; `shipmate pending` lists who asked"
-MOVED = {
-    "adapters": 'write "channels" in place of it, as in "channels": {"telegram": {"botToken": "${TELEGRAM_BOT_TOKEN}"}}',
-    "start": 'write {"host": …, "port": …} into channels.web',
-    "permissions.exec_shell": "write a rule such as run_shell(git status) into permissions.allow",
-}
-"""Remedies for keys that only ShipMyAgent, Shipmate's predecessor, had in ship.json."""
-_SUBJECT = re.compile(r"^\w+ should (?:be|have) ")
-"""Pattern of the beginning of pydantic's error messages, such as “Input should be a valid string”."""
+_SERVER = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_-]{0,30}[A-Za-z0-9])?")
+
+# ------------------------------------------------------------ values. Each function returns the value, or raises ValueError
 
 
-def from_error(error: Mapping[str, Any], *, known: Collection[str], hidden: bool) -> str:
-    """Return the finding for an error of pydantic. `known` are the keys allowed in the object that contains the error."""
-    loc: Loc = tuple(error["loc"])
-    key, kind = dotted(loc), error["type"]
-    if kind == "extra_forbidden":
-        names = {name.lower(): name for name in known}
-        near = difflib.get_close_matches(str(loc[-1]).lower().replace("_", ""), names, n=1)
-        mend = f'did you mean "{names[near[0]]}"?' if near else "remove it"
-        expected = f"one of {', '.join(sorted(known))}" if known else "no key here"
-        return finding(key, "an unknown key", expected, MOVED.get(key, mend))
-    if kind == "missing":
-        return finding(key, "nothing", "a value", f'add "{loc[-1]}"')
-    found = shown(error["input"], hidden=hidden or any(map(is_secret_key, loc)))
-    if kind == "value_error":
-        return " ".join(f"{key}: found {found}; {error['ctx']['error']}".split())
-    expected = _SUBJECT.sub("", error["msg"]).replace("'", '"')
-    return finding(key, found, expected, "change it in ship.json")
+def address(value: str) -> str:
+    try:
+        parts = urlsplit(value)
+        sound = parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0
+    except ValueError:
+        sound = False
+    if not sound:
+        raise ValueError("expected an address such as https://example.org/; write it in full")
+    return value
+
+
+def model_address(value: str) -> str:
+    found = re.search(r"/v1(?:/messages)?/*$", value)
+    if found is not None:
+        raise ValueError(f"expected the address before /v1/messages; write it without {found[0].rstrip('/')}")
+    return value
+
+
+def time_zone(value: str) -> str:
+    try:
+        zone(value)
+    except ValueError:
+        raise ValueError(
+            'expected a name of the tz database such as "Europe/Berlin"; '
+            "use one of /usr/share/zoneinfo; if that is missing, install the system's tzdata"
+        ) from None
+    return value
+
+
+def title(value: str) -> str:
+    if not value.strip() or not value.isprintable():
+        raise ValueError("expected one line of text; write a short name")
+    return value
+
+
+def chat_key(value: str) -> str:
+    if value != "*":
+        try:
+            ChatKey.parse(value)
+        except errors.IdentityInvalid:
+            raise ValueError('expected a chatKey, as `shipmate chats` shows it, or "*"') from None
+    return value
+
+
+def server_name(value: str) -> str:
+    if not _SERVER.fullmatch(value) or "__" in value:
+        raise ValueError(
+            "expected at most 32 of A-Z, a-z, 0-9, _ and -, a letter or digit at both ends, no __; rename it"
+        )
+    return value
+
+
+def credential(value: str) -> str:
+    """Refuse a token that cannot be part of an HTTP header."""
+    if not value.isascii() or not value.isprintable() or " " in value:
+        raise ValueError("expected a token without white space and odd characters; copy it again")
+    return value
+
+
+def must_be_installed(module: str, package: str) -> None:
+    """Raise ValueError if an optional library is missing."""
+    try:
+        found = importlib.util.find_spec(module)
+    except ModuleNotFoundError:  # its package is missing
+        found = None
+    if found is None:
+        raise ValueError(f"expected its library; run `pip install '{package}'`")
+
+
+# ------------------------------------------------------------ ids
+
+
+def wrong_id(entry: str, manifest: Manifest) -> str:
+    """Return what is wrong with a stable id of one person or channel on the platform; "" for a valid id."""
+    if "@" in entry or not manifest.valid_id(entry):
+        return (
+            f"expected a stable id of {manifest.name}; names can be changed by anyone, so only stable ids count; "
+            "`shipmate pending` lists who asked"
+        )
+    if entry in manifest.never_admit:
+        return "expected the id of one person or channel; this one stands for many people: remove it"
+    return ""
+
+
+def wrong_operator(entry: str, manifests: Mapping[str, Manifest]) -> str:
+    """Return what is wrong with the name of an operator, written as `channel:ID`; "" for a valid name."""
+    name, colon, person = entry.partition(":")
+    if not colon or name not in manifests:
+        known = ", ".join(sorted(manifests))
+        return f"expected channel:ID with one of {known}; write it as in telegram:123456789"
+    return wrong_id(person, manifests[name])
+
+
+def allowed(settings: ChannelSettings) -> tuple[str, ...]:
+    """Return the allow list of a channel; () if the channel has no allow list."""
+    return tuple(entry for entry in getattr(settings, "allow", ()) if isinstance(entry, str))
+
+
+# ------------------------------------------------------------ channels
 
 
 def token_keys(manifest: Manifest, *, webhook: bool = False) -> dict[str, str]:
@@ -54,12 +126,7 @@ def token_keys(manifest: Manifest, *, webhook: bool = False) -> dict[str, str]:
     uses its webhook.
     """
     needed = manifest.webhook_tokens if webhook and manifest.webhook_tokens else manifest.tokens
-    fields = manifest.settings.model_fields
-    return {
-        name: fields[name].alias or to_camel(name)
-        for name in fields
-        if {name, fields[name].alias}.intersection(needed)
-    }
+    return {name: to_camel(name) for name in needed}
 
 
 def keys_in_use(settings: ChannelSettings, manifest: Manifest) -> dict[str, str]:
@@ -84,101 +151,7 @@ def variable(channel: str, token: str) -> str:
     return f"{channel}_{token}".upper().replace("-", "_")
 
 
-def allowed(settings: ChannelSettings) -> tuple[str, ...]:
-    """Return the allow list of a channel; () if the channel has no allow list."""
-    return tuple(entry for entry in getattr(settings, "allow", ()) if isinstance(entry, str))
-
-
-def rules(
-    root: Path,
-    file: ShipFile,
-    channels: Mapping[str, ChannelSettings],
-    filled: FilledDocument,
-    manifests: Mapping[str, Manifest],
-) -> Iterator[str]:
-    """Yield the findings for a file whose values have valid types."""
-    for at, entry in enumerate(file.operators):
-        loc: Loc = ("operators", at)
-        yield from operator(dotted(loc), entry, manifests, hidden=filled.is_hidden(loc))
-    yield from _engine(file, filled)
-    yield from _bind("dashboard", file.dashboard.host, file.dashboard.token)
-    yield from _model(file.llm, filled)
-    yield from _servers(file, filled)
-    if file.telemetry.otel.enabled and not _installed("opentelemetry.exporter.otlp.proto.http"):
-        mend = "run `pip install 'opentelemetry-exporter-otlp-proto-http>=1.45,<2'`, or set it to false"
-        yield finding("telemetry.otel.enabled", "true, and no library for it", "its library", mend)
-    search = file.tools.web_search
-    needed = {"searxng": ("baseUrl", search.base_url), "brave": ("apiKey", search.api_key)}
-    key, value = needed.get(search.kind, ("", "not needed"))
-    if not value:
-        yield finding(f"tools.webSearch.{key}", "nothing", f"what {search.kind} needs", "set it")
-    for name, manifest in manifests.items():
-        yield from _channel(name, channels[name], manifest, filled)
-    for name, source in file.prompt.sources(root).items():
-        if isinstance(source, Path) and not source.is_file():
-            found, expected = shown(str(source.relative_to(root))), "a file in the project, or a text"
-            yield finding(f"prompt.{name}", found, expected, "write it, or the text itself")
-
-
-def _engine(file: ShipFile, filled: FilledDocument) -> Iterator[str]:
-    key, address = "engine.databaseUrl", file.engine.database_url
-    if file.engine.kind == "embedded":
-        if address is not None:
-            expected = 'null, as long as engine.kind is "embedded"'
-            yield finding(key, HIDDEN, expected, 'remove it, or set engine.kind to "postgresql"')
-        return
-    unset = ("engine", "databaseUrl") in filled.missing
-    if not unset and urlsplit(address or "").scheme not in {"postgresql", "postgres"}:
-        expected = "an address such as postgresql://user:password@host/shipmate"
-        mend = "set it to ${DATABASE_URL}, and that in the environment or in .env"
-        yield finding(key, HIDDEN if address else "nothing", expected, mend)
-    if not _installed("psycopg"):
-        mend = "run `pip install 'psycopg[binary]>=3.3,<4'`"
-        yield finding("engine.kind", '"postgresql", whose client is not installed', "psycopg", mend)
-
-
-def _installed(module: str) -> bool:
-    try:
-        return importlib.util.find_spec(module) is not None
-    except ModuleNotFoundError:  # its package is missing
-        return False
-
-
-def _model(llm: Llm, filled: FilledDocument) -> Iterator[str]:
-    if llm.provider == "anthropic" and not llm.api_key and ("llm", "apiKey") not in filled.missing:
-        yield finding("llm.apiKey", "nothing", "a key", 'set ANTHROPIC_API_KEY, or provider to "demo"')
-    if llm.api_key and llm.provider != "demo":
-        yield from _credential("llm.apiKey", llm.api_key)
-    for at, one in enumerate(llm.fallback):
-        key = f"llm.fallback[{at}]"
-        elsewhere = one.address(llm.base_url) != llm.base_url
-        if one.api_key:
-            yield from _credential(f"{key}.apiKey", one.api_key)
-        elif elsewhere and ("llm", "fallback", at, "apiKey") not in filled.missing:
-            expected = "a key, since that of llm is not sent elsewhere"
-            yield finding(f"{key}.apiKey", "nothing", expected, "set it")
-
-
-def _servers(file: ShipFile, filled: FilledDocument) -> Iterator[str]:
-    """Yield a finding for each MCP server that does not have exactly one of `command` and `url`, as its type requires."""
-    for name, server in file.mcp.servers.items():
-        loc = ("mcp", "servers", name)
-        ways = [key for key in ("command", "url") if getattr(server, key) or (*loc, key) in filled.missing]
-        expected = {"stdio": "command", "http": "url"}[server.type or ("http" if "url" in ways else "stdio")]
-        if ways != [expected]:
-            found = " and ".join(ways) or "neither command nor url"
-            alone = f"{expected} alone" if ways or server.type else "command or url"
-            yield finding(dotted(loc), found, alone, "set command for a program, url for an address")
-
-
-def _credential(key: str, value: str) -> Iterator[str]:
-    """Yield a finding for a token that cannot be part of an HTTP header."""
-    if not value.isascii() or not value.isprintable() or " " in value:
-        found = "[hidden] with white space or odd characters in it"
-        yield finding(key, found, "a token", "copy it again, without spaces")
-
-
-def _bind(key: str, host: str, token: str | None) -> Iterator[str]:
+def bind(key: str, host: str, token: str | None) -> Iterator[str]:
     """Yield a finding if a server that other machines can reach has no token."""
     if not is_loopback(host) and not token:
         expected = "127.0.0.1, or a token with any other address"
@@ -186,100 +159,24 @@ def _bind(key: str, host: str, token: str | None) -> Iterator[str]:
         yield finding(f"{key}.host", shown(host), expected, mend)
 
 
-def _channel(
+def channel(
     name: str, settings: ChannelSettings, manifest: Manifest, filled: FilledDocument
 ) -> Iterator[str]:
     """Yield the findings for a channel's ids, address and tokens. A disabled channel may lack tokens."""
     for at, entry in enumerate(allowed(settings)):
         loc: Loc = ("channels", name, "allow", at)
-        if entry != "*":
-            yield from identity(dotted(loc), entry, manifest, hidden=filled.is_hidden(loc))
+        if entry != "*" and (wrong := wrong_id(entry, manifest)):
+            yield f"{dotted(loc)}: found {shown(entry, hidden=filled.is_hidden(loc))}; {wrong}"
     if settings.enabled is False:
         return
     if isinstance(host := getattr(settings, "host", None), str):
-        yield from _bind(f"channels.{name}", host, getattr(settings, "token", None))
-    if not _has_own_service(settings):
-        yield from _misshapen(name, settings, manifest)
-    keys = keys_in_use(settings, manifest)
-    half = settings.enabled is None and any(getattr(settings, token) for token in keys)
-    for token, key in keys.items():
+        yield from bind(f"channels.{name}", host, getattr(settings, "token", None))
+    for token, key in keys_in_use(settings, manifest).items():
         if value := getattr(settings, token):
-            yield from _credential(f"channels.{name}.{key}", value)
-        elif half or (settings.enabled and ("channels", name, key) not in filled.missing):
+            try:
+                credential(value)
+            except ValueError as error:
+                yield f"channels.{name}.{key}: found [hidden]; {error}"
+        elif settings.enabled and ("channels", name, key) not in filled.missing:
             mend = f"set {variable(name, token)} and refer to it, or set enabled to false"
             yield finding(f"channels.{name}.{key}", "nothing", "a token", mend)
-
-
-def _misshapen(name: str, settings: ChannelSettings, manifest: Manifest) -> Iterator[str]:
-    """Yield a finding for each token that does not have its platform's form. Two swapped tokens are a typical cause."""
-    keys = keys_in_use(settings, manifest)
-    forms = {token: form for token, form in manifest.token_forms.items() if token in keys}
-    for token, form in forms.items():
-        value = getattr(settings, token)
-        if not value or any(_credential("", value)) or re.fullmatch(form.pattern, value):
-            continue
-        other = next((keys[name] for name, its in forms.items() if re.fullmatch(its.pattern, value)), None)
-        mend = f"this one looks like {other}: see whether the two are swapped" if other else "copy it again"
-        yield finding(f"channels.{name}.{keys[token]}", "[hidden] of another form", form.example, mend)
-
-
-def _has_own_service(settings: ChannelSettings) -> bool:
-    """Return True if a channel uses an address other than its platform's. The tokens for such an address may
-    have any form.
-    """
-    address = type(settings).model_fields.get("base_url")
-    return address is not None and getattr(settings, "base_url", None) != address.default
-
-
-def identity(
-    key: str, entry: str, manifest: Manifest, *, prefix: str = "", hidden: bool = False
-) -> Iterator[str]:
-    """Yield a finding if `entry` is not the stable id of one person or channel on the platform."""
-    found = shown(prefix + entry, hidden=hidden)
-    if "@" in entry or not manifest.valid_id(entry):
-        yield finding(key, found, f"a stable id of {manifest.name}", STABLE)
-    elif entry in manifest.never_admit:
-        expected = "the id of one person or channel"
-        yield finding(key, found, expected, "this one stands for many people: remove it")
-
-
-def operator(
-    key: str, entry: str, manifests: Mapping[str, Manifest], *, hidden: bool = False
-) -> Iterator[str]:
-    """Yield a finding if `entry`, which names an operator, is not written as `channel:ID`."""
-    name, colon, person = entry.partition(":")
-    if not colon or name not in manifests:
-        expected = f"channel:ID with one of {', '.join(sorted(manifests))}"
-        yield finding(key, shown(entry, hidden=hidden), expected, "write it as in telegram:123456789")
-    else:
-        yield from identity(key, person, manifests[name], prefix=f"{name}:", hidden=hidden)
-
-
-def warnings(
-    root: Path,
-    filled: FilledDocument,
-    *,
-    channels: Mapping[str, ChannelSettings],
-    enabled: Iterable[str],
-    manifests: Mapping[str, Manifest],
-) -> Iterator[str]:
-    """Yield warnings about settings that are valid but risky or surprising."""
-    env = root / ".env"
-    if env.exists() and env.stat().st_mode & stat.S_IROTH:
-        yield ".env: others on this machine can read it; run `chmod 600 .env`"
-    if (root / ".ship" / "mcp" / "mcp.json").is_file():
-        yield (
-            ".ship/mcp/mcp.json: is not read (ShipMyAgent read it); move its `servers` to mcp.servers of ship.json, where `sse` is "
-            "http, and remove it"
-        )
-    for loc in filled.literal:
-        yield f"{dotted(loc)}: ship.json contains the secret itself; put it into .env and write ${{NAME}} here"
-    for name in enabled:
-        if "*" in allowed(channels[name]):
-            yield f'channels.{name}.allow: holds "*", so everyone who finds the bot can talk to it'
-        if _has_own_service(channels[name]):
-            yield from _misshapen(name, channels[name], manifests[name])
-    for name, settings in channels.items():
-        parts = urlsplit(str(getattr(settings, "base_url", "")))
-        if parts.scheme == "http" and not is_loopback(parts.hostname or ""):
-            yield f"channels.{name}.baseUrl: is not encrypted, so anyone on the way can read tokens; use https"

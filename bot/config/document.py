@@ -56,12 +56,12 @@ def is_secret_key(key: str | int) -> bool:
     return isinstance(key, str) and _SECRET_KEY.search(key) is not None
 
 
-def _read_text(path: Path) -> str:
-    """Return the text of a settings file. Raises FileNotFoundError, and `errors.ConfigError` for other failures."""
+def _read_text(path: Path) -> str | None:
+    """Return the text of a settings file; None if the file is missing. Raises `errors.ConfigError`."""
     try:
         return file_access.read(path, MAX_BYTES).decode("utf-8-sig")
     except FileNotFoundError:
-        raise
+        return None
     except UnicodeDecodeError:
         line = finding(path.name, "bytes that are not UTF-8", "text", "save it as UTF-8")
     except OSError as error:
@@ -69,44 +69,32 @@ def _read_text(path: Path) -> str:
     raise errors.ConfigError(line)
 
 
-def read_env_file(path: Path, findings: list[str]) -> dict[str, str]:
+def read_env_file(path: Path) -> dict[str, str]:
     """Return the variables of a `.env` file; {} if the file does not exist. Values are used literally,
-    without expansion. Add a finding for each unreadable line.
+    without expansion. Raises `errors.ConfigError`.
     """
     from dotenv.parser import parse_stream
 
-    try:
-        words = _read_text(path)
-    except FileNotFoundError:
-        return {}
-    except errors.ConfigError as error:
-        findings += error.findings
-        return {}
-    values: dict[str, str] = {}
-    for binding in parse_stream(io.StringIO(words)):
-        if binding.error:
-            place = f".env line {binding.original.line}"
-            findings.append(finding(place, "a line I cannot read", "NAME=value", "mend or remove it"))
-        elif binding.key is not None and binding.value is not None:
-            values[binding.key] = binding.value
-    return values
+    bindings = list(parse_stream(io.StringIO(_read_text(path) or "")))
+    if broken := [one.original.line for one in bindings if one.error]:
+        lines = (
+            finding(f".env line {at}", "a line I cannot read", "NAME=value", "mend or remove it")
+            for at in broken
+        )
+        raise errors.ConfigError(*lines)
+    return {one.key: one.value for one in bindings if one.key is not None and one.value is not None}
 
 
 def read_ship_file(path: Path, default: dict[str, Any] | None) -> dict[str, Any]:
     """Return ship.json. If it is missing, return `default`, unless that is None. Raises `errors.ConfigError`."""
-    init = f"run `{command('init', path.parent)}`"
-    try:
-        words = _read_text(path)
-    except FileNotFoundError:
+    words, init = _read_text(path), f"run `{command('init', path.parent)}`"
+    if words is None:
         if default is not None:
             return default
-        raise errors.ConfigError(f"no ship.json here: {init}") from None
+        raise errors.ConfigError(f"no ship.json here: {init}")
     try:
         document = text.strict_json(words)
     except json.JSONDecodeError as error:
-        if not words.strip():
-            mend = "write {} into it: all else has a default"
-            raise errors.ConfigError(finding(path.name, "an empty file", "an object in { }", mend)) from None
         place = f"{path.name} line {error.lineno} column {error.colno}"
         expected = "JSON, without comments or trailing commas"
         raise errors.ConfigError(finding(place, "broken JSON", expected, f"mend it: {error.msg}")) from None
@@ -134,8 +122,8 @@ class FilledDocument:
         self.document: dict[str, Any] = self._fill(document, ())
 
     def is_hidden(self, loc: Loc) -> bool:
-        """Return True if a value came from a variable and may therefore be secret."""
-        return any(loc[: len(place)] == place for place in self._hidden)
+        """Return True if a value came from a variable or its key names a secret."""
+        return any(map(is_secret_key, loc)) or any(loc[: len(place)] == place for place in self._hidden)
 
     def _fill(self, value: Any, loc: Loc) -> Any:
         if isinstance(value, str):

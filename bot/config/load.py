@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import difflib
 import hashlib
 import json
+import re
+import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal
+from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
-from pydantic.alias_generators import to_camel
 
-from bot import errors, file_access, text
+from bot import errors, file_access
 from bot.config import checks, ship_file
 from bot.config.document import (
     HIDDEN,
@@ -22,8 +25,9 @@ from bot.config.document import (
     is_secret_key,
     read_env_file,
     read_ship_file,
+    shown,
 )
-from bot.contracts.channel import ChannelSettings, Manifest
+from bot.contracts.channel import ChannelSettings, Manifest, is_loopback
 from bot.contracts.identity import UserRef
 
 FILE = "ship.json"
@@ -35,10 +39,17 @@ slack:U012`.
 MIN_SECRET = 8
 """Min characters of a secret. Redacting a shorter secret would hide ordinary words."""
 SWITCHES = ("SMA_LOG_LLM_MESSAGES", "SMA_LOG_LLM_PAYLOAD")
-
 TOO_DEEP = finding(FILE, "too many levels", "at most 100", "simplify it")
 _OFF = frozenset({"0", "false", "no", "off"})
 _ON = frozenset({"1", "true", "yes", "on"})
+_MOVED = {
+    "adapters": 'write "channels" in place of it, as in "channels": {"telegram": {"botToken": "${TELEGRAM_BOT_TOKEN}"}}',
+    "start": 'write {"host": …, "port": …} into channels.web',
+    "permissions.exec_shell": "write a rule such as run_shell(git status) into permissions.allow",
+}
+"""Remedies for keys that only ShipMyAgent, Shipmate's predecessor, had in ship.json."""
+_SUBJECT = re.compile(r"^\w+ should (?:be|have) ")
+"""Pattern of the beginning of pydantic's error messages, such as “Input should be a valid string”."""
 
 
 class Llm(ship_file.Llm):
@@ -121,10 +132,9 @@ def load(
     """
     root = root.absolute()
     must_be_folder(root / HOME)
-    found: list[str] = []
     moved = file_access.sweep(root)
-    variables = read_env_file(root / ".env", found)
-    env = {**variables, **{name: value for name, value in env.items() if value}}
+    variables = read_env_file(root / ".env")
+    env = variables | {name: value for name, value in env.items() if value}
     default = {"operators": env.get(OPERATORS, "").replace(",", " ").split()} if defaults else None
     try:
         filled = FilledDocument(_with_credentials(read_ship_file(root / FILE, default), manifests), env)
@@ -132,23 +142,37 @@ def load(
         raise errors.ConfigError(TOO_DEEP) from None
     secrets = filled.secrets | {value for name, value in variables.items() if is_secret_key(name)}
     secrets = {secret for secret in secrets if len(secret) >= MIN_SECRET}
-    expected = "use letters, digits and _ in the name"
-    found += [finding(dotted(loc), "${ without a name in }", "${NAME}", expected) for loc in filled.malformed]
-    file = _validated(filled, manifests, found)
+    mend = "use letters, digits and _ in the name"
+    found = [finding(dotted(loc), "${ without a name in }", "${NAME}", mend) for loc in filled.malformed]
+    found += [
+        finding(name, "another value", "0 or 1", "change it in the environment")
+        for name in SWITCHES
+        if env.get(name, "1").lower() not in _OFF | _ON
+    ]
+    model: Any = ship_file.with_channels(tuple((name, item.settings) for name, item in manifests.items()))
+    context = {"root": root, "manifests": manifests}
+    try:
+        file = model.model_validate_json(
+            json.dumps(filled.document), by_alias=True, by_name=False, context=context
+        )
+    except ValidationError as error:
+        found += [_explained(dict(one), model, filled) for one in error.errors(include_url=False)]
+        raise errors.ConfigError(*(without(line, secrets) for line in dict.fromkeys(found))) from None
     channels: dict[str, ChannelSettings] = {name: getattr(file.channels, name) for name in manifests}
     state = {name: _state(name, channels[name], item, filled) for name, item in manifests.items()}
     enabled = tuple(name for name, (on, _) in state.items() if on)
     llm = Llm.of(file.llm, env)
     found += _missing(file, llm, filled, enabled, manifests)
-    for name in SWITCHES:
-        if env.get(name, "1").lower() not in _OFF | _ON:
-            found.append(finding(name, "another value", "0 or 1", "change it in the environment"))
-    known = {line.split(": ")[0] for line in found}
-    rules = (*checks.rules(root, file, channels, filled, manifests), *also(file))
-    found += [line for line in rules if line.split(": ")[0] not in known]
+    if llm.provider == "anthropic" and not llm.api_key and ("llm", "apiKey") not in filled.missing:
+        mend = 'set ANTHROPIC_API_KEY, or provider to "demo"'
+        found.append(finding("llm.apiKey", "nothing", "a key", mend))
+    found += checks.bind("dashboard", file.dashboard.host, file.dashboard.token)
+    for name, manifest in manifests.items():
+        found += checks.channel(name, channels[name], manifest, filled)
+    found += also(file)
     if found:
-        raise errors.ConfigError(*(_without(line, secrets) for line in dict.fromkeys(found)))
-    document = _without(json.dumps(filled.document, sort_keys=True), secrets)
+        raise errors.ConfigError(*(without(line, secrets) for line in dict.fromkeys(found)))
+    document = without(json.dumps(filled.document, sort_keys=True), secrets)
     derived = {
         "root": root,
         "llm": llm,
@@ -160,7 +184,7 @@ def load(
         "fingerprint": hashlib.sha256(document.encode()).hexdigest()[:16],
         "warnings": (
             *(f"{name} was made by a command; it is {new} now" for name, new in moved.items()),
-            *checks.warnings(root, filled, channels=channels, enabled=enabled, manifests=manifests),
+            *_warnings(root, filled, {name: channels[name] for name in enabled}),
         ),
     }
     return Settings.model_construct(**dict(file) | derived)
@@ -184,28 +208,28 @@ def _with_credentials(document: dict[str, Any], manifests: Mapping[str, Manifest
     return {**document, "llm": llm, "channels": channels}
 
 
-def _validated(filled: FilledDocument, manifests: Mapping[str, Manifest], found: list[str]) -> Any:
-    """Return the file as a model. A section with invalid values (for channels: a single channel) is reported and
-    replaced by its defaults, so that the other sections are checked too.
-    """
-    model: Any = ship_file.with_channels(tuple((name, item.settings) for name, item in manifests.items()))
-    for _ in range(2):
-        try:
-            return model.model_validate_json(json.dumps(filled.document), by_alias=True, by_name=False)
-        except ValidationError as error:
-            for item in error.errors(include_url=False):
-                if not (loc := item["loc"]):  # pydantic refuses deeply nested JSON
-                    raise errors.ConfigError(TOO_DEEP) from None
-                known = _keys_at(model, loc[:-1])
-                found.append(checks.from_error(dict(item), known=known, hidden=filled.is_hidden(loc)))
-                in_channel = loc[0] == "channels" and len(loc) > 1
-                within, key = (
-                    (filled.document["channels"], loc[1]) if in_channel else (filled.document, loc[0])
-                )
-                within.pop(str(key), None)
-            channels = filled.document.get("channels", {})
-            filled.document["channels"] = {name: {} for name in manifests} | channels
-    raise errors.ConfigError(*found)
+def _explained(error: dict[str, Any], model: Any, filled: FilledDocument) -> str:
+    """Return the finding for an error of pydantic."""
+    loc: Loc = error["loc"]
+    key, kind = dotted(loc), error["type"]
+    if not loc:  # pydantic refuses deeply nested JSON
+        return TOO_DEEP
+    if unset := next((item for item in filled.missing.items() if item[0][: len(loc)] == loc), None):
+        return _not_set(*unset)
+    if kind == "extra_forbidden":
+        known = _keys_at(model, loc[:-1])
+        names = {name.lower(): name for name in known}
+        near = difflib.get_close_matches(str(loc[-1]).lower().replace("_", ""), names, n=1)
+        mend = f'did you mean "{names[near[0]]}"?' if near else "remove it"
+        expected = f"one of {', '.join(sorted(known))}" if known else "no key here"
+        return finding(key, "an unknown key", expected, _MOVED.get(key, mend))
+    if kind == "missing":
+        return finding(key, "nothing", "a value", f'add "{loc[-1]}"')
+    found = shown(error["input"], hidden=filled.is_hidden(loc))
+    if kind == "value_error":
+        return " ".join(f"{key}: found {found}; {error['ctx']['error']}".split())
+    expected = _SUBJECT.sub("", error["msg"]).replace("'", '"')
+    return finding(key, found, expected, "change it in ship.json")
 
 
 def _keys_at(model: Any, loc: Loc) -> list[str]:
@@ -247,54 +271,40 @@ def _missing(
             case ("engine", _, *_):
                 needed = file.engine.kind == "postgresql"
             case ("mcp", "servers", server, *_):
-                needed = server not in file.mcp.servers or file.mcp.servers[server].enabled
+                needed = file.mcp.servers[server].enabled
             case _:
                 needed = True
         if needed:
-            found = f"${{{name}}}, which is set neither in the environment nor in .env"
-            yield finding(dotted(loc), found, "a value", f"set {name}, or turn the feature off")
+            yield _not_set(loc, name)
 
 
-def _without(line: str, secrets: Iterable[str]) -> str:
+def _not_set(loc: Loc, name: str) -> str:
+    found = f"${{{name}}}, which is set neither in the environment nor in .env"
+    return finding(dotted(loc), found, "a value", f"set {name}, or turn the feature off")
+
+
+def _warnings(root: Path, filled: FilledDocument, channels: Mapping[str, ChannelSettings]) -> Iterator[str]:
+    """Yield warnings about settings that are valid but risky or surprising. `channels` are the enabled channels."""
+    env = root / ".env"
+    if env.exists() and env.stat().st_mode & stat.S_IROTH:
+        yield ".env: others on this machine can read it; run `chmod 600 .env`"
+    if (root / HOME / "mcp" / "mcp.json").is_file():
+        yield (
+            ".ship/mcp/mcp.json: is not read (ShipMyAgent read it); move its `servers` to mcp.servers of ship.json, where `sse` is "
+            "http, and remove it"
+        )
+    for loc in filled.literal:
+        yield f"{dotted(loc)}: ship.json contains the secret itself; put it into .env and write ${{NAME}} here"
+    for name, settings in channels.items():
+        if "*" in checks.allowed(settings):
+            yield f'channels.{name}.allow: holds "*", so everyone who finds the bot can talk to it'
+        parts = urlsplit(str(getattr(settings, "base_url", "")))
+        if parts.scheme == "http" and not is_loopback(parts.hostname or ""):
+            yield f"channels.{name}.baseUrl: is not encrypted, so anyone on the way can read tokens; use https"
+
+
+def without(line: str, secrets: Iterable[str]) -> str:
+    """Return a text with the secrets in it replaced by `HIDDEN`."""
     for secret in sorted(secrets, key=len, reverse=True):
         line = line.replace(secret, HIDDEN)
     return line
-
-
-def leaves(settings: Settings) -> dict[str, Any]:
-    """Return all values by their full key in ship.json, such as `llm.model`."""
-    found: dict[str, Any] = {}
-
-    def add(loc: tuple[str, ...], value: Any) -> None:
-        if isinstance(value, BaseModel):
-            value = value.model_dump(by_alias=True)
-        if isinstance(value, tuple) and any(isinstance(one, dict) for one in value):
-            value = {str(at): one for at, one in enumerate(value)}
-        if isinstance(value, Mapping):
-            for name, inner in value.items():
-                add((*loc, name), inner)
-        else:
-            found[".".join(loc)] = value
-
-    for name in (*ship_file.ShipFile.model_fields, "channels"):
-        if name != "schema_":
-            add((to_camel(name),), getattr(settings, name))
-    return found
-
-
-def shown_leaves(settings: Settings) -> dict[str, str]:
-    """Return all values as JSON, by their full key in ship.json. Secrets are hidden. Values of keys that usually
-    contain secrets are hidden too.
-    """
-    return {key: _shown(key, value, settings.secrets) for key, value in leaves(settings).items()}
-
-
-def _shown(key: str, value: Any, secrets: Iterable[str]) -> str:
-    parts = key.split(".")
-    private = parts[:2] == ["mcp", "servers"] and {"env", "headers"} & set(parts[3:])
-    if value and (private or any(map(is_secret_key, parts))):
-        return HIDDEN
-    if isinstance(value, frozenset):
-        value = sorted(map(str, value))
-    value = list(value) if isinstance(value, tuple) else value
-    return json.dumps(text.deep(value, lambda words: _without(words, secrets)), ensure_ascii=False)

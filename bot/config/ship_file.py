@@ -6,73 +6,34 @@
 from __future__ import annotations
 
 import functools
-import re
 from pathlib import Path
-from typing import Annotated, Any, Literal
-from urllib.parse import urlsplit
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, create_model
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationInfo,
+    create_model,
+    model_validator,
+)
 from pydantic.alias_generators import to_camel
 
-from bot import errors
+from bot.config import checks
 from bot.contracts.identity import ChatKey
-from bot.words.times import zone
 
 Effort = Literal["low", "medium", "high"]
 Thinking = Literal["adaptive", "between_tools", "off"]
 Purpose = Literal["memory", "compaction", "title", "task", "overheard"]
-
-_SERVER = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_-]{0,30}[A-Za-z0-9])?")
-
-
-def _address(value: str) -> str:
-    try:
-        parts = urlsplit(value)
-        sound = parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0
-    except ValueError:
-        sound = False
-    if not sound:
-        raise ValueError("expected an address such as https://example.org/; write it in full")
-    return value
-
-
-def _model_address(value: str) -> str:
-    found = re.search(r"/v1(?:/messages)?/*$", value)
-    if found is not None:
-        raise ValueError(f"expected the address before /v1/messages; write it without {found[0].rstrip('/')}")
-    return value
-
-
-def _zone(value: str) -> str:
-    try:
-        zone(value)
-    except ValueError:
-        raise ValueError(
-            'expected a name of the tz database such as "Europe/Berlin"; '
-            "use one of /usr/share/zoneinfo; if that is missing, install the system's tzdata"
-        ) from None
-    return value
-
-
-def _title(value: str) -> str:
-    if not value.strip() or not value.isprintable():
-        raise ValueError("expected one line of text; write a short name")
-    return value
-
-
-def _chat(value: str) -> str:
-    if value != "*":
-        try:
-            ChatKey.parse(value)
-        except errors.IdentityInvalid:
-            raise ValueError('expected a chatKey, as `shipmate chats` shows it, or "*"') from None
-    return value
-
-
 Port = Annotated[int, Field(ge=0, le=65_535)]
-Address = Annotated[str, AfterValidator(_address)]
-ModelAddress = Annotated[Address, AfterValidator(_model_address)]
+Address = Annotated[str, AfterValidator(checks.address)]
+ModelAddress = Annotated[Address, AfterValidator(checks.model_address)]
+ModelName = Annotated[str, Field(min_length=1, max_length=200)]
+Credential = Annotated[str, AfterValidator(checks.credential)]
 Share = Annotated[float, Field(gt=0)]
+Dollars = Annotated[float, Field(ge=0, le=100_000)]
 
 
 class StrictModel(BaseModel):
@@ -81,9 +42,6 @@ class StrictModel(BaseModel):
     model_config = ConfigDict(
         extra="forbid", alias_generator=to_camel, validate_by_name=True, frozen=True, strict=True
     )
-
-
-Dollars = Annotated[float, Field(ge=0, le=100_000)]
 
 
 class ModelPrice(StrictModel):
@@ -104,7 +62,7 @@ class ModelPrice(StrictModel):
 class ModelUse(StrictModel):
     """Model, effort and thinking for one purpose. Each default is the value that the chat uses."""
 
-    model: Annotated[str, Field(min_length=1, max_length=200)] | None = None
+    model: ModelName | None = None
     """Name of the model."""
     effort: Effort | None = None
     """Effort of the model; the values are those of `llm.effort`."""
@@ -119,11 +77,11 @@ class Fallback(StrictModel):
 
     provider: Literal["anthropic"] | None = None
     """`anthropic`: the address of Anthropic. Default: the address in `baseUrl`."""
-    model: Annotated[str, Field(min_length=1, max_length=200)] | None = None
+    model: ModelName | None = None
     """Name of the model at that address. Default: the model that was asked for first."""
     base_url: ModelAddress | None = None
     """Address of the provider. Default: the address of `llm`."""
-    api_key: Annotated[str | None, Field(repr=False)] = None
+    api_key: Annotated[Credential | None, Field(repr=False)] = None
     """API key for that address. Default: the key of `llm`, which is never sent to another address."""
 
     def address(self, first: str | None) -> str | None:
@@ -133,14 +91,22 @@ class Fallback(StrictModel):
         return self.base_url or (None if self.provider else first)
 
 
+def _fallback(models: tuple[Fallback, ...], info: ValidationInfo) -> tuple[Fallback, ...]:
+    first = info.data.get("base_url")
+    for at, one in enumerate(models):
+        if one.address(first) != first and not one.api_key:
+            raise ValueError(f"expected an apiKey in [{at}], since that of llm is not sent elsewhere; set it")
+    return models
+
+
 class Llm(StrictModel):
     """The language model."""
 
     provider: Literal["anthropic", "demo"] | None = None
     """Provider of the model. Default: `anthropic` if a key is set, else `demo`."""
-    model: Annotated[str, Field(min_length=1, max_length=200)] = "claude-sonnet-5-5"
+    model: ModelName = "claude-sonnet-5-5"
     """Model of all chats that have not chosen a model with `/model`."""
-    api_key: Annotated[str | None, Field(repr=False)] = None
+    api_key: Annotated[Credential | None, Field(repr=False)] = None
     """API key of the provider. Default: `${ANTHROPIC_API_KEY}`."""
     base_url: ModelAddress | None = None
     """Address of the provider, or of a compatible endpoint. Default: the provider's default address."""
@@ -148,7 +114,7 @@ class Llm(StrictModel):
     """Max tokens of an answer."""
     context_window: Annotated[int, Field(ge=1_000, le=100_000_000)] | None = None
     """Context window in tokens. null: the provider's value for the model."""
-    fast_model: Annotated[str, Field(min_length=1, max_length=200)] = "claude-haiku-5-5"
+    fast_model: ModelName = "claude-haiku-5-5"
     """Model that combines the results of several tasks."""
     effort: Effort = "medium"
     """Effort of the model for an answer, if the model supports this setting. `/effort` sets the effort of one chat."""
@@ -161,13 +127,13 @@ class Llm(StrictModel):
     conversations), `task` (subagents), `overheard` (messages not addressed to the bot). `title` has no effect. Titles
     need no model.
     """
-    prices: dict[Annotated[str, Field(min_length=1, max_length=200)], ModelPrice] = {}
+    prices: dict[ModelName, ModelPrice] = {}
     """Prices by model. They override the built-in prices, which `shipmate check` lists with their date."""
     retry_seconds: Annotated[float, Field(ge=0, le=3_600)] = 30
     """Seconds during which a request is retried while the provider is overloaded, failing or unreachable. 0:
     no retries.
     """
-    fallback: tuple[Fallback, ...] = ()
+    fallback: Annotated[tuple[Fallback, ...], AfterValidator(_fallback)] = ()
     """Models that are asked in turn if the first model is overloaded for five seconds, refuses the request or is
     unreachable. The first model is asked again after five minutes.
     """
@@ -220,21 +186,33 @@ class Context(StrictModel):
     compaction: Compaction = Compaction()
 
 
+def _is_file(value: str) -> bool:
+    return "\n" not in value and value.endswith((".md", ".txt"))
+
+
+def _instructions(value: str | None, info: ValidationInfo) -> str | None:
+    if value and _is_file(value) and info.context and not (info.context["root"] / value).is_file():
+        raise ValueError("expected a file in the project, or a text; write it, or the text itself")
+    return value
+
+
+Instructions = Annotated[
+    Annotated[str, Field(min_length=1, max_length=100_000)] | None, AfterValidator(_instructions)
+]
+
+
 class Prompt(StrictModel):
     """Instructions for the model. Each value is a text, or the path of a `.md` or `.txt` file in the project."""
 
-    custom: Annotated[str, Field(min_length=1, max_length=100_000)] | None = None
+    custom: Instructions = None
     """Instructions that replace the built-in rules."""
-    append: Annotated[str, Field(min_length=1, max_length=100_000)] | None = None
+    append: Instructions = None
     """Instructions that are appended to the system prompt."""
 
     def sources(self, root: Path) -> dict[str, str | Path]:
         """Return the text or the file for each key; "" if the key is not set."""
-        found: dict[str, str | Path] = {}
-        for name, value in (("custom", self.custom or ""), ("append", self.append or "")):
-            is_file = "\n" not in value and value.endswith((".md", ".txt"))
-            found[name] = root / value if is_file else value
-        return found
+        values = {"custom": self.custom or "", "append": self.append or ""}
+        return {name: root / value if _is_file(value) else value for name, value in values.items()}
 
 
 class History(StrictModel):
@@ -242,7 +220,9 @@ class History(StrictModel):
 
     archive_after_lines: Annotated[int, Field(ge=2, le=10_000_000)] = 1_000
     """Max lines in the newest file of a chat's archive. Above it, the older half of the lines moves to another file."""
-    keep_days: dict[Annotated[str, AfterValidator(_chat)], Annotated[int, Field(ge=1, le=36_500)]] = {}
+    keep_days: dict[
+        Annotated[str, AfterValidator(checks.chat_key)], Annotated[int, Field(ge=1, le=36_500)]
+    ] = {}
     """Days after which a chat's data is deleted: its archive and search index, the model's context and actions,
     recorded requests, files of the web page. The keys are chatKeys (threads and topics included), or `"*"` for all
     other chats. Chats without an entry are kept.
@@ -324,6 +304,12 @@ class WebSearch(StrictModel):
     api_key: str | None = None
     """API key for Brave."""
 
+    @model_validator(mode="after")
+    def _can_search(self) -> Self:
+        if (self.kind == "searxng" and not self.base_url) or (self.kind == "brave" and not self.api_key):
+            raise ValueError("expected a baseUrl for searxng, or an apiKey for brave; set it")
+        return self
+
 
 class Tools(StrictModel):
     """Tools that need an external service."""
@@ -382,14 +368,6 @@ class Skills(StrictModel):
     """Folders that contain skills, in addition to `.claude/skills`."""
 
 
-def _server_name(value: str) -> str:
-    if not _SERVER.fullmatch(value) or "__" in value:
-        raise ValueError(
-            "expected at most 32 of A-Z, a-z, 0-9, _ and -, a letter or digit at both ends, no __; rename it"
-        )
-    return value
-
-
 class McpServer(StrictModel):
     """An MCP server. It is either a program that Shipmate starts (`command`) or an address (`url`)."""
 
@@ -412,11 +390,19 @@ class McpServer(StrictModel):
     timeout_ms: Annotated[int, Field(ge=100, le=3_600_000)] = 60_000
     """Timeout of one call in milliseconds."""
 
+    @model_validator(mode="after")
+    def _is_one_way(self) -> Self:
+        program = self.type == "stdio" or (self.type is None and self.url is None)
+        if bool(self.command) != program or bool(self.url) == program:
+            alone = {"stdio": "command", "http": "url", None: "command or url"}[self.type]
+            raise ValueError(f"expected {alone} alone; set command for a program, url for an address")
+        return self
+
 
 class Mcp(StrictModel):
     """Servers of the Model Context Protocol (MCP)."""
 
-    servers: dict[Annotated[str, AfterValidator(_server_name)], McpServer] = {}
+    servers: dict[Annotated[str, AfterValidator(checks.server_name)], McpServer] = {}
     """MCP servers by name. The tools of a server are called `mcp__<name>__<tool>`."""
 
 
@@ -433,12 +419,8 @@ class Budgets(StrictModel):
     @property
     def limits(self) -> dict[Literal["chat", "person"], float]:
         """Return the limits that are set."""
-        found: dict[Literal["chat", "person"], float] = {}
-        if self.per_chat_usd_per_day is not None:
-            found["chat"] = self.per_chat_usd_per_day
-        if self.per_user_usd_per_day is not None:
-            found["person"] = self.per_user_usd_per_day
-        return found
+        both = {"chat": self.per_chat_usd_per_day, "person": self.per_user_usd_per_day}
+        return {name: limit for name, limit in both.items() if limit is not None}  # type: ignore[misc]  # the names
 
 
 class Log(StrictModel):
@@ -450,10 +432,18 @@ class Log(StrictModel):
     """Max megabytes of the log on disk; above it the oldest files are deleted. Files of past days are compressed."""
 
 
+def _otel(enabled: bool) -> bool:  # noqa: FBT001 - pydantic passes the value by position
+    if enabled:
+        checks.must_be_installed(
+            "opentelemetry.exporter.otlp.proto.http", "opentelemetry-exporter-otlp-proto-http>=1.45,<2"
+        )
+    return enabled
+
+
 class OpenTelemetry(StrictModel):
     """Export of spans to an OpenTelemetry collector."""
 
-    enabled: bool = False
+    enabled: Annotated[bool, AfterValidator(_otel)] = False
     """Export a span for each turn, model call, tool call, task and delivery, without texts. Needs `pip install
     'opentelemetry-exporter-otlp-proto-http>=1.45,<2'`.
     """
@@ -472,7 +462,7 @@ class Telemetry(StrictModel):
 class Schedule(StrictModel):
     """Jobs that people ask for, such as “every weekday at 8:30”."""
 
-    timezone: Annotated[str, Field(min_length=1, max_length=100), AfterValidator(_zone)] = "UTC"
+    timezone: Annotated[str, Field(min_length=1, max_length=100), AfterValidator(checks.time_zone)] = "UTC"
     """Time zone (a name of the tz database) of people who have set none and whose platform reports none."""
     max_per_chat: Annotated[int, Field(ge=0, le=1_000)] = 20
     """Max jobs per chat, threads included."""
@@ -543,16 +533,35 @@ class Engine(StrictModel):
     the address contains a password.
     """
 
+    @model_validator(mode="after")
+    def _has_its_database(self) -> Self:
+        if self.kind == "embedded" and self.database_url is not None:
+            raise ValueError('expected no databaseUrl for "embedded"; remove it, or set kind to "postgresql"')
+        if self.kind == "postgresql":
+            checks.must_be_installed("psycopg", "psycopg[binary]>=3.3,<4")
+            if not (self.database_url or "").startswith(("postgresql://", "postgres://")):
+                raise ValueError(
+                    "expected a databaseUrl such as postgresql://user:password@host/shipmate; "
+                    "set it to ${DATABASE_URL}, and that in the environment or in .env"
+                )
+        return self
+
+
+def _operator(entry: str, info: ValidationInfo) -> str:
+    if info.context and (wrong := checks.wrong_operator(entry, info.context["manifests"])):
+        raise ValueError(wrong)
+    return entry
+
 
 class ShipFile(StrictModel):
     """All settings of one Shipmate installation."""
 
     schema_: Annotated[str, Field(alias="$schema")] = "./.ship/schema/ship.schema.json"
     """Path of the JSON Schema that editors use."""
-    name: Annotated[str, Field(max_length=80), AfterValidator(_title)] = "shipmate"
+    name: Annotated[str, Field(max_length=80), AfterValidator(checks.title)] = "shipmate"
     """Name that the bot uses for itself."""
     llm: Llm = Llm()
-    operators: tuple[str, ...] = ()
+    operators: tuple[Annotated[str, AfterValidator(_operator)], ...] = ()
     """Ids of the operators, who may approve tool calls and use operators' commands: `telegram:123`, `slack:U…`."""
     context: Context = Context()
     prompt: Prompt = Prompt()

@@ -9,7 +9,7 @@ import hmac
 import math
 import secrets
 from collections import Counter, OrderedDict
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -96,9 +96,8 @@ class Console:
     parts: Callable[[], Mapping[str, PartHealth]]
     figures: Callable[[], Figures]
     active: Callable[[], Sequence[ActiveChat]]
-    settings: Callable[[], Mapping[str, str]]
-    about: Callable[[Iterable[str]], Mapping[str, str]]
-    """Function that returns the descriptions of the given settings by key."""
+    settings: Callable[[], Mapping[str, tuple[str, str]]]
+    """Function that returns the value and the description of each setting, by key."""
     channels: Callable[[], Sequence[str]]
     """Function that returns the names of the channels."""
     titles: Callable[[], Mapping[str, str]]
@@ -363,10 +362,10 @@ class Console:
         return say(f"dashboard.did_{act}", what=text.preview(what, 120))
 
     async def _configuration(self, _: web.Request) -> Found:
-        values, sections = await asyncio.to_thread(self.settings), dict[str, dict[str, str]]()
-        for key, value in values.items():
-            sections.setdefault(key.partition(".")[0], {})[key] = value
-        return {"sections": sections, "about": await asyncio.to_thread(self.about, values)}
+        sections = dict[str, dict[str, tuple[str, str]]]()
+        for key, shown in (await asyncio.to_thread(self.settings)).items():
+            sections.setdefault(key.partition(".")[0], {})[key] = shown
+        return {"sections": sections}
 
     def _since(self, period: str) -> float:
         return 0.0 if period == "all" else self.clock.now() - int(period) * _DAY
