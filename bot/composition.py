@@ -73,7 +73,7 @@ from bot.tools.dispatch import CallWatcher, Dispatcher
 from bot.tools.file_provenance import FileProvenance
 from bot.tools.isolation import Isolation
 from bot.tools.mcp.servers import McpServers
-from bot.tools.permissions.matching import Paths
+from bot.tools.permissions.patterns import Paths
 from bot.tools.permissions.protected_code import protected_code
 from bot.tools.permissions.rules import Rules
 from bot.tools.policy import Policy

@@ -41,8 +41,8 @@ from bot.tools import context
 from bot.tools.context import TaskMode
 from bot.tools.dispatch import CallWrapper
 from bot.tools.permissions import taint
-from bot.tools.permissions.defaults import SCHEDULING
 from bot.tools.permissions.display import visible
+from bot.tools.permissions.rules import SCHEDULING
 from bot.words import say
 
 TASK = "task"

@@ -24,15 +24,23 @@ from bot.contracts.approvals import LASTING, Approval, Approvals, Unattended
 from bot.contracts.environment import Clock, Log, Redact
 from bot.contracts.identity import UserRef
 from bot.contracts.provenance import NOBODYS, Taint
-from bot.contracts.tools import READS, Tool, ToolCall, ToolResult
+from bot.contracts.tools import READS, ToolCall, ToolResult
 from bot.tools import context
 from bot.tools.context import ToolExecutionContext
-from bot.tools.permissions import defaults, taint
+from bot.tools.permissions import taint
 from bot.tools.permissions.display import changed_lines, label, visible
-from bot.tools.permissions.grammar import Call, Decision, PolicyContext, Role, Subject
-from bot.tools.permissions.matching import Paths
-from bot.tools.permissions.patterns import ARGUMENTS
-from bot.tools.permissions.rules import STRICT, Rules
+from bot.tools.permissions.patterns import ARGUMENTS, Paths
+from bot.tools.permissions.rules import (
+    CORE,
+    STRICT,
+    Call,
+    Decision,
+    PolicyContext,
+    Role,
+    Rules,
+    Subject,
+    asks,
+)
 from bot.tools.registry import Registry
 from bot.tools.skills import SkillAllowlist
 from bot.vetting import Vetting
@@ -75,14 +83,12 @@ class Policy:
 
     async def __call__(self, call: ToolCall, run: Callable[[], Awaitable[ToolResult]]) -> ToolResult:
         """Run a call, or return a result that tells the model why the call was not run."""
-        tool = self.registry.get(call.name)
-        asked = _asked(tool, call)
+        asked = self._asked(call)
         if asked is None:
             # The tool is unknown or its input is invalid. `run` executes nothing and returns the error for the model.
             return await run()
         turn = context.current()
         decision = await self._decision(asked, turn)
-        refusal = None
         if decision.outcome == "ask":
             refusal = await self._approved(asked, call, turn, decision)
         else:
@@ -91,6 +97,17 @@ class Policy:
         if refusal is None:
             return await run()
         return ToolResult(call.id, refusal, failed=True, origin=NOBODYS)
+
+    def _asked(self, call: ToolCall) -> Call | None:
+        """Return a call with its arguments validated; None for an unknown tool or invalid arguments."""
+        tool = self.registry.get(call.name)
+        if tool is None:
+            return None
+        try:
+            given = tool.input.model_validate(call.input)
+        except pydantic.ValidationError:
+            return None
+        return Call(tool.name, {**call.input, **given.model_dump(mode="json")}, tool.effects)
 
     async def _decision(self, asked: Call, turn: ToolExecutionContext) -> Decision:
         """Return the decision on a call. A file that an instruction file includes or links to needs the same permission
@@ -110,8 +127,7 @@ class Policy:
         vetting = self.vetting or Vetting(root)
         if not await asyncio.to_thread(lambda: vetting.find_instruction_files().holds(root / path)):
             return decision
-        asks = defaults.asks(decision.source, "instructs", decision.rule)
-        return replace(asks, lasting=decision.lasting)
+        return replace(asks(decision.source, "instructs", decision.rule), lasting=decision.lasting)
 
     def _now(self, **more: Any) -> PolicyContext:
         return PolicyContext(datetime.fromtimestamp(self.clock.now(), self.zone), **more)
@@ -132,8 +148,7 @@ class Policy:
         others = [self._subject(turn, person) for person in sorted(origin.people - set(turn.people))]
         if decision.outcome == "deny" or not others:
             return decision
-        theirs = self.rules.judge(asked, others, now).outcome
-        if theirs in {"allow", decision.outcome}:
+        if self.rules.judge(asked, others, now).outcome in {"allow", decision.outcome}:
             return decision
         return self.rules.judge(asked, subjects, replace(now, taint=Taint.FOREIGN))
 
@@ -185,7 +200,7 @@ class Policy:
         calls = step[step.index(call) + 1 :] if call in step else []
         step.clear()
         for later in calls:
-            asked = _asked(self.registry.get(later.name), later)
+            asked = self._asked(later)
             if asked is not None and (decision := await self._decision(asked, turn)).outcome == "ask":
                 found.append(await asyncio.to_thread(self._approval, asked, later, turn, decision))
         return found
@@ -194,12 +209,16 @@ class Policy:
         self, asked: Call, call: ToolCall, turn: ToolExecutionContext, decision: Decision
     ) -> Approval:
         """Return the approval question. An approval is valid only for the present content of the files that the call
-        names or replaces. This call blocks the thread.
+        names or replaces. An edit names the text that it replaces, so no file is needed for it.
         """
-        runs, others = self._files(asked)
+        place, runs, others = self._place(asked), list[Path](), list[Path]()
+        if asked.tool == "run_shell":
+            runs, others = named_files(str(asked.arguments["command"]), Path(self._root))
+        elif asked.tool == "write_file" and Path(place).is_file():
+            others = [Path(place)]
         hashes = [digest(some) for some in (runs, [*runs, *others])]
         defined = filter(None, [getattr(self.registry.get(asked.tool), "defined", None)])
-        whole = fingerprint(asked.tool, call.input, self._place(asked), *defined)
+        whole = fingerprint(asked.tool, call.input, place, *defined)
         about = taint.about(turn.view(), turn.people) if decision.why == "tainted" else ""
         return Approval(
             request_id=turn.request_id,
@@ -215,19 +234,10 @@ class Policy:
             granted=decision.granted,
             lasting=decision.lasting,
             own=decision.own,
-            about=visible(self.redact(about)) if about else "",
+            about=visible(self.redact(about)),
             script=self._script(runs, turn) if decision.lasting else "",
-            **(self._replaced(asked) if asked.tool == "write_file" else {}),
+            **(_replaced(Path(place), asked) if asked.tool == "write_file" else {}),
         )
-
-    def _files(self, asked: Call) -> tuple[list[Path], list[Path]]:
-        """Return the files whose content an approval depends on: the programs and scripts that run, and other files. An
-        edit names the text that it replaces, so no file is needed for it.
-        """
-        if asked.tool == "run_shell":
-            return named_files(str(asked.arguments["command"]), Path(self._root))
-        path = Path(self._place(asked))
-        return [], [path] if asked.tool == "write_file" and path.is_file() else []
 
     def _script(self, paths: Collection[Path], turn: ToolExecutionContext) -> str:
         """Return the text of the script that a command runs. Return "" if the text is long or the people of the turn
@@ -246,10 +256,9 @@ class Policy:
         """Return the path that the call acts on, with links resolved; the project's folder if the call has no path."""
         kind, name = ARGUMENTS.get(asked.tool, ("", ""))
         path = asked.arguments.get(name)
-        parts = self.paths.root
         if kind in {"path", "tree"} and isinstance(path, str):
-            parts = self.paths.place(path).real or ()
-        return "/" + "/".join(parts)
+            return "/" + "/".join(self.paths.place(path).real or ())
+        return self._root
 
     def shown(self, asked: Call, call: ToolCall) -> str:
         """Return a call as text for people: every argument, without secrets and invisible characters. The name of the
@@ -261,39 +270,21 @@ class Policy:
         }
         if asked.tool in {"edit_file", "memory"} and (old := values.pop("old_str", "")):
             values["changes"] = "\n" + changed_lines(old, values.pop("new_str", ""))
-        given = list(values.items())
         kind, name = ARGUMENTS.get(asked.tool, ("", ""))
-        if kind in {"path", "tree"} and self._place(asked) != f"{self._root}/{asked.arguments.get(name)}":
-            place = self._place(asked).removeprefix(self._root + "/")
-            given.append(("which_is", visible(self.redact(place))))
+        place = self._place(asked)
+        if kind in {"path", "tree"} and place != f"{self._root}/{asked.arguments.get(name)}":
+            values["which_is"] = visible(self.redact(place.removeprefix(self._root + "/")))
         if asked.tool == "schedule_create" and not asked.arguments.get("timezone"):
-            given.append(("timezone", label("their_zone")))
-        if len(given) == 1 and asked.tool in ARGUMENTS and "\n" not in given[0][1]:
-            return given[0][1]
-        ours = asked.tool in defaults.CORE
+            values["timezone"] = label("their_zone")
+        if len(values) == 1 and asked.tool in ARGUMENTS and "\n" not in (only := next(iter(values.values()))):
+            return only
         # Values are indented, so that no value can look like the name of an argument.
         return "\n".join(
-            f"{label(name) if ours else visible(self.redact(name))}: {value}".replace("\n", "\n  ")
-            for name, value in given
+            f"{label(name) if asked.tool in CORE else visible(self.redact(name))}: {value}".replace(
+                "\n", "\n  "
+            )
+            for name, value in values.items()
         )
-
-    def _replaced(self, asked: Call) -> dict[str, Any]:
-        """Compare the file that a call replaces with the new text, and return the line counts for `Approval`. A large
-        file is not compared. The file's text is not returned, because the approver may lack the right to read it.
-        """
-        try:
-            raw = file_access.read(Path(self._place(asked)), LARGEST)
-        except OSError:
-            return {}
-        lines = raw.count(b"\n") + (raw[-1:] not in {b"", b"\n"})
-        if len(raw) >= COMPARED:
-            return {"replaces": lines}
-        old = raw.splitlines()
-        new = str(asked.arguments.get("content")).encode("utf-8", "replace").splitlines()
-        same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(old, new, strict=False)))
-        gone, come = Counter(old) - Counter(new), Counter(new) - Counter(old)
-        counts = {"gone": gone.total(), "new": come.total(), "differs_from": same + 1}
-        return {"replaces": lines, **counts}
 
     @property
     def _root(self) -> str:
@@ -315,16 +306,23 @@ class Policy:
         )
 
 
-def _asked(tool: Tool | None, call: ToolCall) -> Call | None:
-    """Return a call with its arguments validated; None for an unknown tool or invalid arguments."""
-    if tool is None:
-        return None
+def _replaced(path: Path, asked: Call) -> dict[str, Any]:
+    """Compare the file that a call replaces with the new text, and return the line counts for `Approval`. A large
+    file is not compared. The file's text is not returned, because the approver may lack the right to read it.
+    """
     try:
-        given = tool.input.model_validate(call.input)
-    except pydantic.ValidationError:
-        return None
-    arguments: Mapping[str, Any] = {**call.input, **given.model_dump(mode="json")}
-    return Call(tool.name, arguments, tool.effects)
+        raw = file_access.read(path, LARGEST)
+    except OSError:
+        return {}
+    lines = raw.count(b"\n") + (raw[-1:] not in {b"", b"\n"})
+    if len(raw) >= COMPARED:
+        return {"replaces": lines}
+    old = raw.splitlines()
+    new = str(asked.arguments.get("content")).encode("utf-8", "replace").splitlines()
+    same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(old, new, strict=False)))
+    gone, come = Counter(old) - Counter(new), Counter(new) - Counter(old)
+    counts = {"gone": gone.total(), "new": come.total(), "differs_from": same + 1}
+    return {"replaces": lines, **counts}
 
 
 def _because(decision: Decision) -> str:

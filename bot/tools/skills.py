@@ -19,9 +19,8 @@ from bot import errors, file_access, tags, text
 from bot.contracts.base import Json, Message
 from bot.contracts.environment import Log
 from bot.file_access import hidden
-from bot.tools.permissions.grammar import Call, Decision, PolicyContext, RuleMalformed, Subject
-from bot.tools.permissions.matching import Paths
-from bot.tools.permissions.rules import Rules
+from bot.tools.permissions.patterns import Paths, RuleMalformed
+from bot.tools.permissions.rules import Call, Decision, PolicyContext, Rules, Subject
 from bot.vetting import NotVetted, Vetting
 
 
@@ -39,9 +38,7 @@ _NAME = regex.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 _FRONT_MATTER = regex.compile(r"\A\uFEFF?---[ \t]*\r?\n(.*?)\r?\n---[ \t]*(?:\r?\n|\Z)(.*)\Z", regex.DOTALL)
 _ENTRY = regex.compile(r"[^\s,()]+(?:\([^()]*\))?")
 """Pattern of one entry in `allowed-tools`: a name, and optionally an argument pattern in parentheses."""
-NAME_LIMIT = 64
-DESCRIPTION_LIMIT = 1_024
-BODY_LIMIT = 100_000  # characters
+NAME_LIMIT, DESCRIPTION_LIMIT, BODY_LIMIT = 64, 1_024, 100_000  # characters
 FILE_LIMIT = 1024 * 1024  # bytes
 _Stamp = tuple[int, int, int, int]
 
@@ -57,8 +54,8 @@ class SkillFolder:
         self._places = [(root / ".claude" / "skills", root), *((root / path, None) for path in paths)]
         self._log = log
         self._vetting = vetting
-        # Parsed skills by file, each with the file's stamp. Every chat needs them, and the files rarely change.
         self._known: dict[Path, tuple[_Stamp, Skill | None]] = {}
+        """Parsed skills by file, each with the file's stamp. Every chat needs them, and the files rarely change."""
         # After a start, many chats may need the skills at the same time. One of them reads the files; the others wait.
         self._scanning = asyncio.Lock()
 
@@ -76,14 +73,12 @@ class SkillFolder:
     async def _all(self) -> dict[str, Skill]:
         async with self._scanning:
             # Most projects have no skill folder, so they need no thread here.
-            files = await asyncio.to_thread(self._files, self._vetting.changes) if self._has_places() else {}
-            known = self._known
-            self._known = {
-                path: known[path]
-                if known.get(path, ((), None))[0] == stamp
-                else (stamp, await self._read(path))
-                for path, stamp in files.items()
-            }
+            places = any(os.path.lexists(place) for place, _ in self._places)  # noqa: ASYNC240 - takes microseconds
+            files = await asyncio.to_thread(self._files, self._vetting.changes) if places else {}
+            known, self._known = self._known, {}
+            for path, stamp in files.items():
+                same = path in known and known[path][0] == stamp
+                self._known[path] = known[path] if same else (stamp, await self._read(path))
         skills: dict[str, Skill] = {}
         for _, skill in self._known.values():
             if skill is not None and skill.name in skills:
@@ -91,9 +86,6 @@ class SkillFolder:
             elif skill is not None:
                 skills[skill.name] = skill
         return skills
-
-    def _has_places(self) -> bool:
-        return any(os.path.lexists(place) for place, _ in self._places)
 
     def _files(self, changes: int) -> dict[Path, _Stamp]:
         """Return every `SKILL.md` one level below the skill folders, in order, with a stamp of its state. The stamp

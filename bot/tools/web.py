@@ -21,7 +21,7 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 
 from bot import errors, text
 from bot.documents import file_types
-from bot.tools.permissions.matching import PORTS, Url, read_url
+from bot.tools.permissions.patterns import PORTS, Url, read_url
 
 _CLOSED_NETWORKS = """
     0.0.0.0/8 10.0.0.0/8 100.64.0.0/10 127.0.0.0/8 169.254.0.0/16 172.16.0.0/12 192.0.0.0/24 192.0.2.0/24 192.31.196.0/24

@@ -17,7 +17,7 @@ import pytest
 from bot import discovery
 from bot.config.schema import schemas
 from bot.system import read_link
-from bot.tools.permissions.matching import Paths
+from bot.tools.permissions.patterns import Paths
 from bot.tools.permissions.rules import Rules
 from tests import reference
 

@@ -30,7 +30,7 @@ from bot.tools import context
 from bot.tools.builtin.chat_send import ChatSend
 from bot.tools.context import Reply
 from bot.tools.dispatch import CallWrapper
-from bot.tools.permissions.defaults import SCHEDULING
+from bot.tools.permissions.rules import SCHEDULING
 from bot.tools.registry import Registry
 
 Kind = Literal["sent", "mailed", "saved", "deleted", "ran", "scheduled", "acted"]

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from bot import text
 from bot.words import names, say
 
-_SEEN = frozenset({"\n"})
 HIDING = frozenset({"Cc", "Cf", "Co", "Cs", "Cn", "Zl", "Zp"})
 """Unicode categories of characters that are invisible or that change how other characters are shown."""
 _BLANK = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u2800\u3164\uffa0")
@@ -26,7 +25,7 @@ _LEFT_OUT = re.compile(f"{_MARK}([0-9]{{1,12}}){_MARK}")
 
 def visible(words: str) -> str:
     """Return the text with invisible and reordering characters escaped."""
-    return "".join(sign if sign in _SEEN or _shows(sign) else _written(sign) for sign in words)
+    return "".join(sign if sign == "\n" or _shows(sign) else _escaped(sign) for sign in words)
 
 
 def quoted(words: str) -> str:
@@ -77,5 +76,5 @@ def _shows(sign: str) -> bool:
     return unicodedata.category(sign) not in HIDING and (sign == " " or not sign.isspace())
 
 
-def _written(sign: str) -> str:
+def _escaped(sign: str) -> str:
     return f"\\u{ord(sign):04x}" if ord(sign) < 0x10000 else f"\\U{ord(sign):08x}"

@@ -1,33 +1,22 @@
-"""Compares patterns of rules with calls. The answer is a match, no match, or undecidable.
+"""Matches the paths, commands and URLs of tool calls against the patterns of rules, in linear time. Only symlinks are read.
 
 An allow rule is strict: its pattern is compared exactly with the resolved path. A deny or ask rule is wide: its pattern
-is compared with every spelling of the path, in any case and Unicode form. If a wide rule cannot be decided, the answer
-is `unclear`.
+is compared with every spelling of the path, in any case and Unicode form.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import posixpath
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Literal
+from urllib.parse import urlsplit
 
 from bot.text import folded
-from bot.tools.permissions.grammar import RuleMalformed
-from bot.tools.permissions.matching import (
-    ANY_DEPTH,
-    Parts,
-    Paths,
-    ResolvedPath,
-    glob,
-    path_glob,
-    read_url,
-    url_glob,
-)
 
-Answer = Literal["yes", "no", "unclear"]
 Kind = Literal["path", "tree", "command", "url"]
-
 ARGUMENTS: Mapping[str, tuple[Kind, str]] = {
     "read_file": ("path", "path"),
     "write_file": ("path", "path"),
@@ -40,8 +29,186 @@ ARGUMENTS: Mapping[str, tuple[Kind, str]] = {
 """Argument of each tool that patterns are compared with: kind of value, and argument name. The kind `tree` is a path
 and everything below it.
 """
+Match = Callable[[str], bool]
+Parts = tuple[str, ...]
+ReadLink = Callable[[str], str | None]
+"""Function that returns the target of a symbolic link; None if there is no link at this path."""
+
+ANY_DEPTH = "**"
 LONGEST = 10_000
+LONGEST_PATH = 4_096
+MOST_LINKS = 40
+LONGEST_URL = 8_192
+PORTS = {"http": 80, "https": 443}
 _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_@%+=:,./-")
+_HOST = re.compile(r"(?:\*\.)?[a-z0-9_-]+(?:\.[a-z0-9_-]+)*")
+_ODD = re.compile(r"[\x00-\x20\x7f\\]")
+_STEPS = re.compile(r"(?i)%(?:2e|2f|5c|25)|/\.{1,2}(?:/|$)")
+
+
+class RuleMalformed(ValueError):
+    """Raised for an invalid rule. `expected` describes a valid rule; `mend` says how to correct this rule."""
+
+    def __init__(self, expected: str, mend: str) -> None:
+        super().__init__(f"expected {expected}; {mend}")
+        self.expected = expected
+        self.mend = mend
+
+
+# ------------------------------------------------------------ wildcards, paths and URLs
+
+
+def glob(pattern: str) -> Match:
+    """Return a function that tests if a whole text matches. `*` stands for any characters, `?` for one character."""
+    if "*" not in pattern and "?" not in pattern:
+        return pattern.__eq__
+    first, *rest = [re.escape(piece).replace(r"\?", ".") for piece in pattern.split("*")]
+    # The leftmost match of each piece is sufficient, so atomic groups are used and nothing is tried twice.
+    whole = first + "".join(f"(?>.*?{piece})" for piece in rest[:-1]) + (".*" + rest[-1] if rest else "")
+    matches = re.compile(whole, re.DOTALL).fullmatch
+    return lambda words: matches(words) is not None
+
+
+def path_glob(parts: Sequence[str]) -> Callable[[Sequence[str]], bool]:
+    """Return a function that tests if a path's parts match these parts. `**` stands for any number of parts."""
+    pattern = [None if part == ANY_DEPTH else glob(part) for part in parts]
+
+    def matches(path: Sequence[str]) -> bool:
+        # Numbers of path parts that the pattern parts up to here can match.
+        taken = {0}
+        for part in pattern:
+            if not taken:
+                return False
+            if part is None:
+                taken = set(range(min(taken), len(path) + 1))
+            else:
+                taken = {at + 1 for at in taken if at < len(path) and part(path[at])}
+        return len(path) in taken
+
+    return matches
+
+
+@dataclass(frozen=True, slots=True)
+class ResolvedPath:
+    """A resolved path. `real` are its parts with all links resolved; None if it cannot be resolved. `forms` are all
+    spellings of the path: as written, and with each link replaced in turn.
+    """
+
+    real: Parts | None
+    forms: tuple[Parts, ...]
+
+
+class Paths:
+    """Resolves paths relative to a root folder. `readlink` reads symbolic links; nothing else is read."""
+
+    def __init__(self, root: str, readlink: ReadLink) -> None:
+        self._readlink = readlink
+        self.root: Parts = ()
+        real = self.place(root).real
+        if real is None:
+            raise ValueError("the root leads nowhere")
+        self.root = real
+
+    def place(self, path: str) -> ResolvedPath:
+        """Return the resolved path. A relative path is resolved against the root."""
+        if not path or "\0" in path or len(path) > LONGEST_PATH:
+            return ResolvedPath(None, ())
+        left = _split(path)
+        done: list[str] = [] if path.startswith("/") else list(self.root)
+        forms = [_lexical(done, left)]
+        links = 0
+        while left:
+            part = left.pop(0)
+            if part == "..":
+                done = done[:-1]
+                continue
+            target = self._readlink("/" + "/".join([*done, part]))
+            if target is None:
+                done.append(part)
+                continue
+            links += 1
+            if links > MOST_LINKS:
+                return ResolvedPath(None, tuple(forms))
+            forms.append(_lexical([*done, part], left))
+            if target.startswith("/"):
+                done = []
+            left = _split(target) + left
+        return ResolvedPath(tuple(done), tuple(dict.fromkeys([tuple(done), *forms])))
+
+
+def _split(path: str) -> list[str]:
+    return [part for part in path.split("/") if part not in {"", "."}]
+
+
+def _lexical(done: list[str], left: list[str]) -> Parts:
+    return tuple(_split(posixpath.normpath("/" + "/".join([*done, *left]))))
+
+
+@dataclass(frozen=True, slots=True)
+class Url:
+    """A URL that all URL parsers read in the same way. `plain` means that it has no user name and no path segment such
+    as `..`. `literal` means that its path has only one spelling. Then no other spelling can evade a deny rule.
+    """
+
+    scheme: str
+    host: str
+    port: int
+    path: str
+    plain: bool
+    literal: bool
+
+
+def read_url(address: str) -> Url | None:
+    """Return the parts of a URL; None if URL parsers may disagree on it."""
+    if len(address) > LONGEST_URL or _ODD.search(address):
+        return None
+    try:
+        parts = urlsplit(address)
+        port = parts.port
+        host = (parts.hostname or "").rstrip(".").encode("idna").decode().lower()
+    except (ValueError, UnicodeError):
+        return None
+    if not host or parts.scheme not in PORTS:
+        return None
+    path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    plain = "@" not in parts.netloc and not _STEPS.search(parts.path)
+    literal = plain and "%" not in path and "//" not in path and ";" not in path
+    return Url(parts.scheme, host, port or PORTS[parts.scheme], path, plain, literal)
+
+
+def url_glob(pattern: str) -> tuple[Callable[[Url], bool], Match]:
+    """Compile a URL pattern such as `*.example.org` or `https://example.org:8443/docs/*` to two functions. The first
+    matches scheme, host and port, the second the path. Raises `ValueError` for an invalid pattern.
+    """
+    scheme, mark, rest = pattern.partition("://")
+    scheme = scheme.lower() if mark else ""
+    netloc, slash, path = (rest if mark else pattern).partition("/")
+    name, colon, number = netloc.partition(":")
+    host = name.lower().rstrip(".")
+    host = host if host.isascii() else host.encode("idna").decode()
+    if (scheme and scheme not in PORTS) or not _HOST.fullmatch(host) or (colon and not number.isdecimal()):
+        raise ValueError("no address and no host")
+    port = int(number) if colon else PORTS.get(scheme)
+
+    def place(url: Url) -> bool:
+        of_host = url.host.endswith(host[1:]) if host.startswith("*.") else url.host == host
+        return of_host and scheme in {"", url.scheme} and port in {None, url.port}
+
+    return place, glob("/" + path) if slash and path else lambda _: True
+
+
+def literal_words(command: str) -> tuple[str, ...] | None:
+    """Return the words of a command that contains no characters that a shell interprets; None for other commands, long
+    ones and assignments. Rules can judge only these words. The command must then be run without a shell.
+    """
+    words = tuple(word for word in command.split(" ") if word)
+    if len(command) > LONGEST or not words or "=" in words[0]:
+        return None
+    plain = all(sign in _PLAIN or (ord(sign) > 127 and sign.isalnum()) for word in words for sign in word)
+    return words if plain else None
+
+
+# ------------------------------------------------------------ patterns
 
 
 @dataclass(slots=True)
@@ -66,6 +233,8 @@ class JudgedCall:
         return [_folded(form) for form in self.place(path).forms]
 
 
+Answer = bool | None
+"""True if a pattern matches a call; None if a wide pattern cannot be decided."""
 Pattern = Callable[[JudgedCall], Answer]
 
 
@@ -80,15 +249,25 @@ def compile_pattern(tool: str, pattern: str, paths: Paths, *, wide: bool) -> Pat
     if kind == "command":
         return _command(name, pattern, wide=wide)
     if pattern == "*":
-        return lambda asked: _answer(holds=not kind or asked.words(name) is not None)
+        return lambda asked: not kind or asked.words(name) is not None
     if kind == "url":
         return _url(name, pattern, wide=wide)
-    steps = _steps(pattern, paths)
-    return _wide_path(name, steps, paths, tree=kind == "tree") if wide else _strict_path(name, steps, paths)
-
-
-def _answer(*, holds: bool) -> Answer:
-    return "yes" if holds else "no"
+    parts, whole = _split(pattern), pattern.startswith("/")
+    if ".." in parts or pattern.startswith("~"):
+        raise RuleMalformed(
+            "a path below the root of the project, or a whole one from /", "write it without .. and ~"
+        )
+    at = next((at for at, part in enumerate(parts) if "*" in part or "?" in part), len(parts))
+    base = paths.place("/" + "/".join((*(() if whole else paths.root), *parts[:at])))
+    loose = tuple(parts[at:])
+    if not wide:
+        return _strict_path(name, base.real, (*loose, ANY_DEPTH) if pattern.endswith("/") else loose)
+    anywhere = (
+        _within(_folded(paths.root), (ANY_DEPTH, folded(parts[0]))) if len(parts) == 1 and not whole else None
+    )
+    return _wide_path(
+        name, {_folded(form) for form in base.forms}, _folded(loose), anywhere, tree=kind == "tree"
+    )
 
 
 def _command(name: str, pattern: str, *, wide: bool) -> Pattern:
@@ -108,11 +287,11 @@ def _command(name: str, pattern: str, *, wide: bool) -> Pattern:
         command = asked.words(name)
         plain = literal_words(command or "")
         if not wide or command is None:
-            return _answer(holds=plain is not None and strict(" ".join(plain)))
+            return plain is not None and strict(" ".join(plain))
         if plain is None:
-            return "unclear"
+            return None
         spellings = (plain, (plain[0].rpartition("/")[2], *plain[1:]))
-        return _answer(holds=any(form(folded(" ".join(one))) for form in forms for one in spellings))
+        return any(form(folded(" ".join(one))) for form in forms for one in spellings)
 
     return judge
 
@@ -130,103 +309,67 @@ def _url(name: str, pattern: str, *, wide: bool) -> Pattern:
         address = asked.words(name)
         url = read_url(address) if address is not None else None
         if url is None:
-            return _answer(holds=wide and address is not None)
+            return wide and address is not None
         if wide:
-            return _answer(holds=place(url) and (not url.literal or path(url.path)))
-        return _answer(holds=url.plain and place(url) and path(url.path))
+            return place(url) and (not url.literal or path(url.path))
+        return url.plain and place(url) and path(url.path)
 
     return judge
 
 
-@dataclass(frozen=True, slots=True)
-class _Steps:
-    """A path pattern: the parts before the first wildcard, and the remaining parts. `below` means that the pattern
-    covers everything in the folder. `anywhere` means that the pattern is only a file name. A wide rule finds such a
-    name in any folder.
+def _strict_path(name: str, base: Parts | None, loose: Parts) -> Pattern:
+    """Compile a path pattern of an allow rule. `base` is the folder before the first wildcard, as it is resolved at the
+    start. A link that somebody creates there later therefore allows nothing.
     """
-
-    fixed: Parts
-    loose: Parts
-    below: bool
-    anywhere: bool
-
-
-def _steps(pattern: str, paths: Paths) -> _Steps:
-    parts = [part for part in pattern.split("/") if part not in {"", "."}]
-    if ".." in parts or pattern.startswith("~"):
-        raise RuleMalformed(
-            "a path below the root of the project, or a whole one from /", "write it without .. and ~"
-        )
-    at = next((at for at, part in enumerate(parts) if "*" in part or "?" in part), len(parts))
-    whole = pattern.startswith("/")
-    fixed = (*(() if whole else paths.root), *parts[:at])
-    return _Steps(fixed, tuple(parts[at:]), pattern.endswith("/"), len(parts) == 1 and not whole)
-
-
-def _strict_path(name: str, steps: _Steps, paths: Paths) -> Pattern:
-    # The folder in the rule is resolved now. A link that somebody creates there later therefore allows nothing.
-    fixed = paths.place("/" + "/".join(steps.fixed)).real
-    if fixed is None:
-        return lambda _: "no"
-    rest = path_glob((*steps.loose, ANY_DEPTH) if steps.below else steps.loose)
-    depth = len(fixed)
+    if base is None:
+        return lambda _: False
+    matches = _within(base, loose, below=False)
 
     def judge(asked: JudgedCall) -> Answer:
         path = asked.words(name)
         real = asked.place(path).real if path is not None else None
-        return _answer(holds=real is not None and real[:depth] == fixed and rest(real[depth:]))
+        return real is not None and matches(real)
 
     return judge
 
 
-def _wide_path(name: str, steps: _Steps, paths: Paths, *, tree: bool) -> Pattern:
-    bases = {_folded(form) for form in paths.place("/" + "/".join(steps.fixed)).forms}
-    within = [_within(base, _folded(steps.loose)) for base in bases]
-    if steps.anywhere:
-        last = _folded((*steps.fixed, *steps.loose)[-1:])
-        within.append(_within(_folded(paths.root), (ANY_DEPTH, *last)))
+def _wide_path(
+    name: str, bases: set[Parts], loose: Parts, anywhere: Callable[[Parts], bool] | None, *, tree: bool
+) -> Pattern:
+    """Compile a path pattern of a deny or ask rule. `bases` are the spellings of the folder before the first wildcard.
+    If the pattern is only a file name, `anywhere` finds that name in any folder.
+    """
+    within = [_within(base, loose) for base in bases] + ([anywhere] if anywhere is not None else [])
 
     def judge(asked: JudgedCall) -> Answer:
         path = asked.words(name)
         if path is None and not tree:
-            return "no"
+            return False
         # A search without a path searches the whole project.
         path = path or "."
         if asked.place(path).real is None:
-            return "yes"
+            return True
         forms = asked.forms(path)
         if any(holds(form) for form in forms for holds in within):
-            return "yes"
+            return True
         if not tree or asked.arguments.get("depth") == 1:
-            return "no"
+            return False
         if any(base[: len(form)] == form for form in forms for base in bases):
-            return "unclear" if steps.loose else "yes"
+            return None if loose else True
         inside = any(form[: len(base)] == base for form in forms for base in bases)
-        return "unclear" if steps.anywhere or (steps.loose and inside) else "no"
+        return None if anywhere is not None or (loose and inside) else False
 
     return judge
 
 
-def _within(base: Parts, loose: Parts) -> Callable[[Parts], bool]:
-    """Return a function that tests if a path or one of its parent folders matches `base` followed by `loose`."""
-    depth = len(base)
-    if not loose:
-        return lambda form: form[:depth] == base
-    rest = path_glob((*loose, ANY_DEPTH))
+def _within(base: Parts, loose: Parts, *, below: bool = True) -> Callable[[Parts], bool]:
+    """Return a function that tests if a path matches `base` followed by `loose`. If `below` is True, everything below a
+    match matches too.
+    """
+    depth, rest = len(base), path_glob((*loose, ANY_DEPTH) if below else loose)
     return lambda form: form[:depth] == base and rest(form[depth:])
 
 
 @lru_cache(maxsize=4_096)
 def _folded(parts: Parts) -> Parts:
     return tuple(map(folded, parts))
-
-
-def literal_words(command: str) -> tuple[str, ...] | None:
-    """Return the words of a command that contains no characters that a shell interprets; None for other commands, long
-    ones and assignments. Rules can judge only these words. The command must then be run without a shell.
-    """
-    words = tuple(word for word in command.split(" ") if word)
-    if len(command) > LONGEST or not words or "=" in words[0]:
-        return None
-    plain = all(sign in _PLAIN or (ord(sign) > 127 and sign.isalnum()) for word in words for sign in word)
-    return words if plain else None

@@ -10,6 +10,7 @@ import os
 import site
 import stat
 import sys
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -36,23 +37,14 @@ class RunningCode:
     def running(cls) -> RunningCode:
         """Return the code of this process."""
         ours = Path(__file__).absolute().parents[3]
-        started = Path(sys.argv[0]).absolute()
-        environment = [sys.prefix] if sys.prefix != sys.base_prefix else []
-        people = [site.getusersitepackages()] if site.ENABLE_USER_SITE else []
-        programs = [Path(sys.executable).parent, Path(sys.executable).resolve().parent]
-        named: list[str | Path] = [
-            ours,
-            *environment,
-            *sys.path,
-            *people,
-            *programs,
-            *([started] if started.is_file() else []),
-        ]
-        return cls(
-            tuple(dict.fromkeys(Path(one).absolute() for one in named)),
-            source=ours if (ours / "pyproject.toml").is_file() else None,
-            base=Path(sys.base_prefix),
-        )
+        started, python = Path(sys.argv[0]).absolute(), Path(sys.executable)
+        named: list[str | Path] = [ours, *sys.path, python.parent, python.resolve().parent]
+        named += [sys.prefix] if sys.prefix != sys.base_prefix else []
+        named += [site.getusersitepackages()] if site.ENABLE_USER_SITE else []
+        named += [started] if started.is_file() else []
+        source = ours if (ours / "pyproject.toml").is_file() else None
+        runs = tuple(dict.fromkeys(Path(one).absolute() for one in named))
+        return cls(runs, source, base=Path(sys.base_prefix))
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,21 +92,22 @@ def protected_code(root: Path, code: RunningCode | None = None) -> ProtectedCode
     """Return the protected code in a folder. This call blocks the thread."""
     code = code or RunningCode.running()
     real = root.resolve()
-    if any(_below(one.resolve(), real) for one in code.runs):
-        return ProtectedCode(real, closed=True)
-    if code.source is not None and _below(real, code.source.resolve()):
+    of_source = code.source is not None and _below(real, code.source.resolve())
+    if of_source or any(_below(one.resolve(), real) for one in code.runs):
         return ProtectedCode(real, closed=True)
     parts = [one for one in (*code.runs, *([code.base] if code.base else [])) if _below(real, one.resolve())]
-    sealed = _outermost(dict.fromkeys(one.resolve() for one in parts if one.exists()))
+    sealed = _outermost(one.resolve() for one in parts if one.exists())
     # A command could create a missing path, or replace a path that a link in the folder leads to.
-    loose = [one for one in _absent(code.runs, real) if not any(_named_below(kept, one) for kept in sealed)]
-    return ProtectedCode(real, closed=bool(loose), sealed=sealed, runs=code.runs)
+    names = dict.fromkeys(name for one in code.runs for name in (one, *one.parents))
+    places = [one.parent.resolve() / one.name for one in names if one.is_symlink() or not one.exists()]
+    loose = any(_below(real, one) and not any(_named_below(kept, one) for kept in sealed) for one in places)
+    return ProtectedCode(real, closed=loose, sealed=sealed, runs=code.runs)
 
 
 @functools.lru_cache(maxsize=8)
 def _linked(runs: tuple[Path, ...]) -> frozenset[tuple[int, int]]:
     nodes: set[tuple[int, int]] = set()
-    left = [str(one) for one in _outermost(dict.fromkeys(one.resolve() for one in runs))]
+    left = [str(one) for one in _outermost(one.resolve() for one in runs)]
     while left:
         path = left.pop()
         with contextlib.suppress(OSError):  # removed meanwhile, or unreadable
@@ -126,17 +119,8 @@ def _linked(runs: tuple[Path, ...]) -> frozenset[tuple[int, int]]:
     return frozenset(nodes)
 
 
-def _absent(runs: tuple[Path, ...], root: Path) -> list[Path]:
-    names = [name for one in runs for name in (one, *one.parents)]
-    return [
-        place
-        for name in dict.fromkeys(names)
-        if (name.is_symlink() or not name.exists())
-        and _below(root, place := name.parent.resolve() / name.name)
-    ]
-
-
-def _outermost(paths: dict[Path, None]) -> tuple[Path, ...]:
+def _outermost(found: Iterable[Path]) -> tuple[Path, ...]:
+    paths = dict.fromkeys(found)
     return tuple(one for one in paths if not any(other != one and _below(other, one) for other in paths))
 
 
@@ -144,18 +128,15 @@ def _below(upper: Path, lower: Path) -> bool:
     """Return True if `lower` equals `upper` or is below it, by name or by inode. Both paths are resolved."""
     if _named_below(upper, lower):
         return True
-    wanted = _identity(upper)
-    return wanted is not None and any(_identity(one) == wanted for one in (lower, *lower.parents))
+    with contextlib.suppress(OSError):
+        wanted = upper.stat()
+        for one in (lower, *lower.parents):
+            with contextlib.suppress(OSError):
+                if os.path.samestat(wanted, one.stat()):
+                    return True
+    return False
 
 
 def _named_below(upper: Path, lower: Path) -> bool:
     first, second = [folded(part) for part in upper.parts], [folded(part) for part in lower.parts]
     return second[: len(first)] == first
-
-
-def _identity(path: Path) -> tuple[int, int] | None:
-    try:
-        found = os.stat(path)  # noqa: PTH116
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino

@@ -1,34 +1,228 @@
-"""The permission rules of an installation, compiled and indexed by tool. Deny rules precede ask rules, and ask rules
-precede allow rules. If no rule matches, the defaults apply.
+"""Permission rules: who may call which tool with which arguments, and defaults for calls that no rule matches.
+
+A rule is `Tool`, `Tool(pattern)` or `Tool(pattern, condition)`, with an optional prefix `@tag:`. Conditions are joined
+by `and`:
+
+    user in slack:U1 telegram:2     channel in slack telegram:-100123     role operator
+    arg.url~=https://*.example.org/*      arg~=*.py      time 08:00-18:00      time mon-fri 22:00-06:00
+
+Rules are compiled to closures. Judging a call has no side effects and reads only symlinks.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime, time
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Literal
 
+from bot import errors, text
+from bot.contracts.approvals import Reason
+from bot.contracts.identity import ChatKey
+from bot.contracts.provenance import Taint
+from bot.contracts.tools import MCP, READS, Effect
+from bot.file_access import is_hidden
 from bot.text import folded
-from bot.tools.permissions import defaults
-from bot.tools.permissions.grammar import (
-    AND,
-    TRUSTED,
-    Call,
-    Condition,
-    Decision,
-    Outcome,
-    ParsedRule,
-    PolicyContext,
+from bot.tools.permissions.patterns import (
+    ARGUMENTS,
+    Answer,
+    JudgedCall,
+    Paths,
+    Pattern,
     RuleMalformed,
-    Subject,
-    compile_condition,
-    parse,
+    compile_pattern,
+    glob,
 )
-from bot.tools.permissions.matching import Paths, glob
-from bot.tools.permissions.patterns import Answer, JudgedCall, Pattern, compile_pattern
-from bot.tools.permissions.protected_code import ProtectedCode
+from bot.tools.permissions.protected_code import CLOSED, OURS, ProtectedCode
 
+Role = Literal["operator", "member", "nobody"]
+Outcome = Literal["allow", "ask", "deny"]
+Source = Literal["rule", "default", "taint", "protected", "skill"]
 STRICT: dict[Outcome, int] = {"deny": 0, "ask": 1, "allow": 2}
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """A person in a chat. If no chat caused the turn, `user_id` and `channel` are None, and the role is `nobody`."""
+
+    channel: str | None
+    user_id: str | None
+    role: Role
+    chat_key: ChatKey
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A tool call: its validated arguments, and the effects of its tool."""
+
+    tool: str
+    arguments: Mapping[str, Any]
+    effects: frozenset[Effect]
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyContext:
+    """The state that decisions depend on. `taint` is the untrusted-text level of the model's context. `private` means
+    that only one person reads the chat.
+    """
+
+    time: datetime
+    taint: Taint = Taint.NONE
+    private: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """The decision on a call. `rule` is the text of the deciding rule; "" if no rule decided. `granted` means that a
+    rule allows the call to the person who asks, who may therefore approve it alone. `lasting` means that an earlier
+    lasting approval counts. `own` means that the call concerns only this person. `why` is the reason for asking.
+    `trusted` means that the rule is marked `@trusted:`.
+    """
+
+    outcome: Outcome
+    source: Source
+    reason: str
+    rule: str = ""
+    granted: bool = False
+    lasting: bool = True
+    own: bool = False
+    why: Reason = ""
+    trusted: bool = False
+
+
+# ------------------------------------------------------------ grammar
+
+LONGEST = 1_000
+TRUSTED = "trusted"
+"""Tag of an allow rule that stays valid while untrusted text is in the model's context."""
+_RULE = re.compile(r"((?:@\w{1,40}:)*)([A-Za-z0-9_*-]{1,128})(?:\((.*)\))?", re.DOTALL)
+_DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
+_ARG = re.compile(r"arg(?:\.(\w{1,64}))?\s*~=\s*(\S.*)", re.DOTALL)
+_TIME = re.compile(
+    rf"(?:({'|'.join(_DAYS)})(?:-({'|'.join(_DAYS)}))?\s+)?"
+    r"((?:[01]\d|2[0-3]):[0-5]\d)\s*-\s*((?:[01]\d|2[0-3]):[0-5]\d)"
+)
+_AND = re.compile(r"\s+and\s+(?=(?:user|channel|role|time)\b|arg[.~\s])")
+"""Pattern of the word `and` between two conditions."""
+_WHO = re.compile(r"[a-z][a-z0-9_-]*:[^\s@,:]+")
+_PLACE = re.compile(r"[a-z][a-z0-9_-]*(?::\S+)?")
+Condition = Callable[[Call, Subject, PolicyContext], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedRule:
+    text: str
+    tags: frozenset[str]
+    tool: str
+    pattern: str | None = None
+    condition: str | None = None
+
+
+def parse(rule: str) -> ParsedRule:
+    """Return a parsed rule. Raises `RuleMalformed`."""
+    if len(rule) > LONGEST or not rule.isprintable():
+        raise RuleMalformed(f"one line of at most {LONGEST} characters", "shorten it")
+    match = _RULE.fullmatch(rule.strip())
+    if match is None and "(" in rule and not rule.rstrip().endswith(")"):
+        raise RuleMalformed("a ) at the end", "the bracket is not closed")
+    if match is None:
+        forms = "Tool, Tool(pattern), Tool(pattern, condition) or @tag:Tool"
+        raise RuleMalformed(forms, "write it as in run_shell(git status)")
+    tags, tool, inside = match.groups()
+    named = frozenset(tags.replace(":", "").split("@")[1:])
+    if wrong := text.nearest(TRUSTED, named - {TRUSTED}):
+        raise RuleMalformed(f"@{TRUSTED}:, or a label unlike it, not @{wrong}:", f"did you mean @{TRUSTED}:")
+    if inside is None:
+        return ParsedRule(rule.strip(), named, tool)
+    pattern, comma, condition = inside.partition(",")
+    if not pattern.strip() or (not comma and ")" in pattern):
+        raise RuleMalformed("a pattern between the brackets", f"write {tool} alone, or {tool}(*)")
+    if comma and not condition.strip():
+        raise RuleMalformed("a condition after the comma", "write it, or remove the comma")
+    return ParsedRule(rule.strip(), named, tool, pattern.strip(), condition.strip() if comma else None)
+
+
+def _condition(words: str) -> Condition:
+    head, _, rest = words.partition(" ")
+    if head == "user":
+        names = _listed(rest, _WHO, "ids such as slack:U012 or telegram:123; names count for nothing")
+        return lambda _, subject, __: f"{subject.channel}:{subject.user_id}" in names
+    if head == "channel":
+        places = _listed(rest, _PLACE, "channels such as slack, or chats such as slack:C012")
+        chats = [key for place in places if ":" in place and (key := _chat(place)) is not None]
+        return lambda _, subject, __: (
+            subject.channel in places or any(chat.contains(subject.chat_key) for chat in chats)
+        )
+    if head == "role" and rest in {"operator", "member"}:
+        return lambda _, subject, __: subject.role == rest
+    if head == "role":
+        raise RuleMalformed("role operator, or role member", "write one of these")
+    if head == "time":
+        return _time(rest.strip())
+    if (match := _ARG.fullmatch(words)) is not None:
+        name, matches = match[1], glob(match[2].strip().strip('"'))
+        return lambda call, _, __: any(
+            map(matches, _scalars(call.arguments if name is None else call.arguments.get(name)))
+        )
+    raise RuleMalformed(
+        "a condition with user in, channel in, role, arg~=, arg.NAME~= or time",
+        "write it as in role operator and time 08:00-18:00",
+    )
+
+
+def _listed(words: str, form: re.Pattern[str], expected: str) -> frozenset[str]:
+    keyword, _, rest = words.strip().partition(" ")
+    items = rest.replace(",", " ").strip("()[] ").split()
+    if keyword != "in" or not items or not all(map(form.fullmatch, items)):
+        raise RuleMalformed(f"in and {expected}", "write it as in user in slack:U012 telegram:123")
+    return frozenset(items)
+
+
+def _chat(place: str) -> ChatKey | None:
+    """Return the chat that a chatKey, or its short form such as `slack:C012`, names; None for other text."""
+    for key in (place, place.replace(":", ":chat:", 1)):
+        with contextlib.suppress(errors.IdentityInvalid):
+            return ChatKey.parse(key)
+    return None
+
+
+def _time(words: str) -> Condition:
+    match = _TIME.fullmatch(words)
+    if match is None:
+        raise RuleMalformed("hours such as 08:00-18:00, or mon-fri 08:00-18:00", "write them in 24 hours")
+    first, last = match[1] or "mon", match[2] or match[1] or "sun"
+    length = (_DAYS.index(last) - _DAYS.index(first)) % 7
+    days = {(_DAYS.index(first) + step) % 7 for step in range(length + 1)}
+    begin, end = time.fromisoformat(match[3]), time.fromisoformat(match[4])
+
+    def holds(_: Call, __: Subject, now: PolicyContext) -> bool:
+        at, day = now.time.time(), now.time.weekday()
+        if begin < end:
+            return day in days and begin <= at < end
+        # If a range includes midnight, the hours after midnight count as part of the previous day.
+        return (day in days and at >= begin) or ((day - 1) % 7 in days and at < end)
+
+    return holds
+
+
+def _scalars(value: Any) -> Iterator[str]:
+    """Yield all single values in arguments as text, at any depth. Numbers and booleans are written as in JSON."""
+    left = [value]
+    while left:
+        one = left.pop()
+        if isinstance(one, Mapping):
+            left += one.values()
+        elif isinstance(one, list | tuple):
+            left += one
+        elif isinstance(one, str | int | float):
+            yield str(one).lower() if isinstance(one, bool) else str(one)
+
+
+# ------------------------------------------------------------ rules
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,14 +234,38 @@ class _Rule:
     pattern: Pattern | None
     conditions: Sequence[Condition]
 
+    @classmethod
+    def of(cls, name: str, parsed: ParsedRule, outcome: Outcome, paths: Paths) -> _Rule:
+        pattern = None
+        if parsed.pattern is not None:
+            pattern = compile_pattern(name, parsed.pattern, paths, wide=outcome != "allow")
+        parts = _AND.split(parsed.condition) if parsed.condition is not None else []
+        return cls(parsed.text, TRUSTED in parsed.tags, pattern, [_condition(part.strip()) for part in parts])
+
     def answer(self, call: Call, asked: JudgedCall, subject: Subject, now: PolicyContext) -> Answer:
         if not all(holds(call, subject, now) for holds in self.conditions):
-            return "no"
-        return "yes" if self.pattern is None else self.pattern(asked)
+            return False
+        return self.pattern is None or self.pattern(asked)
+
+
+def check(parsed: ParsedRule, outcome: Outcome, paths: Paths) -> None:
+    """Raise `RuleMalformed` if a rule cannot be compiled for any tool that it names."""
+    names = [name for name in CORE if "*" in parsed.tool and glob(parsed.tool)(name)]
+    problems = list[RuleMalformed]()
+    for name in names or [parsed.tool]:
+        try:
+            _Rule.of(name, parsed, outcome, paths)
+        except RuleMalformed as error:
+            problems.append(error)
+        else:
+            return
+    raise problems[0]
 
 
 class Rules:
-    """Judges calls by the rules. It reads only symlinks, through `paths`. Raises `RuleMalformed` for an invalid rule."""
+    """The rules of an installation, compiled and indexed by tool. Deny rules precede ask rules, and ask rules precede
+    allow rules. Raises `RuleMalformed` for an invalid rule.
+    """
 
     def __init__(
         self,
@@ -75,40 +293,37 @@ class Rules:
         decisions = [self._judge(call, asked, subject, now) for subject in subjects]
         if not decisions:
             return Decision("deny", "default", "no person asked for this")
-        strictest = min(decisions, key=lambda decision: STRICT[decision.outcome])
         return replace(
-            strictest,
+            min(decisions, key=lambda decision: STRICT[decision.outcome]),
             granted=all(decision.granted for decision in decisions),
-            lasting=not defaults.taints(call, now),
+            lasting=not taints(call, now),
             own=all(decision.own for decision in decisions),
         )
 
     def permits(self, call: Call, subject: Subject, now: PolicyContext) -> bool:
         """Return True if an allow rule matches. All other rules and the defaults are ignored."""
         asked = JudgedCall(self._paths, call.arguments)
-        return any(rule.answer(call, asked, subject, now) == "yes" for rule in self._of(call.tool)["allow"])
+        return any(rule.answer(call, asked, subject, now) for rule in self._of(call.tool)["allow"])
 
     def _judge(self, call: Call, asked: JudgedCall, subject: Subject, now: PolicyContext) -> Decision:
         tool = self._of(call.tool)
-        doubt: _Rule | None = None
-        for rule in tool["deny"]:
-            answer = rule.answer(call, asked, subject, now)
-            if answer == "yes":
-                return Decision("deny", "rule", "a rule of this installation forbids it", f"deny {rule.text}")
-            if answer == "unclear":
-                doubt = doubt or rule
-        if (closed := defaults.protected(call, asked, self._code)) is not None:
+        denials = {rule.text: rule.answer(call, asked, subject, now) for rule in tool["deny"]}
+        if rule := next((text for text, answer in denials.items() if answer), None):
+            return Decision("deny", "rule", "a rule of this installation forbids it", f"deny {rule}")
+        if (closed := _protected(call, asked, self._code)) is not None:
             return Decision("deny", "protected", closed)
-        given = [rule for rule in tool["allow"] if rule.answer(call, asked, subject, now) == "yes"]
-        if doubt is not None:
-            return defaults.asks("rule", "doubt", f"deny {doubt.text}")
-        if given and (why := defaults.instructs(call, asked)) and not any(rule.trusted for rule in given):
+        if rule := next((text for text, answer in denials.items() if answer is None), None):
+            return asks("rule", "doubt", f"deny {rule}")
+        given = [rule for rule in tool["allow"] if rule.answer(call, asked, subject, now)]
+        # A rule that is marked `@trusted:` decides, if there is one.
+        best = next((rule for rule in given if rule.trusted), given[0] if given else None)
+        if best is not None and not best.trusted and (why := _instructs(call, asked)):
             # The person cannot approve this alone. The file instructs everybody's turns, including those of operators.
-            return defaults.asks("default", why, f"allow {given[0].text}")
-        for rule in tool["ask"]:
-            if rule.answer(call, asked, subject, now) != "no":
-                return defaults.asks("rule", "rule", f"ask {rule.text}", granted=bool(given))
-        return _given(call, given, now) if given else defaults.decided(call, now)
+            return asks("default", why, f"allow {best.text}")
+        for one in tool["ask"]:
+            if one.answer(call, asked, subject, now) is not False:
+                return asks("rule", "rule", f"ask {one.text}", granted=bool(given))
+        return _default(call, now) if best is None else _allowed(call, best, now)
 
     def _of(self, name: str) -> dict[Outcome, list[_Rule]]:
         if name not in self._tools:
@@ -118,40 +333,122 @@ class Rules:
                 if glob(folded(parsed.tool))(folded(name)):
                     # After a wildcard name, a pattern may be invalid for this tool and valid for another one.
                     with contextlib.suppress(RuleMalformed):
-                        tool[outcome].append(_compile(name, parsed, outcome, self._paths))
+                        tool[outcome].append(_Rule.of(name, parsed, outcome, self._paths))
         return self._tools[name]
 
 
-def _given(call: Call, given: Sequence[_Rule], now: PolicyContext) -> Decision:
-    """Return the decision of the allow rules that match. If foreign text is in the model's context and no matching rule
-    is marked `@trusted:`, the decision is to ask.
-    """
-    rule = next((one for one in given if one.trusted), given[0])
-    if not rule.trusted and defaults.taints(call, now):
-        own = call.tool in defaults.OWN
-        return defaults.asks("taint", "tainted", f"allow {rule.text}", granted=True, own=own)
+def _allowed(call: Call, rule: _Rule, now: PolicyContext) -> Decision:
+    if not rule.trusted and taints(call, now):
+        return asks("taint", "tainted", f"allow {rule.text}", granted=True, own=call.tool in OWN)
     reason = "a rule of this installation allows it"
     return Decision("allow", "rule", reason, f"allow {rule.text}", granted=True, trusted=rule.trusted)
 
 
-def _compile(name: str, parsed: ParsedRule, outcome: Outcome, paths: Paths) -> _Rule:
-    pattern = None
-    if parsed.pattern is not None:
-        pattern = compile_pattern(name, parsed.pattern, paths, wide=outcome != "allow")
-    parts = AND.split(parsed.condition) if parsed.condition is not None else []
-    conditions = [compile_condition(part.strip()) for part in parts]
-    return _Rule(parsed.text, TRUSTED in parsed.tags, pattern, conditions)
+# ------------------------------------------------------------ defaults
+
+SCHEDULING = frozenset({"schedule_cancel", "schedule_create", "schedule_list"})
+_OPEN = "chat_load_history chat_send memory skills_list skills_load task tool_search web_search"
+_OTHERS = "edit_file list_dir read_artifact read_file run_shell search_files web_fetch write_file"
+OPEN = SCHEDULING.union(_OPEN.split())
+"""Tools that have effects but need no approval. Their effects are limited to the tool's own folder or chat."""
+CORE = tuple(sorted(OPEN.union(_OTHERS.split())))
+"""All tools that a rule may name, in addition to `mcp__<server>__<tool>`."""
+HISTORY = "chat_load_history"
+UNTAINTED = frozenset({HISTORY, "chat_send", "task"})
+"""Tools that need no approval because of untrusted text. They answer the current chat, change only the model's context,
+or make calls that are judged individually.
+"""
+OWN = frozenset({"memory", "schedule_cancel", "schedule_create", "web_search"})
+"""Tools that concern only the person who asks. If untrusted text is in the model's context, this person confirms the
+call.
+"""
+ASKED_BECAUSE: Mapping[Reason, str] = {
+    "tainted": "text from the web, a server, a file or people without rights is in view",
+    "instructs": "it changes what I am told to do",
+    "elsewhere": "other agents or programs follow that file",
+    "read": "text of the project's files is in view",
+    "default": "it needs an approval",
+    "rule": "a rule of this installation wants it approved",
+    "doubt": "a rule that forbids something cannot judge it",
+}
+"""Texts of the reasons for asking, for the log and for the model."""
+_HARMFUL: frozenset[Effect] = frozenset({"run", "write", "network"})
+_CHANGES: frozenset[Effect] = frozenset({"run", "write"})
+_INSTRUCTIONS = frozenset({"agent.md", "skill.md"})
+_SKILLS = (".claude", "skills")
+_FOLLOWED = """
+    .circleci .cursor .cursorrules .devcontainer .envrc .gitlab-ci.yml .husky .mcp.json .pre-commit-config.yaml agents.md claude.md
+    conftest.py copilot-instructions.md gemini.md sitecustomize.py .claude/agents .claude/commands .claude/hooks
+    .claude/settings.json .claude/settings.local.json .github/actions .github/workflows .vscode/tasks.json
+"""
+"""Files and folders that instruct other AI agents, or that other programs run automatically."""
 
 
-def check(parsed: ParsedRule, outcome: Outcome, paths: Paths) -> None:
-    """Raise `RuleMalformed` if a rule cannot be compiled for any tool that it names."""
-    names = [name for name in defaults.CORE if "*" in parsed.tool and glob(parsed.tool)(name)]
-    problems = list[RuleMalformed]()
-    for name in names or [parsed.tool]:
-        try:
-            _compile(name, parsed, outcome, paths)
-        except RuleMalformed as error:
-            problems.append(error)
-        else:
-            return
-    raise problems[0]
+def _default(call: Call, now: PolicyContext) -> Decision:
+    """Return the default decision: reads and the tools in `OPEN` are allowed, and every other call needs an approval."""
+    reads = call.effects == READS and not call.tool.startswith(MCP)
+    if not reads and call.tool not in OPEN:
+        return asks("default", "default")
+    # A web search reveals little of the project's files, and only to the search engine.
+    if taints(call, now, Taint.FOREIGN if call.tool == "web_search" else Taint.WORKSPACE):
+        own = call.tool in OWN
+        # People may decide alone whether messages of their own chats are loaded.
+        granted = own or call.tool == HISTORY
+        return asks("taint", "tainted" if now.taint == Taint.FOREIGN else "read", granted=granted, own=own)
+    return Decision("allow", "default", "it needs no approval")
+
+
+def asks(
+    source: Source, why: Reason, rule: str = "", *, granted: bool = False, own: bool = False
+) -> Decision:
+    """Return a decision to ask for approval for this reason."""
+    return Decision("ask", source, ASKED_BECAUSE[why], rule, granted=granted, own=own, why=why)
+
+
+def taints(call: Call, now: PolicyContext, least: Taint = Taint.FOREIGN) -> bool:
+    """Return True if untrusted text in the model's context makes this call need an approval. Only text of at least the
+    untrusted-text level `least` counts. For text from the project's files, this changes only defaults, not the rules
+    that operators wrote.
+    """
+    # The author of the untrusted text may read this chat, into which messages of other chats would be loaded.
+    carries = call.tool == HISTORY and call.arguments.get("scope") == "mine" and not now.private
+    if now.taint < least or (call.tool in UNTAINTED and not carries):
+        return False
+    if call.tool == "memory" and call.arguments.get("command") == "view":
+        return False
+    return call.tool.startswith(MCP) or not _HARMFUL.isdisjoint(call.effects)
+
+
+def _instructs(call: Call, asked: JudgedCall) -> Reason:
+    """Return the reason why writing a file needs approval even if an allow rule matches: the model, or another agent,
+    will read the file's text as instructions. Return "" for any other file.
+    """
+    path = asked.words("path") if call.tool in {"write_file", "edit_file"} else None
+    forms = [form for form in (asked.forms(path) if path is not None else ()) if form]
+    if any(form[-1] in _INSTRUCTIONS or _SKILLS in pairwise(form) for form in forms):
+        return "instructs"
+    names = {name for form in forms for name in (*form, *map("/".join, pairwise(form)))}
+    return "" if names.isdisjoint(_FOLLOWED.split()) else "elsewhere"
+
+
+def _protected(call: Call, asked: JudgedCall, code: ProtectedCode | None) -> str | None:
+    """Return the reason why tools may not use a path, whatever the rules say; None if they may use it. Paths outside
+    the project, secrets, settings, and changes to Shipmate's own code are refused.
+    """
+    kind, name = ARGUMENTS.get(call.tool, ("", ""))
+    changes = kind in {"path", "tree", "command"} and not call.effects.isdisjoint(_CHANGES)
+    if code is not None and code.closed and changes:
+        return CLOSED
+    path = asked.words(name) if kind in {"path", "tree"} else None
+    if path is None:
+        return None
+    place = asked.place(path)
+    root = asked.paths.root
+    if place.real is None or place.real[: len(root)] != root:
+        return "it is outside of the project"
+    inside = (form[len(root) :] if form[: len(root)] == root else form for form in place.forms)
+    if any(is_hidden(part) for form in inside for part in form):
+        return "secrets and settings are closed to tools"
+    if code is not None and changes and any(code.seals(Path("/", *form)) for form in place.forms):
+        return OURS
+    return None

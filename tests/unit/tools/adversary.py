@@ -18,9 +18,8 @@ import yarl
 from bot.contracts.identity import ChatKey
 from bot.contracts.provenance import Taint
 from bot.system import read_link
-from bot.tools.permissions.grammar import Call, Decision, PolicyContext, Subject
-from bot.tools.permissions.matching import Paths
-from bot.tools.permissions.rules import Rules
+from bot.tools.permissions.patterns import Paths
+from bot.tools.permissions.rules import Call, Decision, PolicyContext, Rules, Subject
 
 NOON = PolicyContext(datetime(2026, 11, 20, 12, tzinfo=UTC))
 MEMBER = Subject("slack", "U1", "member", ChatKey.parse("slack:chat:C1:thread:10"))

@@ -28,10 +28,8 @@ from bot.tools.context import ToolExecutionContext, tool_scope
 from bot.tools.dispatch import Dispatcher
 from bot.tools.file_provenance import FileProvenance
 from bot.tools.isolation import Isolation
-from bot.tools.permissions.defaults import CORE
-from bot.tools.permissions.matching import Paths
-from bot.tools.permissions.patterns import ARGUMENTS
-from bot.tools.permissions.rules import Rules
+from bot.tools.permissions.patterns import ARGUMENTS, Paths
+from bot.tools.permissions.rules import CORE, Rules
 from bot.tools.policy import Policy
 from bot.tools.project import Project
 from bot.tools.registry import Registry

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bot.tools.permissions.matching import glob, path_glob
+from bot.tools.permissions.patterns import glob, path_glob
 from tests.shares import examples
 
 PIECE = st.text(alphabet="ab*?", max_size=8)

@@ -20,10 +20,8 @@ from bot.contracts.provenance import Taint
 from bot.contracts.tools import Effect
 from bot.system import read_link
 from bot.tools.findings import mistakes
-from bot.tools.permissions.grammar import Call, PolicyContext, RuleMalformed, Subject
-from bot.tools.permissions.matching import Paths
-from bot.tools.permissions.patterns import literal_words
-from bot.tools.permissions.rules import Rules
+from bot.tools.permissions.patterns import Paths, RuleMalformed, literal_words
+from bot.tools.permissions.rules import Call, PolicyContext, Rules, Subject
 from bot.tools.policy import fingerprint
 from tests.shares import examples
 from tests.unit.tools.adversary import MEMBER, NOON, Adversary, plant

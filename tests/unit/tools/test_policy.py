@@ -33,7 +33,7 @@ from bot.tools.context import ToolExecutionContext, tool_scope
 from bot.tools.dispatch import Dispatcher
 from bot.tools.permissions import taint
 from bot.tools.permissions.display import in_words, shortened, visible
-from bot.tools.permissions.matching import Paths
+from bot.tools.permissions.patterns import Paths
 from bot.tools.permissions.rules import Rules
 from bot.tools.policy import Policy
 from bot.tools.registry import Registry

@@ -13,7 +13,7 @@ from bot.contracts.base import Json, Message
 from bot.system import read_link
 from bot.testing.log import MemoryLog
 from bot.testing.model import tool_use
-from bot.tools.permissions.matching import Paths
+from bot.tools.permissions.patterns import Paths
 from bot.tools.registry import Registry
 from bot.tools.skills import SkillAllowlist, SkillFolder, loaded, rules_of
 from bot.vetting import Vetting
