@@ -15,6 +15,7 @@ import re
 import shutil
 import sqlite3
 import zlib
+from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field, replace
@@ -112,10 +113,9 @@ class PersonalData:
         with self._database() as db:
             self._find_messages(db, found)
             self._find_turns(db, found)
-        for _, lines in self._log_files():
-            logged = (line for line in map(jsonl.loads, lines) if line is not None)
-            own = (line for line in logged if self._is_by(line.get("details") or {}))
-            found.requests |= {str(line.get("requestId") or "") for line in own}
+        logged = (line for place, line in self._lines() if place == LOGS)
+        own = (line for line in logged if self._is_by(line.get("details") or {}))
+        found.requests |= {str(line["requestId"]) for line in own if line.get("requestId")}
         found.requests.discard("")
         return found
 
@@ -136,9 +136,7 @@ class PersonalData:
                 found.requests.add(inbound.get("request_id") or "")
                 names = {inbound.get("message_id") or "", *(inbound.get("items") or {})}
                 found.messages.setdefault(chat, set()).update(names - {""})
-        for line in (
-            line for _, _, lines in self._archive_files() for line in map(jsonl.loads, lines) if line
-        ):
+        for line in (line for place, line in self._lines() if place == CHATS):
             if line.get("role") == "user" and line.get("channel") == self._person.channel:
                 writers.setdefault(str(line.get("chatKey")), set()).add(str(line.get("userId")))
                 found.requests |= {_request(line)} if self._is_by(line) else set()
@@ -231,46 +229,49 @@ class PersonalData:
             or self._mentions(key, value, here=f"{self._person.channel}:" in key + value)
         ]
 
-    def _log_files(self) -> Iterator[tuple[Path, list[bytes]]]:
+    def _line_files(self) -> Iterator[tuple[str, Path, list[bytes]]]:
+        """Yield each file of the archive and the operator's log: its place, its path and its lines."""
+        for name in self._archives.chats():
+            for path in self._archives.of(name):
+                yield CHATS, path, self._disk.read(path).splitlines()
         for _, _, path in telemetry.day_files(self._home / LOGS, self._disk):
             data = self._disk.read(path)
             if path.suffix == telemetry.PACKED:
                 broken = (EOFError, zlib.error, gzip.BadGzipFile)
                 with errors.as_storage_error(f"{path.name} cannot be read", *broken):
                     data = gzip.decompress(data)
-            yield path, data.splitlines()
+            yield LOGS, path, data.splitlines()
 
-    def _is_logged(self, line: Json, found: Found) -> bool:
+    def _lines(self) -> Iterator[tuple[str, Json]]:
+        for place, _, lines in self._line_files():
+            yield from ((place, line) for line in map(jsonl.loads, lines) if line is not None)
+
+    def _is_theirs(self, place: str, line: Json, found: Found) -> bool:
+        """Return True if a line of the archive is by the person or answers the person, or if a line of the operator's log
+        is about the person. Archive lines of other people never count.
+        """
+        if line.get("chatKey") in found.own:
+            return True
+        if place == CHATS:
+            answers = line.get("role") != "user" and _request(line) in found.requests | found.mixed
+            return answers or self._is_by(line)
         details = line.get("details") or {}
         # In other channels, the same id may be somebody else's.
         here = details.get("channel") in {None, self._person.channel}
         return (
-            line.get("chatKey") in found.own
-            or line.get("requestId") in found.requests
+            line.get("requestId") in found.requests
             or (here and self._person.user_id in (details.get("userId"), details.get("user")))
             or str(self._person) in (details.get("by"), details.get("operator"), details.get("person"))
         )
-
-    def _archive_files(self) -> Iterator[tuple[str, Path, list[bytes]]]:
-        for name in self._archives.chats():
-            for path in self._archives.of(name):
-                yield name, path, self._disk.read(path).splitlines()
-
-    def _is_archived(self, line: Json, found: Found) -> bool:
-        """Return True if an archive line is by the person or answers the person. Lines of other people never count."""
-        wrote = self._is_by(line)
-        others = line.get("role") == "user" and not wrote
-        answers = wrote or _request(line) in found.requests | found.mixed
-        return line.get("chatKey") in found.own or (answers and not others)
 
     # ------------------------------------------------------------ export
 
     async def export(self) -> AsyncIterator[Json]:
         """Yield each item of the person's data: `from` is its place, `value` its content. A gateway may run meanwhile."""
         found = self.find()
-        for line in (line for _, _, lines in self._archive_files() for line in map(jsonl.loads, lines)):
-            if line is not None and self._is_archived(line, found):
-                yield {"from": CHATS, "value": line}
+        for place, line in self._lines():
+            if self._is_theirs(place, line, found):
+                yield {"from": place, "value": line}
         owners = [MemoryOwner("person", str(self._person))]
         owners += [MemoryOwner("chat", key) for key in sorted(found.own)]
         for owner in owners:
@@ -279,9 +280,6 @@ class PersonalData:
                     yield {"from": MEMORY, "owner": owner.key, "path": path, "value": file.text}
         for item in (*self._exported_artifacts(found), *self._exported_rows(found)):
             yield item
-        for line in (line for _, lines in self._log_files() for line in map(jsonl.loads, lines)):
-            if line is not None and self._is_logged(line, found):
-                yield {"from": LOGS, "value": line}
         for name in self._lists.lists_with(self._person.channel, self._person.user_id):
             yield {"from": ACCESS_FILE, "value": name}
 
@@ -326,34 +324,13 @@ class PersonalData:
         with contextlib.nullcontext() if self._url is not None else instance.locked(self._home):
             instance.must_be_whole(self._home)
             found = self.find()
-            gone = {Kept.LOGS: self._erase_logs(found)}
-            gone |= await self._erase_notes(found)
+            gone = await self._erase_notes(found)
             gone |= await self._erase_artifacts(found)
             gone[Kept.ACCESS] = self._lists.erase(self._person.channel, self._person.user_id)
             gone[Kept.REQUESTS] = self._erase_requests(found)
-            gone[Kept.CHATS] = self._erase_archive(found)
+            gone |= self._erase_lines(found)
             gone |= self._erase_events(found)
         return {kind: gone[kind] for kind in Kept if gone.get(kind)}
-
-    def _erase_logs(self, found: Found) -> int:
-        """Remove the person's lines, unreadable lines, and texts of messages in shared chats. Return the number of lines."""
-        count = 0
-        for path, lines in self._log_files():
-            kept = list[bytes]()
-            for raw in lines:
-                line = jsonl.loads(raw)
-                if line is None or self._is_logged(line, found):
-                    continue
-                details = line.get("details") or {}
-                if line.get("chatKey") in found.shared and TEXTS & details.keys():
-                    details = {name: value for name, value in details.items() if name not in TEXTS}
-                    raw = jsonl.dumps({**line, "details": details}).rstrip()  # noqa: PLW2901 - the line without texts
-                kept.append(raw)
-            count += len(lines) - len(kept)
-            if kept != lines:
-                after = b"".join(raw + b"\n" for raw in kept)
-                self._disk.replace(path, gzip.compress(after) if path.suffix == telemetry.PACKED else after)
-        return count
 
     async def _erase_notes(self, found: Found) -> dict[Kept, int]:
         if not (self._home / MEMORY).is_dir():
@@ -397,27 +374,38 @@ class PersonalData:
             recorded.transaction(lambda: [*map(recorded.forget, chats)])
         return count
 
-    def _erase_archive(self, found: Found) -> int:
-        """Remove the person's lines from the archive, and unreadable lines of shared chats. The index is rebuilt later."""
-        own, shared = ({_name(key) for key in keys} for keys in (found.own, found.shared))
-        count = 0
+    def _erase_lines(self, found: Found) -> dict[Kept, int]:
+        """Remove the person's lines from the archive and the operator's log. The search index is rebuilt later."""
+        gone = Counter[str]()
         for name in self._archives.chats():
             self._archives.recover(name)
-        for name, path, lines in self._archive_files():
-            read = [(raw, jsonl.loads(raw)) for raw in lines if name not in own]
-            kept = [
-                raw
-                for raw, line in read
-                if not (name in shared if line is None else self._is_archived(line, found))
-            ]
-            count += len(lines) - len(kept)
-            if not kept:
+        for place, path, lines in self._line_files():
+            kept = [left for raw in lines if (left := self._left_of(raw, place, path, found)) is not None]
+            gone[place] += len(lines) - len(kept)
+            data = b"".join(raw + b"\n" for raw in kept)
+            if place == CHATS and not kept:
                 self._disk.remove(path)
-            elif len(kept) < len(lines):
-                self._disk.replace(path, b"".join(raw + b"\n" for raw in kept))
-        for path in self._home.glob(f"{INDEX}*") if count else ():
+            elif kept != lines:
+                self._disk.replace(path, gzip.compress(data) if path.suffix == telemetry.PACKED else data)
+        for path in self._home.glob(f"{INDEX}*") if gone[CHATS] else ():
             self._disk.remove(path)
-        return count
+        return {Kept.CHATS: gone[CHATS], Kept.LOGS: gone[LOGS]}
+
+    def _left_of(self, raw: bytes, place: str, path: Path, found: Found) -> bytes | None:
+        """Return what is left of a line; None for a line of the person. Unreadable lines are removed from the log and from
+        the person's chats. Texts of messages in shared chats are removed from the log.
+        """
+        line = jsonl.loads(raw)
+        if line is None:
+            chats = map(_name, found.own | found.shared) if place == CHATS else ()
+            return None if place == LOGS or path.name.partition(".")[0] in chats else raw
+        if self._is_theirs(place, line, found):
+            return None
+        details = line.get("details") or {}
+        if line.get("chatKey") not in found.shared or TEXTS.isdisjoint(details):
+            return raw
+        details = {name: value for name, value in details.items() if name not in TEXTS}
+        return jsonl.dumps({**line, "details": details}).rstrip()
 
     def _erase_events(self, found: Found) -> dict[Kept, int]:
         with self._database() as db:
