@@ -148,8 +148,6 @@ class TurnRecords:
         `offset` and `limit` select the page.
         """
         with self._opened() as db:
-            if db is None:
-                return [], 0
             (total,) = db.execute(f"SELECT count(*) {_WAITS.format('')}", (since,)).fetchone()
             rows = db.execute(_SLOW.format(_WAITS.format(_SAID)), (since, limit, offset)).fetchall()
         return [_wait(*row) for row in rows], total
@@ -157,8 +155,8 @@ class TurnRecords:
     def said(self, request: str) -> tuple[str, str]:
         """Return the person's message and the answer of a turn. Each is "" if it is not in the log."""
         with self._opened() as db:
-            found = db.execute(_REQUEST, (request,)).fetchone() if db is not None else None
-            if db is None or found is None:
+            found = db.execute(_REQUEST, (request,)).fetchone()
+            if found is None:
                 return "", ""
             chat, seq, said = found
             rows = db.execute(_ANSWER, (chat, seq, seq + SPAN, request, PARTS)).fetchall()

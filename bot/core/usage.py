@@ -19,7 +19,7 @@ from bot import errors
 from bot.core.chats import NO_CHAT, Chats, Fact
 from bot.core.event_log import Session
 from bot.core.events import Used
-from bot.core.sqlite_log import FILE
+from bot.core.sqlite_log import FILE, SCHEMA
 from bot.telemetry import context
 from bot.telemetry.usage import TOKENS, UsageTotals
 
@@ -49,8 +49,6 @@ class UsageSums:
         """
         (of, given), found = _source(chat, since, channel, until), UsageTotals()
         with self.opened() as db:
-            if db is None:
-                return found
             for (model,), sums in _grouped(db, ["model"], given, of):
                 found.add(sums)
                 if sums.calls:
@@ -72,14 +70,14 @@ class UsageSums:
         """Return totals by day (UTC), oldest first, or by person, chat or model, highest cost first. Errors, models and waits
         are not counted. The name "" stands for usage that has no person or chat.
         """
-        whole = chat is None and name in {"day", "model"}
-        given = _given(chat, since, channel, until)
-        of, given = _source(chat, since, channel, until) if whole else ("", given)
+        of, given = "", _given(chat, since, channel, until)
+        if chat is None and name in {"day", "model"}:
+            of, given = _source(chat, since, channel, until)
         with self.opened() as db:
-            groups = _grouped(db, [_GROUPS[name]], given, of) if db is not None else ()
-            found = [(one, sums) for (one,), sums in groups]
+            found = [(one, sums) for (one,), sums in _grouped(db, [_GROUPS[name]], given, of)]
         if name == "day":
-            return [(_day(day), sums) for day, sums in found]
+            days = (datetime.fromtimestamp(day * DAY, UTC).date() for day, _ in found)
+            return [(day.isoformat(), sums) for day, (_, sums) in zip(days, found, strict=True)]
         if name == "model":
             found = [one for one in found if one[0]]
         return sorted(found, key=lambda one: (-one[1].cost, -one[1].prompt, one[0]))
@@ -89,8 +87,6 @@ class UsageSums:
         of, given = _source(None, since)
         select = f"SELECT hour / {hours}, what, name, sum(count) FROM counts{of}{_WHERE} GROUP BY hour / {hours}, what, name"  # noqa: S608 - a number
         with self.opened() as db:
-            if db is None:
-                return {}
             found = {period: sums for (period,), sums in _grouped(db, [f"hour / {hours}"], given, of)}
             for period, what, name, count in db.execute(select, given):
                 _count(found.setdefault(period, UsageTotals()), what, name, count)
@@ -98,31 +94,27 @@ class UsageSums:
 
     def last_chats(self, people: Collection[str]) -> dict[str, str]:
         """Return the chat in which each of these people last caused usage."""
-        if not people:
-            return {}
         marks = ", ".join("?" * len(people))
         # The last row of each person overwrites earlier rows.
         select = f"SELECT person, chat FROM usage WHERE person IN ({marks}) GROUP BY person, chat ORDER BY max(hour), chat DESC"  # noqa: S608 - marks
         with self.opened() as db:
-            return dict(db.execute(select, tuple(people)).fetchall()) if db is not None else {}
+            return dict(db.execute(select, tuple(people)).fetchall())
 
     def failed(self, since: float) -> frozenset[str]:
         """Return the chats in which a turn failed since a time (epoch seconds, rounded down to the hour)."""
         with self.opened() as db:
             select = "SELECT DISTINCT chat FROM usage WHERE hour >= ? AND failed > 0"
-            rows = () if db is None else db.execute(select, (math.floor(since / HOUR),)).fetchall()
-            return frozenset(chat for (chat,) in rows)
+            return frozenset(chat for (chat,) in db.execute(select, (math.floor(since / HOUR),)))
 
     def spent(self, since: float) -> list[tuple[tuple[str, ...], UsageTotals]]:
         """Return the usage totals for each combination of chat, person and model since a time (epoch seconds)."""
         with self.opened() as db:
-            groups = ["chat", "person", "model"]
-            return [] if db is None else list(_grouped(db, groups, _given(None, since)))
+            return list(_grouped(db, ["chat", "person", "model"], _given(None, since)))
 
     @contextlib.contextmanager
-    def opened(self) -> Iterator[Session | None]:
-        """Open a read-only session on the log's database; None if the database file does not exist."""
-        words = "the sums of usage cannot be read"
+    def opened(self) -> Iterator[Session]:
+        """Open a read-only session on the log's database. If the database file does not exist, the session is empty."""
+        words, there = "the sums of usage cannot be read", self._path.exists()
         if self._url is not None:
             # Imported late, since psycopg is installed only if PostgreSQL is used.
             from bot.core.postgres_log import reading
@@ -130,14 +122,13 @@ class UsageSums:
             with reading(self._url, words) as session:
                 yield session
             return
-        if not self._path.exists():
-            yield None
-            return
-        address = f"{self._path.absolute().as_uri()}?mode=ro"
+        address = f"{self._path.absolute().as_uri()}?mode={'ro' if there else 'memory'}"
         with (
             errors.as_storage_error(words, sqlite3.Error, OSError),
             contextlib.closing(sqlite3.connect(address, uri=True, timeout=BUSY_SECONDS)) as db,
         ):
+            if not there:
+                db.executescript(SCHEMA)
             yield db
 
 
@@ -152,16 +143,11 @@ def _grouped(
         yield tuple(group), UsageTotals(turns, failed, calls, tokens=tokens, cost=cost, unpriced=unpriced)
 
 
-def _day(day: int) -> str:
-    return datetime.fromtimestamp(day * DAY, UTC).date().isoformat()
-
-
 def _count(found: UsageTotals, what: str, name: str, count: int) -> None:
+    counts: dict[str, Counter[str]] = {"error": found.errors, "spent": found.spent, "rating": found.ratings}
     if what == "wait":
         found.waits[int(name)] += count
-        return
-    counts: dict[str, Counter[str]] = {"error": found.errors, "spent": found.spent, "rating": found.ratings}
-    if what in counts:
+    elif what in counts:
         counts[what][name] += count
 
 
