@@ -222,7 +222,6 @@ class _OldShip:
     # ------------------------------------------------------------ inbox and turns
 
     def _life(self, chat: ChatKey) -> list[_Fact]:
-        """Return the events of one chat: messages of people, turns, outbox rows."""
         facts, rows = list[_Fact](), self._inbox.get(chat, [])
         lines, dropped = self._transcript(chat)
         for row in rows:
@@ -293,7 +292,6 @@ class _OldShip:
             yield _Fact(row.at, events.Closed(name), f"{name} closed")
 
     def _turn(self, turn: Json, members: Sequence[_Row], lines: Sequence[Json]) -> list[_Fact]:
-        """Return the events of one turn, in order."""
         name, at = turn["id"], max(turn["begun_at"], *(one.at for one in members))
         requests = tuple(one.inbound.request_id for one in members)
         # Version 0.1 did not store who wrote each part, so messages with quotes or files have no known author.
@@ -312,7 +310,6 @@ class _OldShip:
         return [replace(one, at=when) for one, when in zip(facts, times, strict=True)]
 
     def _answer(self, line: Json, name: str) -> Iterator[_Fact]:
-        """Yield the events for a model's answer and for the tool calls in that answer."""
         when, uuid, message, data = line["ts"] / 1000, line["uuid"], line["message"], line.get("data") or {}
         content = message["content"]
         kept = content if isinstance(content, list) else [{"type": "text", "text": content}]
@@ -352,7 +349,6 @@ class _OldShip:
                 yield _Fact(when, events.ToolEnded(call, one), call, turn)
 
     def _out(self, row: Json, question: Json | None) -> Iterator[_Fact]:
-        """Yield the events for one outbox row."""
         name, at, place = row["name"], row["created_at"], ChatKey.parse(row["chat_key"])
         choices = json.loads(row["choices"]) if row["choices"] else []
         queued = events.Queued(

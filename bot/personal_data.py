@@ -216,7 +216,6 @@ class PersonalData:
                 yield row, "of" in data and self._mentions(data.get("key"), raw, here=here)
 
     def _mentions(self, key: object, raw: str, *, here: bool) -> bool:
-        """Return True if a record names the person. `here` is True for a record of the person's channel."""
         own = here and f'"{self._person.user_id}"' in raw
         return own or key == str(self._person) or f'"{self._person}"' in raw
 

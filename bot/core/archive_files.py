@@ -93,7 +93,6 @@ class Revisions:
             self.edits[key] = max(self.edits.get(key, (0, "")), moment)
 
     def shows(self, line: ArchiveLine) -> bool:
-        """Return True if the line is neither removed nor replaced by a newer edit."""
         if line.message_id is None:
             return True
         newest = self.edits.get((line.message_id, line.role))
@@ -343,7 +342,6 @@ class ChatStore:
 
 
 def _lacks(raw: bytes, literal: str) -> bool:
-    """Return True if a raw line certainly lacks the text `literal`. Such a line need not be parsed."""
     return b"\\u" not in raw and literal not in raw.decode(errors="replace").casefold()
 
 

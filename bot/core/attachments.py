@@ -161,7 +161,6 @@ class FileReader:
         return kind, bytes(data)
 
     async def _keep(self, found: tuple[FileType, bytes], file: SentFile) -> SeenFile:
-        """Store the file's text with secrets redacted, or a picture or PDF that contains no secret."""
         kind, data = found
         if kind == "picture":
             return SeenFile(shown=await self._keep_picture(data, file))

@@ -403,7 +403,6 @@ class Outbox:
             self.alerts.tell(f"deliveries of {row.channel}", words)
 
     def _overdue(self, row: OutboxRow) -> bool:
-        """Return True if a row's file has waited longer than `FILE_PATIENCE` and its platform is connected."""
         late = row.file is not None and self.services.clock.now() - row.queued_at > FILE_PATIENCE
         return late and self.services.channels[row.channel].health().connected
 

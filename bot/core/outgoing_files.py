@@ -140,7 +140,6 @@ class OutgoingFiles:
             self.services.log.write("storage", "a file that was sent stays", level="warn", cause=str(error))
 
     def _sizes(self) -> dict[str, int]:
-        """Return the size in bytes of each file that an outbox row refers to, by file name."""
         rows = (row for chat in self.chats for row in chat.outbox.values())
         return {row.file.sha256: row.file.size for row in rows if row.file is not None}
 

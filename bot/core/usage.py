@@ -135,7 +135,6 @@ class UsageSums:
 def _grouped(
     db: Session, groups: Sequence[str], given: Sequence[Any], of: str = ""
 ) -> Iterator[tuple[tuple[Any, ...], UsageTotals]]:
-    """Yield the totals of each group. A group is a tuple of values, one for each column in `groups`."""
     names = ", ".join(groups)
     select = f"SELECT {_SUMS}, {names} FROM usage{of}{_WHERE} GROUP BY {names} ORDER BY {names}"  # noqa: S608 - constants
     for turns, failed, calls, fresh, read, write, answer, cost, unpriced, *group in db.execute(select, given):

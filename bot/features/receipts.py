@@ -62,7 +62,6 @@ class Account:
     worked: float = 0.0  # time of the newest model request, model answer, start or end of a tool
 
     def apply(self, event: Event) -> None:
-        """Update the account with one event of the turn's chat."""
         match data := event.data:
             case events.Received(inbound) if inbound.request_id == self.turn:
                 self.asked_at, self.words = event.at, inbound
@@ -102,7 +101,6 @@ class Account:
                 self.arrived = at if data.state == "sent" and row.kind == "reply" else self.arrived
 
     def question(self, reader: Inbound, now: float) -> str:
-        """Return the receipt's line about the person's message."""
         asked = self.words
         if asked is None or self.asked_at is None:
             return ""
@@ -136,7 +134,6 @@ class Account:
         return say(key, time=took) if key in CATALOGUES[DEFAULT] else say("receipt.took", time=took)
 
     def tool_lines(self) -> Iterator[str]:
-        """Yield the lines about tool calls. Calls of one tool with the same outcome share a line."""
         count, seconds = Counter[tuple[str, str]](), defaultdict[tuple[str, str], float](float)
         for one in self.tools.values():
             outcome = "unfinished" if one.ended is None else "failed" if one.failed else "done"

@@ -68,7 +68,6 @@ class Removal:
         return Done(say("forget.done"), await self._removed(inbound, targets))
 
     async def _last(self, inbound: Inbound) -> list[Target]:
-        """Return the person's last message and its answer."""
         own = (one.inbound for one in _received(await self._run.event_log.read(inbound.chat_key)))
         said = [one for one in own if one.person == inbound.person and one.command is None and one.has_text]
         target = await self._target(inbound.chat_key, said[-1].message_id or "") if said else None

@@ -35,7 +35,6 @@ class Retention:
         self._steady = JumpSafeClock(runtime.clock)
 
     async def watch(self) -> None:
-        """Delete expired data at startup, then once an hour."""
         while True:
             try:
                 await self._run_once()

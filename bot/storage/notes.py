@@ -380,7 +380,6 @@ def _plain(part: str) -> bool:
 
 
 def _own(owner: MemoryOwner, name: str) -> None:
-    """Raise `errors.ToolError` for the path of the session memory, which the model must not change."""
     if owner.kind == "chat" and name.casefold().partition("/")[0] == SESSION:
         raise errors.ToolError(f"{SESSION} is written by Shipmate itself and can only be viewed.")
 

@@ -83,7 +83,6 @@ class ProgressState:
     """Start times (epoch seconds) of model requests that have had no answer for some seconds."""
 
     def record(self, event: TaskEvent) -> None:
-        """Update the task that the event belongs to."""
         item = self.items.setdefault(event.task_id, WorkItem(event.task_id, event.label, event.at))
         if not item.open:
             return
@@ -98,7 +97,6 @@ class ProgressState:
             item.end(event.at, _ENDS[event.kind], event.error)
 
     def began(self, call: ToolCall, at: float) -> None:
-        """Add a tool call that starts now."""
         self.items[call.id] = WorkItem(call.id, _action(call), at, "running", at, call=True)
 
     def noted(self, call_id: str, words: str | None, at: float) -> None:
@@ -126,11 +124,9 @@ class ProgressState:
         return bool(self.waits) or any(item.open for item in self.items.values())
 
     def without_model(self, now: float) -> bool:
-        """Return True if a model request has had no answer for `BUSY_SECONDS`."""
         return bool(self.waits) and now - min(self.waits) >= BUSY_SECONDS
 
     def is_visible(self, now: float) -> bool:
-        """Return True if people should see the progress: several items run, one item takes long, or the model does not answer."""
         works = [one for one in self.items.values() if one.open and (one.state != "waiting" or not one.call)]
         waited = now - min((one.since for one in works), default=now)
         return waited >= (TOGETHER_SECONDS if len(works) > 1 else ALONE_SECONDS) or self.without_model(now)
