@@ -14,7 +14,7 @@ from typing import Any
 from bot import config, errors
 from bot.composition import Gateway
 from bot.contracts.channel import Channel
-from bot.contracts.environment import Log, cancel_all
+from bot.contracts.environment import Log, cancel_all, started
 from bot.core.agent import ModelDeps
 from bot.health import PartLines, Say
 from bot.importing import end_cleanly, remove_backup
@@ -121,14 +121,7 @@ async def serving(gateway: Gateway, say: Say, stop: asyncio.Event) -> AsyncItera
 @contextlib.asynccontextmanager
 async def _served(log: Log, loops: Iterable[Coroutine[Any, Any, None]]) -> AsyncIterator[None]:
     """Run endless loops while the context is open. A failure of a loop is logged."""
-
-    def over(loop: asyncio.Task[None]) -> None:
-        if not loop.cancelled() and (error := loop.exception()) is not None:
-            log.write("error", f"a loop ended: {type(error).__name__}: {error}", level="error")
-
-    tasks = [asyncio.create_task(loop) for loop in loops]
-    for task in tasks:
-        task.add_done_callback(over)
+    tasks = [started(loop, log, "a loop ended") for loop in loops]
     try:
         yield
     finally:

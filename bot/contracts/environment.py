@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -143,6 +143,18 @@ class Log(Protocol):
         `duration` is in milliseconds. `details` are written as JSON with camelCase keys.
         """
         ...
+
+
+def started(work: Coroutine[Any, Any, None], log: Log, failure: str) -> asyncio.Task[None]:
+    """Start a background task. If the task fails, log `failure` with the error."""
+
+    def over(task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.write("error", f"{failure}: {type(error).__name__}: {error}", level="error")
+
+    task = asyncio.create_task(work)
+    task.add_done_callback(over)
+    return task
 
 
 Redact = Callable[[str], str]  # Function that replaces every known secret in a text

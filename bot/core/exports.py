@@ -14,7 +14,7 @@ from typing import ClassVar
 from bot import errors
 from bot.contracts.archive import ArchiveLine
 from bot.contracts.base import Json
-from bot.contracts.environment import Clock
+from bot.contracts.environment import Clock, started
 from bot.contracts.environment import Log as OperatorLog
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
@@ -100,8 +100,8 @@ class Exporter:
         event_log.watch(lambda _: self._more.set())
 
     def start(self) -> None:
-        self._task = asyncio.create_task(self._run(), name=f"export {self._export.name}")
-        self._task.add_done_callback(self._over)
+        self._task = started(self._run(), self._log, f"the {self._export.name} ends")
+        self._task.add_done_callback(lambda _: _tell(self._waiting))
 
     async def flush(self) -> None:
         """Wait until everything appended so far is exported, or until the disk refuses the write."""
@@ -202,12 +202,6 @@ class Exporter:
             cursor = at if rests_on is None else min(at, rests_on - 1)
             await self._event_log.move_cursor(self._export.name, cursor)
         self._kept = at
-
-    def _over(self, task: asyncio.Task[None]) -> None:
-        _tell(self._waiting)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            cause = f"{type(error).__name__}: {error}"
-            self._log.write("error", f"the {self._export.name} ends", level="error", cause=cause)
 
 
 def _tell(waiting: list[asyncio.Future[None]]) -> None:

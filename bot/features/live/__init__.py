@@ -10,7 +10,7 @@ from typing import Any
 
 from bot import errors, text
 from bot.contracts.channel import Reacts, Sessions, Streaming
-from bot.contracts.environment import off_loop
+from bot.contracts.environment import off_loop, started
 from bot.contracts.inbound import Inbound
 from bot.contracts.tools import ToolCall
 from bot.core.chat import Chat, Phase, Turn, plain
@@ -382,16 +382,7 @@ class LiveTurns:
         task.add_done_callback(self._signs.discard)
 
     def start(self, showing: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Start a task that shows something. Log its failure."""
-
-        def over(task: asyncio.Task[None]) -> None:
-            if not task.cancelled() and (error := task.exception()) is not None:
-                cause = f"{type(error).__name__}: {error}"
-                self.run.log.write("error", f"a turn cannot be shown any more: {cause}", level="error")
-
-        task = asyncio.create_task(showing)
-        task.add_done_callback(over)
-        return task
+        return started(showing, self.run.log, "a turn cannot be shown any more")
 
 
 def _unasked(turn: Turn) -> bool:
