@@ -1,1 +1,16 @@
 """Channels: one folder per chat platform, with the adapter of the platform. `bot.contracts.channel` defines the interface."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pkgutil import resolve_name
+from typing import Any
+
+
+def lazy(path: str) -> Callable[..., Any]:
+    """Return a function that imports `path` (`module:name`) when it is called, because a manifest must be imported fast."""
+
+    def call(*given: Any) -> Any:
+        return resolve_name(path)(*given)
+
+    return call

@@ -22,7 +22,7 @@ from bot.contracts.channel import is_loopback
 from bot.contracts.environment import Clock
 from bot.contracts.model import ModelFacts, ModelReply, ModelRequest, ModelStream
 from bot.llm import classify
-from bot.llm.messages_api import COMPACTION, Accumulator, EventStream, headers_of, pieces
+from bot.llm.messages_api import COMPACTION, Accumulator, EventStream, encoded, headers_of
 from bot.llm.prices import PriceTable
 from bot.llm.windows import TAKES
 from bot.llm.wrapper import usage_object
@@ -159,7 +159,7 @@ class AnthropicModel:
             stream = await self._client.post(
                 MESSAGES,
                 cast_to=object,
-                content=await self._body(request),
+                content=await encoded(request),
                 # An empty idempotency key prevents the library from creating a key.
                 options={
                     "headers": {"content-type": "application/json", **headers_of(request)},
@@ -180,19 +180,6 @@ class AnthropicModel:
                 request_id=_request_id(response.headers),
             )
         return response
-
-    async def _body(self, request: ModelRequest) -> bytes:
-        """Return the bytes of a request. Other tasks run while a large request is encoded."""
-        if not request.wire:
-            encoded, size = list[bytes](), 0
-            for piece in pieces(request):
-                encoded.append(piece)
-                size += len(piece)
-                if size >= SLICE_BYTES:
-                    size = 0
-                    await asyncio.sleep(0)
-            request.wire.append(b"".join(encoded))
-        return request.wire[0]
 
     async def _events(self, response: httpx2.Response, started: float) -> AsyncIterator[Json]:
         """Yield the events of an answer. Raises the error that an event reports."""

@@ -85,9 +85,8 @@ class AttachedFiles(ModelWrapper):
         while True:
             sent = request  # without files no copy, because the object's encoding is cached
             if files:
-                sent = replace(
-                    request, messages=[await self._filled(one, left_out) for one in request.messages]
-                )
+                messages = [await self._filled(one, left_out) for one in request.messages]
+                sent = replace(request, messages=messages)
             try:
                 async with aclosing(self._model.stream(sent)) as answer:
                     async for piece in answer:
@@ -98,22 +97,15 @@ class AttachedFiles(ModelWrapper):
                         yield piece
             except errors.RequestInvalid as error:
                 # No part of the answer has arrived yet, so the request can be repeated without the files.
-                left = [one for one in files.values() if one not in left_out]
+                left = {*files.values()} - left_out
                 if not (error.about_files and left):
                     raise
-                self._log.write(
-                    "model",
-                    "the provider refuses files and is asked without them",
-                    level="warn",
-                    model=model,
-                    cause=str(error),
-                )
+                words = "the provider refuses files and is asked without them"
+                self._log.write("model", words, level="warn", model=model, cause=str(error))
+                named = None if error.blind or error.place is None else files.get(error.place)
+                left_out |= {named} if named in left else left
                 if error.blind:
                     self._blind.add(model)
-                    left_out.update(left)
-                else:
-                    named = files.get(error.place) if error.place is not None else None
-                    left_out.add(named if named in left else left[-1])
             else:
                 return
 
@@ -166,8 +158,7 @@ class LoggedModel(ModelWrapper):
         self._payload = messages and payload
 
     async def stream(self, request: ModelRequest) -> ModelStream:
-        call = self._ids.ulid()
-        started = self._clock.monotonic()
+        call, started = self._ids.ulid(), self._clock.monotonic()
         logged = False
         asked: dict[str, Any] = {
             "call_id": call,
@@ -178,7 +169,7 @@ class LoggedModel(ModelWrapper):
             "tool_count": len(request.tools),
         }
         if self._messages:
-            answers = [at for at, one in enumerate(request.messages) if one.get("role") == "assistant"]
+            answers = (at for at, one in enumerate(request.messages) if one.get("role") == "assistant")
             asked["messages"] = previews(request.messages[max(answers, default=-1) + 1 :])
         if self._payload:
             asked["payload"] = body_of(request)

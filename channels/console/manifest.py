@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 
-from bot.contracts.channel import Channel, ChannelDeps, ChannelSettings, Manifest
+from bot.contracts.channel import ChannelSettings, Manifest
+from channels import lazy
 from channels.local import LocalKeys
 
 NAME = "console"
@@ -15,16 +16,10 @@ class ConsoleSettings(ChannelSettings):
     """Settings of the terminal: `shipmate chat`."""
 
 
-def _build(_settings: ConsoleSettings, around: ChannelDeps) -> Channel:
-    from channels.console.adapter import ConsoleChannel
-
-    return ConsoleChannel(around)
-
-
 MANIFEST = Manifest(
     name=NAME,
     settings=ConsoleSettings,
-    build=_build,
+    build=lambda _, around: lazy("channels.console.adapter:ConsoleChannel")(around),
     encode=KEYS.encode,
     decode=KEYS.decode,
     access="local",

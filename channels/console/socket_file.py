@@ -30,8 +30,6 @@ def is_listening(path: Path) -> bool:
     with probe:
         try:
             probe.connect(os.fspath(path))
-        except BlockingIOError:
-            return True  # a process listens, but its queue of connections is full
         except OSError:
             return False
     return True

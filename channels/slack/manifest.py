@@ -12,11 +12,8 @@ from pydantic import Field, field_validator
 
 from bot.contracts.channel import (
     LOOPBACK,
-    Channel,
-    ChannelDeps,
     ChannelSettings,
     EditPace,
-    Examination,
     Manifest,
     Pace,
     Streaming,
@@ -25,6 +22,7 @@ from bot.contracts.channel import (
 )
 from bot.contracts.identity import ChatKey
 from bot.words import sentence
+from channels import lazy
 
 RULES = """\
 Your messages are shown in Slack as Markdown: bold, italic, strikethrough, inline code, fenced code, links, \
@@ -90,21 +88,8 @@ def is_direct(channel: str) -> bool:
     return channel.startswith("D")
 
 
-def _build(settings: SlackSettings, outside: ChannelDeps) -> Channel:
-    from channels.slack.adapter import SlackChannel
-
-    return SlackChannel(settings, outside)
-
-
-async def _examine(settings: SlackSettings) -> Examination:
-    from channels.slack.app import examine
-
-    return await examine(settings)
-
-
 def _connect(name: str, posts_to: str | None) -> str:
-    from channels.slack.app import app_manifest
-
+    manifest = lazy("channels.slack.app:app_manifest")(name, posts_to)
     secret = (
         "make an app-level token with\nconnections:write (Basic Information)."
         if posts_to is None
@@ -112,7 +97,7 @@ def _connect(name: str, posts_to: str | None) -> str:
     )
     return (
         "For Slack, make an app at https://api.slack.com/apps (Create New App, From a manifest) of this:\n\n"
-        f"{json.dumps(app_manifest(name, posts_to), indent=2, ensure_ascii=False)}\n\n"
+        f"{json.dumps(manifest, indent=2, ensure_ascii=False)}\n\n"
         f"Install it and take the Bot User OAuth Token (OAuth & Permissions); {secret} "
         "Your own id is in your profile, at Copy member ID."
     )
@@ -121,7 +106,7 @@ def _connect(name: str, posts_to: str | None) -> str:
 MANIFEST = Manifest(
     name="slack",
     settings=SlackSettings,
-    build=_build,
+    build=lazy("channels.slack.adapter:SlackChannel"),
     encode=encode,
     decode=decode,
     buttons=True,
@@ -144,7 +129,7 @@ MANIFEST = Manifest(
     files=True,
     silence=90.0,  # Slack sends a ping every few seconds
     direct=lambda user: {"channel": user},  # Slack accepts a user id in place of the direct channel's id
-    examine=_examine,
+    examine=lazy("channels.slack.app:examine"),
     connect=_connect,
     rules=RULES,
     command_prefix="!",

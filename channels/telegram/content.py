@@ -2,19 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from telegram import (
-    ExternalReplyInfo,
-    Message,
-    MessageEntity,
-    MessageOriginChannel,
-    MessageOriginChat,
-    MessageOriginHiddenUser,
-    MessageOriginUser,
-    User,
-)
+from telegram import Message, User
 from telegram.constants import MessageType
 
 from bot import text
@@ -46,11 +38,9 @@ _KINDS: Mapping[str, tuple[str, ...]] = {
     "web_app_data": ("button_text", "data"),
 }
 """Types of content besides text and files. The values are the fields to describe, at any depth."""
-_RAW = "~"
-"""Prefix of field names that hides a field from the library. Otherwise, if a poll lacks one field, the library rejects the
-whole message.
-"""
-_NESTED = ("reply_to_message", "external_reply")
+_KNOWN = frozenset(inspect.signature(Message).parameters) | {
+    "from"
+}  # Fields of a message that the library knows
 _OF_ANY_KIND = frozenset(
     {
         MessageType.BUSINESS_CONNECTION_ID,
@@ -64,54 +54,47 @@ _OF_ANY_KIND = frozenset(
 """Fields of any message that the library lists as types of messages."""
 
 
-def origin(message: Message, me: User) -> Origin | None:
+def origin(message: Json, me: User) -> Origin | None:
     """Return the origin of a forwarded message, or of one sent through an inline bot. Return None if the sender wrote it."""
-    forwarded = message.forward_origin
-    if forwarded is not None or OLD_MARKS & message.api_kwargs.keys() or message.is_automatic_forward:
-        return _origin(forwarded, "forwarded", me)
-    bot = message.via_bot or message.sender_business_bot
+    forwarded = message.get("forward_origin")
+    if forwarded is not None or OLD_MARKS & message.keys() or message.get("is_automatic_forward"):
+        return _origin(forwarded or {}, "forwarded", me)
+    bot = message.get("via_bot") or message.get("sender_business_bot")
     if bot is not None:
-        return Origin(how="via_bot", name=name(bot), id=str(number(bot.id)), from_self=bot.id == me.id)
+        return Origin(how="via_bot", name=name(bot), id=str(number(bot["id"])), from_self=bot["id"] == me.id)
     return None
 
 
-def external_origin(reply: ExternalReplyInfo, me: User) -> Origin:
-    found = _origin(reply.origin, "quoted_from_elsewhere", me)
-    chat = _title(reply.chat) if reply.chat is not None else None
-    facts = {"chat": chat or found.chat, "message_id": _id(reply.message_id) or found.message_id}
+def external_origin(reply: Json, me: User) -> Origin:
+    found, chat = _origin(reply["origin"], "quoted_from_elsewhere", me), reply.get("chat")
+    facts = {
+        "chat": (_title(chat) if chat is not None else None) or found.chat,
+        "message_id": _id(reply.get("message_id")) or found.message_id,
+    }
     return found.model_copy(update=facts)
 
 
-def _origin(given: Any, how: Any, me: User) -> Origin:
-    ts = int(given.date.timestamp() * 1000) if given is not None else None
-    match given:
-        case MessageOriginUser(sender_user=user):
-            from_self = user.id == me.id
-            return Origin(how=how, ts=ts, name=name(user), id=str(number(user.id)), from_self=from_self)
-        case MessageOriginHiddenUser(sender_user_name=hidden):
-            return Origin(how=how, ts=ts, name=line(hidden))
-        case MessageOriginChat(sender_chat=chat) | MessageOriginChannel(chat=chat):
-            author, post = line(given.author_signature), getattr(given, "message_id", None)
-            title = _title(chat)
-            return Origin(
-                how=how, ts=ts, name=author or title, id=_id(chat.id), chat=title, message_id=_id(post)
-            )
+def _origin(given: Json, how: Any, me: User) -> Origin:
+    ts = number(given["date"]) * 1000 if "date" in given else None
+    match given.get("type"):
+        case "user":
+            user = given["sender_user"]
+            from_self = user["id"] == me.id
+            return Origin(how=how, ts=ts, name=name(user), id=str(number(user["id"])), from_self=from_self)
+        case "hidden_user":
+            return Origin(how=how, ts=ts, name=line(given["sender_user_name"]))
+        case "chat" | "channel":
+            chat = given.get("sender_chat") or given["chat"]
+            author, title = line(given.get("author_signature")), _title(chat)
+            ids = {"id": _id(chat["id"]), "message_id": _id(given.get("message_id"))}
+            return Origin(how=how, ts=ts, name=author or title, chat=title, **ids)
     return Origin(how=how, ts=ts)
 
 
-def with_raw_kinds(message: Json) -> Json:
-    """Return a message in which the fields of `_KINDS` are hidden from the library. It keeps them unparsed in `api_kwargs`."""
-    found = {_RAW + key if key in _KINDS else key: value for key, value in message.items()}
-    nested = {key: with_raw_kinds(found[key]) for key in _NESTED if isinstance(found.get(key), dict)}
-    return found | nested
-
-
-def special_content(message: Message | ExternalReplyInfo | None) -> tuple[str | None, str]:
+def special_content(message: Json | None) -> tuple[str | None, str]:
     """Return the type and the description of a poll, place, contact or similar; (None, "") for any other message."""
-    if message is None:
-        return None, ""
     for kind, fields in _KINDS.items():
-        found = message.api_kwargs.get(_RAW + kind)
+        found = (message or {}).get(kind)
         if isinstance(found, dict):
             named = kind.replace("_", " ")
             described = "\n".join(_lines(found, fields))
@@ -127,50 +110,60 @@ def _lines(value: object, fields: Sequence[str], field: str = "") -> list[str]:
     return [f"{field.replace('_', ' ')}: {text.clean(str(value))}"]
 
 
-def unknown_content(message: Message) -> str | None:
+def unknown_content(message: Json) -> str | None:
     """Return a note about a message of an unknown type. Return None for a service message, such as a join."""
-    unknown = sorted(message.api_kwargs.keys() - OLD_MARKS)
-    known = any(message[kind] for kind in MessageType if kind not in _OF_ANY_KIND)
-    if not unknown or known or message.migrate_from_chat_id:
+    unknown = sorted(message.keys() - _KNOWN - OLD_MARKS)
+    known = any(message.get(kind) for kind in MessageType if kind not in _OF_ANY_KIND)
+    if not unknown or known or message.get("migrate_from_chat_id"):
         return None
     return f"a message of a kind that cannot be read here ({line(', '.join(unknown))})"
 
 
-def words(message: Message) -> str:
-    emoji = message.sticker.emoji if message.sticker is not None else None
-    return string(message.text if message.text is not None else message.caption or emoji)
+def words(message: Json) -> str:
+    found = message.get("text")
+    if found is None:
+        found = message.get("caption") or (message.get("sticker") or {}).get("emoji")
+    return string(found)
 
 
-def quoted_words(message: Message) -> str:
+def entities(message: Json) -> list[Json]:
+    """Return the formatted spans of a message's text or caption. Their offsets are in UTF-16 code units."""
+    return message.get("entities") or message.get("caption_entities") or []
+
+
+def quoted_words(message: Json) -> str:
     """Return the text of a quoted message, with each link's address after the link's words."""
-    return linked(words(message), message.entities or message.caption_entities)
+    return linked(words(message), entities(message))
 
 
-def links(said: str, entities: Iterable[MessageEntity]) -> tuple[Link, ...]:
-    return tuple(
-        Link(text=part(said, one), url=string(one.url))
-        for one in entities
-        if one.type == "text_link" and one.url
-    )
+def links(said: str, entities: Iterable[Json]) -> tuple[Link, ...]:
+    return tuple(Link(text=part(said, one), url=string(one["url"])) for one in entities if _is_link(one))
 
 
-def linked(said: str, entities: Iterable[MessageEntity]) -> str:
+def linked(said: str, entities: Iterable[Json]) -> str:
     raw = said.encode("utf-16-le")
-    for one in sorted(entities, key=lambda each: -each.offset):
-        if one.type == "text_link" and one.url:
-            end = max(0, number(one.offset) + number(one.length)) * 2
-            raw = raw[:end] + f" ({string(one.url)})".encode("utf-16-le") + raw[end:]
+    for one in sorted(entities, key=lambda each: -number(each["offset"])):
+        if _is_link(one):
+            end = max(0, number(one["offset"]) + number(one["length"])) * 2
+            raw = raw[:end] + f" ({string(one['url'])})".encode("utf-16-le") + raw[end:]
     return raw.decode("utf-16-le", "replace")
 
 
-def name(user: User) -> str | None:
-    called = " ".join(filter(None, (string(user.first_name), string(user.last_name)))).strip()
-    return text.head(called or string(user.username), 200) or None
+def _is_link(entity: Json) -> bool:
+    return bool(entity["type"] == "text_link" and entity.get("url"))
 
 
-def _title(chat: Any) -> str | None:
-    called = " ".join(filter(None, (string(chat.first_name), string(chat.last_name))))
-    return line(string(chat.title) or called or string(chat.username))
+def name(user: Json) -> str | None:
+    return text.head(_called(user) or string(user.get("username")), 200) or None
+
+
+def _title(chat: Json) -> str | None:
+    return line(string(chat.get("title")) or _called(chat) or string(chat.get("username")))
+
+
+def _called(who: Json) -> str:
+    names = (string(who.get("first_name")), string(who.get("last_name")))
+    return " ".join(filter(None, names)).strip()
 
 
 def line(words: object) -> str | None:
@@ -181,15 +174,15 @@ def _id(value: object) -> str | None:
     return str(number(value)) if value is not None else None
 
 
-def part(said: str, entity: MessageEntity) -> str:
+def part(said: str, entity: Json) -> str:
     """Return the text that an entity covers; "" if the offsets are outside the text."""
-    start = max(0, number(entity.offset)) * 2
-    raw = said.encode("utf-16-le")[start : start + max(0, number(entity.length)) * 2]
+    start = max(0, number(entity["offset"])) * 2
+    raw = said.encode("utf-16-le")[start : start + max(0, number(entity["length"])) * 2]
     return raw.decode("utf-16-le", "replace")
 
 
 def number(value: object) -> int:
-    """Return the value if it is a 64-bit integer. Raises TypeError otherwise, because the library does not check types."""
+    """Return the value if it is a 64-bit integer. Raises TypeError otherwise."""
     if type(value) is not int or not -(2**63) <= value < 2**63:
         raise TypeError("a number of 64 bits is expected")
     return value

@@ -1,13 +1,13 @@
-"""Converts Telegram updates to `Inbound`s."""
+"""Converts Telegram updates, which are JSON, to `Inbound`s."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import telegram
-from telegram import ExternalReplyInfo, Message, MessageEntity, Update, User
+from telegram import User
 
 from bot import text
 from bot.contracts.base import Json
@@ -16,7 +16,7 @@ from channels import approval_buttons
 from channels.http_client import file_name
 from channels.telegram import content
 from channels.telegram.bot_api import GARBLED
-from channels.telegram.content import name, number, part, string
+from channels.telegram.content import entities, name, number, part, string
 from channels.telegram.manifest import encode
 
 STOPPED = "stopped_message_generation"
@@ -32,6 +32,17 @@ before.
 """
 _COMMAND = re.compile(r"/(?P<name>[A-Za-z0-9_]{1,64})(?:@(?P<bot>\w+))?")
 _LANGUAGE = re.compile(r"[A-Za-z]{2,3}([-_][A-Za-z0-9]{1,8}){0,4}")
+_FILES: Mapping[str, Literal["photo", "video", "audio", "voice", "sticker", "file"]] = {
+    "live_photo": "photo",
+    "animation": "video",
+    "video": "video",
+    "video_note": "video",
+    "voice": "voice",
+    "audio": "audio",
+    "sticker": "sticker",
+    "document": "file",
+}
+"""Fields that contain a message's file, with the kind of the file. An animation has a copy in `document`."""
 _RATINGS: Mapping[str, Literal["good", "bad"]] = {"👍": "good", "👎": "bad"}
 
 
@@ -55,11 +66,7 @@ def read(raw: Json, bot: telegram.Bot, now: float) -> Inbound | None:
             return _reacted(raw, bot.bot)
         for kind in ("message", "edited_message"):
             if kind in raw:
-                # Only this field is parsed, so errors in other fields do no harm.
-                body = content.with_raw_kinds(raw[kind]) if isinstance(raw[kind], dict) else raw[kind]
-                update = Update.de_json({"update_id": raw["update_id"], kind: body}, bot)
-                message = update.effective_message
-                return _message(update.update_id, message, bot.bot, kind) if message is not None else None
+                return _message(raw["update_id"], raw[kind], bot.bot, edit=kind == "edited_message")
     except GARBLED as exc:
         raise Unreadable(type(exc).__name__) from exc
     return None
@@ -72,14 +79,15 @@ def album(raw: Json) -> str | None:
     return f"{message['chat']['id']}:{group}" if group else None
 
 
-def _message(update_id: int, message: Message, me: User, kind: str) -> Inbound | None:
-    sender, chat, edit = message.from_user, message.chat, kind == "edited_message"
-    if sender is None or sender.id == me.id or message.sender_chat is not None or chat.type == "channel":
+def _message(update_id: int, message: Json, me: User, *, edit: bool) -> Inbound | None:
+    sender, chat = message.get("from"), message["chat"]
+    place = _place(chat["id"], message.get("message_thread_id") if message.get("is_topic_message") else None)
+    kind, message_id = string(chat["type"]), str(number(message["message_id"]))
+    if sender is None or sender["id"] == me.id or "sender_chat" in message or kind == "channel":
         return None
     origin = content.origin(message, me)
-    entities = message.entities or message.caption_entities
-    said = content.words(message)
-    attachments = _attachments(message) if message.sticker is None or not said else ()
+    spans, said = entities(message), content.words(message)
+    attachments = _attachments(message) if "sticker" not in message or not said else ()
     special, note = content.special_content(message)
     if not (said or attachments or special):
         unknown = content.unknown_content(message)
@@ -91,58 +99,54 @@ def _message(update_id: int, message: Message, me: User, kind: str) -> Inbound |
     brought = _brought(message, origin, special, note)
     if origin is not None:
         # The sender did not write the text of a forwarded message, so it contains no command and no mention by the sender.
-        said, entities = "", ()
-    direct = chat.type == "private"
-    command, for_other_bot = _command(said, entities, me)
+        said, spans = "", []
+    direct = kind == "private"
+    command, for_other_bot = _command(said, spans, me)
     if for_other_bot and not (direct or edit):
         return None
-    place = _place(chat.id, message.message_thread_id if message.is_topic_message else None)
-    answered, message_id = _answered(message), str(number(message.message_id))
-    answers_me = answered is not None and answered.from_user is not None and answered.from_user.id == me.id
+    answered = _answered(message)
+    answers_me = answered is not None and (answered.get("from") or {}).get("id") == me.id
     reasons: dict[Any, bool] = {
         "direct": direct,
         "command": command is not None,
-        "mention": not for_other_bot and any(_mentions(entity, said, me) for entity in entities),
+        "mention": not for_other_bot and any(_mentions(one, said, me) for one in spans),
         "reply": not for_other_bot and answers_me,
         "chat": True,
     }
     begins, rest = len(said) - len(said.lstrip()), said[_own_mention_end(said, me) :]
-    key = f"telegram:{me.id}:message:{chat.id}:{message_id}"
-    update_key = f"telegram:{me.id}:update:{number(update_id)}"
-    if edit and message.edit_date is None:
-        raise ValueError("an edited message has no edit date")
+    # Two edits may have the same second, so only the update's id is a unique key.
+    keys = [f"update:{number(update_id)}", *([] if edit else [f"message:{chat['id']}:{message_id}"])]
     return Inbound(
         channel="telegram",
         chat_id=place["chat_id"],
         chat_key=encode(place),
         chat_type="direct" if direct else "group",
-        user_id=str(number(sender.id)),
-        # Two edits may have the same second, so only the update's id is a unique key.
-        keys=(update_key,) if edit else (update_key, key),
-        ts=int((message.edit_date if edit and message.edit_date else message.date).timestamp() * 1000),
+        user_id=str(number(sender["id"])),
+        keys=tuple(f"telegram:{me.id}:{key}" for key in keys),
+        ts=number(message["edit_date" if edit else "date"]) * 1000,
         target=place if direct else {**place, "reply_to": message_id},
         kind="edit" if edit else "message",
         addressed=next(reason for reason, holds in reasons.items() if holds),
         # the message replies to somebody else, or begins with another person's name
         to_others=(answered is not None and not answers_me)
-        or any(one.offset == begins and _mentions(one, said, me) is False for one in entities),
+        or any(one["offset"] == begins and _mentions(one, said, me) is False for one in spans),
         text=rest if rest.strip() else said,  # without a mention of the bot at the start
         command=None if edit else command,
         message_id=message_id,
         goes_on=not edit and text.utf16_len(said) >= FULL,
         user_name=name(sender),
-        chat_name=chat.title,
-        language=_language(sender.language_code),
-        from_bot=sender.is_bot is not False,
+        chat_name=string(chat.get("title")) or None,
+        language=_language(sender.get("language_code")),
+        from_bot=sender.get("is_bot") is not False,
         attachments=attachments,
         quoted=(*_quoted(message, me), *brought),
-        links=content.links(said, entities),
-        of_album=not edit and bool(message.media_group_id),
-        answers=str(number(answered.message_id)) if answered is not None else None,
+        links=content.links(said, spans),
+        of_album=not edit and bool(message.get("media_group_id")),
+        answers=str(number(answered["message_id"])) if answered is not None else None,
     )
 
 
-# -- updates without a message: the library rejects or does not know them, so they are read as JSON ------------------
+# -- updates without a message -----------------------------------------------------------------------------------
 
 
 def _stop(raw: Json, me: User, now: float) -> Inbound | None:
@@ -234,7 +238,6 @@ def _signal(
     """Return an inbound without a text, for an action of a person. `key` adds a second de-duplication key besides the
     update's id.
     """
-    user = User.de_json(sender, None)
     marks = [f"update:{raw['update_id']}", *([key] if key else [])]
     known: dict[str, Any] = {"target": dict(place)} | facts
     return Inbound(
@@ -244,10 +247,10 @@ def _signal(
         chat_type="direct" if string(chat["type"]) == "private" else "group",
         user_id=str(number(sender["id"])),
         keys=tuple(f"telegram:{me.id}:{mark}" for mark in marks),
-        user_name=name(user),
+        user_name=name(sender),
         chat_name=string(chat.get("title")) or None,
-        language=_language(user.language_code),
-        from_bot=user.is_bot is not False,
+        language=_language(sender.get("language_code")),
+        from_bot=sender.get("is_bot") is not False,
         **known,
     )
 
@@ -269,14 +272,14 @@ def _place(chat_id: Any, topic: Any) -> dict[str, str]:
     return place if topic is None else {**place, "message_thread_id": str(number(topic))}
 
 
-def _command(said: str, entities: Iterable[MessageEntity], me: User) -> tuple[Command | None, bool]:
+def _command(said: str, spans: Sequence[Json], me: User) -> tuple[Command | None, bool]:
     """Return the command at the start of a message, also after a mention of the bot, and True if it is for another bot."""
     begins = _own_mention_end(said, me)
-    for entity in entities:
+    for entity in spans:
         # Only ASCII precedes the command, so its offset is the same in UTF-16 units and in characters.
-        if entity.type == "bot_command" and entity.offset in {0, begins}:
-            ends = entity.offset + number(entity.length)
-            match = _COMMAND.fullmatch(said[entity.offset : ends])
+        if entity["type"] == "bot_command" and entity["offset"] in {0, begins}:
+            ends = number(entity["offset"]) + number(entity["length"])
+            match = _COMMAND.fullmatch(said[entity["offset"] : ends])
             if match is None:
                 return None, False
             if match["bot"] is not None and match["bot"].lower() != (me.username or "").lower():
@@ -285,12 +288,12 @@ def _command(said: str, entities: Iterable[MessageEntity], me: User) -> tuple[Co
     return None, False
 
 
-def _mentions(entity: MessageEntity, said: str, me: User) -> bool | None:
+def _mentions(entity: Json, said: str, me: User) -> bool | None:
     """Return True if the entity mentions the bot, False if it mentions somebody else, None if it is no mention."""
-    if entity.type == "mention":
+    if entity["type"] == "mention":
         return part(said, entity).lower() == f"@{me.username}".lower()
-    if entity.type == "text_mention":
-        return entity.user is not None and entity.user.id == me.id
+    if entity["type"] == "text_mention":
+        return bool((entity.get("user") or {}).get("id") == me.id)
     return None
 
 
@@ -300,91 +303,77 @@ def _own_mention_end(said: str, me: User) -> int:
     return found.end() if found else 0
 
 
-def _answered(message: Message) -> Message | None:
+def _answered(message: Json) -> Json | None:
     """Return the message that this one replies to. In a topic, a reply to the topic's first message does not count."""
-    answered = message.reply_to_message
-    return answered if answered is not None and answered.forum_topic_created is None else None
+    answered: Json | None = message.get("reply_to_message")
+    return answered if answered is not None and "forum_topic_created" not in answered else None
 
 
-def _quoted(message: Message, me: User) -> tuple[Quoted, ...]:
+def _quoted(message: Json, me: User) -> tuple[Quoted, ...]:
     """Return the message that this one replies to, which may be in another chat. The quote's `part` is the passage that the
     person selected. From another chat, Telegram sends only this passage.
     """
-    quote = message.quote
-    picked = (content.linked(string(quote.text), quote.entities or ()) or None) if quote is not None else None
-    answered, reply = _answered(message), message.external_reply
-    if answered is None and reply is None and picked is None and message.reply_to_story is None:
+    quote, story = message.get("quote"), message.get("reply_to_story")
+    picked = content.linked(string(quote["text"]), quote.get("entities") or ()) or None if quote else None
+    answered, reply = _answered(message), message.get("external_reply")
+    if answered is None and reply is None and picked is None and story is None:
         return ()
     kind, note = content.special_content(answered or reply)
     if answered is None:
-        origin = (
-            content.external_origin(reply, me) if reply is not None else Origin(how="quoted_from_elsewhere")
-        )
-        facts = {"text": picked or note, "kind": kind or ("story" if message.reply_to_story else None)}
-        by = message.from_user
-        return (_quote(by, reply, origin=origin, brought=True, **facts),)
+        origin = Origin(how="quoted_from_elsewhere") if reply is None else content.external_origin(reply, me)
+        facts = {"text": picked or note, "kind": kind or ("story" if story else None)}
+        return (_quote(message["from"], reply, origin=origin, brought=True, **facts),)
     said = content.quoted_words(answered) or note
     said = said or " ".join(f"[{attachment.kind}]" for attachment in _attachments(answered))
     if not said:
         return ()
-    sender = answered.from_user if answered.sender_chat is None else None
-    mine = sender is not None and sender.id == me.id
+    sender = answered.get("from") if "sender_chat" not in answered else None
+    mine = sender is not None and sender["id"] == me.id
     return (
         _quote(
             sender,
             answered,
             text=said,
             user_name=name(sender) if sender else None,
-            ts=int(answered.date.timestamp() * 1000),
+            ts=number(answered["date"]) * 1000,
             from_self=mine,
-            message_id=str(number(answered.message_id)),
+            message_id=str(number(answered["message_id"])),
             origin=content.origin(answered, me),
             part=picked,
             brought=picked is not None,
-            kind=kind or ("post of a bot" if sender and sender.is_bot and not mine else None),
+            kind=kind or ("post of a bot" if sender and sender.get("is_bot") and not mine else None),
         ),
     )
 
 
-def _quote(by: User | None, source: Message | ExternalReplyInfo | None, **facts: Any) -> Quoted:
-    files = _attachments(source) if source is not None else ()
-    names = tuple(one.name or one.kind for one in files)
-    return Quoted(user_id=str(number(by.id)) if by is not None else None, files=names, **facts)
+def _quote(by: Json | None, source: Json | None, **facts: Any) -> Quoted:
+    names = tuple(one.name or one.kind for one in _attachments(source or {}))
+    return Quoted(user_id=str(number(by["id"])) if by is not None else None, files=names, **facts)
 
 
-def _brought(message: Message, origin: Origin | None, kind: str | None, note: str) -> tuple[Quoted, ...]:
+def _brought(message: Json, origin: Origin | None, kind: str | None, note: str) -> tuple[Quoted, ...]:
     """Return the text of a forwarded message, or the description of content that is neither text nor a file."""
     if origin is None and kind is None:
         return ()
-    sender, forwarded = message.from_user, origin is not None
-    facts = {"origin": origin, "brought": True, "kind": kind, "ts": int(message.date.timestamp() * 1000)}
+    sender, forwarded = message["from"], origin is not None
+    facts = {"origin": origin, "brought": True, "kind": kind, "ts": number(message["date"]) * 1000}
     text = (content.quoted_words(message) if forwarded else "") or note
-    user_name = name(sender) if sender is not None else None
-    return (_quote(sender, message if forwarded else None, text=text, user_name=user_name, **facts),)
+    return (_quote(sender, message if forwarded else None, text=text, user_name=name(sender), **facts),)
 
 
-def _attachments(message: Message | ExternalReplyInfo) -> tuple[Attachment, ...]:
-    """Return the message's file. Of a photo, return the largest size. Of an animation, ignore its copy in `document`."""
-    photo = max(message.photo or (), key=lambda size: number(size.width) * number(size.height), default=None)
-    kinds: tuple[tuple[Any, Literal["photo", "video", "audio", "voice", "sticker", "file"]], ...] = (
-        (photo, "photo"),
-        (message.live_photo, "photo"),
-        (message.animation, "video"),
-        (message.video, "video"),
-        (message.video_note, "video"),
-        (message.voice, "voice"),
-        (message.audio, "audio"),
-        (message.sticker, "sticker"),
-        (message.document, "file"),
-    )
-    for file, kind in kinds:
+def _attachments(message: Json) -> tuple[Attachment, ...]:
+    """Return the message's file; of a photo, the largest size."""
+    sizes = message.get("photo") or ()
+    photo = max(sizes, key=lambda size: number(size["width"]) * number(size["height"]), default=None)
+    found = [(photo, "photo")] if photo is not None else [(message.get(key), _FILES[key]) for key in _FILES]
+    for file, kind in found:
         if file is not None:
             attachment = Attachment(
                 kind=kind,
-                name=file_name(string(getattr(file, "file_name", None))) or None,
-                size=None if file.file_size is None else number(file.file_size),
-                mime=string(getattr(file, "mime_type", None)) or None,
-                ref=string(file.file_id),
+                name=file_name(string(file.get("file_name"))) or None,
+                size=None if file.get("file_size") is None else number(file["file_size"]),
+                mime=string(file.get("mime_type")) or None,
+                ref=string(file["file_id"]),
             )
             return (attachment,)
     return ()

@@ -10,12 +10,9 @@ from urllib.parse import urlsplit
 from pydantic import Field, field_validator, model_validator
 
 from bot.contracts.channel import (
-    Channel,
-    ChannelDeps,
     ChannelSettings,
     Claim,
     EditPace,
-    Examination,
     Manifest,
     Pace,
     Streaming,
@@ -24,6 +21,7 @@ from bot.contracts.channel import (
 )
 from bot.contracts.identity import ChatKey
 from bot.words import sentence
+from channels import lazy
 
 PLATFORM = "https://api.telegram.org"
 PORTS = (443, 80, 88, 8443)  # Ports to which Telegram can post
@@ -85,34 +83,10 @@ def valid_id(value: str) -> bool:
     return _ID.fullmatch(value) is not None
 
 
-def _build(settings: TelegramSettings, around: ChannelDeps) -> Channel:
-    from channels.telegram.adapter import TelegramChannel
-
-    return TelegramChannel(settings, around)
-
-
-async def _examine(settings: TelegramSettings) -> Examination:
-    from channels.telegram.examination import examine
-
-    return await examine(settings)
-
-
-async def _invite(settings: TelegramSettings, code: str) -> str:
-    from channels.telegram.examination import invite
-
-    return await invite(settings, code)
-
-
-async def _look(settings: TelegramSettings, code: str) -> str | None:
-    from channels.telegram.examination import look
-
-    return await look(settings, code)
-
-
 MANIFEST = Manifest(
     name="telegram",
     settings=TelegramSettings,
-    build=_build,
+    build=lazy("channels.telegram.adapter:TelegramChannel"),
     encode=encode,
     decode=decode,
     buttons=True,
@@ -132,8 +106,11 @@ MANIFEST = Manifest(
     unused=frozenset({"cryptography", "pygments", "rich"}),
     silence=45.0,  # a poll takes at most 10 s, and its timeout is 5 s later
     direct=lambda user: {"chat_id": user},
-    examine=_examine,
-    claim=Claim(_invite, _look),
+    examine=lazy("channels.telegram.examination:examine"),
+    claim=Claim(
+        invite=lazy("channels.telegram.examination:invite"),
+        look=lazy("channels.telegram.examination:look"),
+    ),
     connect=lambda _name, _posts_to: (
         "For Telegram, write /newbot to @BotFather and take the token that it gives you."
     ),

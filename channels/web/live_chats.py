@@ -1,14 +1,13 @@
 """Keeps the newest messages of each web conversation, and the event streams to its browsers.
 
-A browser that reconnects gets the messages that it has missed. All messages are in the archive; here, the oldest ones are
-dropped when a limit is reached.
+A browser that connects gets the whole conversation, then each change. All messages are in the archive; here, the oldest
+ones are dropped when a limit is reached.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-import secrets
 from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -45,12 +44,7 @@ class WebMessage:
     restored: bool = False  # True if an earlier process sent the message
     files: Sequence[ChatFile] = ()
     turn: str = ""  # Id of the turn that sent the message; "" if none did
-    changed: int = 0
-    """Number of the message's last change; 0 if it has not changed. A change does not move the message in the list."""
-
-    @property
-    def newest(self) -> int:
-        return max(self.number, self.changed)
+    changed: bool = False  # True if the message keeps its place in the list although its content is new
 
     def json(self) -> dict[str, Any]:
         told: dict[str, Any] = {
@@ -90,8 +84,6 @@ class BrowserStream:
 
 @dataclass(slots=True)
 class LiveChat:
-    floor: int
-    """Number of the newest message that was dropped, or that is older than this object."""
     said: deque[WebMessage] = field(default_factory=deque)
     streams: list[BrowserStream] = field(default_factory=list)
     working: bool = False
@@ -102,8 +94,7 @@ class LiveChat:
         self.said.insert(at, said)
         size = sum(len(one.text) for one in self.said)
         while len(self.said) > MESSAGES or (size > SIZE and len(self.said) > 1):
-            size -= len(self.said[0].text)
-            self.floor = max(self.floor, self.said.popleft().newest)
+            size -= len(self.said.popleft().text)
 
     def taken(self, id_: str) -> WebMessage | None:
         said = next((one for one in reversed(self.said) if one.id == id_), None)
@@ -120,12 +111,11 @@ class LiveChat:
 class LiveChats:
     def __init__(self) -> None:
         self.chats: OrderedDict[ChatKey, LiveChat] = OrderedDict()
-        self.boot = secrets.token_hex(4)
         self._number = 0
 
     def chat(self, chat: ChatKey) -> LiveChat:
         """Return the live chat of a conversation, created if necessary. Drop chats without browsers above the limit."""
-        live = self.chats.setdefault(chat, LiveChat(self._number))
+        live = self.chats.setdefault(chat, LiveChat())
         self.chats.move_to_end(chat)
         empty = [other for other, known in self.chats.items() if not known.streams and other != chat]
         for other in empty[: max(0, len(self.chats) - MOST_CHATS)]:
@@ -140,28 +130,25 @@ class LiveChats:
         """Keep a message, and send it to the chat's browsers."""
         live = self.chat(chat)
         live.keep(said)
-        live.tell(self._message(said))
+        live.tell(event("message", said.json()))
         if said.kind in {"message", "reply", "notice"}:
             self._tell_elsewhere(chat, {"ts": said.ts, "role": said.role})
 
     def change(self, chat: ChatKey, fresh: WebMessage) -> None:
         """Replace a message without moving it. If the message is not kept here, an earlier process sent it."""
-        live = self.chat(chat)
-        old = live.taken(fresh.id) or replace(fresh, number=live.floor, restored=True)
-        changed = replace(fresh, number=old.number, changed=fresh.number, ts=old.ts, files=old.files)
-        self.say(chat, replace(changed, restored=old.restored))
+        old = self.chat(chat).taken(fresh.id) or replace(fresh, number=0, restored=True)
+        kept = replace(old, kind=fresh.kind, text=fresh.text, nodes=fresh.nodes, buttons=fresh.buttons)
+        self.say(chat, replace(kept, turn=fresh.turn, changed=True))
 
     def remove(self, chat: ChatKey, id_: str) -> None:
-        """Remove a message. After that, a browser that reconnects gets the whole history."""
         live = self.chat(chat)
         live.taken(id_)
-        live.floor = self.number()
-        live.tell(event("removed", {"id": id_}, f"{self.boot}-{live.floor}"))
+        live.tell(event("removed", {"id": id_}))
 
     def ask(self, chat: ChatKey, asked: WebMessage) -> None:
         """Show an open question with the buttons that this person may press. An earlier process may have sent the question."""
         live = self.chat(chat)
-        said = live.taken(asked.id) or replace(asked, number=live.floor)
+        said = live.taken(asked.id) or asked
         live.keep(replace(said, text=asked.text, nodes=asked.nodes, buttons=asked.buttons))
 
     def work(self, chat: ChatKey, *, working: bool) -> None:
@@ -170,22 +157,6 @@ class LiveChats:
             live.working = working
             live.tell(event("working", {"working": working}))
             self._tell_elsewhere(chat, {"working": working})
-
-    def missed(self, chat: ChatKey, last_event: str) -> bytes | None:
-        """Return the messages after the last event that a browser received. Return None if some are no longer kept."""
-        boot, _, number = last_event.partition("-")
-        live = self.chats.get(chat)
-        if live is None or boot != self.boot or not number.isdecimal() or len(number) > 18:
-            return None
-        if int(number) < live.floor:
-            return None
-        news = [said for said in live.said if said.newest > int(number)]
-        return b"".join(self._message(said) for said in sorted(news, key=lambda said: said.newest))
-
-    def history(self, messages: list[WebMessage]) -> bytes:
-        """Return an event with a whole history, which replaces everything that the browser shows."""
-        shown = [message.json() for message in messages]
-        return event("history", {"messages": shown}, f"{self.boot}-{self._number}")
 
     def tell(self, person: ChatKey, chunk: bytes | None) -> None:
         """Send an event to all browsers of a person. `person` is the chatKey of the person's first conversation."""
@@ -203,10 +174,6 @@ class LiveChats:
     def everyone(self) -> list[BrowserStream]:
         return [stream for live in self.chats.values() for stream in live.streams]
 
-    def _message(self, said: WebMessage) -> bytes:
-        return event("message", said.json(), f"{self.boot}-{said.newest}")
 
-
-def event(name: str, data: dict[str, Any], id_: str = "") -> bytes:
-    head = f"id: {id_}\n" if id_ else ""
-    return f"{head}event: {name}\ndata: {json.dumps(data, ensure_ascii=False)}\n\n".encode("utf-8", "replace")
+def event(name: str, data: dict[str, Any]) -> bytes:
+    return f"event: {name}\ndata: {json.dumps(data, ensure_ascii=False)}\n\n".encode("utf-8", "replace")

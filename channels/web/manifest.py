@@ -6,7 +6,8 @@ import re
 
 from pydantic import Field
 
-from bot.contracts.channel import Channel, ChannelDeps, ChannelSettings, EditPace, Manifest, Streaming
+from bot.contracts.channel import ChannelSettings, EditPace, Manifest, Streaming
+from channels import lazy
 from channels.local import LocalKeys
 
 NAME = "web"
@@ -29,16 +30,10 @@ class WebSettings(ChannelSettings):
     """Answers and progress that are shown while they change."""
 
 
-def _build(settings: WebSettings, around: ChannelDeps) -> Channel:
-    from channels.web.adapter import WebChannel
-
-    return WebChannel(settings, around)
-
-
 MANIFEST = Manifest(
     name=NAME,
     settings=WebSettings,
-    build=_build,
+    build=lazy("channels.web.adapter:WebChannel"),
     encode=KEYS.encode,
     decode=KEYS.decode,
     buttons=True,

@@ -580,10 +580,8 @@ class WebRoutes:
             else:  # the question is decided already
                 lines.append(one)
         # From here to the loop there is no await, so no message can be lost between history and stream.
-        opening = self._chats.missed(key, request.headers.get("Last-Event-ID", ""))
-        if opening is None:
-            opening = self._chats.history(_merge(lines, live.said))
-        stream.push(b"retry: 2000\n\n" + opening)
+        history = [one.json() for one in _merge(lines, live.said)]
+        stream.push(b"retry: 2000\n\n" + event("history", {"messages": history}))
         if ratings:
             stream.push(event("ratings", ratings))
         stream.push(event("working", {"working": live.working}))

@@ -22,7 +22,6 @@ class Stream:
 
     def __init__(self, response: aiohttp.ClientResponse) -> None:
         self.response = response
-        self.last_id = ""
 
     async def next(self) -> tuple[str, Any]:
         """Return the name and data of the next event; a comment counts as an event with the name ""."""
@@ -33,7 +32,6 @@ class Stream:
         fields = dict(line.partition(": ")[::2] for line in block.strip("\n").split("\n"))
         if "event" not in fields:
             return ("", fields[""]) if "" in fields else await self.next()
-        self.last_id = fields.get("id", self.last_id)
         return fields["event"], json.loads(fields["data"])
 
 

@@ -117,25 +117,39 @@ function toEnd() {
   $("newer").hidden = true;
 }
 
+/** Return a key of an answer. A second answer may replace the first one in its place. */
+const spoken = (message) => `${message.id} ${message.turn ?? ""}`;
+
 /** Let the screen reader read a finished answer once. Other changes of the conversation are not read. */
 function announce(message) {
-  const spoken = `${message.id} ${message.turn ?? ""}`; // a second answer may replace the first one in its place
-  if (!finished(message) || announced.has(spoken)) return;
-  announced.add(spoken);
+  if (!finished(message) || announced.has(spoken(message))) return;
+  announced.add(spoken(message));
   $("announcer").textContent = shown(message.id).querySelector(".bubble").innerText;
 }
 
+/** Show a whole conversation. After a lost connection, the scroll position and an open edit stay. */
 function showHistory(messages) {
+  const again = list.childElementCount > 0;
+  const { activeElement: focused } = document;
+  const near = !again || isNear();
+  const top = scroll.scrollTop;
+  const edited = list.querySelector(".editing");
   texts.clear();
-  list.replaceChildren(...messages.map(bubble));
+  list.replaceChildren(...messages.map((message) => {
+    const item = bubble(message);
+    return message.id === edited?.dataset.id ? edited : item;
+  }));
   for (const message of pending.values()) if (message.conversation === current() && !shown(message.id)) mark(place(message), "pending");
   for (const message of messages) {
     confirm(message.id);
-    if (finished(message)) announced.add(`${message.id} ${message.turn ?? ""}`); // messages of an opened conversation are not read out
+    if (again) announce(message);
+    else if (finished(message)) announced.add(spoken(message)); // messages of an opened conversation are not read out
   }
   days();
   $("empty").hidden = list.childElementCount > 0;
-  toEnd();
+  if (near) toEnd();
+  else scroll.scrollTop = top;
+  if (edited?.contains(focused)) focused.focus();
 }
 
 function mark(item, state, again) {

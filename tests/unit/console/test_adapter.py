@@ -121,13 +121,6 @@ async def test_a_living_gateway_keeps_its_socket(
     assert socket_file.is_listening(socket_file.socket_path(tmp_path / ".ship"))
 
 
-def test_a_listener_too_busy_to_take_anyone_in_is_alive(home: Path) -> None:
-    listener, path = socket_file.open_socket(home)
-    with listener:
-        listener.listen(0)
-        assert [socket_file.is_listening(path) for _ in range(5)] == [True] * 5
-
-
 async def test_a_folder_that_cannot_hold_a_socket_is_a_finding(tmp_path: Path) -> None:
     channel = _build(tmp_path)
     (tmp_path / ".ship").rmdir()

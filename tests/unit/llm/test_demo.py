@@ -93,20 +93,6 @@ async def test_asked_for_an_old_turn_it_loads_history_and_answers_from_it(words:
     assert "In view" not in sent(blocks)
 
 
-async def test_what_is_in_view_counts_where_nothing_was_loaded() -> None:
-    call = {"type": "tool_use", "id": "t1", "name": "chat_send", "input": {"text": "Hello Rex"}}
-    history = [
-        user(CONTEXT, "My dog is called Rex"),
-        {"role": "assistant", "content": [call]},
-        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t1", "content": "Delivered"}]},
-        {"role": "assistant", "content": [{"type": "text", "text": "Sent."}]},
-    ]
-    answer = sent(await play("what was said earlier?", history=history))
-    assert "- you: My dog is called Rex\n- me: Hello Rex" in answer
-    assert "turn_context" not in answer
-    assert "found nothing" in sent(await play("what was said earlier?"))
-
-
 async def test_where_sending_fails_the_answer_comes_as_text() -> None:
     blocks = await play("Hello", results={"chat_send": ("The chat is gone.", True)})
     assert called(blocks) == ["chat_send"]
@@ -123,20 +109,6 @@ async def test_files_are_named_and_what_they_hold_is_not_taken_for_words() -> No
         answer = sent(await play(words, context=context))
         assert "photo, file 报告.pdf" in answer
         assert ("my caption" in answer) is (words != held)
-
-
-async def test_words_that_come_while_it_works_are_answered_too() -> None:
-    request = ask(user(CONTEXT, "Hello"), tools=ALL)
-    first = await reply_of(DemoModel(), request)
-    result = {"type": "tool_result", "tool_use_id": first.content[0]["id"], "content": "Delivered"}
-    more = ask(
-        *request.messages,
-        {"role": "assistant", "content": first.content},
-        {"role": "user", "content": [result]},
-        user(CONTEXT, "And which skills?"),
-        tools=ALL,
-    )
-    assert (await reply_of(DemoModel(), more)).content[0]["name"] == "skills_list"
 
 
 async def test_it_is_a_pure_function_that_streams_in_small_pieces() -> None:

@@ -97,13 +97,3 @@ async def test_a_network_that_is_down_does_not_hide_that_an_account_is_refused()
         with pytest.raises(kind):
             await items(model, ask())
     assert model.trouble == ModelTrouble("no credit", of_account=True)
-
-
-async def test_an_answer_that_nobody_waits_for_says_nothing() -> None:
-    inner = ScriptedModel([TextDelta("a"), REPLY])
-    model = WatchedModel(inner, clock=FakeClock())
-    stream = model.stream(ask())
-    await anext(stream)
-    await stream.aclose()
-    assert (model.asked, inner.closed_streams) == (None, 1)
-    await model.close()

@@ -110,12 +110,6 @@ async def test_what_was_shown_is_not_shown_again() -> None:
     assert await run(model, FakeClock()) == [TextDelta("Hel"), REPLY]
 
 
-async def test_nothing_is_asked_again_once_there_is_a_reply() -> None:
-    model = ScriptedModel([REPLY, errors.StreamBroken()], [REPLY])
-    assert await run(model, FakeClock()) == [REPLY]
-    assert len(model.asked) == 1
-
-
 async def test_a_model_that_ends_without_a_reply_is_a_broken_stream() -> None:
     with pytest.raises(errors.StreamBroken):
         await run(ScriptedModel([], [], [TextDelta("x")]), FakeClock(), seconds=1.0)

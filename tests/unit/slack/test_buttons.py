@@ -10,11 +10,10 @@ import pytest
 from bot import errors
 from bot.contracts.approvals import CHOICES, Choice, QuestionButtons
 from bot.contracts.identity import ChatKey
-from bot.contracts.inbound import Command
 from bot.contracts.outbound import Outbound
 from bot.features.admissions import ABOUT_A_PERSON
 from channels.slack import inbound
-from channels.slack.inbound import BotIdentity, Unreadable
+from channels.slack.inbound import BotIdentity
 
 NAME = "01JC0000000000000000000ABC"
 ME = BotIdentity(team="T0TEAM", user="U0BOT", bot="B0BOT")
@@ -69,25 +68,6 @@ async def test_a_notification_tells_of_a_question_without_its_call_and_of_all_el
     assert sent.params["text"] == shown
 
 
-async def test_a_press_is_a_command_of_whoever_pressed_and_they_alone_are_told(stage: Any) -> None:
-    root = await stage.server.say(
-        f"<@{stage.server.world.bot_user}> go", channel=stage.channel, user=stage.ada
-    )
-    (asked_by,) = await stage.arrived()
-    sent = await stage.slack.send(message("May I?", NAME, **asked_by.target))
-    await stage.server.press(stage.channel, sent.message_id, f"approve {NAME} chat", user=stage.grace)
-    (_, found) = await stage.arrived(2)
-    assert found.command == Command(name="approve", args=f"{NAME} chat")
-    assert (found.user_id, found.chat_id, found.chat_type) == (stage.grace, stage.channel, "group")
-    assert found.chat_key == asked_by.chat_key
-    assert found.keys[0].startswith("slack:T0TEAM:press:")
-    before = len(stage.server.visible(stage.channel))
-    await stage.slack.send(message("You cannot decide this.", **found.target))
-    assert stage.server.ephemeral == ["You cannot decide this."]
-    assert len(stage.server.visible(stage.channel)) == before
-    assert root is not None
-
-
 async def test_who_can_no_longer_be_told_is_a_plain_failure(stage: Any) -> None:
     with pytest.raises(errors.DeliveryFailed, match="no longer"):
         await stage.slack.send(message("Approved.", channel=stage.channel, press="1.2"))
@@ -119,15 +99,6 @@ BODY: dict[str, Any] = {
 def test_only_what_our_buttons_say_counts(actions: Any) -> None:
     assert inbound.read_press(BODY, ME, 1.0) is not None
     assert inbound.read_press(BODY | {"actions": actions}, ME, 1.0) is None
-
-
-@pytest.mark.parametrize(
-    "change",
-    [{"user": None}, {"user": {"id": "@ada"}}, {"channel": {"id": 5}}, {"message": {}}, {"trigger_id": " "}],
-)
-def test_a_press_that_is_damaged_is_unreadable(change: dict[str, Any]) -> None:
-    with pytest.raises(Unreadable):
-        inbound.read_press(BODY | change, ME, 1.0)
 
 
 async def test_below_the_end_of_an_answer_in_a_direct_chat_stand_thumbs(stage: Any, out: Any) -> None:

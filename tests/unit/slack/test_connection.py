@@ -109,15 +109,6 @@ async def test_slack_variables_of_the_environment_change_nothing(
     )
 
 
-@pytest.mark.parametrize("politely", [True, False])
-async def test_a_dropped_socket_is_opened_again(stage: Any, politely: bool) -> None:
-    await stage.server.cut_sockets(politely=politely)
-    await stage.server.until(lambda: len(stage.server.called("apps.connections.open")) == 2)
-    await stage.until(lambda: stage.server.sockets == 1 and stage.slack.health().connected)
-    await stage.server.say("hello again", channel=stage.direct, user=stage.ada)
-    assert [message.text for message in await stage.arrived()] == ["hello again"]
-
-
 async def test_what_was_said_without_a_socket_arrives_after_it(stage: Any) -> None:
     stage.server.fail("apps.connections.open", status=503, times=2)
     await stage.server.cut_sockets()
@@ -141,13 +132,6 @@ async def test_what_was_said_without_a_socket_arrives_after_it(stage: Any) -> No
         ("Slack cannot be reached, trying again", "warn"),
         ("Slack is reached again", "info"),
     ]
-
-
-async def test_pings_of_slack_are_answered_and_count_as_signs_of_life(stage: Any) -> None:
-    stage.clock.jump(100)
-    await stage.server.ping()
-    await stage.server.until(lambda: stage.server.pongs == 1)
-    assert stage.slack.health().last_heard == stage.clock.now()
 
 
 async def test_answers_to_our_own_pings_are_no_signs_of_life(idle: Any) -> None:

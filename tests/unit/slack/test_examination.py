@@ -88,8 +88,3 @@ async def test_tokens_of_two_apps_are_told_apart() -> None:
         server.api.scopes -= {"users:read"}
         found = {one.part: one for one in (await examined(server, app=server.app_token)).findings}
         assert found["slack link"].found.endswith("?app=A0OTHER&team=T0TEAM"), "the app token names its own"
-
-
-async def test_without_a_name_of_the_app_there_is_no_link(server: SlackServer) -> None:
-    server.api.scopes -= {"users:read"}
-    assert "slack link" not in {one.part for one in (await examined(server)).findings}

@@ -93,15 +93,6 @@ async def test_a_command_with_the_word_payload_arrives(door: Door) -> None:
     assert found.command == Command(name="model", args="payload=x & payload")
 
 
-async def test_a_press_arrives(door: Door) -> None:
-    stage = door.stage
-    ts = await stage.server.say("look", channel=stage.direct, user=stage.ada)
-    await stage.arrived()
-    await stage.server.press(stage.direct, ts, "deny 01JC0000000000000000000ABC", user=stage.ada)
-    (_, found) = await stage.arrived(2)
-    assert found.command == Command(name="deny", args="01JC0000000000000000000ABC")
-
-
 async def test_a_wrong_secret_is_told_until_something_is_signed_right(unknown_door: Door) -> None:
     door, stage = unknown_door, unknown_door.stage
     for _ in range(3):

@@ -256,21 +256,6 @@ def test_entities_are_undone_once() -> None:
     assert found.text == "<b> &lt; &amp; &nbsp;"
 
 
-def test_a_message_of_nobody_is_unreadable() -> None:
-    with pytest.raises(inbound.Unreadable, match="user"):
-        inbound.read_event(body(channel="D1AA", ts=TS, text="x"), ME)
-    changed = {"ts": TS, "text": "x", "edited": {"ts": LATER}}
-    with pytest.raises(inbound.Unreadable, match="user"):
-        inbound.read_event(body(subtype="message_changed", channel="D1AA", message=changed), ME)
-
-
-def test_what_is_unreadable_is_not_quoted() -> None:
-    with pytest.raises(inbound.Unreadable) as caught:
-        inbound.read_event(body(**post(channel="secret words", thread_ts="more secret")), ME)
-    assert "secret" not in str(caught.value)
-    assert str(caught.value) == "thread_ts: string_pattern_mismatch; channel: string_pattern_mismatch"
-
-
 def test_edits_and_deletions_of_chatter_speak_to_nobody() -> None:
     message = post(edited={"ts": LATER})
     edit: dict[str, Any] = {"subtype": "message_changed", "channel": "C1AA", "message": message}
@@ -299,18 +284,6 @@ def test_a_thread_is_read_in_order_and_without_what_is_no_message() -> None:
         Quoted(user_id="B9", text="beep", ts=3_600, message_id="3.600000", kind="post of a bot"),
     ]
     assert inbound.read_thread("nothing", ME, "4.000000") == []
-
-
-@pytest.mark.parametrize("user", [None, "x", {}, {"profile": 5}, {"profile": {"real_name": 5}}])
-async def test_a_person_without_a_name_is_remembered_as_such(
-    server: SlackServer, client: AsyncWebClient, user: Any
-) -> None:
-    server.fail("users.info", status=200, body={"ok": True, "user": user})
-    names = UserNames(client, MemoryLog(), FakeClock())
-    for _ in range(2):
-        await names.learn(["U0ADA"])
-    assert names.get("U0ADA") is None
-    assert len(server.called("users.info")) == 1
 
 
 async def test_a_name_that_was_not_reached_is_asked_for_again(

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from bot import errors
-from channels.slack import adapter
 
 
 async def test_app_mention_alone_is_enough(stage: Any) -> None:
@@ -64,15 +63,6 @@ async def test_an_edit_and_an_earlier_message_have_the_names_too(stage: Any) -> 
     assert [one.text for one in await stage.slack.context(said)] == ["ask @غريس (U0GRACE)"]
 
 
-async def test_names_of_at_most_ten_people_are_asked_for(stage: Any) -> None:
-    people = [stage.server.add_user(f"U0P{number}", name=f"P{number}") for number in range(12)]
-    said = " ".join(f"<@{user}>" for user in people)
-    await stage.server.say(said, channel=stage.direct, user=stage.ada)
-    (message,) = await stage.arrived()
-    assert message.mentioned == {f"<@U0P{number}>": f"@P{number}" for number in range(10)}
-    assert len(stage.server.called("users.info")) == 11
-
-
 async def test_what_is_said_after_a_message_does_not_pass_it_while_its_name_is_asked_for(stage: Any) -> None:
     await stage.server.say("<@U0SHIP> hi", channel=stage.channel, user=stage.grace)
     await stage.arrived(1)  # her name is known
@@ -126,20 +116,6 @@ async def test_posts_of_other_bots_come_as_such_and_take_no_place_of_people(stag
     assert {one.kind for one in found} == {None, "post of a bot"}
     bots = [one.text for one in found if one.kind is not None]
     assert bots == [f"{how} {number}" for number in range(16, 31) for how in ("built", "hooked")]
-
-
-async def test_a_very_long_thread_is_not_read_without_end(
-    stage: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(adapter, "PAGE", 1)
-    root = await stage.server.say("0", channel=stage.direct, user=stage.ada)
-    for number in range(1, 14):
-        await stage.server.say(str(number), channel=stage.direct, user=stage.ada, thread_ts=root)
-    message = (await stage.arrived(14))[-1]
-    found = await stage.slack.context(message)
-    assert len(found) == len(stage.server.called("conversations.replies")) == 10
-    await stage.slack.stop()
-    assert await stage.slack.context(message) == ()
 
 
 async def test_a_thread_that_cannot_be_read_says_why(stage: Any) -> None:

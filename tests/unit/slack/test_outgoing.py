@@ -21,18 +21,6 @@ async def asked(stage: Any) -> str:
     return str(await stage.server.say("?", channel=stage.direct, user=stage.ada))
 
 
-async def test_an_answer_is_one_message_in_the_thread_of_the_question(
-    stage: Any, out: Any, asked: str
-) -> None:
-    sent = await stage.slack.send(out("**ja** 世界 🚢 <b>&amp; مرحبا", stage.direct, asked))
-    (seen,) = stage.server.replies(stage.direct)
-    assert seen.text == "**ja** 世界 🚢 <b>&amp; مرحبا"
-    assert (seen.ts, seen.thread_ts) == (sent.message_id, asked)
-    assert (seen.unfurl_links, seen.unfurl_media) == (False, False)
-    payload = {"id": "OUT1", "request_id": "REQ1"}
-    assert seen.metadata == {"event_type": "shipmate_message", "event_payload": payload}
-
-
 @pytest.mark.parametrize("named", ["by the file", "by the message"])
 async def test_a_file_that_another_row_has_is_not_taken_for_one_that_is_like_it(
     stage: Any, out: Any, asked: str, named: str
@@ -190,19 +178,6 @@ async def test_a_slash_command_that_nobody_can_answer_is_a_failure(
         await stage.slack.send(replace(out("You are U0ADA", "C0OUT"), target=target))
 
 
-async def test_a_message_whose_answer_was_lost_is_found_by_its_id(stage: Any, out: Any, asked: str) -> None:
-    for number in range(230):  # more than one page of the thread
-        await stage.server.say(f"chatter {number}", channel=stage.direct, user=stage.ada, thread_ts=asked)
-    message = out("answer", stage.direct, asked)
-    assert await stage.slack.find(message) is None
-    stage.server.fail("chat.postMessage", action="lose")
-    with pytest.raises(errors.DeliveryUncertain):
-        await stage.slack.send(message)
-    found = await stage.slack.find(message)
-    assert found is not None
-    assert found.message_id == stage.server.replies(stage.direct, asked)[0].ts
-
-
 @pytest.mark.parametrize("threaded", [True, False])
 async def test_where_there_is_more_than_can_be_looked_through_it_stays_open(
     stage: Any, out: Any, asked: str, monkeypatch: pytest.MonkeyPatch, *, threaded: bool
@@ -296,18 +271,3 @@ async def test_what_one_person_is_to_see_is_shown_to_them_alone(stage: Any, out:
     with pytest.raises(errors.DeliveryFailed, match="user_not_in_channel"):
         await stage.slack.send(stranger)
     assert stage.server.replies(stage.channel) == []
-
-
-async def test_a_person_is_written_to_by_their_id(stage: Any, out: Any) -> None:
-    stage.server.add_user("U0NEW", name="New")
-    sent = await stage.slack.send(out("trouble", "U0NEW"))
-    (seen,) = stage.server.replies("D0NEW")
-    assert (f"D0NEW/{seen.ts}", seen.text) == (sent.message_id, "trouble")
-    await stage.slack.edit(out("no more trouble", "U0NEW"), sent.message_id)
-    assert [seen.text for seen in stage.server.replies("D0NEW")] == ["no more trouble"]
-    await stage.slack.send(out("again", stage.ada))
-    assert [seen.text for seen in stage.server.replies(stage.direct)] == ["again"]
-    with pytest.raises(errors.TargetGone):
-        await stage.slack.send(out("nobody", "U0NONE"))
-    with pytest.raises(errors.DeliveryFailed):
-        await stage.slack.send(out("myself", "U0SHIP"))

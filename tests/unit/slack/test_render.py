@@ -117,17 +117,6 @@ def test_only_what_must_change_changes(given: str, shown: str) -> None:
     assert render.render(given) == shown
 
 
-def test_blank_text_has_no_parts() -> None:
-    assert render.split(" \n ") == []
-
-
-def test_long_text_is_cut_between_graphemes() -> None:
-    family = "👩‍👩‍👧‍👦"
-    parts = render.split(family * 5_000)
-    assert "".join(parts) == family * 5_000
-    assert all(part.startswith(family) and part.endswith(family) for part in parts)
-
-
 @pytest.mark.parametrize(
     "bomb", ["[" * 50_000, "![" * 50_000, "`" * 50_000, "<!" * 50_000, "> " * 50_000, "a" * 1_000_000]
 )

@@ -77,17 +77,6 @@ async def test_without_sessions_there_is_a_line_of_status(
     ]
 
 
-async def test_an_app_that_is_no_agent_and_has_no_rights_shows_nothing_and_says_so_once(
-    stage: Any, target: dict[str, str]
-) -> None:
-    stage.server.world.agent = False
-    stage.server.api.scopes -= {"chat:write", "assistant:write"}
-    for _ in range(3):
-        await stage.slack.indicate(target, working=True)
-    assert len(stage.server.called(SESSION)) == len(stage.server.called(LINE)) == 1
-    assert [line.details["error"] for line in stage.log.entries] == ["missing_scope", "missing_scope"]
-
-
 @pytest.mark.parametrize("place", ["direct", "channel"])
 async def test_the_stop_button_is_an_inbound_about_the_place_that_works(stage: Any, place: str) -> None:
     where = getattr(stage, place)

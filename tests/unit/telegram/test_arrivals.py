@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from bot.contracts.channel import Introduces, Introduction
-from bot.testing.telegram import refusal
 from bot.words import sentence
 from tests.unit.telegram.bed import GROUP, Bed
 
@@ -52,19 +51,6 @@ async def test_where_it_may_not_write_operators_are_told_and_nothing_is_said(bed
 async def test_an_administrator_sees_everything(bed: Bed) -> None:
     bed.server.add_bot(GROUP, by=7, status="administrator")
     assert "privacy mode" not in (await introduction(bed)).words
-
-
-async def test_without_privacy_mode_nothing_is_said_of_it(idle: Bed) -> None:
-    idle.server.me["can_read_all_group_messages"] = True
-    await idle.channel.start(idle.intake)
-    idle.server.add_bot(GROUP, by=7)
-    assert "privacy mode" not in (await introduction(idle)).words
-
-
-async def test_what_the_service_does_not_say_of_its_rights_is_left_out(bed: Bed) -> None:
-    bed.server.fail("getChatMember", **refusal(400, "Bad Request: user not found"))
-    bed.server.add_bot(GROUP, by=7)
-    assert (await introduction(bed)).words.startswith("Hello!")
 
 
 async def test_a_supergroup_that_was_a_group_is_no_new_chat(bed: Bed) -> None:

@@ -9,7 +9,6 @@ import pytest
 
 from bot import errors
 from bot.contracts.approvals import QuestionButtons
-from bot.contracts.inbound import Command
 from channels.telegram import inbound
 from tests.unit.telegram.bed import GROUP, Bed, message
 from tests.unit.telegram.test_inbound import Line, line
@@ -41,31 +40,6 @@ async def test_a_question_has_buttons_and_other_messages_have_none(bed: Bed) -> 
     assert "reply_markup" not in bed.server.chats[GROUP].messages[int(sent.message_id)]
 
 
-async def test_a_press_is_a_command_of_whoever_pressed(bed: Bed) -> None:
-    number = await asked(bed)
-    update = bed.server.press(number, f"approve {NAME} chat", chat_id=GROUP, user_id=55)
-    found = await bed.taken()
-    assert found.command == Command(name="approve", args=f"{NAME} chat")
-    assert (found.user_id, found.chat_id, found.chat_type, found.addressed) == (
-        "55",
-        str(GROUP),
-        "group",
-        "command",
-    )
-    assert found.keys[1].endswith(f":press:{update['callback_query']['id']}")
-    await bed.channel.send(message("Approved. " + "👍" * 200, dict(found.target)))
-    (call,) = bed.server.called("answerCallbackQuery")
-    assert call.params["show_alert"] in {True, "true"}
-    assert call.params["text"].startswith("Approved.")
-    bed.server.press(number, f"deny {NAME}", chat_id=GROUP, user_id=55)
-    again = await bed.taken(2)
-    await bed.channel.send(message("Denied.", dict(again.target)))
-    assert bed.server.called("answerCallbackQuery")[1].params.get("show_alert", False) in {False, "false"}, (
-        "what is short needs no window"
-    )
-    assert len(bed.server.visible(GROUP)) == 1, "nobody else reads it"
-
-
 async def test_a_press_that_is_too_old_to_be_answered_fails_plainly(bed: Bed) -> None:
     bed.server.chat(1001)
     with pytest.raises(errors.DeliveryFailed, match="too old"):
@@ -90,12 +64,3 @@ def test_only_what_our_buttons_say_counts(line: Line, change: dict[str, Any]) ->
     assert inbound.read(update, line.me, 0) is not None
     update["callback_query"] |= change
     assert inbound.read(update, line.me, 0) is None
-
-
-def test_a_bot_that_presses_is_known_as_one(line: Line) -> None:
-    number = line.server.say("May I?", fields={"from": line.server.me})["message"]["message_id"]
-    update = line.server.press(number, f"deny {NAME}")
-    update["callback_query"]["from"]["is_bot"] = True
-    event = inbound.read(update, line.me, 0)
-    assert event is not None
-    assert event.from_bot

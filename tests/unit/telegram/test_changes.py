@@ -59,16 +59,6 @@ def test_the_edit_of_a_caption_is_about_its_item_of_the_album(line: Line) -> Non
     assert [attachment.kind for attachment in edit.attachments] == ["photo"]
 
 
-def test_an_answer_names_what_it_answers(line: Line) -> None:
-    mine = line.server.say("I said", fields={"from": line.server.me})["message"]["message_id"]
-    theirs = line.server.say("she said")["message"]["message_id"]
-    assert line.heard("why?", reply_to=mine).answers == str(mine)
-    assert line.heard("why?", reply_to=theirs).answers == str(theirs)
-    assert line.heard("why?").answers is None
-    # In a topic every message points at the one that opened it.
-    assert line.heard("@shipmate_bot hi", chat_id=GROUP, thread_id=7).answers is None
-
-
 @pytest.mark.parametrize("topic", [None, 5])
 def test_a_stop_is_about_the_chat_and_by_the_person_whose_chat_it_is(line: Line, topic: int | None) -> None:
     if topic:
@@ -144,11 +134,6 @@ def test_every_kind_of_update_is_handled_or_ignored() -> None:
     listed = {*inbound.HANDLED, *IGNORED}
     assert set(Update.ALL_TYPES) | {inbound.STOPPED} == listed
     assert len(listed) == len(inbound.HANDLED) + len(IGNORED)
-
-
-@pytest.mark.parametrize("kind", sorted(IGNORED))
-def test_what_is_ignored_is_not_even_decoded(line: Line, kind: str) -> None:
-    assert line.read({"update_id": 1, kind: {"nonsense": [None]}}) is None
 
 
 def samples(server: TelegramServer) -> Iterator[dict[str, Any]]:

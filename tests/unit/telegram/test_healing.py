@@ -78,20 +78,6 @@ async def test_a_conflict_that_came_back_within_a_poll_is_the_same_one(bed: Bed)
     assert len(warnings(bed)) == 1
 
 
-async def test_two_real_pollers_end_each_other_and_lose_nothing(bed: Bed) -> None:
-    other = bed.build()
-    await other.start(bed.intake)
-    await bed.pausing()
-    assert "another process polls" in bed.channel.health().detail
-    await bed.polling()
-    await other.stop()
-    bed.server.say("hello")
-    await bed.clock.advance(2)
-    assert (await bed.taken()).text == "hello"
-    await bed.polling()
-    assert bed.channel.health().connected
-
-
 async def test_telegram_cannot_put_the_poll_to_sleep_for_a_day(bed: Bed) -> None:
     bed.server.limit("getUpdates", 10**9)
     bed.server.say("x")

@@ -81,11 +81,6 @@ async def test_of_many_groups_the_first_are_asked_about_at_each_search(
     assert found == MembershipAnswer(keys[1:2], unanswered=keys[2:]), "a yes is asked for anew"
 
 
-async def test_without_a_connection_nothing_is_known(idle: Bed) -> None:
-    with pytest.raises(errors.ChannelUnreachable):
-        await idle.channel.chats_of("7", KEYS, direct=True)
-
-
 def test_messages_of_supergroups_have_addresses(idle: Bed) -> None:
     def line(chat: ChatKey, message_id: str | None) -> ArchiveLine:
         return ArchiveLine(

@@ -193,26 +193,6 @@ async def test_whatever_a_poll_brings_the_next_one_heals_it(bed: Bed, fault: dic
     assert bed.server.token not in bed.log.text
 
 
-async def test_a_network_that_is_gone_for_a_while_is_waited_for(bed: Bed) -> None:
-    heard = bed.channel.health().last_heard
-    assert heard == bed.clock.now()
-    await bed.server.stop()
-    for _ in range(3):
-        await bed.pausing()
-        assert not bed.channel.health().connected
-        assert bed.channel.health().last_heard == heard
-        await bed.wake()
-    await bed.pausing()
-    await bed.server.start()
-    bed.server.say("back")
-    await bed.wake()
-    assert (await bed.taken()).text == "back"
-    await bed.polling()
-    assert bed.channel.health().connected
-    assert bed.channel.health().last_heard == bed.clock.now()
-    assert len(warnings(bed)) <= 2  # the cut connection, then the refused ones
-
-
 async def test_a_webhook_is_taken_down_and_what_waited_for_it_is_kept(idle: Bed) -> None:
     idle.server.hook.url = "https://bot.test/hook"
     idle.server.say("waiting")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import replace
 from typing import Any
 
@@ -13,8 +12,7 @@ from bot.system import SystemDisk
 from bot.testing.telegram import refusal
 from channels.telegram import render
 from channels.telegram.adapter import TelegramChannel
-from tests.timers import leap_until_done
-from tests.unit.telegram.bed import GROUP, PATIENCE, Bed, message
+from tests.unit.telegram.bed import GROUP, Bed, message
 
 
 @pytest.fixture
@@ -124,15 +122,6 @@ async def test_failures_say_how_sure_they_are(
     assert chat.server.visible() == []
     await chat.channel.send(message("next"))
     assert len(chat.server.visible()) == 1
-
-
-async def test_an_answer_that_never_comes_is_uncertain(chat: Bed) -> None:
-    chat.server.fail("sendMessage", action="hang")
-    sending = asyncio.create_task(chat.channel.send(message("x")))
-    await chat.server.until(lambda: bool(chat.server.called("sendMessage")))
-    await leap_until_done(sending, PATIENCE)
-    with pytest.raises(errors.DeliveryUncertain, match="no answer in time"):
-        await sending
 
 
 async def test_a_refused_connection_surely_sent_nothing(chat: Bed) -> None:

@@ -52,12 +52,6 @@ async def test_a_telegram_that_does_not_answer_is_waited_for(idle: Bed, fault: d
     assert idle.channel.health().connected
 
 
-async def test_a_webhook_that_stays_is_waited_for(idle: Bed) -> None:
-    idle.server.fail("deleteWebhook", status=500)
-    with pytest.raises(errors.ChannelUnreachable):
-        await idle.channel.start(idle.intake)
-
-
 async def test_menus_and_descriptions_are_there_in_each_language(bed: Bed) -> None:
     scopes = {"default", "all_group_chats"}
     assert bed.server.commands.keys() == {(scope, code) for scope in scopes for code in ("", "zh")}

@@ -69,18 +69,6 @@ async def hooked(tmp_path: Path) -> AsyncIterator[HookedBed]:
         await made.channel.stop()
 
 
-async def test_nothing_is_polled_and_everything_arrives_in_the_order_of_its_chat(hooked: HookedBed) -> None:
-    for number in range(5):
-        hooked.server.say(f"one {number}", chat_id=1001)
-        hooked.server.say(f"two {number}", chat_id=2002)
-    await hooked.taken(10)
-    said = [one.text for one in hooked.intake.accepted]
-    assert [one for one in said if "one" in one] == [f"one {number}" for number in range(5)]
-    assert [one for one in said if "two" in one] == [f"two {number}" for number in range(5)]
-    assert not hooked.server.called("getUpdates")
-    assert hooked.channel.health().connected
-
-
 @pytest.mark.parametrize("headers", [{}, {SECRET: ""}, {SECRET: "0" * 64}, {SECRET: "ü"}])
 async def test_a_post_without_the_secret_is_refused_and_leaves_nothing(
     hooked: HookedBed, headers: dict[str, str]
@@ -157,19 +145,6 @@ async def test_a_failure_of_before_says_nothing_of_what_waits_now(hooked: Hooked
     await hooked.look()
     assert hooked.server.hook.error
     assert (hooked.channel.health().connected, hooked.channel.health().detail) == (True, "")
-
-
-async def test_what_comes_while_nothing_listens_waits_for_the_next_start(hooked: HookedBed) -> None:
-    old = hooked.server.hook.secret
-    await hooked.channel.stop()
-    assert not hooked.channel.health().connected
-    hooked.server.say("later")
-    await hooked.retry()
-    assert not hooked.intake.offered
-    await hooked.begin()
-    await hooked.retry()
-    assert (await hooked.taken()).text == "later"
-    assert await hooked.post("{}", {SECRET: old}) == 401
 
 
 async def test_posts_that_do_not_arrive_are_told_until_they_do(hooked: HookedBed) -> None:

@@ -51,12 +51,6 @@ async def place(channel: Channel, browser: Browser, intake: RecordingIntake) -> 
     return f"{browser.url}/api/files/{sent.message_id}"
 
 
-async def test_who_reads_slowly_gets_all_of_it(browser: Browser, place: str) -> None:
-    async with browser.http.get(place) as answer:
-        first = await answer.content.read(1_000)
-        assert first + await answer.read() == BYTES
-
-
 async def test_little_of_it_is_in_memory(browser: Browser, place: str) -> None:
     tracemalloc.start()
     try:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 from bot.contracts.identity import ChatKey
 from channels.web import live_chats
 
@@ -26,16 +24,6 @@ def test_rooms_without_listeners_are_forgotten_from_the_oldest() -> None:
     assert chat("listening") in store.chats
     assert chat("c0") not in store.chats
     assert chat(f"c{live_chats.MOST_CHATS + 9}") in store.chats
-
-
-def test_what_a_forgotten_room_held_is_not_passed_over_in_silence() -> None:
-    store = live_chats.LiveChats()
-    _said(store, "a", "one")
-    seen = json.loads(json.dumps(store.history([]).decode())).split("\n")[0].removeprefix("id: ")
-    _said(store, "a", "two")
-    del store.chats[chat("a")]
-    _said(store, "a", "three")
-    assert store.missed(chat("a"), seen) is None
 
 
 def test_a_browser_that_does_not_read_is_cut_off() -> None:

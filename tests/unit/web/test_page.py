@@ -8,7 +8,6 @@ import re
 from collections.abc import AsyncIterator
 from html import escape
 from pathlib import Path
-from typing import cast
 
 import pytest
 
@@ -16,9 +15,8 @@ import channels.web
 from bot import errors
 from bot.contracts.channel import Channel, Invites
 from bot.contracts.identity import UserRef
-from bot.testing.clock import FakeClock
 from bot.testing.intake import RecordingIntake
-from bot.words import CATALOGUES, Catalogue, names, say, speaking
+from bot.words import names, say, speaking
 from channels.web import markdown
 from channels.web.manifest import MANIFEST, WebSettings
 from tests.contracts.channel_contract import surroundings
@@ -125,23 +123,6 @@ def test_the_page_uses_each_of_its_sentences_and_no_other() -> None:
     own = {*names("page")}
     assert used - {"language", "starters", *names("buttons")} - own == set()
     assert own - used == set()
-
-
-async def test_a_language_that_has_a_file_is_spoken_by_the_page(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(cast("dict[str, Catalogue]", CATALOGUES), "fr", {"page.write": "Écris"})
-    channel = MANIFEST.build(WebSettings(port=0), surroundings(tmp_path, FakeClock()))
-    await channel.start(RecordingIntake())
-    async with (
-        Browser(channel) as browser,
-        browser.http.get(browser.url, headers={"Accept-Language": "fr"}) as answer,
-    ):
-        html = await answer.text()
-    await channel.stop()
-    assert '<html lang="fr">' in html
-    assert 'placeholder="Écris"' in html
-    assert say("page.hello") in html
 
 
 @pytest.fixture

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -180,13 +178,6 @@ def parts(folder: Path) -> list[Path]:
     return sorted((folder / files.PARTS).glob("*"))
 
 
-def test_of_many_that_begin_the_newest_are_kept(giving: files.Uploads, tmp_path: Path) -> None:
-    begun = [(f"c{n}", giving.begin(f"c{n}", "a", "", 3)) for n in range(files.PARTS_IN_ALL)]
-    assert len(parts(tmp_path)) == files.PARTS_IN_ALL
-    giving.begin("another", "a", "", 3)
-    assert [giving.add(*one, 0, b"a") for one in begun] == [None] + [1] * (files.PARTS_IN_ALL - 1)
-
-
 def test_nothing_is_left_of_one_that_the_disk_refused(
     giving: files.Uploads, disk: FaultyDisk, tmp_path: Path
 ) -> None:
@@ -204,50 +195,6 @@ def test_nothing_is_left_of_one_that_the_disk_refused(
     with pytest.raises(OSError, match="space"):
         giving.add("one", id_, 0, b"abc")
     assert (parts(tmp_path), giving.attachment("one", id_)) == ([], None)
-
-
-async def test_one_that_is_removed_while_a_piece_is_written_leaves_nothing(
-    giving: files.Uploads, disk: FaultyDisk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    writes, go_on, append = threading.Event(), threading.Event(), disk.append
-
-    def slow(path: Path, data: bytes) -> None:
-        writes.set()
-        go_on.wait(10)
-        append(path, data)
-
-    id_ = giving.begin("one", "a", "", 6)
-    monkeypatch.setattr(disk, "append", slow)
-    writing = asyncio.create_task(asyncio.to_thread(giving.add, "one", id_, 0, b"abc"))
-    await asyncio.to_thread(writes.wait)
-    removing = asyncio.create_task(asyncio.to_thread(giving.remove, "one", id_))
-    await asyncio.sleep(0.05)
-    go_on.set()
-    await asyncio.gather(writing, removing)
-    assert giving.add("one", id_, 0, b"abc") is None
-    assert (parts(tmp_path), list(tmp_path.glob("received/*/*"))) == ([], [])
-
-
-async def test_files_that_are_whole_at_once_are_all_kept_within_the_room_of_their_chat(
-    tmp_path: Path, disk: FaultyDisk, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Each of several threads makes room by the oldest, which are the same for all."""
-    monkeypatch.setattr(files, "PARTS_OF_CHAT", 100)
-    monkeypatch.setattr(files, "OF_CHAT", 20_000)
-    giving = files.Uploads(tmp_path, disk)
-    started = threading.Barrier(6)
-
-    def give() -> None:
-        started.wait()
-        for number in range(60):
-            id_ = giving.begin("one", "a", "", 1_000)
-            giving.add("one", id_, 0, b"x" * 1_000)
-            giving.remove("one", id_ if number % 3 == 0 else "")
-
-    await asyncio.gather(*(asyncio.to_thread(give) for _ in range(6)))
-    assert parts(tmp_path) == []
-    left = [path.stat().st_size for path in tmp_path.glob("received/*/*.bin")]
-    assert 10_000 < sum(left) <= 20_000
 
 
 def test_of_many_small_files_the_oldest_go_too(
