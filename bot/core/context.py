@@ -66,6 +66,8 @@ class RunningTurn:
     """Keys of the archive lines that were loaded as older messages."""
     last: events.Answered | None = None
     """The model's newest answer; None if a user message or tool results came after it."""
+    answers: list[events.Answered] = field(default_factory=list)
+    """All answers of the model, for their usage."""
     unfinished: int = 0
     """Number of the model's newest answers in a row that were cut off, paused by the provider, or empty."""
     notes: dict[str, bool] = field(default_factory=dict)
@@ -369,6 +371,7 @@ def _answer(running: RunningTurn, seq: int, data: events.Answered) -> None:
     if data.continues and running.speaks:
         kept = kept[:-1]  # an answer and its continuation are one message
     running.results, running.last = {}, data
+    running.answers.append(data)
     if data.cut or not data.content or data.stop_reason in {*LENGTH, "pause_turn"}:
         running.unfinished += 1
     else:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from bot import errors, tags, text
 from bot.contracts.archive import ArchiveLine
 from bot.contracts.base import Json, Message
-from bot.contracts.environment import Ids, off_loop
+from bot.contracts.environment import off_loop
 from bot.contracts.inbound import Inbound
 from bot.contracts.model import Model, ModelReply, ModelRequest
 from bot.contracts.provenance import NOBODYS, ORIGIN
@@ -65,14 +65,18 @@ class Refused(Withdrawn):
         return f"{self._words}\n\n{say('turn.declined')}".strip()
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, kw_only=True)
 class Loop:
-    """Runs one turn of a chat, or one subagent task."""
+    """Runs one turn of a chat, or one subagent task. As the recorder of its tool calls, it runs a call with side effects
+    only once the call's start is on disk.
+    """
 
     chat: Chat
     turn: str
     chats: Chats
-    _: KW_ONLY
+    event_log: EventLog
+    agent: AgentDeps
+    fit: Fit
     model: Model
     frame: Callable[[], Awaitable[Frame]]
     tell: Callable[[Inbound], Awaitable[events.Told | None]]
@@ -82,16 +86,18 @@ class Loop:
     before_turn: Callable[[Fit], Awaitable[None]] | None = None
     before_asking: Callable[[Fit], Awaitable[None]]
     """Function that shrinks the model's context before a request, if needed."""
-    calls: ToolCalls
     reply: ChatReply | NoReply
     wrapped: Reply | NoReply
     """The turn's reply object with the wrappers of features around it."""
-    fit: Fit
-    agent: AgentDeps
-    boot: str
+    dispatcher: Dispatcher
+    context: Callable[[], ToolExecutionContext]
+    """Function that returns the turn as its tools see it, without `touched`."""
+    tasks: TurnTasks | None = None
     most_steps: int = MOST_STEPS
     _call: asyncio.Task[ModelReply] | None = field(init=False, default=None)
     _heard: PartialReply = field(init=False, default_factory=PartialReply)
+    _touched: list[Path] = field(init=False, default_factory=list)
+    """Project paths that the last step's tools used."""
 
     async def run(self) -> str:
         """Run steps until nothing is left to do. Return a sentence for the person if no answer was sent; else ""."""
@@ -136,10 +142,9 @@ class Loop:
         told, turn = self.chat.context.sources(), self.chat.turn
         added = turn is not None and any(one.request_id not in told for one in turn.left)
         self.reply.end_with(call.id if alone and not added else None)
-        await self.calls.run(calls, cut)
-        running = self.chat.context.running
+        await self._run_tools(calls, cut)
+        running, touched, self._touched = self.chat.context.running, self._touched, []
         if running is not None and not running.speaks and not self._said():
-            touched, self.calls.touched[:] = [*self.calls.touched], []
             for message in await self.found(running.entries[-1].message, touched):
                 self._append(events.Told(message))
 
@@ -182,6 +187,54 @@ class Loop:
         with contextlib.suppress(errors.DeliveryFailed):  # already logged by the outbox
             await self.wrapped.send(words, name)
 
+    # ------------------------------------------------------------ tool calls
+
+    async def _run_tools(self, calls: Sequence[ToolCall], cut: frozenset[str]) -> None:
+        """Run these calls. Calls in `cut` arrived incompletely. Calls that a dead process began get an error result."""
+        turn, tasks = self.chat.turn, self.tasks
+        if turn is None:
+            return
+        cut_off = turn.tools.keys() - turn.tasks.keys()
+        begun = [call for call in calls if call.id in cut_off and turn.tools[call.id] != self.agent.boot]
+        for call in begun:
+            self.finished(call, ToolResult(call.id, INTERRUPTED, failed=True, origin=NOBODYS))
+        left = [
+            # The files of a message that was already queued may no longer exist.
+            replace(call, input=without_files(call.input)) if self.reply.queued(call.id) else call
+            for call in calls
+            if call not in begun
+        ]
+        with tool_scope(replace(self.context(), touched=self._touched.append)):
+            results = await self.dispatcher.run(left, cut, self)
+        if tasks is not None:
+            results = await tasks.merged(results)
+        ended = {one.call_id: one.block for one in results if one.call_id in self._open()}
+        facts = [
+            *(tasks.over(ended) if tasks is not None else ()),
+            *(Fact(self.chat.key, events.ToolEnded(name, block), self.turn) for name, block in ended.items()),
+        ]
+        if facts:
+            self.chats.append(*facts)
+
+    async def started(self, call: ToolCall, *, wait: bool) -> None:
+        """If `wait`, record on disk that a call starts. On `errors.StorageError`, the call must not run."""
+        if wait:
+            task = self.tasks.name(call) if self.tasks is not None else ""
+            self._append(events.ToolStarted(call.id, call.name, self.agent.boot, task))
+            await self.event_log.committed(patient=False)
+
+    def finished(self, call: ToolCall, result: ToolResult) -> None:
+        """Record the result of a call. The result of a task is recorded later, with the others of its step."""
+        if call.id in self._open() and (self.tasks is None or call.id not in self.tasks.given):
+            self._append(events.ToolEnded(call.id, result.block))
+
+    def looked(self, call: ToolCall, result: ToolResult, began_at: float) -> None:
+        """Record nothing for a call without side effects, because it can run again after a crash."""
+
+    def _open(self) -> set[str]:
+        running = self.chat.context.running
+        return {call.id for call in running.open_calls} if running is not None else set()
+
     # ------------------------------------------------------------ what the person has received
 
     def _said(self) -> bool:
@@ -216,7 +269,7 @@ class Loop:
         await self.before_asking(self.fit)
         while True:
             request = self.fit.request()
-            self._append(events.Asked(self.agent.ids.ulid(), self.boot, request.model))
+            self._append(events.Asked(self.agent.ids.ulid(), self.agent.boot, request.model))
             try:
                 reply = await self._listen(request)
             except errors.ModelError as error:
@@ -345,84 +398,15 @@ def _only_sent(running: RunningTurn) -> bool:
 
 
 @dataclass(eq=False)
-class ToolCalls:
-    """Runs and records the tool calls of one turn. A call with side effects runs only once its start is on disk."""
-
-    chat: Chat
-    turn: str
-    chats: Chats
-    event_log: EventLog
-    dispatcher: Dispatcher
-    _: KW_ONLY
-    context: Callable[[], ToolExecutionContext]
-    """Function that returns the turn as its tools see it, without `touched`."""
-    boot: str
-    reply: ChatReply | None = None
-    tasks: TurnTasks | None = None
-    touched: list[Path] = field(init=False, default_factory=list)
-    """Project paths that tools used and for which the loop has not yet looked for instructions of folders."""
-
-    async def run(self, calls: Sequence[ToolCall], cut: frozenset[str]) -> None:
-        """Run these calls. Calls in `cut` arrived incompletely. Calls that a dead process began get an error result."""
-        turn, tasks = self.chat.turn, self.tasks
-        if turn is None:
-            return
-        cut_off = turn.tools.keys() - turn.tasks.keys()
-        begun = [call for call in calls if call.id in cut_off and turn.tools[call.id] != self.boot]
-        for call in begun:
-            self.finished(call, ToolResult(call.id, INTERRUPTED, failed=True, origin=NOBODYS))
-        left = [
-            # The files of a message that was already queued may no longer exist.
-            replace(call, input=without_files(call.input))
-            if self.reply and self.reply.queued(call.id)
-            else call
-            for call in calls
-            if call not in begun
-        ]
-        with tool_scope(replace(self.context(), touched=self.touched.append)):
-            results = await self.dispatcher.run(left, cut, self)
-        if tasks is not None:
-            results = await tasks.merged(results)
-        ended = {one.call_id: one.block for one in results if one.call_id in self._open()}
-        facts = [
-            *(tasks.over(ended) if tasks is not None else ()),
-            *(Fact(self.chat.key, events.ToolEnded(name, block), self.turn) for name, block in ended.items()),
-        ]
-        if facts:
-            self.chats.append(*facts)
-
-    async def started(self, call: ToolCall, *, wait: bool) -> None:
-        """If `wait`, record on disk that a call starts. On `errors.StorageError`, the call must not run."""
-        if wait:
-            task = self.tasks.name(call) if self.tasks is not None else ""
-            data = events.ToolStarted(call.id, call.name, self.boot, task)
-            self.chats.append(Fact(self.chat.key, data, self.turn))
-            await self.event_log.committed(patient=False)
-
-    def finished(self, call: ToolCall, result: ToolResult) -> None:
-        """Record the result of a call. The result of a task is recorded later, with the others of its step."""
-        if call.id in self._open() and (self.tasks is None or call.id not in self.tasks.given):
-            self.chats.append(Fact(self.chat.key, events.ToolEnded(call.id, result.block), self.turn))
-
-    def looked(self, call: ToolCall, result: ToolResult, began_at: float) -> None:
-        """Record nothing for a call without side effects, because it can run again after a crash."""
-
-    def _open(self) -> set[str]:
-        running = self.chat.context.running
-        return {call.id for call in running.open_calls} if running is not None else set()
-
-
-@dataclass(eq=False)
 class OlderMessages:
-    """Implements `tools.context.Injection` for one turn, or for a subagent `task` that the turn started. Loads at most `most`
-    messages. `seen` is the turn's own `Injection` if a task begins with the turn's messages.
+    """Implements `tools.context.Injection` for one turn, or for a subagent `task` that the turn started. `seen` is the turn's
+    own `Injection` if the task begins with the turn's messages.
     """
 
     chat: Chat
     turn: str
-    most: int
     append: Callable[[events.EventData], None]
-    ids: Ids
+    agent: AgentDeps
     _: KW_ONLY
     task: str = ""
     seen: Injection | None = None
@@ -432,7 +416,7 @@ class OlderMessages:
         running = self.chat.context.running
         if running is None or estimate.tokens(self.chat.context.older()) >= MOST_TOKENS:
             return 0
-        return self.most - running.injected
+        return self.agent.settings.context.max_injected_messages - running.injected
 
     def in_view(self, line: ArchiveLine) -> bool:
         # ULIDs sort by time. A message accepted after the turn's first message is not an older message.
@@ -461,7 +445,7 @@ class OlderMessages:
                 break
             taken.insert(0, short)
             names.insert(0, _key(line))
-        messages = user_message.loaded_messages(taken, tags.nonce(self.ids.ulid()))
+        messages = user_message.loaded_messages(taken, tags.nonce(self.agent.ids.ulid()))
         self.append(events.Injected(tuple(messages), tuple(line.ts for line in taken), tuple(names)))
         return taken
 

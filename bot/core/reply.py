@@ -186,6 +186,10 @@ class NoReply:
         del step_id
         return False
 
+    def queued(self, step_id: str) -> list[str]:
+        del step_id
+        return []
+
     def preview(self, words: Callable[[], str]) -> None: ...
 
     async def leave(self, words: str, step: str) -> None: ...

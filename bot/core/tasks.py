@@ -16,21 +16,20 @@ from typing import Literal
 
 from bot import errors, tags, text
 from bot.contracts.approvals import Approval, Approvals, Verdict
-from bot.contracts.base import Json, Message
+from bot.contracts.base import Message
 from bot.contracts.environment import cancel_all, ends_within
 from bot.contracts.inbound import Inbound
 from bot.contracts.model import ModelReply, ModelRequest, ModelStream, Usage
 from bot.contracts.provenance import ANYBODYS, NOBODYS, Provenance
 from bot.contracts.tools import ToolCall, ToolResult
-from bot.core import blocks, events, quotes
+from bot.core import blocks, events, quotes, view
 from bot.core.agent import AgentDeps, Manner
 from bot.core.chat import Chat, Turn, chat_of_task
 from bot.core.chats import Chats, Fact
 from bot.core.context import ContextEntry
 from bot.core.event_log import EventLog
-from bot.core.events import Event
 from bot.core.fit import Fit, Frame
-from bot.core.loop import Loop, OlderMessages, Refused, ToolCalls
+from bot.core.loop import Loop, OlderMessages, Refused
 from bot.core.memory import in_plain_words
 from bot.core.prompt import Frozen
 from bot.core.reply import NoReply
@@ -73,13 +72,17 @@ def at_limit(limit: str) -> LimitReached:
     return LimitReached(f"stopped at its limit of {limit}")
 
 
+TaskState = Literal["queued", "started", "model", "ended", "failed", "stopped"]
+TaskStatus = Literal["whole", "cut", "silent", "failed"]
+
+
 @dataclass(frozen=True, slots=True)
 class TaskEvent:
     """A change in the progress of a task, for displays. The first event of a task is `queued`; the last is `ended`,
     `failed` or `stopped`. `model` follows each answer of the model.
     """
 
-    kind: Literal["queued", "started", "model", "ended", "failed", "stopped"]
+    kind: TaskState
     task_id: str
     """ULID of the task and of the artifact with its transcript."""
     request_id: str
@@ -95,44 +98,43 @@ class TaskEvent:
     """Sentence that tells people about a failure or a limit; "" if there is none."""
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Totals:
-    """Usage of a task so far. `charged_usd` counts towards the limits: it includes the `unpriced` calls at the highest
-    known price, which `cost_usd` leaves out.
+    """Usage of a task in all processes. `charged_usd` counts towards the limits: it includes the `unpriced` calls at the
+    highest known price, which `cost_usd` leaves out.
     """
 
-    model_calls: int = 0
-    tool_calls: int = 0
-    usage: Usage = field(default_factory=Usage)
-    cost_usd: float = 0.0
-    unpriced: int = 0
-    charged_usd: float = 0.0
+    model_calls: int
+    tool_calls: int
+    usage: Usage
+    cost_usd: float
+    unpriced: int
+    charged_usd: float
 
-    @property
-    def tokens(self) -> int:
-        return _tokens(self.usage)
-
-    def add(self, usage: Usage, cost_usd: float | None, charged_usd: float) -> None:
-        """Count one answer of the model."""
-        self.model_calls += 1
-        self.usage = Usage(*map(sum, zip(astuple(self.usage), astuple(usage), strict=True)))
-        self.cost_usd += cost_usd or 0.0
-        self.unpriced += cost_usd is None
-        self.charged_usd += charged_usd
+    @classmethod
+    def of(cls, chat: Chat, prices: PriceTable) -> Totals:
+        """Return the usage that the events of the task's chat record."""
+        running = chat.context.running
+        answers = [one for one in running.answers if one.usage] if running is not None else []
+        entries = running.entries if running is not None else ()
+        results = [
+            block for one in entries for block in one.message["content"] if block["type"] == "tool_result"
+        ]
+        used = [
+            Usage(*(one.usage.get(name, 0) for name in ("input", "output", "cacheRead", "cacheWrite")))
+            for one in answers
+        ]
+        charged = [
+            prices.at_most(one.model, usage, one.cost_usd) for one, usage in zip(answers, used, strict=True)
+        ]
+        sums = map(sum, zip(*map(astuple, used), strict=True))
+        unpriced = sum(one.cost_usd is None for one in answers)
+        cost = sum(one.cost_usd or 0.0 for one in answers)
+        return cls(len(answers), len(results), Usage(*sums), cost, unpriced, sum(charged))
 
 
 def _tokens(usage: Usage) -> int:
     return usage.input_tokens + usage.output_tokens + usage.cache_read_tokens + usage.cache_write_tokens
-
-
-def _so_far(log: Iterable[Event], prices: PriceTable) -> Totals:
-    totals = Totals()
-    for event in log:
-        if isinstance(data := event.data, events.Answered) and data.usage:
-            usage = Usage(*(data.usage.get(one, 0) for one in ("input", "output", "cacheRead", "cacheWrite")))
-            totals.add(usage, data.cost_usd, prices.at_most(data.model, usage, data.cost_usd))
-        totals.tool_calls += isinstance(data, events.ToolEnded)
-    return totals
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +144,7 @@ class TaskResult:
     """
 
     label: str
-    status: Literal["whole", "cut", "silent", "failed"]
+    status: TaskStatus
     content: str
     footer: str
     evidence: str
@@ -160,7 +162,6 @@ class TurnTasks:
     parent: Fit
     agent: AgentDeps
     found: Callable[[Sequence[Message], Message, Sequence[Path]], Awaitable[Sequence[Message]]]
-    boot: str
     _tokens: int = field(init=False, default=0)
     _usd: float = field(init=False, default=0.0)
     _warm: dict[int, asyncio.Event] = field(init=False, default_factory=dict)
@@ -194,16 +195,15 @@ class TurnTasks:
         chat = await self.chats.get(chat_of_task(self.chat.key, name))
         label = agent.redact(text.preview(description.strip() or words, LABEL))
         ordered = events.Ordered(_inbound(turn, name, agent.redact(words)), label, mode)
-        log = await self.event_log.read(chat.key) if chat.turn is not None else []
-        totals = _so_far(log, self.parent.models.prices)
-        self.spend(totals.tokens, totals.charged_usd)
-        facts = [*([] if chat.turn is not None else [ordered]), events.TurnStarted((name,), self.boot)]
+        totals = Totals.of(chat, self.parent.models.prices)
+        self.spend(_tokens(totals.usage), totals.charged_usd)
+        facts = [*([] if chat.turn is not None else [ordered]), events.TurnStarted((name,), agent.boot)]
         self.chats.append(*(Fact(chat.key, one, name) for one in facts))
         first_token = warm = asyncio.Event()
         if mode == "fork":
             warm = self._warm.setdefault(len(self.chat.context.current()), first_token)
         with task_scope(name):
-            worker = Worker(self, chat, call, ordered, totals=totals, first_token=first_token)
+            worker = Worker(self, chat, call, ordered, first_token)
             try:
                 if warm is not first_token:
                     await warm.wait()
@@ -316,33 +316,25 @@ def _inbound(turn: Turn, name: str, words: str) -> Inbound:
 
 
 class Worker(ModelWrapper):
-    """Runs the task that a tool call started, reports its progress and counts its usage. As the model of the task's loop,
-    it calls the turn's model within the task's limits. It sets `first_token` when the model begins to answer.
+    """Runs the task that a tool call started, and reports its progress. As the model of the task's loop, it calls the turn's
+    model within the task's limits. It sets `first_token` when the model begins to answer.
     """
 
     def __init__(
-        self,
-        tasks: TurnTasks,
-        chat: Chat,
-        call_id: str,
-        ordered: events.Ordered,
-        *,
-        totals: Totals,
-        first_token: asyncio.Event,
+        self, tasks: TurnTasks, chat: Chat, call_id: str, ordered: events.Ordered, first_token: asyncio.Event
     ) -> None:
-        agent, parent, around = tasks.agent, tasks.parent, context.current()
+        agent, parent = tasks.agent, tasks.parent
         super().__init__(parent.models.model)
         self._tasks = tasks
+        self._agent = agent
         self._chat = chat
         self._call_id = call_id
         self._ordered = ordered
         self.label = ordered.label
         self.id = ordered.inbound.request_id
-        self._around = around
-        self._agent = agent
+        self._around = context.current()
         self._limits = agent.settings.subagents
         self._first_token = first_token
-        self.totals = totals
         self._began: float | None = None
         self._waits = 0
         self._waits_since = 0.0
@@ -352,27 +344,29 @@ class Worker(ModelWrapper):
         """True once a person wrote a message instead of a decision about a call of this task."""
         self._last_call = ""
         """Limit that allows no further model call after the latest; "" if another call fits."""
-        models, registry, forks = (
-            replace(parent.models, purpose="task"),
-            agent.registry.without(BARRED),
-            ordered.mode == "fork",
-        )
         self._prefix: list[Message] = []
-        # The system prompt is the same for all fresh tasks, so that the provider caches it.
-        prompt = f"{PROMPTS['fresh']}\nprojectRoot: {agent.settings.root}"
-        system: Sequence[Json] = [{"type": "text", "text": prompt, "cache_control": {"type": "ephemeral"}}]
-        frame = Frame(Frozen(""), system, registry.forms)
-        if forks:
+        models = self._models = replace(parent.models, purpose="task")
+        if ordered.mode == "fork":
             shown = tasks.chat.context.shown()
             calls = blocks.tool_calls(shown[-1]["content"])
             results = [ToolResult(call.id, PLACEHOLDER).block for call in calls]
             shown.append({"role": "user", "content": results})
             same = models.name == parent.models.name
             self._prefix = shown if same else blocks.without_thinking(map(in_plain_words, shown))
-            frame = Frame(Frozen(""), parent.frame.system, (tuple(parent.tools),))
+        self._tell("queued")
+
+    def _loop(self) -> Loop:
+        tasks, agent, chat, around, forks = (
+            self._tasks,
+            self._agent,
+            self._chat,
+            self._around,
+            bool(self._prefix),
+        )
+        parent, registry = tasks.parent, agent.registry.without(BARRED)
         fit = Fit(
             chat,
-            models,
+            self._models,
             agent.settings.context,
             ages=parent.ages,
             append=lambda data: tasks.chats.append(Fact(chat.key, data, self.id)),
@@ -382,59 +376,49 @@ class Worker(ModelWrapper):
             prefix=self._prefix,
             purpose="subagent",
         )
-        older = OlderMessages(
-            chat,
-            around.request_id,
-            agent.settings.context.max_injected_messages,
-            fit.append,
-            agent.ids,
-            task=self.id,
-            seen=around.injection if forks else None,
-        )
+        seen = around.injection if forks else None
+        older = OlderMessages(chat, around.request_id, fit.append, agent, task=self.id, seen=seen)
 
-        async def begun() -> Frame:
-            return frame
+        async def frame() -> Frame:
+            if forks:
+                return Frame(Frozen(""), parent.frame.system, (tuple(parent.tools),))
+            # The system prompt is the same for all fresh tasks, so that the provider caches it.
+            words = f"{PROMPTS['fresh']}\nprojectRoot: {agent.settings.root}"
+            return Frame(
+                Frozen(""), [{"type": "text", "text": words, "cache_control": view.CACHE}], registry.forms
+            )
 
         async def mask_old(fit: Fit) -> None:
             fit.mask_old("size", above=fit.budget().limit)
 
-        self._models = models
-        self._loop = Loop(
-            chat,
-            self.id,
-            tasks.chats,
+        return Loop(
+            chat=chat,
+            turn=self.id,
+            chats=tasks.chats,
+            event_log=tasks.event_log,
+            agent=agent,
+            fit=fit,
             model=self,
-            frame=begun,
+            frame=frame,
             tell=self._told,
             found=lambda results, touched: tasks.found(
                 [*self._prefix, *chat.context.current()], results, touched
             ),
             before_asking=mask_old,
-            calls=ToolCalls(
-                chat,
-                self.id,
-                tasks.chats,
-                tasks.event_log,
-                agent.dispatcher.narrowed(registry, lambda judge: partial(self._call, judge)),
-                # The task's calls have the person, chat and permissions of the turn.
-                context=lambda: replace(
-                    around,
-                    reply=None,
-                    injection=older,
-                    view=self._view,
-                    tasks=None,
-                    approvals=partial(TaskApprovals, self),
-                ),
-                boot=tasks.boot,
-            ),
             reply=NoReply(),
             wrapped=NoReply(),
-            fit=fit,
-            agent=agent,
-            boot=tasks.boot,
+            dispatcher=agent.dispatcher.narrowed(registry, lambda judge: partial(self._call, judge)),
+            # The task's calls have the person, chat and permissions of the turn.
+            context=lambda: replace(
+                around,
+                reply=None,
+                injection=older,
+                view=self._view,
+                tasks=None,
+                approvals=partial(TaskApprovals, self),
+            ),
             most_steps=self._limits.max_model_calls + 1,
         )
-        self._tell("queued")
 
     async def run(self, slots: asyncio.Semaphore) -> TaskResult:
         """Run the task once a slot is free, report its end, and return the result."""
@@ -467,7 +451,7 @@ class Worker(ModelWrapper):
 
     async def _within_time(self) -> None:
         """Run the task's loop. Waits for people do not count towards the time limit. Raises `LimitReached`."""
-        loop = asyncio.create_task(self._loop.run())
+        loop = asyncio.create_task(self._loop().run())
         try:
             while not loop.done():
                 left = self._limits.max_seconds - self._seconds
@@ -505,7 +489,7 @@ class Worker(ModelWrapper):
         """Report the end of the task, once. `error` goes to the log; `told` is the sentence for people."""
         if self._over:
             return
-        self._over, totals = True, self.totals
+        self._over, totals = True, Totals.of(self._chat, self._models.prices)
         self._agent.log.write(
             "task",
             f"the task has {kind}",
@@ -521,16 +505,18 @@ class Worker(ModelWrapper):
         )
         self._tell(kind, told)
 
-    def _tell(
-        self, kind: Literal["queued", "started", "model", "ended", "failed", "stopped"], error: str = ""
-    ) -> None:
-        calls, most, now = self.totals.model_calls, self._limits.max_model_calls, self._agent.clock.now()
+    def _tell(self, kind: TaskState, error: str = "") -> None:
+        running, most, now = self._chat.context.running, self._limits.max_model_calls, self._agent.clock.now()
+        # The answer that the event `model` reports is not logged yet.
+        calls = (len(running.answers) if running is not None else 0) + (kind == "model")
         event = TaskEvent(kind, self.id, self._around.request_id, now, self.label, calls, most, error)
         self._agent.task_events(event)
 
-    async def _result(self, content: str, status: Literal["whole", "cut", "silent", "failed"]) -> TaskResult:
+    async def _result(self, content: str, status: TaskStatus) -> TaskResult:
         """Write the task's transcript, and return the result. If the disk refuses the transcript, the result says so."""
-        messages, totals, agent = [one.message for one in self._entries], self.totals, self._agent
+        messages, agent = [one.message for one in self._entries], self._agent
+        totals = Totals.of(self._chat, self._models.prices)
+        tokens = f"{_tokens(totals.usage):,}"
         head = f"Task “{self.label}” ({self._ordered.mode}) of the turn {self._around.request_id}"
         said = (f"== {one['role']}\n{words_of(one['content'])}" for one in messages)
         steps = f"all its steps: read_artifact {self.id}"
@@ -549,14 +535,14 @@ class Worker(ModelWrapper):
             agent.log.write("storage", "a task's transcript is not kept", level="error", cause=str(error))
         cost = "unknown price" if totals.unpriced else f"${totals.cost_usd:.4f}"
         footer = (
-            f"[task: {totals.model_calls} model calls, {totals.tool_calls} tool calls, {totals.tokens:,} tokens, "
+            f"[task: {totals.model_calls} model calls, {totals.tool_calls} tool calls, {tokens} tokens, "
             f"{cost}, {self._seconds:.0f} s; {steps}]"
         )
         used = dict.fromkeys(call.name for one in messages for call in blocks.tool_calls(one["content"]))
         failed = sum(bool(block.get("is_error")) for one in messages for block in one["content"])
         evidence = (
             f"{self.label}\nTask: {text.shorten_middle(self._ordered.inbound.text, SUMMARY)}\n"
-            f"Tools used: {', '.join(used) or 'none'}. Failed calls: {failed}. Tokens: {totals.tokens:,}.\n\n"
+            f"Tools used: {', '.join(used) or 'none'}. Failed calls: {failed}. Tokens: {tokens}.\n\n"
             f"{text.shorten_middle(content, SUMMARY)}"
         )
         return TaskResult(self.label, status, content, footer, evidence)
@@ -602,7 +588,7 @@ class Worker(ModelWrapper):
         size = models.estimator.request(request)
         most, self._last_call = self._next_call(size, request.max_tokens, name)
         request = replace(request, max_tokens=most)
-        if self._last_call and self.totals.model_calls:
+        if self._last_call and self._entries[1:]:
             *before, newest = request.messages
             content = [*newest["content"], {"type": "text", "text": tags.LAST_STEP}]
             request = replace(request, messages=(*before, {**newest, "content": content}))
@@ -612,7 +598,6 @@ class Worker(ModelWrapper):
                 if isinstance(piece, ModelReply):
                     charged = models.prices.at_most(name, piece.usage, piece.cost_usd)
                     self._tasks.spend(_tokens(piece.usage), charged)
-                    self.totals.add(piece.usage, piece.cost_usd, charged)
                     self._tell("model")
                     if self._last_call:
                         left = [one for one in piece.content if one.get("type") != "tool_use"]
@@ -623,10 +608,10 @@ class Worker(ModelWrapper):
         """Return the output limit for a call with `prompt` input tokens, and the limit that would prevent a call after that
         ("" if none would). Raises `LimitReached` if not even this call fits.
         """
-        limits, totals = self._limits, self.totals
+        limits, totals = self._limits, Totals.of(self._chat, self._models.prices)
         usd, left = (
             _usd(self._models.prices, model, prompt, ANSWER_TOKENS),
-            limits.max_tokens - totals.tokens - prompt,
+            limits.max_tokens - _tokens(totals.usage) - prompt,
         )
 
         def reached(calls: int, least: int) -> str:
@@ -654,7 +639,6 @@ class Worker(ModelWrapper):
 
         result = await judge(call, through)
         self._refused += not ran
-        self.totals.tool_calls += 1
         return result
 
 

@@ -21,7 +21,7 @@ from bot.core.event_log import EventLog
 from bot.core.feature import Door
 from bot.core.file_words import SeenFile
 from bot.core.fit import COLD_AFTER, Fit, Frame
-from bot.core.loop import Loop, OlderMessages, ToolCalls
+from bot.core.loop import Loop, OlderMessages
 from bot.core.prompt import Frozen
 from bot.core.reply import ChatReply, ReplyPorts
 from bot.core.summaries import CompactResult, Summaries
@@ -106,8 +106,8 @@ class Turns:
         fit = self._fit(chat, turn, "overheard" if quiet else "turn")
         reply = ChatReply(chat, turn, first, self._chats, self._reply(chat, first.channel))
         wrapped = self._door.wrapped(chat, reply, agent.registry)
-        tasks = TurnTasks(chat, self._chats, self._event_log, fit, agent, found, self.agent.boot)
-        older = OlderMessages(chat, turn, agent.settings.context.max_injected_messages, fit.append, agent.ids)
+        tasks = TurnTasks(chat, self._chats, self._event_log, fit, agent, found)
+        older = OlderMessages(chat, turn, fit.append, agent)
 
         def seen_by_tools() -> ToolExecutionContext:
             return ToolExecutionContext(
@@ -126,21 +126,13 @@ class Turns:
                 inbound=first,
             )
 
-        calls = ToolCalls(
-            chat,
-            turn,
-            self._chats,
-            self._event_log,
-            agent.dispatcher,
-            context=seen_by_tools,
-            boot=self.agent.boot,
-            reply=reply,
-            tasks=tasks,
-        )
         return Loop(
-            chat,
-            turn,
-            self._chats,
+            chat=chat,
+            turn=turn,
+            chats=self._chats,
+            event_log=self._event_log,
+            agent=agent,
+            fit=fit,
             model=fit.models.model,
             frame=lambda: self._frame(chat, first, fit.models, news),
             tell=tell,
@@ -149,12 +141,11 @@ class Turns:
             ),
             before_turn=self.summaries.before_turn,
             before_asking=self.summaries.before_asking,
-            calls=calls,
             reply=reply,
             wrapped=wrapped,
-            fit=fit,
-            agent=agent,
-            boot=self.agent.boot,
+            dispatcher=agent.dispatcher,
+            context=seen_by_tools,
+            tasks=tasks,
         )
 
     async def _seen(self, chat: Chat, turn: str, inbound: Inbound) -> Sequence[SeenFile] | None:
