@@ -95,7 +95,6 @@ CALLS: dict[str, Callable[[Any, Json], object]] = {
     ),
     "pictured": lambda number, _: said(number, "Here it is.", IMAGE, IMAGE | {"data": "bm8gcGljdHVyZQ=="}),
     "bytes": lambda number, _: write(begun(number) + b'{"type": "text", "text": "caf\xe9 open"}]}}'),
-    "half": lambda number, _: said(number, "half \ud800 a pair"),
     "blocks": lambda number, _: said(
         number, "kept", 7, {"type": "text", "text": None}, {}, {"type": "hologram"}, "to the end"
     ),

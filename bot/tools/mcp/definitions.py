@@ -1,6 +1,6 @@
 """Tools of MCP servers, in the form that the model can call. One invalid definition makes the model provider reject a
 whole request, so a tool that cannot be declared safely is omitted. One invalid part makes the SDK reject a whole list
-of tools or a whole result, so such parts are repaired or omitted first.
+of tools or a whole result, so results are converted before the SDK reads them (`mended`).
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ LONGEST = 4_000_000
 """Max characters of a result. A result that is too large for the model's context becomes an artifact."""
 MOST_PARTS = 1_000
 """Max parts (texts, pictures and others) of a result."""
-LEFT_OUT = "shipmate/leftOut"
-"""Key in `_meta` of a list of tools. Its value names the tools that cannot be declared, with the reasons."""
+RAW = "shipmate/raw"
+"""Key in a listed tool's `_meta`. Its value is the tool's definition as the server sent it."""
 
 _NAME = re.compile(r"[A-Za-z0-9_-]+")
 DEPTH = 24
@@ -88,14 +88,15 @@ def lines(words: str, limit: int) -> str:
     return seen if len(seen) <= limit and looked == words else f"{text.head(seen, limit - 1)}…"
 
 
-def offer(server: str, tool: str, words: str, schema: Any, instructions: str = "") -> ToolOffer:
+def offer(server: str, tool: Any, instructions: str = "") -> ToolOffer:
     """Return the catalog entry of a tool. `instructions` are the server's notes on its tools. Raises
     `UndeclarableTool`.
     """
-    if not tool:
-        raise UndeclarableTool("it has no name")
+    name = tool.get("name") if isinstance(tool, dict) else None
+    if not isinstance(name, str) or not name:
+        raise UndeclarableTool("name: it has none")
     try:
-        shown = _schema(schema)
+        shown = _schema(tool.get("inputSchema", {}))
     except RecursionError:
         raise UndeclarableTool("its schema is nested too deeply") from None
     fields = tuple(shown.get("properties", {}))
@@ -103,44 +104,46 @@ def offer(server: str, tool: str, words: str, schema: Any, instructions: str = "
         raise UndeclarableTool(
             f"an argument has a name that cannot be declared: {text.preview(odd[0], 40)!r}"
         )
-    said = line(words, WORDS)
+    words = (one for key in ("description", "title") if isinstance(one := tool.get(key), str) and one)
+    said = line(next(words, ""), WORDS)
     told = f"A tool of the MCP server {server}" + (f", in its own words: {said}" if said else ".")
-    definition = {"name": name_of(server, tool), "description": told, "input_schema": shown}
-    return ToolOffer(definition, tool, said, fields, server, instructions)
+    definition = {"name": name_of(server, name), "description": told, "input_schema": shown}
+    return ToolOffer(definition, name, said, fields, server, instructions)
 
 
-def _merged(schema: Any, whole: Json | None = None) -> Json:
-    """Return an object schema in which the branches are merged. It has the fields of all branches, and requires only
-    what each branch requires.
+def _merged(schema: Any) -> Json:
+    """Return an object schema without branches. It has the fields of all branches, and requires what the schema itself
+    requires.
     """
     if not _is_object(schema):
         raise UndeclarableTool("inputSchema.type: its arguments are no object")
-    top = {"type": "object"} | {key: value for key, value in schema.items() if key not in _BRANCHES}
-    branches = {key: schema[key] for key in _BRANCHES if isinstance(schema.get(key), list)}
-    if str(top.get("$ref")).startswith("#/"):
-        found: Any = whole or schema
-        for step in top.pop("$ref")[2:].split("/"):
-            found = found.get(step) if isinstance(found, dict) else None
-        branches["$ref"] = [found]
-    fields, needed = top.pop("properties", None), top.pop("required", None)
-    fields = fields if isinstance(fields, dict) else {}
-    fields = {name: one if isinstance(one, dict | bool) else {} for name, one in fields.items()}
+    top = {"type": "object"} | {key: one for key, one in schema.items() if key not in {*_BRANCHES, "$ref"}}
+    needed = top.pop("required", None)
     needed = [one for one in needed if isinstance(one, str)] if isinstance(needed, list) else []
-    for key, each in branches.items():
-        merged = [_merged(one, whole or schema) for one in each if _is_object(one)]
-        for name, one in (item for branch in merged for item in branch.get("properties", {}).items()):
-            fields[name] = one if fields.get(name, one) == one else {"anyOf": [fields[name], one]}
-        sets = [set(branch.get("required", ())) for branch in merged] or [set[str]()]
-        more = set.intersection(*sets) if key in {"anyOf", "oneOf"} else set.union(*sets)
-        needed += sorted(more.difference(needed))
+    fields = _fields(schema, schema)
     top |= {"properties": fields} if fields or "properties" in schema else {}
-    return top | ({"required": needed} if needed or "required" in schema else {})
+    return top | ({"required": needed} if needed else {})
+
+
+def _fields(schema: Json, whole: Json) -> Json:
+    """Return the properties of a schema and of its branches."""
+    own = schema.get("properties")
+    own = own if isinstance(own, dict) else {}
+    found = {name: one if isinstance(one, dict | bool) else {} for name, one in own.items()}
+    branches = [one for key in _BRANCHES if isinstance(schema.get(key), list) for one in schema[key]]
+    if str(schema.get("$ref")).startswith("#/"):
+        branch: Any = whole
+        for step in schema["$ref"][2:].split("/"):
+            branch = branch.get(step) if isinstance(branch, dict) else None
+        branches.append(branch)
+    for branch in filter(_is_object, branches):
+        for name, one in _fields(branch, whole).items():
+            found[name] = one if found.get(name, one) == one else {"anyOf": [found[name], one]}
+    return found
 
 
 def _is_object(schema: Any) -> bool:
-    if not isinstance(schema, dict):
-        return False
-    return schema.get("type", "object") == "object" and isinstance(schema.get("$schema", ""), str)
+    return isinstance(schema, dict) and schema.get("type", "object") == "object"
 
 
 def _schema(schema: Any) -> Json:
@@ -198,7 +201,7 @@ def arguments(schema: Json) -> type[pydantic.BaseModel]:
 
 
 def problems(schema: Json, value: Any) -> Iterator[Any]:
-    """Yield the errors that `jsonschema` finds with the keywords in `_CHECKED`, and an error for each unknown field."""
+    """Yield the errors that `jsonschema` finds with the keywords in `_CHECKED`."""
     yield from _validator()(schema).iter_errors(value)
 
 
@@ -207,16 +210,8 @@ def _validator() -> Any:
     import jsonschema
 
     every = jsonschema.Draft202012Validator
-
-    def closed(judge: Any, extra: Any, value: Any, schema: Json) -> Iterator[Any]:
-        if extra is False and "patternProperties" not in schema:
-            yield from every.VALIDATORS["additionalProperties"](judge, extra, value, schema)
-
-    return jsonschema.validators.create(
-        every.META_SCHEMA,
-        {name: every.VALIDATORS[name] for name in _CHECKED.split()} | {"additionalProperties": closed},
-        type_checker=every.TYPE_CHECKER,
-    )
+    checks = {name: every.VALIDATORS[name] for name in _CHECKED.split()}
+    return jsonschema.validators.create(every.META_SCHEMA, checks, type_checker=every.TYPE_CHECKER)
 
 
 class ServerTool:
@@ -232,7 +227,6 @@ class ServerTool:
         offer: ToolOffer,
         run: Callable[[str, Json], Awaitable[Pictured]],
         seconds: float,
-        schema: Json,
         defined: str = "",
     ) -> None:
         self.offer = offer
@@ -241,44 +235,32 @@ class ServerTool:
         self.timeout_seconds = seconds + LAST_RESORT
         self.defined = defined
         self._run = run
-        self._schema = schema
 
     @functools.cached_property
     def input(self) -> type[pydantic.BaseModel]:
-        return arguments(self._schema)
+        return arguments(self.offer.definition["input_schema"])
 
     async def run(self, args: Any) -> Pictured:
         return await self._run(self.offer.title, args.root)
 
 
 def mended(result: Json) -> Json:
-    """Return a server's result in which invalid tools and parts are repaired or omitted."""
+    """Return a server's result in a form that the SDK accepts. Each listed tool gets its own definition as metadata
+    (`RAW`). A tool's result becomes one text and its pictures.
+    """
     if isinstance(result.get("tools"), list):
-        tools, left_out = [], []
-        for one in result["tools"]:
-            try:
-                tools.append(_declared(one))
-            except (UndeclarableTool, RecursionError) as error:
-                name = one.get("name") if isinstance(one, dict) else one
-                left_out.append(f"{line(str(name), 80)}: {error}")
-        return result | {"tools": tools, "_meta": {LEFT_OUT: left_out}}
+        shell = {"name": "tool", "inputSchema": {"type": "object"}}
+        return result | {"tools": [{**shell, "_meta": {RAW: one}} for one in result["tools"]]}
     if {"content", "structuredContent"}.isdisjoint(result):
         return result
     parts = result.get("content")
     parts = parts[:MOST_PARTS] if isinstance(parts, list) else [parts]
-    data = (part.get("data") for part in parts if isinstance(part, dict) and part.get("type") == "image")
+    parts = [part if isinstance(part, dict) else {} for part in parts]
+    data = (part.get("data") for part in parts if part.get("type") == "image")
     pictures = [{"type": "image", "data": one, "mimeType": ""} for one in data if isinstance(one, str)]
-    words = words_of({**result, "content": parts})
     kept = {name: value for name, value in result.items() if name != "structuredContent"}
-    content = [{"type": "text", "text": words}, *pictures]
+    content = [{"type": "text", "text": words_of({**result, "content": parts})}, *pictures]
     return kept | {"content": content, "isError": result.get("isError") is True}
-
-
-def _declared(tool: Any) -> Json:
-    if not isinstance(tool, dict) or not isinstance(tool.get("name"), str):
-        raise UndeclarableTool("name: it has none")
-    kept = {key: tool[key] for key in ("name", "title", "description") if isinstance(tool.get(key), str)}
-    return kept | {"inputSchema": _merged(tool.get("inputSchema", {}))}
 
 
 def words_of(result: Json) -> str:
@@ -290,19 +272,19 @@ def words_of(result: Json) -> str:
     return text.clean(text.shorten_middle("\n\n".join(parts), LONGEST))
 
 
-def _part(part: Any) -> str:
-    part = part if isinstance(part, dict) else {}
-    kind = part.get("type")
-    if kind == "text":
-        return str(part.get("text") or "")
-    if kind in {"image", "audio"}:
-        size = len(str(part.get("data") or "")) * 3 // 4
-        return f"[{kind}: {part.get('mimeType')}, {size:,} bytes]"
-    if kind == "resource_link":
-        return f"[resource: {part.get('name')}, {part.get('uri')}]"
-    inner = part.get("resource") if kind == "resource" else None
-    if isinstance(inner, dict):
-        if isinstance(inner.get("text"), str):
+def _part(part: Json) -> str:
+    inner = part.get("resource")
+    match part.get("type"):
+        case "text":
+            return str(part.get("text") or "")
+        case "image" | "audio" as kind:
+            size = len(str(part.get("data") or "")) * 3 // 4
+            return f"[{kind}: {part.get('mimeType')}, {size:,} bytes]"
+        case "resource_link":
+            return f"[resource: {part.get('name')}, {part.get('uri')}]"
+        case "resource" if isinstance(inner, dict) and isinstance(inner.get("text"), str):
             return f"[{inner.get('uri')}]\n{inner['text']}"
-        return f"[resource: {inner.get('uri')}, {inner.get('mimeType')}, not shown]"
-    return f"[{kind}: not shown]"
+        case "resource" if isinstance(inner, dict):
+            return f"[resource: {inner.get('uri')}, {inner.get('mimeType')}, not shown]"
+        case kind:
+            return f"[{kind}: not shown]"

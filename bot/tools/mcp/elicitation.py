@@ -30,16 +30,18 @@ CANCEL = frozenset({"cancel", "/cancel", "取消"})
 YES = frozenset(
     ["yes", "y", "ok", "true", "ja", "oui", "sí", "si", "sim", "да", "是", "好", "はい", "네", "نعم", "हाँ"]
 )
-PLAIN = ("string", "boolean", "integer", "number")
-DECLINED = object()
-OPTIONAL = "question.how_optional"
 NO = frozenset(
     ["no", "n", "false", "nein", "non", "não", "нет", "否", "不", "不是", "いいえ", "아니요", "لا", "नहीं"]
 )
+PLAIN = ("string", "boolean", "integer", "number")
 
 
 class Unanswered(errors.ShipmateError):
     """Raised if nobody answered a form, although nobody declined it. The message gives the reason."""
+
+
+class Declined(errors.ShipmateError):
+    """Raised if the person declines to answer a form."""
 
 
 @dataclass(eq=False)
@@ -88,6 +90,8 @@ class Elicitations:
 
         try:
             content = await self._answers(params)
+        except Declined:
+            return ElicitResult(action="decline")
         except Unanswered as why:
             self._log.write("mcp", f"a form of {self._server} got no answer", level="warn", cause=str(why))
             for call in self._calls:
@@ -95,45 +99,52 @@ class Elicitations:
                     f"[{self._server} asked the person by a form and got no answer: {why}.]"
                 )
             return ElicitResult(action="cancel")
-        action = "decline" if content is None else "accept"
-        return ElicitResult(action=action, content=None if hasattr(params, "url") else content)
+        return ElicitResult(action="accept", content=None if hasattr(params, "url") else content)
 
-    async def _answers(self, params: Any) -> Json | None:
-        """Return the person's answers by field; None if the person declines."""
+    async def _answers(self, params: Any) -> Json:
+        """Return the person's answers by field. Raises `Declined` and `Unanswered`."""
         if len(self._calls) != 1:
             raise Unanswered("it is not known which of the calls that run asks")
+        (call,) = self._calls
         schema = getattr(params, "requested_schema", None) or {}
         needed = schema.get("required") or ()
         given = {name: one for name, one in schema.get("properties", {}).items() if isinstance(one, dict)}
         fields = {name: one for name, one in given.items() if one.get("type") in PLAIN or _choices(one)}
         if odd := [name for name in needed if name not in fields]:
             raise Unanswered(f"its field {odd[0]} cannot be asked for in a chat")
-        content: Json = {}
         message = f"{params.message} {getattr(params, 'url', '')}".strip()
-        # A form without fields asks only for a confirmation.
-        for number, (name, one) in enumerate((fields or {"": {"type": "boolean"}}).items(), 1):
-            place = f"{number}/{len(fields)} " if len(fields) > 1 else ""
-            how = OPTIONAL if fields and name not in needed else "question.how"
-            value = await self._field(self._calls[0], message if number == 1 else "", place + name, one, how)
-            if value is DECLINED or (not fields and value is False):
-                return None
-            content |= {name: value} if fields and value is not None else {}
-        return content
+        with speaking(call.language):
+            asks = say(
+                "question.asks", tool=_literal(call.tool), server=self._server, words=_literal(message, WORDS)
+            )
+            if not fields:
+                if not await self._field(call, f"{asks}\n", {"type": "boolean"}, optional=False):
+                    raise Declined
+                return {}
+            content: Json = {}
+            for number, (name, one) in enumerate(fields.items(), 1):
+                place = f"{number}/{len(fields)} " if len(fields) > 1 else ""
+                label = f"{asks if number == 1 else ''}\n{_literal(place + name)}: "
+                value = await self._field(call, label, one, optional=name not in needed)
+                content |= {name: value} if value is not None else {}
+            return content
 
-    async def _field(self, call: _Call, message: str, name: str, one: Json, how: str) -> Any:
-        """Return the person's answer to one field; None if the person skips it. Raises `Unanswered`."""
+    async def _field(self, call: _Call, label: str, one: Json, *, optional: bool) -> Any:
+        """Return the person's answer to one field; None if the person skips it. Raises `Declined` and `Unanswered`."""
+        about = " – ".join(str(one[key]) for key in ("title", "description") if one.get(key))
+        asked = f"{label}{f'{_literal(about, 300)}, ' if about else ''}{kind(one)}.\n\n"
+        if "default" in one:
+            asked += say("question.default", value=_literal(_default(one), 300)) + " "
+        asked = (asked + say("question.how_optional" if optional else "question.how")).strip()
         for number in range(TRIES):
-            with speaking(call.language):
-                again = [say("question.again")] if number else []
-                question = " ".join([*again, self._question(call.tool, message, name, one, how)])
-            answer = await self._ask(call, question)
+            answer = await self._ask(call, f"{say('question.again')} {asked}" if number else asked)
             words, plain = answer.words.strip(), answer.words.strip().casefold()
             if answer.ended != "answered":
                 raise Unanswered("the person did not answer")
             if plain in CANCEL:
-                return DECLINED
+                raise Declined
             if plain in SKIP:
-                if how == OPTIONAL:
+                if optional:
                     return None
                 continue
             value = one["default"] if plain == "ok" and "default" in one else read(one, words)
@@ -156,18 +167,6 @@ class Elicitations:
                 call.limit.reschedule(asyncio.get_running_loop().time() + call.seconds)
                 call.report("")
         return Answer("nobody") if task.cancelled() else task.result()
-
-    def _question(self, tool: str, message: str, name: str, one: Json, how: str) -> str:
-        said = say("question.asks", tool=_literal(tool), server=self._server, words=_literal(message, WORDS))
-        about = " – ".join(str(one[key]) for key in ("title", "description") if one.get(key))
-        wanted = f"{_literal(name)}: " if name else ""
-        default = (
-            say("question.default", value=_literal(_default(one), 300)) + " " if "default" in one else ""
-        )
-        return (
-            f"{said if message else ''}\n{wanted}{f'{_literal(about, 300)}, ' if about else ''}{kind(one)}.\n\n"
-            f"{default}{say(how)}"
-        ).strip()
 
 
 def _literal(words: str, limit: int = 80) -> str:
@@ -195,31 +194,28 @@ def read(one: Json, words: str) -> Any:
     if "items" in one:
         values = [read(one["items"], part.strip()) for part in re.split("[,，、]", words)]
         return values if None not in values else None
-    if choices := _choices(one):
-        fit = (
-            value
-            for number, (label, value) in enumerate(choices, 1)
-            if words.casefold() in {label.casefold(), str(value).casefold(), str(number)}
-        )
-        return next(fit, None)
     wanted, plain = one.get("type"), words.casefold().rstrip(".!。！ ")
+    if choices := _choices(one):
+        numbered = {str(number): value for number, (_, value) in enumerate(choices, 1)}
+        labelled = {name.casefold(): value for label, value in choices for name in (label, str(value))}
+        return (numbered | labelled).get(words.casefold())
     if wanted == "boolean":
         return True if plain in YES else False if plain in NO else None
-    for number in (int, float) if wanted in {"integer", "number"} else ():
+    if wanted in {"integer", "number"}:
         with contextlib.suppress(ValueError):
-            return value if math.isfinite(value := number(plain)) else None
+            value = int(plain) if wanted == "integer" else float(plain)
+            return value if math.isfinite(value) else None
+        return None
     return words if wanted == "string" else None
 
 
 def _choices(one: Json) -> list[tuple[str, Any]]:
+    """Return the labels and values between which a field lets people choose; [] if the field has any value."""
     one = one["items"] if isinstance(one.get("items"), dict) else one
     listed = one.get("oneOf") or one.get("anyOf")
     if isinstance(listed, list):
-        return [
-            (str(item.get("title") or item["const"]), item["const"])
-            for item in listed
-            if isinstance(item, dict) and "const" in item
-        ]
+        choices = (item for item in listed if isinstance(item, dict) and "const" in item)
+        return [(str(item.get("title") or item["const"]), item["const"]) for item in choices]
     values, names = one.get("enum"), one.get("enumNames")
     if not isinstance(values, list):
         return []

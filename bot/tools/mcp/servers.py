@@ -24,7 +24,7 @@ from bot.contracts.environment import Clock, Log, Redact
 from bot.contracts.tools import Pictured, Tool
 from bot.tools.context import Questions, progress
 from bot.tools.mcp import definitions, transports
-from bot.tools.mcp.definitions import LEFT_OUT, ServerTool
+from bot.tools.mcp.definitions import ServerTool
 from bot.tools.mcp.elicitation import Elicitations
 from bot.tools.permissions.protected_code import protected_code
 from bot.tools.registry import ToolCatalog, ToolOffer
@@ -42,9 +42,9 @@ MOST_PAGES = 50
 MOST_HUNG = 3
 """Max consecutive calls that get no answer. Then the connection is closed."""
 LOOK_SECONDS = 10.0
+"""Timeout in seconds of the check whether a server answers after a failed call."""
 LAST_WORDS = 2_000
 """Max characters of a server's stderr kept for operators."""
-State = Literal["starting", "ready", "down"]
 
 
 class ServerLost(errors.ShipmateError):
@@ -65,33 +65,26 @@ class Server:
     clock: Clock
     log: Log
     redact: Redact
-    state: State = "starting"
+    state: Literal["starting", "ready", "down"] = "starting"
     trouble: str = ""
     """Reason why the server is down, for operators; "" while it works."""
     tools: Mapping[str, ServerTool] = field(default_factory=dict)
     left_out: Sequence[str] = ()
     settled: asyncio.Event = field(default_factory=asyncio.Event)
     """Event that is set when the first attempt to start has succeeded or failed."""
+    down_since: float | None = None
+    """Time (monotonic seconds) at which the connection went down; None while it works."""
     _client: Client | None = None
-    _closed: asyncio.Event = field(default_factory=asyncio.Event)
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
+    """Event that is set if the server's tools have changed, or if the connection has ended."""
+    _ending: str = ""
+    """Reason why the connection has ended; "" while it works."""
     _handshake: Literal["legacy", "auto"] = "legacy"
-    _why: str = ""
     _stderr: str = ""
     _hung: int = 0
-    _since: float | None = None
 
     def __post_init__(self) -> None:
         self.asking = Elicitations(self.name, self.questions, self.log)
-
-    @property
-    def timeout_seconds(self) -> float:
-        return self.settings.timeout_ms / 1000
-
-    @property
-    def away(self) -> float:
-        """Return the seconds since the connection went down."""
-        return 0.0 if self._since is None else self.clock.monotonic() - self._since
 
     async def run(self) -> None:
         """Keep the server connected until this call is cancelled. The pauses between attempts grow exponentially."""
@@ -108,14 +101,13 @@ class Server:
                     await asyncio.wait([task])
             if self.clock.monotonic() - began > SOUND_SECONDS:
                 failures = 0
-            pause = min(LONGEST_PAUSE, 2.0**failures)
-            failures += 1
             self._down(None if task.cancelled() else task.exception())
-            await self.clock.sleep(pause)
+            await self.clock.sleep(min(LONGEST_PAUSE, 2.0**failures))
+            failures += 1
 
     def _down(self, error: BaseException | None) -> None:
         was, self.state = self.state, "down"
-        self._since = self.clock.monotonic() if self._since is None else self._since
+        self.down_since = self.clock.monotonic() if self.down_since is None else self.down_since
         while isinstance(error, BaseExceptionGroup):
             error = error.exceptions[0]
         cause = "it ended" if error is None else str(error) or type(error).__name__
@@ -123,8 +115,6 @@ class Server:
             cause = errors.connection_reason(error)
         elif isinstance(error, ValueError):  # raised by the SDK for an invalid message
             cause = "it breaks the protocol"
-        if self._why and not isinstance(error, ServerLost):
-            cause = f"{self._why} ({cause})"
         stderr = " ".join(self._stderr.split())[-300:]
         self.trouble = self.redact(text.preview(cause + (f"; stderr: {stderr}" if stderr else ""), 600))
         self.settled.set()
@@ -133,9 +123,8 @@ class Server:
     # ------------------------------------------------------------ a connection
 
     async def _connection(self) -> None:
-        self._closed.clear()
         self._changed.clear()
-        self._why = self._stderr = ""
+        self._ending = self._stderr = ""
         self._hung = 0
         # Importing the SDK takes seconds.
         await asyncio.to_thread(importlib.import_module, "mcp")
@@ -158,14 +147,13 @@ class Server:
                 await stack.enter_async_context(client)
                 await self._list(client)
             self._handshake = used
-            follow = asyncio.create_task(self._follow(client))
-            self._client, self.state, self.trouble, self._since = client, "ready", "", None
+            self._client, self.state, self.trouble, self.down_since = client, "ready", "", None
             self.settled.set()
             try:
                 while True:
                     await self._changed.wait()
-                    if self._closed.is_set():
-                        raise ServerLost(self._why or "the connection ended")
+                    if self._ending:
+                        raise ServerLost(self._ending)
                     self._changed.clear()
                     async with asyncio.timeout(START_SECONDS):
                         await self._list(client)
@@ -173,9 +161,6 @@ class Server:
                     await self.clock.sleep(1.0)
             finally:
                 self._client = None
-                follow.cancel()
-                # Errors are ignored: a server need not announce changes.
-                await asyncio.gather(follow, return_exceptions=True)
 
     @contextlib.asynccontextmanager
     async def _transport(self) -> AsyncIterator[Any]:
@@ -225,9 +210,8 @@ class Server:
     def _said(self, words: str) -> None:
         self._stderr = (self._stderr + words)[-LAST_WORDS:]
 
-    def _ended(self, why: str) -> None:
-        self._why = why
-        self._closed.set()
+    def _ended(self, why: str = "it ended") -> None:
+        self._ending = why
         self._changed.set()
 
     async def _heard(self, message: object) -> None:
@@ -236,59 +220,48 @@ class Server:
         if isinstance(message, ToolListChangedNotification):
             self._changed.set()
 
-    async def _follow(self, client: Client) -> None:
-        """Subscribe to changes of the server's tools. Older servers announce changes without subscription."""
-        from mcp_types.version import MODERN_PROTOCOL_VERSIONS
-
-        if client.protocol_version in MODERN_PROTOCOL_VERSIONS:
-            async with client.listen(tools_list_changed=True) as told:
-                async for _ in told:
-                    self._changed.set()
-
     async def _list(self, client: Client) -> None:
         from mcp_types import PaginatedRequestParams
 
-        tools: dict[str, ServerTool] = {}
-        left_out: list[str] = []
-        # Redaction comes before the cut, because half a secret would not be recognised.
-        notes = await asyncio.to_thread(self.redact, client.instructions or "")
-        said = definitions.lines(notes, definitions.INSTRUCTIONS)
-        cursor: str | None = None
+        listed, cursor = list[Any](), ""
         for _ in range(MOST_PAGES):
             params = PaginatedRequestParams(cursor=cursor) if cursor else None
             page = await client.session.list_tools(params=params)
-            left_out += (page.meta or {}).get(LEFT_OUT, ())
-            for tool in page.tools:
-                # Definitions may be long, so they are processed off the event loop.
-                await asyncio.to_thread(self._take, tools, left_out, tool, said)
-            cursor = page.next_cursor
-            if not cursor:
+            listed += [(tool.meta or {}).get(definitions.RAW) for tool in page.tools]
+            if not (cursor := page.next_cursor or ""):
                 break
-        added = sorted(tools.keys() - self.tools.keys())
-        gone = sorted(self.tools.keys() - tools.keys())
+        # Definitions may be long, so they are processed off the event loop.
+        tools, left_out = await asyncio.to_thread(self._declared, listed, client.instructions or "")
+        shown: dict[str, Any] = {
+            "added": sorted(tools.keys() - self.tools.keys())[:20],
+            "gone": sorted(self.tools.keys() - tools.keys())[:20],
+            "left_out": left_out[:20],
+        }
         self.tools, self.left_out = tools, left_out
-        shown: dict[str, Any] = {"added": added[:20], "gone": gone[:20], "left_out": left_out[:20]}
         level: Literal["warn", "info"] = "warn" if left_out else "info"
         self.log.write("mcp", f"the server {self.name} has {len(tools)} tools", level=level, **shown)
 
-    def _take(self, tools: dict[str, ServerTool], left_out: list[str], tool: Any, said: str) -> None:
-        shown = definitions.line(tool.name, 80)
-        try:
-            offer = definitions.offer(
-                self.name, tool.name, tool.description or tool.title or "", tool.input_schema, said
-            )
-        except definitions.UndeclarableTool as error:
-            left_out.append(f"{shown}: {error}")
-            return
-        if offer.name in tools or len(tools) >= MOST_TOOLS:
-            left_out.append(
-                f"{shown}: {'its name is taken' if offer.name in tools else 'there are too many'}"
-            )
-            return
+    def _declared(self, listed: list[Any], instructions: str) -> tuple[dict[str, ServerTool], list[str]]:
+        """Return the tools that can be declared, by name, and the reasons why the others cannot."""
+        tools, left_out = dict[str, ServerTool](), list[str]()
+        # Redaction comes before the cut, because half a secret would not be recognised.
+        notes = definitions.lines(self.redact(instructions), definitions.INSTRUCTIONS)
         who = [self.name, self.settings.command, self.settings.args, self.settings.url]
-        whole = [who, (tool.name, tool.title, tool.description, tool.input_schema)]
-        defined = hashlib.sha256(json.dumps(whole, sort_keys=True, default=str).encode()).hexdigest()
-        tools[offer.name] = ServerTool(offer, self.call, self.timeout_seconds, tool.input_schema, defined)
+        for tool in listed:
+            try:
+                offer = definitions.offer(self.name, tool, notes)
+                if offer.name in tools or len(tools) >= MOST_TOOLS:
+                    full = "there are too many"
+                    raise definitions.UndeclarableTool("its name is taken" if offer.name in tools else full)
+            except definitions.UndeclarableTool as error:
+                name = tool.get("name") if isinstance(tool, dict) else tool
+                left_out.append(f"{definitions.line(str(name), 80)}: {error}")
+                continue
+            whole = [who, [tool.get(key) for key in ("name", "title", "description", "inputSchema")]]
+            defined = hashlib.sha256(json.dumps(whole, sort_keys=True).encode()).hexdigest()
+            seconds = self.settings.timeout_ms / 1000
+            tools[offer.name] = ServerTool(offer, self.call, seconds, defined)
+        return tools, left_out
 
     # ------------------------------------------------------------ calls
 
@@ -314,7 +287,7 @@ class Server:
         from pydantic import ValidationError
 
         request = CallToolRequest(params=CallToolRequestParams(name=tool, arguments=arguments))
-        seconds = self.timeout_seconds
+        seconds = self.settings.timeout_ms / 1000
         limit, report = asyncio.timeout(seconds), progress.get()
 
         async def told(progress: float, total: float | None, message: str | None) -> None:
@@ -336,42 +309,33 @@ class Server:
                 f"The MCP server {self.name} did not answer within {seconds:g} s; the call was given up and may have taken "
                 "effect."
             ) from None
-        except MCPError as error:
-            raise await self._failed(client, error.code, error.message) from None
         except (ValidationError, RuntimeError, TypeError) as error:
             self.log.write("mcp", f"{self.name} gave no result", level="warn", cause=text.preview(str(error)))
             raise errors.ToolError(
                 f"The MCP server {self.name} answered with something that is no result. It may have taken effect."
             ) from None
-        except (anyio.ClosedResourceError, anyio.BrokenResourceError):
-            raise self._gone() from None
+        except (MCPError, anyio.ClosedResourceError, anyio.BrokenResourceError) as error:
+            if await self._works(client):
+                self._hung = 0
+                said = definitions.line(str(error), 1_000)
+                raise errors.ToolError(f"The MCP server {self.name} refused: {said}") from None
+            raise errors.ToolError(
+                f"The connection to the MCP server {self.name} was lost while it worked ({self._ending}); it may have taken "
+                "effect. Look before you try again."
+            ) from None
         result = answer.model_dump(mode="json", by_alias=True)
         result["content"][0]["text"] = "\n\n".join(filter(None, (result["content"][0]["text"], *unanswered)))
         return result
 
-    async def _failed(self, client: Client, code: int, message: str) -> errors.ToolError:
-        from mcp_types import CONNECTION_CLOSED
-
-        # The SDK raises this for an ended stream. A server can send the same code, so the code alone proves nothing.
-        cut = code == CONNECTION_CLOSED and message.startswith("SSE stream ")
-        if self._closed.is_set() or cut:
-            return self._gone()
-        if self.settings.url is not None:
-            # Over HTTP, a failed call does not show whether the connection works. Listing the tools shows it.
+    async def _works(self, client: Client) -> bool:
+        """Return True if the connection works after a failed call. Over HTTP, only listing the tools shows it."""
+        if not self._ending and self.settings.url is not None:
             look = asyncio.create_task(self._list(client))
             await asyncio.wait([look], timeout=LOOK_SECONDS)
             if not look.done() or look.cancelled() or look.exception() is not None:
                 look.cancel()
                 self._ended("it does not answer any more")
-                return self._gone()
-        self._hung = 0
-        return errors.ToolError(f"The MCP server {self.name} refused: {definitions.line(message, 1_000)}")
-
-    def _gone(self) -> errors.ToolError:
-        return errors.ToolError(
-            f"The connection to the MCP server {self.name} was lost while it worked ({self._why or 'it ended'}); it may have "
-            "taken effect. Look before you try again."
-        )
+        return not self._ending
 
 
 class McpServers(ToolCatalog):
@@ -412,12 +376,11 @@ class McpServers(ToolCatalog):
         states = {"down": "not running", "starting": "starting"}
         return {name: states.get(one.state, f"{len(one.tools)} tools") for name, one in self.servers.items()}
 
-    def troubles(self) -> Mapping[str, str]:
-        """Return each server's failure, for operators; "" for a server that works."""
-        return {name: server.trouble for name, server in self.servers.items()}
-
-    def lasting(self, seconds: float) -> Mapping[str, str]:
-        """Return each failure that has lasted at least `seconds`; "" for all other servers."""
+    def troubles(self, seconds: float = 0.0) -> Mapping[str, str]:
+        """Return each failure that has lasted at least `seconds`, for operators; "" for all other servers."""
         return {
-            name: server.trouble if server.away > seconds else "" for name, server in self.servers.items()
+            name: one.trouble
+            if one.down_since is not None and one.clock.monotonic() - one.down_since >= seconds
+            else ""
+            for name, one in self.servers.items()
         }

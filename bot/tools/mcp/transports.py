@@ -1,4 +1,4 @@
-"""Transports to MCP servers: the SDK's stdio and streamable HTTP. Results are repaired (`definitions.mended`), the
+"""Transports to MCP servers: the SDK's stdio and streamable HTTP. Results are converted (`definitions.mended`), the
 environment is clean, and no code runs that a chat could change.
 
 A stdio server runs with the gateway's rights, outside the sandbox. Its command and environment may not name files of
@@ -10,19 +10,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import logging
 import os
 import re
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
-from contextvars import ContextVar
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pydantic
-
-from bot import text
 from bot.tools.mcp.definitions import mended
 from bot.tools.permissions.protected_code import ProtectedCode
 
@@ -30,10 +24,10 @@ if TYPE_CHECKING:
     from mcp.client._transport import TransportStreams
 
 LONGEST = 8 * 2**20
-"""Max size of one message, HTTP response or event: characters of a line on stdout, else bytes."""
+"""Max bytes of an event in a streamed HTTP response."""
 CONNECT_SECONDS = 10.0
 SILENCE_SECONDS = 300.0
-_INHERITED = (
+_INHERITED = [
     "HOME",
     "LANG",
     "LC_ALL",
@@ -45,7 +39,7 @@ _INHERITED = (
     "TMPDIR",
     "TZ",
     "USER",
-)
+]
 """Environment variables that a server inherits from the gateway. They contain no secrets."""
 _BETWEEN = re.compile(r"[\s=:,;|&<>()'\"]+")
 """Pattern of separators between several paths in one word, as in `--path=/a:/b` or in a script."""
@@ -57,33 +51,11 @@ _ROOTS = frozenset({"-C", "-f", "--directory", "--prefix", "--project", "--cwd",
 """Options of package launchers that name a folder or file whose code is run."""
 
 Tell = Callable[[str], object]
-_TELL: ContextVar[Tell] = ContextVar("mcp_tell")
-"""Function that is called with the reason if the server of this connection breaks a limit."""
-
-
-@cache
-def _bounded() -> Any:
-    """Return the SDK's reader of stdout with a limit of `LONGEST` characters per line. The SDK itself sets no limit."""
-    import anyio
-    from anyio.streams.text import TextReceiveStream
-
-    class Bounded(TextReceiveStream):
-        length = 0
-
-        async def receive(self) -> str:
-            piece = await super().receive()
-            self.length = len(piece) - piece.rfind("\n") - 1 + (0 if "\n" in piece else self.length)
-            if self.length > LONGEST:
-                _TELL.get()(f"it wrote a line of more than {LONGEST:,} characters")
-                raise anyio.BrokenResourceError
-            return piece
-
-    return Bounded
 
 
 @contextlib.asynccontextmanager
 async def process(
-    words: Sequence[str], *, folder: Path, env: Mapping[str, str], said: Tell, ended: Tell
+    words: Sequence[str], *, folder: Path, env: Mapping[str, str], said: Tell, ended: Callable[[], object]
 ) -> AsyncIterator[TransportStreams]:
     """Run a server process inside the `with` block. `said` gets the server's stderr. `ended` is called when the
     server's stdout ends. After the block, the process group is killed unless the process ends by itself. Raises
@@ -91,14 +63,6 @@ async def process(
     """
     from mcp.client import stdio
 
-    stdio.TextReceiveStream = _bounded()  # type: ignore[attr-defined]
-    why = ["it ended"]
-
-    def broke(limit: str) -> None:
-        why.append(limit)
-        ended(limit)
-
-    _TELL.set(broke)
     # Some servers print logs to stdout. The SDK skips such lines, but logs each with a traceback.
     logging.getLogger("mcp.client.stdio").setLevel(logging.CRITICAL)
     read, write = os.pipe()
@@ -122,10 +86,7 @@ async def process(
     )
     try:
         with os.fdopen(write, "w") as errlog:
-            async with (
-                stdio.stdio_client(server, errlog) as streams,
-                _relayed(streams, lambda: ended(why[-1])) as relayed,
-            ):
+            async with stdio.stdio_client(server, errlog) as streams, _relayed(streams, ended) as relayed:
                 errlog.close()
                 yield relayed
     finally:
@@ -135,7 +96,7 @@ async def process(
 
 @contextlib.asynccontextmanager
 async def _relayed(streams: TransportStreams, ended: Callable[[], object]) -> AsyncIterator[TransportStreams]:
-    """Repair the results that a server sends. `ended` is called when the server closes its stream."""
+    """Convert the results that a server sends. `ended` is called when the server closes its stream."""
     import anyio
     from mcp_types import JSONRPCResponse
 
@@ -144,8 +105,7 @@ async def _relayed(streams: TransportStreams, ended: Callable[[], object]) -> As
 
     async def relay() -> None:
         async with heard:
-            async for sent in read:
-                one = _reread(sent) if isinstance(sent, pydantic.ValidationError) else sent
+            async for one in read:
                 message = getattr(one, "message", None)
                 if isinstance(message, JSONRPCResponse):
                     message.result = await asyncio.to_thread(mended, message.result)
@@ -161,56 +121,17 @@ async def _relayed(streams: TransportStreams, ended: Callable[[], object]) -> As
         relayed.close()
 
 
-def _reread(error: pydantic.ValidationError) -> Any:
-    """Return the message in a line that the SDK refuses because of half a character (an escaped surrogate). Any other
-    line is no message. For such a line, return the error.
-    """
-    from mcp.shared.message import SessionMessage
-    from mcp_types import jsonrpc_message_adapter
-
-    with contextlib.suppress(ValueError, TypeError):
-        clean = text.clean(json.dumps(json.loads(error.errors()[0]["input"]), ensure_ascii=False))
-        return SessionMessage(jsonrpc_message_adapter.validate_json(clean, by_name=False))
-    return error
-
-
 @contextlib.asynccontextmanager
 async def address(url: str, headers: Mapping[str, str]) -> AsyncIterator[TransportStreams]:
     """Connect to a server over HTTP inside the `with` block. Redirects are not followed. Proxies from the environment
-    are not used. Too large responses are rejected.
+    are not used.
     """
     import httpx2
     from mcp.client.streamable_http import streamable_http_client
 
-    class Bounded(httpx2.AsyncByteStream):
-        def __init__(self, inner: Any) -> None:
-            self._inner = inner
-
-        async def __aiter__(self) -> AsyncIterator[bytes]:
-            left = LONGEST
-            async for piece in self._inner:
-                left -= len(piece)
-                if left < 0:
-                    raise httpx2.ReadError(f"an answer of more than {LONGEST:,} bytes")
-                yield piece
-
-        async def aclose(self) -> None:
-            await self._inner.aclose()
-
-    class Guarded(httpx2.AsyncHTTPTransport):
-        async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-            response = await super().handle_async_request(request)
-            if response.headers.get("content-encoding", "identity").lower() != "identity":
-                await response.aclose()
-                raise httpx2.ReadError("a compressed answer, which was not asked for")
-            if not response.headers.get("content-type", "").lower().startswith("text/event-stream"):
-                response.stream = Bounded(response.stream)
-            return response
-
     limits = httpx2.Timeout(CONNECT_SECONDS, read=SILENCE_SECONDS)
-    sent = {**headers, "accept-encoding": "identity"}
     async with (
-        httpx2.AsyncClient(headers=sent, timeout=limits, trust_env=False, transport=Guarded()) as client,
+        httpx2.AsyncClient(headers=headers, timeout=limits, trust_env=False) as client,
         streamable_http_client(url, http_client=client, max_sse_event_size=LONGEST) as streams,
         _relayed(streams, lambda: None) as relayed,
     ):

@@ -72,8 +72,6 @@ def called(asked: dict[str, Any]) -> None:
         os._exit(7)
     elif MODE == "no_result":
         answer(asked, {"none": 3})
-    elif MODE == "long_line":
-        answer(asked, {"content": [{"type": "text", "text": "x" * 9_000_000}]})
     elif MODE == "refuses":
         out({"id": asked["id"], "error": {"code": -32603, "message": "no\n  way"}})
     elif MODE != "deaf":

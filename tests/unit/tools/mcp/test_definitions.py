@@ -89,11 +89,12 @@ def test_names_stay_apart_and_fit() -> None:
 
 @given(st.text(), st.text(max_size=40))
 def test_any_name_and_words_can_be_declared(name: str, words: str) -> None:
+    tool = {"name": name, "description": words}
     if not name:
         with pytest.raises(definitions.UndeclarableTool):
-            definitions.offer("s", name, words, {"type": "object"})
+            definitions.offer("s", tool)
         return
-    offer = definitions.offer("s", name, words, {"type": "object"})
+    offer = definitions.offer("s", tool)
     rules.check(body(offer.definition), rules.Leave())
     json.dumps(offer.definition, ensure_ascii=False).encode()
 
@@ -128,7 +129,7 @@ JSON = st.recursive(
 @given(JSON, JSON)
 def test_any_schema_is_declared_or_left_out_and_any_arguments_are_judged(schema: Any, value: Any) -> None:
     try:
-        offer = definitions.offer("s", "t", "", schema)
+        offer = definitions.offer("s", {"name": "t", "inputSchema": schema})
     except definitions.UndeclarableTool:
         return
     list(definitions.problems(offer.definition["input_schema"], value))
@@ -170,10 +171,7 @@ SCHEMA = {
         ({"name": "x", "kind": True}, "kind: True is not one of ['a', 1, None]"),
         ({"name": "x", "on": 1}, "on: True was expected"),
         ({"name": "x", "list": [{}]}, "list.0: 'id' is a required property"),
-        (
-            {"name": "x", "list": [{"id": 1, "odd": 2}]},
-            "list.0: Additional properties are not allowed ('odd' was unexpected)",
-        ),
+        ({"name": "x", "list": [{"id": 1, "odd": 2}]}, None),
         ({"name": "x", "list": {}}, "list: {} is not of type 'array'"),
         ([], "Input should be a valid dictionary"),
     ],
