@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from bot.contracts.log_kinds import COMMON, KINDS, NULLABLE
-from bot.sizes import plain_details, to_camel
-from bot.telemetry.log import LOGGED, JsonlLog
+from bot.sizes import json_copy, to_camel
+from bot.telemetry.log import JsonlLog
 from bot.testing.log import MemoryLog
 
 ROOT = Path(__file__).parents[1]
@@ -74,7 +74,11 @@ def checked(write: Callable[..., None]) -> Callable[..., None]:
                 if name not in {"level", "duration", "chat_key", "request_id", "step"}
                 and (value is not None or (kind, to_camel(name)) in NULLABLE)
             }
-            if wrong := complaint(kind, how.get("level", "info"), plain_details(named, LOGGED)):
+            if wrong := complaint(
+                kind,
+                how.get("level", "info"),
+                {to_camel(name): json_copy(value) for name, value in named.items()},
+            ):
                 found.append(f"{caller.removeprefix(f'{ROOT}/')}: {wrong} ({message})")
         write(log, kind, message, **how)
 

@@ -14,7 +14,6 @@ import traceback
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -24,14 +23,10 @@ from bot.contracts.base import Level
 from bot.contracts.environment import Clock, Disk, Ids, Log
 from bot.contracts.identity import ChatKey
 from bot.contracts.log_kinds import NULLABLE
-from bot.sizes import Bounds, describe, normalize_to_size, plain_details, size_of, to_camel
+from bot.sizes import describe, fitted, json_copy, size_of, to_camel
 from bot.telemetry import context
 from bot.telemetry.redaction import LogRedactor
 
-LOGGED = Bounds(depth=21, items=5_000, properties=5_000, values=5_000, null=None)
-"""Limits for the values of a log line. Strings are not shortened here, because secrets in them must be
-replaced before anything is cut.
-"""
 MAX_LINE_BYTES = 64 * 1024
 MAX_PAYLOAD_BYTES = 32 * 1024 * 1024
 """Max bytes of a log line that contains a whole model request (`SMA_LOG_LLM_PAYLOAD`). Model requests themselves have
@@ -140,11 +135,6 @@ class JsonlLog:
 
     def _line(self, kind: str, message: str, level: Level, details: dict[str, Any]) -> Line:
         now = datetime.fromtimestamp(self._clock.now(), UTC)
-        kept = {
-            key: value
-            for key, value in details.items()
-            if value is not None or (kind, to_camel(key)) in NULLABLE
-        }
         return {
             "id": self._ids.ulid(),
             "timestamp": now.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
@@ -152,8 +142,13 @@ class JsonlLog:
             "level": level,
             "kind": kind,
             "message": message,
-            # Containers are copied, so that the caller can change them afterwards. Strings are not copied.
-            "details": plain_details(kept, LOGGED),
+            # Containers are copied, so that the caller can change them afterwards. Strings are shortened later, because
+            # secrets in them must be replaced before anything is cut.
+            "details": {
+                name: json_copy(value)
+                for key, value in details.items()
+                if (name := to_camel(key)) and (value is not None or (kind, name) in NULLABLE)
+            },
         }
 
     def _run(self) -> None:
@@ -290,11 +285,9 @@ def render(line: Line, redact: LogRedactor) -> bytes:
     most = MAX_PAYLOAD_BYTES if "payload" in clean["details"] else MAX_LINE_BYTES
     if len(data) <= most:
         return data
-    bounds = replace(LOGGED, depth=LOGGED.depth + 1)
-    small = normalize_to_size(text.deep(clean, text.clean), most - 100, bounds)
-    if not isinstance(small["details"], dict):
-        small["details"] = {"leftOut": f"{len(data):,} bytes"}
-    return _dump(small)
+    clean = text.deep(clean, text.clean)
+    left_out = {"details": {"leftOut": f"{len(data):,} bytes"}}
+    return _dump(fitted(clean, most - 100) or fitted(clean | left_out, most - 100) or left_out)
 
 
 def _dump(line: Line) -> bytes:

@@ -23,7 +23,7 @@ from bot.contracts.base import Message
 from bot.contracts.environment import Clock, Log, Redact, off_loop
 from bot.contracts.provenance import ANYBODYS, NOBODYS, Provenance
 from bot.contracts.tools import MCP, READS, Effect, FoundTools, Pictured, Tool, ToolCall, ToolResult
-from bot.sizes import describe, normalize_to_size
+from bot.sizes import describe
 from bot.storage.artifacts import ArtifactStore
 from bot.telemetry import context as running
 from bot.telemetry import redaction
@@ -288,10 +288,10 @@ def _problem(problem: Mapping[str, Any], redact: Redact) -> str:
     field = ".".join(str(part) for part in problem["loc"]) or "input"
     kind, message = problem["type"], text.preview(redact(problem["msg"]), MESSAGE)
     expected = _NAMED.get(kind) or _EXPECTED.sub("", message, count=1)
-    got, shown = "nothing", normalize_to_size(problem["input"], 20 * GOT)
+    got, value = "nothing", problem["input"]
     if kind != "missing":
-        value = f"the text {shown!r}" if isinstance(problem["input"], str) else f"{shown}"
-        got = text.preview(redact(value), GOT)
+        shown = f"the text {value[: 20 * GOT]!r}" if isinstance(value, str) else str(value)[: 20 * GOT]
+        got = text.preview(redact(shown), GOT)
     words = f"expected {expected}, got {got}"
     if expected == message:
         words = message.removeprefix("Value error, ")
