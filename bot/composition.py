@@ -175,7 +175,7 @@ class Gateway:
         )
         self.learned = learned = load_learned(services)
         self.model, self.fallbacks = build_models(services)
-        self.memory = memory = RssMonitor(settings.memory.limit_mb, reports=alerts, clock=clock, log=log)
+        self.memory = memory = RssMonitor(settings.memory.limit_mb, clock=clock, log=log)
         long_blocks = LongBlocks(channels, on=settings.delivery.long_as_files)
 
         def reply(chat: Chat, channel: str) -> ReplyPorts:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
 import threading
@@ -24,9 +23,7 @@ FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 @dataclass(frozen=True, slots=True)
 class DiskSpace:
-    """Free and total bytes of a file system, limited to those that this user may use. `total` is 0 if the file system
-    does not report it.
-    """
+    """Free and total bytes of a file system, limited to those that this user may use."""
 
     free: int
     total: int
@@ -49,15 +46,14 @@ def space_of(folder: Path) -> DiskSpace:
 class DiskReserve:
     """An empty file whose allocated blocks reserve disk space. When the disk refuses a write, pieces of the file are
     released. Once the free space is 1.5 times the reserve, the file is allocated again. Until then no new work should
-    begin. Thread-safe. If `path` is None, there is no reserve and `trouble` stays empty.
+    begin. Thread-safe.
     """
 
-    def __init__(self, path: Path | None, log: Log, *, most: int = MOST) -> None:
+    def __init__(self, path: Path, log: Log, *, most: int = MOST) -> None:
         self._path = path
         self._log = log
         self._most = most
         self._lock = threading.Lock()
-        self._left = 0
         self.space: DiskSpace | None = None
         """Space of the disk at the last check."""
         self.trouble = ""
@@ -65,79 +61,54 @@ class DiskReserve:
 
     @property
     def left(self) -> int:
-        return self._left
+        return self._path.stat().st_size if self._path.exists() else 0
 
-    def look(self) -> bool:
-        """Check the disk, and restore the reserve if there is enough space. Return True if the trouble has ended. The
-        call blocks and raises nothing.
-        """
-        if self._path is None:
-            return False
+    def look(self) -> None:
+        """Check the disk, and restore the reserve if there is enough space. The call blocks and raises nothing."""
         with self._lock:
             try:
-                trouble = self._mended(self._path)
+                self._set(self._restored())
             except OSError as error:
-                trouble = f"the disk has no room for the reserve: {error.strerror}"
-                with contextlib.suppress(OSError):
-                    self._left = self._path.stat().st_size
-            before, self.trouble = self.trouble, trouble
-            if bool(trouble) != bool(before):
-                self._tell(trouble)
-            return bool(before and not trouble)
+                self._set(f"the disk has no room for the reserve: {error.strerror}")
 
     def give(self) -> bool:
-        if self._path is None:
-            return False
+        """Release a piece of the reserve. Return False if nothing is left of it."""
         with self._lock:
-            if not self.trouble:
-                self.trouble = "the disk is full"
-                self._tell(self.trouble)
-            if not self._left:
+            self._set(self.trouble or "the disk is full")
+            if not (left := self.left):
                 return False
-            try:
-                os.truncate(self._path, left := max(0, self._left - PIECE))
-            except OSError:
-                return False
-            self._left = left
-            if not left:
+            os.truncate(self._path, max(0, left - PIECE))
+            if left <= PIECE:
                 self._log.write("storage", "the reserve on the disk is used up", level="error")
             return True
 
-    def _mended(self, path: Path) -> str:
-        self.space = space = space_of(path.parent)
-        # Some file systems do not report their size.
+    def _restored(self) -> str:
+        """Restore the reserve. Return the reason if there is not enough space; otherwise ""."""
+        self.space = space = space_of(self._path.parent)
         whole = min(self._most, space.total // SHARE or self._most)
         # Trouble ends only with more free space than it began with. Otherwise it could begin and end again and again.
         besides = whole + whole // 2 if self.trouble else whole
-        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        handle = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            self._left = os.fstat(handle).st_size
-            if self._left > whole:
-                os.ftruncate(handle, whole)
-            elif space.total and space.free < besides + (whole - self._left):
+            left = os.fstat(handle).st_size
+            if space.total and space.free < besides + whole - left:
                 return f"the disk is full: {in_words(space.free)} are free"
-            elif self._left < whole:
-                _allocate(handle, self._left, whole)
-            self._left = whole
+            try:
+                if hasattr(os, "posix_fallocate") and left < whole:
+                    os.posix_fallocate(handle, left, whole - left)
+                else:
+                    os.pwrite(handle, bytes(max(0, whole - left)), left)
+            except OSError:
+                os.ftruncate(handle, left)
+                raise
+            os.ftruncate(handle, whole)
         finally:
             os.close(handle)
         return ""
 
-    def _tell(self, trouble: str) -> None:
-        if trouble:
-            self._log.write("storage", f"{trouble}; nothing new is taken in", level="error", left=self._left)
-        else:
+    def _set(self, trouble: str) -> None:
+        before, self.trouble = self.trouble, trouble
+        if trouble and not before:
+            self._log.write("storage", f"{trouble}; nothing new is taken in", level="error", left=self.left)
+        elif before and not trouble:
             self._log.write("storage", "the disk has room again")
-
-
-def _allocate(handle: int, begin: int, end: int) -> None:
-    try:
-        if hasattr(os, "posix_fallocate"):
-            os.posix_fallocate(handle, begin, end - begin)
-            return
-        for at in range(begin, end, PIECE):
-            os.pwrite(handle, bytes(min(PIECE, end - at)), at)
-        os.fsync(handle)
-    except OSError:
-        os.ftruncate(handle, begin)
-        raise

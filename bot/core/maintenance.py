@@ -46,7 +46,7 @@ class Maintenance:
 
     def jobs(self) -> list[PeriodicJob]:
         return [
-            PeriodicJob("look at the memory", LOOK_EVERY, self.memory.look),
+            PeriodicJob("look at the memory", LOOK_EVERY, self._check_memory),
             PeriodicJob("see whether the disk has room", PROBE_SECONDS, self._check_disk),
             PeriodicJob("compact quiet chats", LOOK_SECONDS, self.summaries.look),
             PeriodicJob("see whether the model is back", ASK_SECONDS, self._check_model),
@@ -61,6 +61,16 @@ class Maintenance:
                 functools.partial(self.services.artifacts.sweep, KEEP_ARTIFACT_DAYS),
             ),
         ]
+
+    async def _check_memory(self) -> None:
+        """Free memory if it is short. Alert operators if the process exceeds its memory limit."""
+        memory = self.memory
+        await memory.look()
+        figures = {"used": f"{(memory.used or 0) / 2**20:.0f} MB", "limit": f"{memory.limit // 2**20} MB"}
+        if memory.full:
+            self.alerts.begin("memory", sentence("operators.memory", **figures))
+        else:
+            self.alerts.end("memory", sentence("operators.memory_again", **figures))
 
     async def _check_disk(self) -> None:
         await asyncio.to_thread(self.reserve.look)

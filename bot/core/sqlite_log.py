@@ -61,7 +61,7 @@ class SqliteLog(EventLog):
         super().__init__(clock=clock, log=log, alert=alert)
         self._path = path
         self._mend = mend
-        self._reserve = reserve or DiskReserve(None, log)
+        self._reserve = reserve
 
     @contextmanager
     def _writing_session(self) -> Iterator[sqlite3.Connection]:
@@ -111,7 +111,7 @@ class SqliteLog(EventLog):
 
     def _again(self, error: Exception) -> bool:
         full = getattr(error, "sqlite_errorcode", 0) in NO_ROOM or getattr(error, "errno", None) in FULL
-        return full and self._reserve.give()
+        return full and self._reserve is not None and self._reserve.give()
 
     def _open(self) -> None:
         """Open the database for writing. Runs on the writer's thread. If the disk is full, delete the reserve file and retry."""

@@ -100,7 +100,7 @@ async def test_each_part_says_how_it_is(house: Gateway, monkeypatch: pytest.Monk
         await house.memory.look()
         assert "of 1024 MB" in house.health.parts()["memory"].detail
         house.model.trouble = ModelTrouble("no route to host", of_account=False)
-        house.memory.full = True
+        house.memory.used = house.memory.limit + 1
         monkeypatch.setattr(house.watch, "silent", lambda _: 95.0)
         parts = house.health.parts()
         assert {name for name, part in parts.items() if not part.ok} == {"model", "memory", "web"}
