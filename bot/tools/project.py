@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import itertools
 import os
 import re
 import secrets
@@ -15,7 +16,7 @@ import stat
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import BinaryIO, Literal
 
 from bot import errors, text
 from bot.file_access import is_hidden
@@ -53,14 +54,6 @@ class Entry:
     path: str
     kind: Kind
     size: int = 0
-
-
-@dataclass(slots=True)
-class FolderEntries:
-    """The entries that a walk found. `cut` is True if there are more entries than the limit."""
-
-    entries: list[Entry]
-    cut: bool = False
 
 
 def path_matcher(lines: Iterable[str]) -> Callable[[str], bool]:
@@ -118,7 +111,6 @@ class Project:
 
     @contextlib.contextmanager
     def folder(self, place: ProjectPath) -> Iterator[int]:
-        """Return an open descriptor of a folder. Raises OSError."""
         handle = os.open(self.root, _FOLDER)
         try:
             for at, part in enumerate(place.parts):
@@ -131,7 +123,6 @@ class Project:
             os.close(handle)
 
     def is_folder(self, place: ProjectPath) -> bool:
-        """Return True for a folder. Raises OSError if nothing exists at this path."""
         try:
             with self.folder(place):
                 return True
@@ -140,28 +131,22 @@ class Project:
 
     @contextlib.contextmanager
     def parent(self, place: ProjectPath) -> Iterator[tuple[int, str]]:
-        """Return an open descriptor of the folder that contains a file, and the file's name. If an OSError is raised in
-        the `with` block, it names the path.
-        """
+        """Return an open descriptor of the folder that contains a file, and the file's name."""
         if not place.parts:
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(place))
         with self.folder(ProjectPath(place.parts[:-1])) as folder, _naming_path(str(place)):
             yield folder, place.parts[-1]
 
-    def open(self, place: ProjectPath) -> int:
-        """Open a regular file for reading; the caller must close it. Raises OSError, and `errors.ToolError` if the path
-        is not a regular file.
-        """
+    @contextlib.contextmanager
+    def opened(self, place: ProjectPath) -> Iterator[BinaryIO]:
+        """Open a regular file for reading. Raises OSError, and `errors.ToolError` if the path is not a regular file."""
         with self.parent(place) as (folder, name):
             # Opening a device may have effects, so the kind of file is checked before opening, and again afterwards.
             _must_be_file(os.stat(name, dir_fd=folder, follow_symlinks=False), place)
             handle = os.open(name, os.O_RDONLY | _CALM, dir_fd=folder)
-            try:
-                _must_be_file(os.fstat(handle), place)
-            except (OSError, errors.ToolError):
-                os.close(handle)
-                raise
-            return handle
+        with os.fdopen(handle, "rb") as file:
+            _must_be_file(os.fstat(handle), place)
+            yield file
 
     def write(self, place: ProjectPath, data: bytes, *, known: Stamp | None = None) -> bool:
         """Write a file atomically. Missing folders are created. A replaced file keeps its mode. Return True if the file
@@ -172,9 +157,8 @@ class Project:
         real = self.root.joinpath(*place.parts)
         if self.code.refuses(real):
             # Otherwise the gateway would run the changed code after its next start, outside the sandbox.
-            raise errors.ToolError(
-                f"{CLOSED}." if self.code.closed else f"{place} cannot be written: {OURS}."
-            )
+            told = f"{CLOSED}." if self.code.closed else f"{place} cannot be written: {OURS}."
+            raise errors.ToolError(told)
         for depth in range(1, len(place.parts)):
             with (
                 self.parent(ProjectPath(place.parts[:depth])) as (folder, name),
@@ -182,8 +166,7 @@ class Project:
             ):
                 os.mkdir(name, dir_fd=folder)
         with self.parent(place) as (folder, name):
-            old = _facts(folder, name)
-            if old is not None:
+            if (old := _facts(folder, name)) is not None:
                 _must_be_file(old, place)
             scratch = f".{secrets.token_hex(6)}.tmp"
             handle = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _CALM, 0o666, dir_fd=folder)
@@ -207,52 +190,44 @@ class Project:
             os.fsync(folder)
             return old is not None
 
-    def _ignoring(self) -> Callable[[str], bool]:
-        try:
-            with os.fdopen(self.open(ProjectPath((IGNORE_FILE,))), "rb") as file:
-                words = file.read(IGNORE_BYTES).decode("utf-8", "replace")
-        except (OSError, errors.ToolError):
-            words = ""
-        return path_matcher([*IGNORED, *words.splitlines()])
-
-    def walk(self, place: ProjectPath, *, depth: int, most: int = VISITS) -> FolderEntries:
-        """Return the entries of a folder, up to `depth` levels deep. They are sorted by name; each folder precedes its
-        content. Hidden and ignored entries are left out, and links are not followed. Raises OSError if the folder
-        itself is unreadable.
+    def walk(self, place: ProjectPath, *, depth: int, most: int = VISITS) -> tuple[list[Entry], bool]:
+        """Return the entries of a folder, up to `depth` levels deep, and True if there are more than `most`. They are
+        sorted by name; each folder precedes its content. Hidden and ignored entries are left out, and links are not
+        followed. Raises OSError if the folder itself is unreadable.
         """
-        walk = FolderEntries([])
-        ignored = self._ignoring()
-        left = [(place, 1)]
-        while left and not walk.cut:
+        words = ""
+        with contextlib.suppress(OSError, errors.ToolError), self.opened(ProjectPath((IGNORE_FILE,))) as file:
+            words = file.read(IGNORE_BYTES).decode("utf-8", "replace")
+        ignored = path_matcher([*IGNORED, *words.splitlines()])
+        entries, left, cut = list[Entry](), [(place, 1)], False
+        while left and not cut:
             here, level = left.pop()
             try:
-                found = self._entries(here, ignored, most - len(walk.entries), walk)
+                found, cut = self._entries(here, ignored, most - len(entries))
             except OSError:
                 if here is place:
                     raise
                 continue  # removed meanwhile, or unreadable
-            walk.entries += found
+            entries += found
             if level < depth:
                 inner = [ProjectPath(tuple(one.path.split("/"))) for one in found if one.kind == "folder"]
                 left += [(one, level + 1) for one in reversed(inner)]
-        return walk
+        return entries, cut
 
     def _entries(
-        self, place: ProjectPath, ignored: Callable[[str], bool], most: int, walk: FolderEntries
-    ) -> list[Entry]:
+        self, place: ProjectPath, ignored: Callable[[str], bool], most: int
+    ) -> tuple[list[Entry], bool]:
         found: list[Entry] = []
         with self.folder(place) as handle, os.scandir(handle) as entries:
-            for seen, entry in enumerate(entries):
-                if seen >= most:
-                    walk.cut = True
-                    break
+            for entry in itertools.islice(entries, most):
                 path = "/".join([*place.parts, entry.name])
                 if text.clean(path) != path or is_hidden(entry.name):
                     continue
                 one = Entry(path, *_kind(entry))
                 if not ignored(f"{path}/" if one.kind == "folder" else path):
                     found.append(one)
-        return sorted(found, key=lambda one: one.path)
+            cut = next(entries, None) is not None
+        return sorted(found, key=lambda one: one.path), cut
 
 
 def stamp(found: os.stat_result) -> Stamp:
@@ -285,13 +260,11 @@ def _must_be_file(found: os.stat_result, place: ProjectPath) -> None:
 
 
 def _kind(entry: os.DirEntry[str]) -> tuple[Kind, int]:
-    try:
+    with contextlib.suppress(OSError):  # removed meanwhile
         if entry.is_symlink():
             return "link", 0
         if entry.is_dir(follow_symlinks=False):
             return "folder", 0
         if entry.is_file(follow_symlinks=False):
             return "file", entry.stat(follow_symlinks=False).st_size
-    except OSError:
-        pass  # removed meanwhile
     return "other", 0

@@ -33,20 +33,17 @@ class ToolOffer:
 
 class ToolCatalog:
     """The tools that `tool_search` can find in addition to those that every request declares. This base class has none.
-    The tools may change at any time.
+    The tools may change at any time. `sources` are the tools' sources and the state of each, as text for the model.
     """
 
     def get(self, name: str) -> Tool | None:
-        """Return the tool with this name; None if the catalog has none."""
         del name
         return None
 
     def offers(self) -> Sequence[ToolOffer]:
-        """Return the tools that can be called now."""
         return ()
 
     def sources(self) -> Mapping[str, str]:
-        """Return the sources of tools and the state of each, as text for the model."""
         return {}
 
 
@@ -94,11 +91,9 @@ class Registry:
         return self._tools.get(name) or self._more.get(name)
 
     def without(self, barred: Container[str]) -> Registry:
-        """Return a registry without these tools."""
         return Registry((tool for name, tool in self._tools.items() if name not in barred), self._more)
 
     def names(self) -> list[str]:
-        """Return the names of the declared tools."""
         return list(self._tools)
 
 

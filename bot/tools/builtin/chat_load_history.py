@@ -4,6 +4,7 @@ chats of the person who asks.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -116,12 +117,12 @@ class ChatLoadHistory(BuiltinTool):
         if not found.lines:
             return _nothing(args, found) + _left_out(others)
         made = await self._made(found.lines, turn.chat_key)
-        marked = [self._marked(line, turn, made.get(place, [])) for place, line in enumerate(found.lines)]
+        marked = [self._marked(line, turn, made.get(place)) for place, line in enumerate(found.lines)]
         loaded = await injection.inject(marked)
         told = _receipt(args, loaded, found, turn)
-        kept = any((line.meta or {}).get("artifacts") for line in loaded)
-        read = " What stands under `artifacts` can be read with `read_artifact`." if kept else ""
-        return told + read + _left_out(others)
+        if any((line.meta or {}).get("artifacts") for line in loaded):
+            told += " What stands under `artifacts` can be read with `read_artifact`."
+        return told + _left_out(others)
 
     async def _sibling_chats(self, turn: ToolExecutionContext) -> MembershipAnswer:
         """Return the other conversations of a direct chat: the chat itself and its threads. Topics are not included."""
@@ -141,11 +142,7 @@ class ChatLoadHistory(BuiltinTool):
         return await membership.chats_of(turn.channel, turn.user_id, kept, direct=turn.private)
 
     async def _ranked(
-        self,
-        args: LoadHistoryInput,
-        chats: list[ChatKey],
-        room: int,
-        filters: Json,
+        self, args: LoadHistoryInput, chats: list[ChatKey], room: int, filters: Json
     ) -> _FoundLines:
         """Return the best matches that fit, with neighbouring lines."""
         if self.ports.recall is None:
@@ -156,8 +153,8 @@ class ChatLoadHistory(BuiltinTool):
         taken: dict[_Identity, ArchiveLine] = {}
         hits, taken_bytes = list[ArchiveLine](), 0
         for hit in recalled.hits:
-            new = [line for line in (hit.line, *hit.near) if _identity(line) not in taken]
-            new = [line for line in new if line is hit.line or not filters["skip"](line)]
+            near = [line for line in hit.near if not filters["skip"](line)]
+            new = [line for line in (hit.line, *near) if _identity(line) not in taken]
             size = sum(len(line.text.encode()) for line in new)
             if taken and (len(taken) + len(new) > room or taken_bytes + size > BYTES):
                 break
@@ -192,23 +189,17 @@ class ChatLoadHistory(BuiltinTool):
         """
         places = {line.request_id: place for place, line in enumerate(lines) if line.chat_key == chat_key}
         places.pop("", None)
-        if not places:
-            return {}
-        try:
-            made = await self.ports.artifacts.made(chat_key, places)
-        except errors.StorageError:
-            return {}  # the messages are loaded without a list of artifacts
-        return {
-            places[request]: [{"id": name, "tool": tool} for name, tool in found[-MOST_ARTIFACTS:]]
-            for request, found in made.items()
-        }
+        with contextlib.suppress(errors.StorageError):  # the messages are loaded without a list of artifacts
+            made = await self.ports.artifacts.made(chat_key, places) if places else {}
+            return {
+                places[request]: [{"id": name, "tool": tool} for name, tool in found[-MOST_ARTIFACTS:]]
+                for request, found in made.items()
+            }
+        return {}
 
-    def _marked(self, line: ArchiveLine, turn: ToolExecutionContext, made: Sequence[Json]) -> ArchiveLine:
-        where = {
-            "chat": str(line.chat_key) if line.chat_key != turn.chat_key else None,
-            "link": self.ports.permalink(line),
-            "artifacts": list(made) or None,
-        }
+    def _marked(self, line: ArchiveLine, turn: ToolExecutionContext, made: list[Json] | None) -> ArchiveLine:
+        chat = str(line.chat_key) if line.chat_key != turn.chat_key else None
+        where = {"chat": chat, "link": self.ports.permalink(line), "artifacts": made}
         return line.model_copy(update={"meta": {**(line.meta or {}), **where}})
 
 
@@ -265,14 +256,14 @@ def _so_far(found: _FoundLines) -> str:
 
 
 def _left_out(others: MembershipAnswer) -> str:
-    told = ""
+    told, unanswered = "", len(others.unanswered)
     if (count := len(others.chats)) > MOST_CHATS:
         told += f" (Of this person's {count:,} other chats the {MOST_CHATS} last spoken in were searched.)"
-    if others.unanswered and not others.chats:
+    if unanswered and not others.chats:
         told += " (The platform did not say which other chats this person is in: only this one was searched. Try later.)"
-    elif count := len(others.unanswered):
+    elif unanswered:
         told += (
-            f" (Of {count:,} more chats the platform did not say whether this person is in them, so they were not "
+            f" (Of {unanswered:,} more chats the platform did not say whether this person is in them, so they were not "
             "searched. Try later, or let the person ask in the chat that they mean.)"
         )
     return told

@@ -23,8 +23,6 @@ UNFOUNDED = (
     "Not delivered: it says “{error.claim}”, but no tool has done that while you answered this message. Do it now if you can, or "
     "say truly what was done and what was not; then send again."
 )
-
-
 BYTES = 50_000_000
 """Max bytes of all files of one message in total."""
 MOST_FILES = 10
@@ -94,9 +92,10 @@ class ChatSend(BuiltinTool):
     def _files(self, named: Sequence[str | NewFile]) -> list[OutgoingFile]:
         files, left = list[OutgoingFile](), BYTES
         for one in named:
-            name, path, data = (
-                self._read(one, left) if isinstance(one, str) else (one.name, "", one.content.encode())
-            )
+            if isinstance(one, str):
+                name, path, data = self._read(one, left + 1)
+            else:
+                name, path, data = one.name, "", one.content.encode()
             left -= len(data)
             if left < 0:
                 raise errors.ToolError(
@@ -107,13 +106,10 @@ class ChatSend(BuiltinTool):
         return files
 
     def _read(self, path: str, most: int) -> tuple[str, str, bytes]:
-        """Return name, path and bytes of a project file. Up to `most` + 1 bytes are read, to learn whether the file is
-        too large.
-        """
         place = self.ports.project.place(path)
-        with os.fdopen(self.ports.project.open(place), "rb") as file:
+        with self.ports.project.opened(place) as file:
             before = stamp(os.fstat(file.fileno()))
-            data = file.read(most + 1)
+            data = file.read(most)
             if stamp(os.fstat(file.fileno())) != before:
                 raise errors.ToolError(
                     f"Not delivered: {path} is being changed. Send again once it is whole."

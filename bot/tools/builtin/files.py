@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 import os
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from pydantic import Field
@@ -20,6 +20,7 @@ from bot.tools import context, result_limits
 from bot.tools.builtin import BuiltinTool
 from bot.tools.permissions import taint
 from bot.tools.project import Entry, ProjectPath, path_matcher, stamp
+from bot.tools.result_limits import fitting_rows
 
 ENTRIES = 500
 """Max entries in one listing."""
@@ -39,9 +40,7 @@ LEVELS = 50
 WRITTEN = 1_000_000
 """Max characters of the text in a `write_file` call."""
 ROOM = result_limits.ROOM - 6_000
-"""Max token estimate of the rows of a result, in units of `result_limits.weight`. The rest of `result_limits.ROOM` is for the line
-above the rows.
-"""
+"""Max token estimate of the rows of a result. The rest of `result_limits.ROOM` is for the line above the rows."""
 _MARKS = {"folder": "/", "link": " (a link)", "other": " (no file)"}
 
 Find = Callable[[str], int]
@@ -60,12 +59,12 @@ class FileTool(BuiltinTool):
         context.touch(self.ports.project.root.joinpath(*place.parts))
 
     def report(self, *paths: str) -> None:
-        """Report that the tool's result contains text of these files."""
+        """Report that the tool's result contains text of these files, or names below these folders."""
         for path in paths:
             context.report_provenance(WORKSPACES | self.ports.origins.of(path, context.channel()))
 
     def raw(self, place: ProjectPath, most: int) -> tuple[bytes, os.stat_result]:
-        with os.fdopen(self.ports.project.open(place), "rb") as file:
+        with self.ports.project.opened(place) as file:
             found = os.fstat(file.fileno())
             return file.read(most), found
 
@@ -77,17 +76,9 @@ class FileTool(BuiltinTool):
             self.ports.vetting.writing(real, whole=whole),
             self.ports.origins.writing(str(place), origin, context.channel(), whole=whole),
         ):
-            return self.ports.project.write(place, data, known=known)
-
-
-def _fitting(rows: Iterable[str], most: int) -> tuple[list[str], bool]:
-    room, shown = ROOM, list[str]()
-    for row in rows:
-        room -= result_limits.weight(row) + result_limits.weight("\n")
-        if len(shown) == most or room < 0:
-            return shown, True
-        shown.append(row)
-    return shown, False
+            existed = self.ports.project.write(place, data, known=known)
+        self.touch(place)
+        return existed
 
 
 class ListDirInput(ToolInput):
@@ -102,16 +93,15 @@ class ListDir(FileTool):
 
     def work(self, args: ListDirInput) -> str:
         place = self.ports.project.place(args.path)
-        names = self.ports.origins.of(str(place), context.channel())
-        context.report_provenance(WORKSPACES | names)
-        walk = self.ports.project.walk(place, depth=args.depth)
+        self.report(str(place))
+        entries, cut = self.ports.project.walk(place, depth=args.depth)
         self.touch(place)
-        rows, _ = _fitting(map(_row, walk.entries), ENTRIES)
+        rows, _ = fitting_rows(map(_row, entries), ROOM, ENTRIES)
         if not rows:
             return f"{place}/ is empty, or all that is in it is ignored."
-        left = len(walk.entries) - len(rows)
+        left = len(entries) - len(rows)
         more = f"; {left} more are not shown" if left else ""
-        uncounted = "; there are others still, too many to look at" if walk.cut else ""
+        uncounted = "; there are others still, too many to look at" if cut else ""
         return "\n".join([f"[{place}/: {len(rows)} entries{more}{uncounted}]", *rows])
 
 
@@ -153,15 +143,11 @@ class ReadFile(FileTool):
             return f"{place} is empty."
         if args.offset > len(lines):
             raise errors.ToolError(f"{place} has {len(lines)} lines. Use a smaller offset.")
-        shown, room = list[str](), ROOM
-        for line in lines[args.offset - 1 : args.offset - 1 + args.limit]:
-            load = result_limits.weight(line) + result_limits.weight("\n")
-            if load > room and shown:
-                break
-            kept = text.head(line, result_limits.fitting(line, room)) if load > room else line
-            left = f" [… {len(line) - len(kept)} more characters in this line]" if kept != line else ""
-            shown.append(kept + left)
-            room -= load
+        page = lines[args.offset - 1 : args.offset - 1 + args.limit]
+        shown, _ = fitting_rows(page, ROOM, LINES)
+        if not shown:  # the first line alone is too long
+            kept = text.head(page[0], result_limits.fitting(page[0], ROOM))
+            shown = [f"{kept} [… {len(page[0]) - len(kept)} more characters in this line]"]
         last = args.offset + len(shown) - 1
         notes = [f"{place}, lines {args.offset} to {last} of {len(lines)}"]
         notes += [f"go on with offset {last + 1}"] if last < len(lines) else []
@@ -194,15 +180,15 @@ class SearchFiles(FileTool):
         if args.pattern is None and args.glob is None:
             raise errors.ToolError("Give a pattern, a glob or both.")
         place, project = self.ports.project.place(args.path), self.ports.project
-        walk = project.walk(place, depth=LEVELS) if project.is_folder(place) else None
+        entries, late, depth = [Entry(str(place), "file")], False, 0
+        if project.is_folder(place):
+            (entries, late), depth = project.walk(place, depth=LEVELS), len(place.parts)
         find = _finder(args.pattern, regex=args.regex) if args.pattern is not None else None
-        entries = [Entry(str(place), "file")] if walk is None else walk.entries
-        files = _selected(entries, args.glob, 0 if walk is None else len(place.parts))
-        until, late, skipped, seen = self.ports.clock.monotonic() + SECONDS, False, 0, dict[str, None]()
+        until, skipped, seen = self.ports.clock.monotonic() + SECONDS, 0, dict[str, None]()
 
         def rows() -> Iterator[str]:
             nonlocal late, skipped
-            for path in files:
+            for path in _selected(entries, args.glob, depth):
                 if self.ports.clock.monotonic() > until:
                     late = True
                     return
@@ -212,13 +198,12 @@ class SearchFiles(FileTool):
                     seen[path] = None
                     yield row
 
-        shown, more = _fitting(rows(), MATCHES)
+        shown, more = fitting_rows(rows(), ROOM, MATCHES)
         self.report(*seen)
         self.touch(place)
         notes = [f"{len(shown)} {'files' if find is None else 'lines'} found"]
         notes += ["there are more: search for less"] if more else []
-        if late or (walk is not None and walk.cut):
-            notes.append("the time was over before all was searched: name a path or a glob")
+        notes += ["the time was over before all was searched: name a path or a glob"] if late else []
         notes += [f"{skipped} files are no text or too large"] if skipped else []
         return "\n".join([f"[{'; '.join(notes)}]", *shown])
 
@@ -287,9 +272,8 @@ class WriteFile(FileTool):
 
     def work(self, args: WriteFileInput) -> str:
         place, data = self.ports.project.place(args.path), args.content.encode()
-        replaced = self.replace(place, data)
-        self.touch(place)
-        return f"{place} is {'replaced' if replaced else 'written'}: {len(data)} bytes."
+        ended = "replaced" if self.replace(place, data) else "written"
+        return f"{place} is {ended}: {len(data)} bytes."
 
 
 class EditFileInput(ToolInput):
@@ -321,7 +305,6 @@ class EditFile(FileTool):
             raise errors.ToolError(f"{place} is not UTF-8 and cannot be edited without harm.") from None
         changed, line = replaced(words, args.old_str, args.new_str)
         self.replace(place, changed.encode(name), stamp(found))
-        self.touch(place)
         return f"{place} is changed, at line {line}."
 
 

@@ -5,7 +5,8 @@ A person's files are available only in direct chats. Otherwise something said in
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import Literal
 
 from pydantic import Field
@@ -117,61 +118,54 @@ class MemoryTool(BuiltinTool):
         missing = [name for name in _NEEDS[args.command] if getattr(args, name) is None]
         if missing:
             raise errors.ToolError(f"{args.command} needs {' and '.join(missing)}. Nothing was done.")
-        turn = context.current()
+        turn, path = context.current(), args.path or ""
+        if args.command == "view":
+            return await self._view(turn, path.rstrip("/"), args.view_range)
         if args.command == "rename":
             return await self._rename(turn, args.old_path or "", args.new_path or "")
-        path = args.path or ""
-        if args.command == "view":
-            return await self._view(turn, path, args.view_range)
+        owner, name = _file(turn, path)
         if args.command == "delete":
-            count = await self.ports.memory.remove(*_file(turn, path))
+            count = await self.ports.memory.remove(owner, name)
             if not count:
                 raise errors.ToolError(f"There is no {text.preview(path, 120)}. Nothing was deleted.")
             return f"Deleted: {count} file{'' if count == 1 else 's'}."
-        return await self._write(turn, path, _change(args))
-
-    async def _view(self, turn: ToolExecutionContext, path: str, lines: tuple[int, int] | None) -> str:
-        asked = path.rstrip("/")
-        if asked == ROOT:
-            return "\n".join([await self._listing(turn, root) for root in _roots(turn)])
-        owner, name = _place(turn, asked)
-        file = await self.ports.memory.read(owner, name) if name else None
-        if file is not None:
-            context.report_provenance(origin_of(file))
-            return _shown(asked, file, lines)
-        return await self._listing(turn, asked)
-
-    async def _listing(self, turn: ToolExecutionContext, asked: str) -> str:
-        owner, name = _place(turn, asked)
-        root, folder = asked[: len(asked) - len(name)].rstrip("/"), f"{name}/" if name else ""
-        sizes = await self.ports.memory.sizes(owner)
-        found = [f"{root}/{path}  {size} B" for path, size in sizes.items() if path.startswith(folder)]
-        for path in sizes:
-            # People chose the file names, so the list of names has a provenance too.
-            if (
-                path.startswith(folder)
-                and path != SESSION
-                and (file := await self.ports.memory.read(owner, path))
-            ):
-                context.report_provenance(origin_of(file))
-        if name and not found:
-            raise errors.ToolError(
-                f"There is no {text.preview(asked, 120)}. View {root} to see what there is."
-            )
-        return "\n".join([f"{asked}/" if found else f"{asked}/ (empty)", *found])
-
-    async def _write(self, turn: ToolExecutionContext, path: str, change: Callable[[str | None], str]) -> str:
-        owner, name = _file(turn, path)
-        by = self._by(turn)
         seen = NoteSources(turn.view(), turn.request_id)
+        by = self._by(turn)
 
         def also(line: str) -> list[Written]:
             return [
                 Written(by.ts, request_id, turn.chat_key, user_id) for request_id, user_id in seen.of(line)
             ]
 
-        file = await self.ports.memory.change(owner, name, change, by, also)
+        file = await self.ports.memory.change(owner, name, partial(_changed, args), by, also)
         return f"{path} is written: {file.text.count(chr(10)) + 1} lines."
+
+    async def _view(self, turn: ToolExecutionContext, asked: str, lines: tuple[int, int] | None) -> str:
+        if asked == ROOT:
+            roots = [CHAT, ME] if _person(turn) is not None else [CHAT]
+            return "\n".join([await self._listing(turn, root) for root in roots])
+        owner, name = _place(turn, asked)
+        file = await self.ports.memory.read(owner, name) if name else None
+        if file is None:
+            return await self._listing(turn, asked)
+        context.report_provenance(origin_of(file))
+        return _shown(asked, file, lines)
+
+    async def _listing(self, turn: ToolExecutionContext, asked: str) -> str:
+        owner, name = _place(turn, asked)
+        root, folder = asked[: len(asked) - len(name)].rstrip("/"), f"{name}/" if name else ""
+        sizes = await self.ports.memory.sizes(owner)
+        sizes = {path: size for path, size in sizes.items() if path.startswith(folder)}
+        for path in sizes.keys() - {SESSION}:
+            # People chose the file names, so the list of names has a provenance too.
+            if (file := await self.ports.memory.read(owner, path)) is not None:
+                context.report_provenance(origin_of(file))
+        if name and not sizes:
+            raise errors.ToolError(
+                f"There is no {text.preview(asked, 120)}. View {root} to see what there is."
+            )
+        found = [f"{root}/{path}  {size} B" for path, size in sizes.items()]
+        return "\n".join([f"{asked}/" if found else f"{asked}/ (empty)", *found])
 
     def _by(self, turn: ToolExecutionContext) -> Written:
         ts, taints = int(self.ports.clock.now() * 1000), taint.seen(turn.view()).taint
@@ -188,10 +182,6 @@ class MemoryTool(BuiltinTool):
         return f"{old} is {new} now."
 
 
-def _roots(turn: ToolExecutionContext) -> list[str]:
-    return [CHAT, ME] if _person(turn) is not None else [CHAT]
-
-
 def _person(turn: ToolExecutionContext) -> MemoryOwner | None:
     """Return the person whose files a turn may use: the one who caused the turn in a direct chat, otherwise None."""
     if not turn.private or turn.user_id is None:
@@ -200,15 +190,13 @@ def _person(turn: ToolExecutionContext) -> MemoryOwner | None:
 
 
 def _place(turn: ToolExecutionContext, path: str) -> tuple[MemoryOwner, str]:
-    for root in (CHAT, ME):
+    for root, owner in ((CHAT, MemoryOwner("chat", str(turn.chat_key))), (ME, _person(turn))):
         if path == root or path.startswith(f"{root}/"):
-            owner = MemoryOwner("chat", str(turn.chat_key)) if root == CHAT else _person(turn)
             if owner is None:
                 raise errors.ToolError(f"{ME} is there in direct chats only; here there is {CHAT}.")
             return owner, path[len(root) + 1 :]
-    raise errors.ToolError(
-        f"Memory files are in {' and '.join(_roots(turn))}; no other path means anything here."
-    )
+    roots = f"{CHAT} and {ME}" if _person(turn) is not None else CHAT
+    raise errors.ToolError(f"Memory files are in {roots}; no other path means anything here.")
 
 
 def _file(turn: ToolExecutionContext, path: str) -> tuple[MemoryOwner, str]:
@@ -218,23 +206,19 @@ def _file(turn: ToolExecutionContext, path: str) -> tuple[MemoryOwner, str]:
     return owner, name
 
 
-def _change(args: MemoryInput) -> Callable[[str | None], str]:
-
-    def change(old: str | None) -> str:
-        if args.command == "create":
-            if old is not None:
-                raise errors.ToolError("This file is there already. Change it, or delete it first.")
-            return args.file_text or ""
-        if old is None:
-            raise errors.ToolError("There is no such file. Create it first.")
-        if args.command == "str_replace":
-            return replaced(old, args.old_str or "", args.new_str)[0]
-        lines, at = old.split("\n"), args.insert_line or 0
-        if at > len(lines):
-            raise errors.ToolError(f"The file has {len(lines)} lines. Nothing was inserted.")
-        return "\n".join([*lines[:at], (args.insert_text or "").removesuffix("\n"), *lines[at:]])
-
-    return change
+def _changed(args: MemoryInput, old: str | None) -> str:
+    if args.command == "create":
+        if old is not None:
+            raise errors.ToolError("This file is there already. Change it, or delete it first.")
+        return args.file_text or ""
+    if old is None:
+        raise errors.ToolError("There is no such file. Create it first.")
+    if args.command == "str_replace":
+        return replaced(old, args.old_str or "", args.new_str)[0]
+    lines, at = old.split("\n"), args.insert_line or 0
+    if at > len(lines):
+        raise errors.ToolError(f"The file has {len(lines)} lines. Nothing was inserted.")
+    return "\n".join([*lines[:at], (args.insert_text or "").removesuffix("\n"), *lines[at:]])
 
 
 def _shown(path: str, file: MemoryFile, asked: tuple[int, int] | None) -> str:

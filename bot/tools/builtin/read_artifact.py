@@ -6,7 +6,7 @@ from pydantic import Field
 
 from bot import errors
 from bot.contracts.tools import ToolInput
-from bot.storage.artifacts import ArtifactMatches, ArtifactPage
+from bot.storage.artifacts import ArtifactMatches
 from bot.tools import context, result_limits
 from bot.tools.builtin import BuiltinTool
 
@@ -48,29 +48,19 @@ class ReadArtifact(BuiltinTool):
             raise errors.ToolError(f"The artifact ends at character {page.characters}. Use a smaller offset.")
         if (fits := result_limits.fitting(page.text, ROOM)) < len(page.text):
             page = await self.ports.artifacts.read(artifact_id, chat_key, offset=args.offset, limit=fits)
-        return _shown(page)
-
-
-def _shown(page: ArtifactPage) -> str:
-    rest = f"go on with offset {page.end}" if page.end < page.characters else "this is the end"
-    return (
-        f"[characters {page.offset} to {page.end} of {page.characters}, lines {page.line} to {page.last} of "
-        f"{page.lines}; {rest}]\n{page.text}"
-    )
+        rest = f"go on with offset {page.end}" if page.end < page.characters else "this is the end"
+        return (
+            f"[characters {page.offset} to {page.end} of {page.characters}, lines {page.line} to {page.last} of "
+            f"{page.lines}; {rest}]\n{page.text}"
+        )
 
 
 def _found(matches: ArtifactMatches) -> str:
     if not matches.found:
         return "No line from there on holds this text."
-    room, lines = ROOM, list[str]()
-    following = matches.next
-    for match in matches.found:
-        line = f"line {match.line}, offset {match.offset}: {match.text}"
-        room -= result_limits.weight(line) + result_limits.weight("\n")
-        if room < 0 and lines:
-            following = match.offset
-            break
-        lines.append(line)
+    rows = [f"line {match.line}, offset {match.offset}: {match.text}" for match in matches.found]
+    lines = result_limits.fitting_rows(rows, ROOM, len(rows))[0] or rows[:1]
+    following = matches.next if lines == rows else matches.found[len(lines)].offset
     rest = f"; for the others go on with offset {following}" if following is not None else ""
     return "\n".join([f"[{len(lines)} of {matches.total} lines{rest}]", *lines])
 

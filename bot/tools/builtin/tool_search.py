@@ -98,24 +98,25 @@ def rank_offers(query: str, offers: Iterable[ToolOffer], limit: int) -> list[Too
     """Return the tools that match a query, best first. If the query contains the exact name of a tool, that tool
     precedes all others.
     """
-    known = list(offers)
-    places: dict[str, dict[int, float]] = {}
-    for at, offer in enumerate(known):
-        fields = ((offer.title, NAME), (offer.words, WORDS), *((one, FIELD) for one in offer.fields))
-        for text, weight in fields:
-            for word, share in _forms(words_of(text)):
+    known, weights = list(offers), list[dict[str, float]]()
+    for offer in known:
+        forms = dict[str, float]()
+        for text, weight in (
+            (offer.title, NAME),
+            (offer.words, WORDS),
+            *((one, FIELD) for one in offer.fields),
+        ):
+            for form, share in _forms(words_of(text)):
                 # A word that a description repeats counts once.
-                found = places.setdefault(word, {})
-                found[at] = max(found.get(at, 0.0), weight * share)
+                forms[form] = max(forms.get(form, 0.0), weight * share)
+        weights.append(forms)
     scores = [0.0] * len(known)
     for word in list(dict.fromkeys(words_of(query)))[:LONGEST_QUERY]:
-        hits = dict[int, float]()
-        for form, share in _forms([word]):
-            for at, weight in places.get(form, {}).items():
-                hits[at] = max(hits.get(at, 0.0), weight * share)
-        rarity = math.log(1 + (len(known) - len(hits) + 0.5) / (len(hits) + 0.5))
-        for at, hit in hits.items():
-            scores[at] += rarity * hit
+        wanted = list(_forms([word]))
+        hits = [max(share * forms.get(form, 0.0) for form, share in wanted) for forms in weights]
+        matching = sum(hit > 0 for hit in hits)
+        rarity = math.log(1 + (len(known) - matching + 0.5) / (matching + 0.5))
+        scores = [score + rarity * hit for score, hit in zip(scores, hits, strict=True)]
     names = {word.strip("`'\",;()[]") for word in query.split()}
     exact = [offer.name in names or offer.title in names for offer in known]
     best = sorted(range(len(known)), key=lambda at: (not exact[at], -scores[at], known[at].name))
