@@ -11,7 +11,7 @@ import json
 import os
 import re
 import threading
-from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
@@ -29,20 +29,6 @@ _FOLDERS: dict[str, threading.Lock] = {}
 """Locks between the threads of this process, by folder. If there were only the file lock, a thread might never get its turn."""
 _R = TypeVar("_R")
 _P = ParamSpec("_P")
-
-
-async def uninterrupted(work: Awaitable[_R]) -> _R:
-    """Await work that runs on a thread, so that it cannot be cancelled. If the caller is cancelled, raise the cancellation only
-    after the work has ended. Otherwise a later write could overtake this work.
-    """
-    going_on = asyncio.ensure_future(work)
-    try:
-        return await asyncio.shield(going_on)
-    except asyncio.CancelledError:
-        while not going_on.done():
-            with contextlib.suppress(asyncio.CancelledError):  # the first cancellation is raised below
-                await asyncio.wait([going_on])
-        raise
 
 
 class _HasFolder(Protocol):
@@ -69,7 +55,17 @@ def on_disk(
                     return work(self, *args, **named)
 
             with errors.as_storage_error(failure):
-                return await uninterrupted(asyncio.to_thread(run))
+                going_on = asyncio.ensure_future(asyncio.to_thread(run))
+                try:
+                    return await asyncio.shield(going_on)
+                except asyncio.CancelledError:
+                    # If the caller went on now, its next write could overtake this one.
+                    while not going_on.done():
+                        with contextlib.suppress(
+                            asyncio.CancelledError
+                        ):  # the first cancellation is raised below
+                            await asyncio.wait([going_on])
+                    raise
 
         return done
 

@@ -50,10 +50,6 @@ class RenderablePrefix:
     closing: str = ""
     sure: int = 0
 
-    @property
-    def closed(self) -> str:
-        return self.words + self.closing
-
 
 def beginning(written: str) -> RenderablePrefix:
     """Return the longest beginning of an unfinished text that renders correctly."""

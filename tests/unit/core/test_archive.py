@@ -19,7 +19,7 @@ from bot import errors
 from bot.contracts.archive import ArchiveLine, HistoryQuery
 from bot.contracts.environment import Disk
 from bot.contracts.identity import ChatKey
-from bot.core.archive_files import SEQ, ChatInfo, Revisions
+from bot.core.archive_files import SEQ, ChatInfo
 from bot.system import SystemDisk
 from bot.testing.disk import Failure, FaultyDisk, When
 from bot.testing.log import MemoryLog
@@ -364,40 +364,3 @@ async def test_edits_replace_and_removals_hide_lines_in_any_file(store: Make, fo
         lines = [line for line in path.read_bytes().split(b"\n") if b'"deleted":true' not in line]
         path.write_bytes(b"\n".join(lines))
     assert "secret" in await found(chats)
-
-
-EVENTS = st.lists(
-    st.tuples(st.sampled_from(["said", "edited", "removed"]), st.sampled_from("ab"), st.integers(1, 4)),
-    max_size=10,
-)
-
-
-@settings(max_examples=examples(80), derandomize=True, deadline=None)
-@given(events=EVENTS, order=st.randoms(use_true_random=False), cut=st.integers(0, 10))
-def test_in_any_order_and_in_any_files_the_same_lines_show(
-    events: list[tuple[str, str, int]], order: Any, cut: int
-) -> None:
-    mark = {"said": {}, "edited": {"edited": True}, "removed": {"deleted": True}}
-    lines = [
-        said(
-            f"{what} {name} {number}",
-            ts=ts,
-            messageId=name,
-            role="system" if what == "removed" else "user",
-            meta={"requestId": f"R{number:02}", **mark[what]},
-        )
-        for number, (what, name, ts) in enumerate(events)
-    ]
-    mixed = order.sample(lines, len(lines))
-    revisions = Revisions.of(mixed[:cut])
-    revisions.join(Revisions.of(mixed[cut:]))
-    shown = {one.text for one in mixed if one.role == "user" and revisions.shows(one)}
-    expected: set[str] = set()
-    for name in "ab":
-        mine = [(what, ts, number) for number, (what, of, ts) in enumerate(events) if of == name]
-        if any(what == "removed" for what, _, _ in mine):
-            continue
-        edits = [(ts, number) for what, ts, number in mine if what == "edited"]
-        plain = {f"said {name} {number}" for what, _, number in mine if what == "said"}
-        expected |= {f"edited {name} {max(edits)[1]}"} if edits else plain
-    assert shown == expected

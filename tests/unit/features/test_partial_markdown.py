@@ -40,6 +40,10 @@ ANSWERS = [
 ]
 
 
+def closed(shown: RenderablePrefix) -> str:
+    return shown.words + shown.closing
+
+
 def seen(markdown: str) -> str:
     """What a reader sees, without white space and the frame of tables."""
     return "".join(one for one in render.render(markdown).text if not one.isspace() and one not in "│─┼|-")
@@ -51,10 +55,10 @@ def test_every_prefix_of_an_answer_is_shown_without_half_open_marks(answer: str,
     for end in range(0, len(answer) + 1, stride):
         shown = beginning(answer[:end])
         assert answer.startswith(shown.words)
-        for words in (shown.closed, shown.words[: shown.sure]):
+        for words in (closed(shown), shown.words[: shown.sure]):
             assert not words.strip() or whole.startswith(seen(words)), (answer[:end], words)
         if shown.words:
-            going_on = seen(shown.closed + GOES_ON)
+            going_on = seen(closed(shown) + GOES_ON)
             assert going_on.endswith("…")
             assert whole.startswith(going_on.removesuffix("…")), (answer[:end], shown)
         most = max(most, len(shown.words))
@@ -89,9 +93,9 @@ def test_whatever_is_shown_of_adversarial_texts_is_taken_and_keeps_its_words(par
             shown = beginning(said[:end])
             assert said.startswith(shown.words)
             assert 0 <= shown.sure <= len(shown.words)
-            if not text.visible(shown.closed):
+            if not text.visible(closed(shown)):
                 continue
-            whole = shown.closed + GOES_ON
+            whole = closed(shown) + GOES_ON
             rendered = render.render(whole)
             rules.checked_text(
                 rendered.text,
@@ -104,7 +108,7 @@ def test_whatever_is_shown_of_adversarial_texts_is_taken_and_keeps_its_words(par
     for said in texts(part, WORDS):
         for end in range(0, len(said) + 1, 7):
             shown = beginning(said[:end])
-            assert letters(render.render(shown.closed).text) == letters(render.render(shown.words).text)
+            assert letters(render.render(closed(shown)).text) == letters(render.render(shown.words).text)
 
 
 def letters(said: str) -> str:
@@ -136,7 +140,7 @@ def letters(said: str) -> str:
     ],
 )
 def test_marks_are_closed_or_held_back(written: str, shown: str) -> None:
-    assert beginning(written).closed.rstrip() == shown
+    assert closed(beginning(written)).rstrip() == shown
 
 
 @pytest.mark.parametrize(
