@@ -73,10 +73,7 @@ class OutboxRow(Queued):
 
     @classmethod
     def of(cls, data: Queued, event: Event) -> OutboxRow:
-        where = {
-            "channel": data.channel or event.chat.channel,
-            "chat_id": data.chat_id or event.chat.chat_id,
-        }
+        where = {"channel": data.channel or event.chat.channel, "chat_id": data.chat_id or event.chat.chat_id}
         return cls(
             **_fields(data) | where, chat=event.chat, turn=event.turn, queued_at=event.at, seq=event.seq
         )

@@ -43,9 +43,7 @@ _Source = TypeVar("_Source")
 
 
 def carried(
-    before: Sequence[tuple[str, tuple[_Source, ...]]],
-    after: Sequence[str],
-    new: Sequence[_Source],
+    before: Sequence[tuple[str, tuple[_Source, ...]]], after: Sequence[str], new: Sequence[_Source]
 ) -> list[tuple[_Source, ...]]:
     """Return the sources of each line of the text `after`. An unchanged line keeps its sources. Any other line may
     paraphrase deleted lines, so it gets the sources of all deleted lines and the `new` sources, at most `MOST`.
