@@ -5,9 +5,12 @@ events to the log.
 from __future__ import annotations
 
 import asyncio
+import re
+import tomllib
 import unicodedata
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from pathlib import Path
 
 from bot import text
 from bot.contracts.approvals import QuestionButtons, ShownQuestion
@@ -29,7 +32,6 @@ from bot.core.event_log import EventLog
 from bot.core.feature import Door
 from bot.core.locales import Locales
 from bot.core.outgoing import is_shown_in
-from bot.core.phrases import asks_to_stop
 from bot.core.removal import emptied
 from bot.core.services import Services
 from bot.words import Sentence, say, sentence, speaking
@@ -283,3 +285,21 @@ def _folded(words: str) -> str:
 def _has(title: str, words: Collection[str]) -> bool:
     folded = _folded(title)
     return all(word in folded for word in words)
+
+
+# ------------------------------------------------------------ messages that ask to stop
+
+_STOP_FILE = Path(__file__).with_name("stop_words.toml")
+_STOP_LINES = tomllib.loads(_STOP_FILE.read_text("utf-8"))["words"].split("\n")
+_STOP_WORDS = {_folded(word.strip()) for line in _STOP_LINES for word in line.split("|")} - {""}
+_LONGEST_STOP = 200
+_MENTION = re.compile(r"\A(?:<@[^<>\s]{1,80}>|@\w{1,80})[\s:,，：]*")
+_AROUND = " \t\r\n\u200b\u200e\u200f\ufe0f\ufeff.!?,;…。！？、，¡¿؟"
+
+
+def asks_to_stop(words: str) -> bool:
+    """Return True if a message asks to stop. Case, punctuation and a mention at the beginning are ignored."""
+    if len(words) > _LONGEST_STOP:
+        return False
+    said = _MENTION.sub("", unicodedata.normalize("NFKC", words.strip(_AROUND)))
+    return " ".join(said.strip(_AROUND).casefold().split()) in _STOP_WORDS

@@ -1,6 +1,6 @@
 """Prepares texts for a search for phrases. It splits a text into the sentences that its author wrote, and leaves out
-quotes, code, links and drafts for other people. It also recognises messages that ask to stop. The phrases are data:
-each feature that uses them has one TOML file per language.
+quotes, code, links and drafts for other people. The phrases are data: each feature that uses them has one TOML file
+per language.
 """
 
 from __future__ import annotations
@@ -8,7 +8,6 @@ from __future__ import annotations
 import functools
 import re
 import tomllib
-import unicodedata
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -127,23 +126,3 @@ def clause(sentence: str, start: int, end: int) -> str:
 def _named(code: regex.Match[str]) -> str:
     """Return the content of inline code if it is a file name or path; otherwise return `COMMAND`."""
     return str(code[2]) if _FILE.fullmatch(code[2].strip()) else COMMAND
-
-
-_STOP_WORDS = frozenset(
-    unicodedata.normalize("NFKC", word.strip()).casefold()
-    for word in re.split(
-        r"[|\n]", tomllib.loads(Path(__file__).with_name("stop_words.toml").read_text("utf-8"))["words"]
-    )
-) - {""}
-_LONGEST_STOP = 200
-_MENTION = re.compile(r"(?:<@[^<>\s]{1,80}>|@\w{1,80})[\s:,，：]*")
-_AROUND = " \t\r\n\u200b\u200e\u200f\ufe0f\ufeff.!?,;…。！？、，¡¿؟"
-
-
-def asks_to_stop(words: str) -> bool:
-    """Return True if a message asks to stop. Case, punctuation and a mention at the beginning are ignored."""
-    if len(words) > _LONGEST_STOP:
-        return False
-    said = unicodedata.normalize("NFKC", words.strip(_AROUND))
-    said = _MENTION.sub("", said, count=1) if _MENTION.match(said) else said
-    return " ".join(said.strip(_AROUND).casefold().split()) in _STOP_WORDS

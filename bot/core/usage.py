@@ -94,6 +94,8 @@ class UsageSums:
 
     def last_chats(self, people: Collection[str]) -> dict[str, str]:
         """Return the chat in which each of these people last caused usage."""
+        if not people:
+            return {}
         marks = ", ".join("?" * len(people))
         # The last row of each person overwrites earlier rows.
         select = f"SELECT person, chat FROM usage WHERE person IN ({marks}) GROUP BY person, chat ORDER BY max(hour), chat DESC"  # noqa: S608 - marks
