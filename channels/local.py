@@ -1,4 +1,4 @@
-"""Code shared by the web and the console channel: chatKeys, `/` commands and messages. The chatKey of a first conversation
+"""Code shared by the web and the console channel: the channel itself, chatKeys, `/` commands and messages. The chatKey of a first conversation
 is `<channel>:chat:<id>`; further conversations add `:thread:<id>`.
 """
 
@@ -7,13 +7,48 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
+from bot import text
+from bot.contracts.channel import ChannelDeps, Health
 from bot.contracts.identity import ChatKey
-from bot.contracts.inbound import Attachment, Command, Inbound
+from bot.contracts.inbound import Attachment, Command, Inbound, Quoted
+from bot.contracts.outbound import Outbound, Sent
+
+ServerT = TypeVar("ServerT")
+PART = 32_000  # Max characters of one message. Page and terminal have no limit, but people could not read a longer message.
 
 CHAT_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 LONGEST_ZONE = 100  # Max characters of a time zone's name
 _COMMAND = re.compile(r"/([A-Za-z][A-Za-z0-9_-]{0,31})(?:\s+(.*))?", re.DOTALL)
+
+
+class LocalChannel(Generic[ServerT]):
+    """Base class of a channel to whose server people connect. It keeps no messages of an earlier process, and has no threads."""
+
+    addresses: tuple[str, ...] = ()
+    largest_file = 50_000_000
+
+    def __init__(self, around: ChannelDeps) -> None:
+        self._around = around
+        self._server: ServerT | None = None
+
+    def split(self, text_: str) -> list[str]:
+        return text.split(text_, PART)
+
+    async def find(self, message: Outbound) -> Sent | None:  # noqa: ARG002
+        return None
+
+    async def context(self, inbound: Inbound) -> tuple[Quoted, ...]:  # noqa: ARG002
+        return ()
+
+    def health(self) -> Health:
+        if self._server is None:
+            return Health(connected=False, detail="not started")
+        return Health(connected=True, last_heard=self._around.clock.now())
+
+    async def heal(self) -> None:
+        """Do nothing, because the gateway opens no connections."""
 
 
 @dataclass(frozen=True, slots=True)

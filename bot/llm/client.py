@@ -108,8 +108,11 @@ class AnthropicModel:
         def since() -> int:
             return round((self._clock.monotonic() - started) * 1000)
 
-        blocks = (block for one in request.messages for block in one["content"] if isinstance(block, dict))
-        answer = Accumulator({block.get("id", "") for block in blocks})
+        messages = request.messages
+        known = {
+            block.get("id", "") for one in messages for block in one["content"] if isinstance(block, dict)
+        }
+        answer = Accumulator(known)
         first: int | None = None
         response: httpx2.Response | None = None
         try:

@@ -34,8 +34,9 @@ MAX_WINDOW = 100_000_000
 
 class _Document(BaseModel):
     v: Literal[1] = 1
-    models: dict[str, dict[str, Annotated[float, Field(gt=0, allow_inf_nan=False)]]]
-    """Learned limits by provider, model and name of the limit."""
+    models: dict[
+        str, dict[str, Annotated[float, Field(gt=0, allow_inf_nan=False)]]
+    ]  # Limits by provider and model
 
 
 class LearnedFile:
@@ -108,11 +109,14 @@ class ContextWindows:
         replaces the number in the provider's list. A smaller limit that a refused request has shown overrides both.
         """
         configured = self._configured if model == self._model else None
-        known = (configured or self._figure(model, "window"), self._figure(model, "refusedAbove"))
-        return min(filter(None, known), default=None)
+        told = configured or self._learned.get(model, "window")
+        refused = self._learned.get(model, "refusedAbove")
+        known = min(told or float("inf"), refused or float("inf"))
+        return None if known == float("inf") else int(known)
 
     def max_output(self, model: str) -> int | None:
-        return self._figure(model, "maxOutput")
+        value = self._learned.get(model, "maxOutput")
+        return None if value is None else int(value)
 
     def learn(self, model: str, name: str, value: float | None) -> None:
         """Store a value, e.g. `systemRefused`, that a refusal of the provider has shown. None deletes the value."""
@@ -120,11 +124,11 @@ class ContextWindows:
 
     def takes(self, model: str, what: str) -> bool:
         """Return True if the provider says that the model supports `what`, which is one of `TAKES` or `compacts`."""
-        return bool(self._figure(model, what))
+        return bool(self._learned.get(model, what))
 
     def takes_system(self, model: str) -> bool:
         """Return True if the model is believed to accept system messages in a conversation."""
-        return SYSTEM_ROLE.fullmatch(model) is not None and not self._figure(model, "systemRefused")
+        return SYSTEM_ROLE.fullmatch(model) is not None and not self._learned.get(model, "systemRefused")
 
     def max_tokens(self, model: str, thinking: int = 0) -> int:
         """Return the output tokens to request: `llm.maxTokens` plus `thinking`, but at most the model's max output. If these
@@ -150,15 +154,11 @@ class ContextWindows:
             self._learned.set(model, what, 1 if what in facts.takes else None)
         self._write("the provider's facts of the model", model, level="info")
         if facts.max_output is not None and self._max_tokens > facts.max_output:
-            return (
-                f"llm.maxTokens: found {self._max_tokens}; {model} gives at most {facts.max_output}, which is used; "
-                "lower it"
-            )
+            found = f"found {self._max_tokens}; {model} gives at most {facts.max_output}"
+            return f"llm.maxTokens: {found}, which is used; lower it"
         if self._configured is not None and facts.window is not None and self._configured > facts.window:
-            return (
-                f"llm.contextWindow: found {self._configured}; the provider says {facts.window} for {model}; "
-                "lower or remove it"
-            )
+            found = f"found {self._configured}; the provider says {facts.window} for {model}"
+            return f"llm.contextWindow: {found}; lower or remove it"
         return None
 
     def refused(self, model: str, error: errors.ContextOverflow) -> None:
@@ -173,12 +173,8 @@ class ContextWindows:
     def fitted(self, model: str, tokens: int) -> None:
         """Forget the model's context window if the provider has accepted a prompt with more tokens."""
         for name in ("refusedAbove", "window"):
-            if tokens > (self._figure(model, name) or tokens):
+            if tokens > (self._learned.get(model, name) or tokens):
                 self._learned.set(model, name, None)
-
-    def _figure(self, model: str, name: str) -> int | None:
-        value = self._learned.get(model, name)
-        return None if value is None else int(value)
 
     def _write(self, message: str, model: str, *, level: Level) -> None:
         window, most = self.window(model), self.max_output(model)

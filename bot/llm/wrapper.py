@@ -97,15 +97,17 @@ class AttachedFiles(ModelWrapper):
                         yield piece
             except errors.RequestInvalid as error:
                 # No part of the answer has arrived yet, so the request can be repeated without the files.
-                left = {*files.values()} - left_out
+                left = [one for one in files.values() if one not in left_out]
                 if not (error.about_files and left):
                     raise
                 words = "the provider refuses files and is asked without them"
                 self._log.write("model", words, level="warn", model=model, cause=str(error))
-                named = None if error.blind or error.place is None else files.get(error.place)
-                left_out |= {named} if named in left else left
                 if error.blind:
                     self._blind.add(model)
+                    left_out.update(left)
+                else:
+                    named = files.get(error.place) if error.place is not None else None
+                    left_out.add(named if named in left else left[-1])
             else:
                 return
 

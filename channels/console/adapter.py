@@ -24,15 +24,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bot import errors, text
-from bot.contracts.channel import ChannelDeps, Health, Intake
-from bot.contracts.inbound import Inbound, Quoted
+from bot.contracts.channel import ChannelDeps, Intake
 from bot.contracts.outbound import Outbound, Sent
 from bot.words import DEFAULT, language_of, say, speaking
 from channels.console import socket_file
 from channels.console.manifest import KEYS, NAME
-from channels.local import CHAT_ID
+from channels.local import CHAT_ID, LocalChannel
 
-PART = 32_000  # Max characters of one message. A terminal has no limit, but people could not read a longer message.
 LINE = 1 << 20  # Max bytes of one line of the protocol
 ABSENT = 10.0
 """Delay in seconds before a message is sent again, if its chat has no terminal while the gateway stops. The gateway stops
@@ -51,18 +49,15 @@ class _Chat:
     working: bool = False
 
 
-class ConsoleChannel:
+class ConsoleChannel(LocalChannel[asyncio.Server]):
     """Implements `contracts.channel.Channel` for terminals on this machine."""
 
     name = NAME
-    largest_file = 50_000_000
 
     def __init__(self, around: ChannelDeps) -> None:
-        self.addresses: tuple[str, ...] = ()
-        self._around = around
+        super().__init__(around)
         self._chats: OrderedDict[str, _Chat] = OrderedDict()
         self._intake: Intake | None = None
-        self._server: asyncio.Server | None = None
         self._sessions: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
         self._user = str(os.getuid())
         self._paused = False
@@ -99,9 +94,6 @@ class ConsoleChannel:
         await server.wait_closed()
         socket_file.remove_socket(self._around.home)
 
-    def split(self, text_: str) -> list[str]:
-        return text.split(text_, PART)
-
     async def send(self, message: Outbound) -> Sent:
         chat_id = message.target.get("chat", "")
         if self._server is None:
@@ -124,25 +116,11 @@ class ConsoleChannel:
             chat.held.append(line)
         return Sent(message.id)
 
-    async def find(self, message: Outbound) -> Sent | None:  # noqa: ARG002  messages of an earlier process are not kept
-        return None
-
     async def indicate(self, target: Mapping[str, str], *, working: bool) -> None:
         chat = self._chats.get(target.get("chat", ""))
         if chat is not None and chat.working != working:
             chat.working = working
             _tell(chat, {"working": working})
-
-    async def context(self, inbound: Inbound) -> tuple[Quoted, ...]:  # noqa: ARG002  a terminal has no threads
-        return ()
-
-    def health(self) -> Health:
-        if self._server is None:
-            return Health(connected=False, detail="not started")
-        return Health(connected=True, last_heard=self._around.clock.now())
-
-    async def heal(self) -> None:
-        """Do nothing, because the gateway opens no connections: terminals connect to it."""
 
     # -- one terminal ----------------------------------------------------------------------------------------
 

@@ -37,7 +37,7 @@ from bot.contracts.inbound import Attachment, Inbound, Quoted
 from bot.contracts.outbound import ABOUT, ONLY_TO, Outbound, Sent
 from bot.text import clean
 from bot.words import paragraph, say, sentence
-from channels.slack import block_kit, content, files, people, render, web_api
+from channels.slack import content, files, people, render, web_api
 from channels.slack import inbound as incoming
 from channels.slack.events import HttpEvents, SocketConnection
 from channels.slack.manifest import SlackSettings, is_direct
@@ -103,7 +103,7 @@ class SlackChannel:
         who has such a URL can post with it for half an hour.
         """
         self._lacking: set[str] = set()  # Features that the workspace does not support
-        self._writer = block_kit.BlockWriter(outside.log)
+        self._writer = render.BlockWriter(outside.log)
 
     @property
     def _workspace(self) -> _Workspace:
@@ -245,7 +245,7 @@ class SlackChannel:
         try:
             await workspace.names.learn([opened.user_id])
             sections = await workspace.intake.home(workspace.names.named(opened))
-            await workspace.client.views_publish(user_id=opened.user_id, view=block_kit.home(sections))
+            await workspace.client.views_publish(user_id=opened.user_id, view=render.home(sections))
         except (*web_api.CALL_ERRORS, errors.ShipmateError) as error:
             kind = type(error).__name__
             self._log.write("channel", f"Slack did not take the home of a person ({kind})", level="warn")
@@ -406,7 +406,7 @@ class SlackChannel:
             place = _place(message, message_id)
             ending: Json = {"metadata": _metadata(message)}
             if self._writer.has_thumbs(message):
-                ending["blocks"] = [block_kit.thumbs(message.language)]
+                ending["blocks"] = [render.thumbs(message.language)]
             if await workspace.streams.show(message, markdown, place, ending):
                 return
             where: Json = {"channel": place[0], "ts": place[1], "metadata": _metadata(message)}

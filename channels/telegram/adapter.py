@@ -87,9 +87,8 @@ class TelegramChannel:
         self._make_bot = partial(bot_api.connect, self._token, settings.base_url, patience, around.pace)
         self._verified = bot_api.VerifiedConnections(partial(self._make_bot, connections=1), around.pace)
         self._updates: UpdatePoller | UpdateWebhook | None = None
-        self._frozen: dict[
-            str, float
-        ] = {}  # Time (monotonic seconds) until which Telegram forbids calls for each chat
+        self._frozen: dict[str, float] = {}
+        """Time (monotonic seconds) until which Telegram forbids calls for each chat."""
         self._migrations = GroupMigrations(around.home, around.disk, around.log)
         self._signs = asyncio.Semaphore(SIGNS)
         self._drafts = True
@@ -192,9 +191,7 @@ class TelegramChannel:
     async def introduce(self, inbound: Inbound) -> Introduction:
         bot = self._bot
         if bot is None or len(self.same_chat(inbound.chat_id)) > 1:
-            return (
-                Introduction()
-            )  # the bot is in a new supergroup, which continues the conversation of its group
+            return Introduction()  # a new supergroup, which continues the conversation of its group
         hears, hindrance = bool(bot.can_read_all_group_messages), None
         try:
             fields = {"chat_id": inbound.target["chat_id"], "user_id": bot.id}
@@ -203,14 +200,11 @@ class TelegramChannel:
             if me.get("status") == "restricted" and not me.get("can_send_messages"):
                 hindrance = sentence("operators.mute_there")
         except TelegramError as exc:
-            self._log.write(
-                "channel",
-                f"Telegram does not say what the bot may do in a group ({bot_api.said(exc)})",
-                level="warn",
-            )
-        words = paragraph(
-            say("telegram.hello", name=bot.username), *([] if hears else [say("telegram.deaf")])
-        )
+            words = f"Telegram does not say what the bot may do in a group ({bot_api.said(exc)})"
+            self._log.write("channel", words, level="warn")
+        words = say("telegram.hello", name=bot.username)
+        if not hears:
+            words = paragraph(words, say("telegram.deaf"))
         return Introduction("" if hindrance else words, hindrance)
 
     # -- outbound --------------------------------------------------------------------------------------------
@@ -268,7 +262,7 @@ class TelegramChannel:
                 if self._migrations.now(place["chat_id"]) != place["chat_id"]:
                     raise
                 try:
-                    if not await self._migrations.learn(_chat(place), exc.new_chat_id):
+                    if not await self._migrations.learn(int(place["chat_id"]), exc.new_chat_id):
                         raise
                 except errors.StorageError as error:
                     raise errors.DeliveryThrottled(str(error), retry_after=1.0) from None
@@ -284,11 +278,7 @@ class TelegramChannel:
     async def _post(
         self, bot: bot_api.Bot, place: Mapping[str, str], shown: render.Rendered, message: Outbound
     ) -> Sent:
-        fields: Json = {
-            "chat_id": _chat(place),
-            "message_thread_id": _thread(place),
-            "reply_markup": _keyboard(message) or _examples(message),
-        }
+        fields = _where(place) | {"reply_markup": _keyboard(message) or _examples(message)}
         if message.kind == "progress":
             fields["disable_notification"] = True  # only the answer makes a sound
         if (answered := place.get("reply_to", "")).isdecimal():
@@ -329,7 +319,7 @@ class TelegramChannel:
             raise errors.EditRefused(
                 "this is no message of this chat, or one from before it became a supergroup"
             )
-        return {"chat_id": _chat(place), "message_id": number}
+        return {"chat_id": int(place["chat_id"]), "message_id": number}
 
     def _number(self, place: Mapping[str, str], message_id: str) -> int | None:
         """Return a message's number in its chat; None if the id is invalid or from before the group became a supergroup."""
@@ -340,17 +330,12 @@ class TelegramChannel:
     async def draft(self, message: Outbound) -> bool:
         """Implement `contracts.channel.Drafts`. Only private chats have drafts; a draft has a stop button."""
         place = message.target
-        if not self._drafts or _chat(place) < 0:
+        if not self._drafts or place["chat_id"].startswith("-"):
             return False
         shown = _words(_shown(message))
-        fields = {
-            "chat_id": _chat(place),
-            "message_thread_id": _thread(place),
-            "text": shown["text"],
-            "entities": shown["entities"],
-            "draft_id": 1 + zlib.crc32(message.request_id.encode()),
-            "can_stop": True,
-        }
+        number = 1 + zlib.crc32(message.request_id.encode())
+        content = {"text": shown["text"], "entities": shown["entities"]}
+        fields = _where(place) | content | {"draft_id": number, "can_stop": True}
         with self._delivering(place) as bot:
             try:
                 await bot.call("sendMessageDraft", fields)
@@ -372,13 +357,13 @@ class TelegramChannel:
         """Show `typing`. Telegram clears it after five seconds or at the next message."""
         if working:
             place = self._migrations.place(target)
-            fields: Json = {"action": "typing", "message_thread_id": _thread(place)}
-            await self._sign("sendChatAction", place, fields)
+            await self._sign("sendChatAction", place, _where(place) | {"action": "typing"})
 
     async def react(self, target: Mapping[str, str], message_id: str) -> None:
         place = self._migrations.place(target)
         if (number := self._number(place, message_id)) is not None:
-            fields = {"message_id": number, "reaction": [{"type": "emoji", "emoji": SEEN}]}
+            reaction = [{"type": "emoji", "emoji": SEEN}]
+            fields: Json = {"chat_id": int(place["chat_id"]), "message_id": number, "reaction": reaction}
             await self._sign("setMessageReaction", place, fields)
 
     async def _sign(self, method: str, place: Mapping[str, str], fields: Json) -> None:
@@ -388,7 +373,7 @@ class TelegramChannel:
         if self._frozen.get(place["chat_id"], 0.0) <= self._around.clock.monotonic():
             with self._delivering(place) as bot:
                 async with self._signs:
-                    await bot.call(method, {"chat_id": _chat(place)} | fields)
+                    await bot.call(method, fields)
 
     # -- menus -----------------------------------------------------------------------------------------------
 
@@ -405,11 +390,8 @@ class TelegramChannel:
                 await bot.call("setMyShortDescription", fields)
                 await bot.call("setMyDescription", {"description": description, "language_code": told})
             except TelegramError as exc:
-                self._log.write(
-                    "channel",
-                    f"Telegram did not take a menu or description ({bot_api.said(exc)})",
-                    level="warn",
-                )
+                words = f"Telegram did not take a menu or description ({bot_api.said(exc)})"
+                self._log.write("channel", words, level="warn")
                 return
         for operator in sorted(self._around.operators):
             if operator.channel != self.name:
@@ -492,10 +474,6 @@ def _examples(message: Outbound) -> Json | None:
     return {"keyboard": rows, "one_time_keyboard": True, "resize_keyboard": True} if rows else None
 
 
-def _chat(target: Mapping[str, str]) -> int:
-    return int(target["chat_id"])
-
-
-def _thread(target: Mapping[str, str]) -> int | None:
-    thread = target.get("message_thread_id")
-    return int(thread) if thread else None
+def _where(place: Mapping[str, str]) -> Json:
+    thread = place.get("message_thread_id")
+    return {"chat_id": int(place["chat_id"]), "message_thread_id": int(thread) if thread else None}

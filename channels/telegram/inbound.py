@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
+import inspect
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 import telegram
-from telegram import User
+from telegram import Message, User
+from telegram.constants import MessageType
 
 from bot import text
 from bot.contracts.base import Json
-from bot.contracts.inbound import Attachment, Command, Inbound, Origin, Quoted
+from bot.contracts.inbound import Attachment, Command, Inbound, Link, Origin, Quoted
 from channels import approval_buttons
 from channels.http_client import file_name
-from channels.telegram import content
 from channels.telegram.bot_api import GARBLED
-from channels.telegram.content import entities, name, number, part, string
 from channels.telegram.manifest import encode
 
 STOPPED = "stopped_message_generation"
@@ -44,6 +44,44 @@ _FILES: Mapping[str, Literal["photo", "video", "audio", "voice", "sticker", "fil
 }
 """Fields that contain a message's file, with the kind of the file. An animation has a copy in `document`."""
 _RATINGS: Mapping[str, Literal["good", "bad"]] = {"👍": "good", "👎": "bad"}
+MOST_OPTIONS = 100  # Max options of a poll, or tasks of a checklist, in a description
+LONGEST = 8_000  # Max characters of a description
+MOVING = frozenset({"location", "venue"})
+"""Types of content that Telegram itself edits while a person shares a live location."""
+OLD_MARKS = frozenset(
+    {"forward_date", "forward_from", "forward_from_chat", "forward_sender_name", "forward_signature"}
+)
+"""Fields that mark a forwarded message on Bot API servers before version 7.0."""
+_KINDS: Mapping[str, tuple[str, ...]] = {
+    # A venue also has the field `location`, so `venue` must be first.
+    "venue": ("title", "address", "location", "latitude", "longitude"),
+    "location": ("latitude", "longitude", "live_period"),
+    "contact": ("first_name", "last_name", "phone_number", "user_id", "vcard"),
+    "poll": ("question", "description", "is_closed", "options", "text", "voter_count", "explanation"),
+    "checklist": ("title", "tasks", "text", "completion_date"),
+    "dice": ("emoji", "value"),
+    "game": ("title", "description"),
+    "story": ("chat", "title", "first_name", "last_name"),
+    "invoice": ("title", "description"),
+    "paid_media": ("star_count",),
+    "giveaway": ("prize_description",),
+    "giveaway_winners": ("prize_description",),
+    "web_app_data": ("button_text", "data"),
+}
+"""Types of content besides text and files. The values are the fields to describe, at any depth."""
+_KNOWN = frozenset(inspect.signature(Message).parameters) | {"from"}
+"""Fields of a message that the library knows."""
+_OF_ANY_KIND = frozenset(
+    {
+        MessageType.BUSINESS_CONNECTION_ID,
+        MessageType.EFFECT_ID,
+        MessageType.REPLY_TO_STORY,
+        MessageType.SENDER_BOOST_COUNT,
+        MessageType.SENDER_BUSINESS_BOT,
+        MessageType.SUGGESTED_POST_INFO,
+    }
+)
+"""Fields of any message that the library lists as types of messages."""
 
 
 class Unreadable(ValueError):
@@ -66,7 +104,7 @@ def read(raw: Json, bot: telegram.Bot, now: float) -> Inbound | None:
             return _reacted(raw, bot.bot)
         for kind in ("message", "edited_message"):
             if kind in raw:
-                return _message(raw["update_id"], raw[kind], bot.bot, edit=kind == "edited_message")
+                return _message(raw, raw[kind], bot.bot, edit=kind == "edited_message")
     except GARBLED as exc:
         raise Unreadable(type(exc).__name__) from exc
     return None
@@ -79,22 +117,22 @@ def album(raw: Json) -> str | None:
     return f"{message['chat']['id']}:{group}" if group else None
 
 
-def _message(update_id: int, message: Json, me: User, *, edit: bool) -> Inbound | None:
+def _message(raw: Json, message: Json, me: User, *, edit: bool) -> Inbound | None:
     sender, chat = message.get("from"), message["chat"]
     place = _place(chat["id"], message.get("message_thread_id") if message.get("is_topic_message") else None)
     kind, message_id = string(chat["type"]), str(number(message["message_id"]))
     if sender is None or sender["id"] == me.id or "sender_chat" in message or kind == "channel":
         return None
-    origin = content.origin(message, me)
-    spans, said = entities(message), content.words(message)
+    origin = origin_of(message, me)
+    spans, said = entities(message), words(message)
     attachments = _attachments(message) if "sticker" not in message or not said else ()
-    special, note = content.special_content(message)
+    special, note = special_content(message)
     if not (said or attachments or special):
-        unknown = content.unknown_content(message)
+        unknown = unknown_content(message)
         if unknown is None:
             return None  # a service message
         special, note = "unknown", unknown
-    if edit and special in content.MOVING:
+    if edit and special in MOVING:
         return None  # Telegram updates the place of a live location
     brought = _brought(message, origin, special, note)
     if origin is not None:
@@ -114,15 +152,14 @@ def _message(update_id: int, message: Json, me: User, *, edit: bool) -> Inbound 
         "chat": True,
     }
     begins, rest = len(said) - len(said.lstrip()), said[_own_mention_end(said, me) :]
-    # Two edits may have the same second, so only the update's id is a unique key.
-    keys = [f"update:{number(update_id)}", *([] if edit else [f"message:{chat['id']}:{message_id}"])]
-    return Inbound(
-        channel="telegram",
-        chat_id=place["chat_id"],
-        chat_key=encode(place),
-        chat_type="direct" if direct else "group",
-        user_id=str(number(sender["id"])),
-        keys=tuple(f"telegram:{me.id}:{key}" for key in keys),
+    return _inbound(
+        raw,
+        me,
+        sender,
+        chat,
+        place,
+        # Two edits may have the same second, so only the update's id is a unique key.
+        key="" if edit else f"message:{chat['id']}:{message_id}",
         ts=number(message["edit_date" if edit else "date"]) * 1000,
         target=place if direct else {**place, "reply_to": message_id},
         kind="edit" if edit else "message",
@@ -134,13 +171,9 @@ def _message(update_id: int, message: Json, me: User, *, edit: bool) -> Inbound 
         command=None if edit else command,
         message_id=message_id,
         goes_on=not edit and text.utf16_len(said) >= FULL,
-        user_name=name(sender),
-        chat_name=string(chat.get("title")) or None,
-        language=_language(sender.get("language_code")),
-        from_bot=sender.get("is_bot") is not False,
         attachments=attachments,
         quoted=(*_quoted(message, me), *brought),
-        links=content.links(said, spans),
+        links=links(said, spans),
         of_album=not edit and bool(message.get("media_group_id")),
         answers=str(number(answered["message_id"])) if answered is not None else None,
     )
@@ -156,18 +189,9 @@ def _stop(raw: Json, me: User, now: float) -> Inbound | None:
     number(stopped["draft_id"])
     if string(chat["type"]) != "private" or number(chat["id"]) <= 0 or chat["id"] == me.id:
         return None
+    person = {"id": chat["id"], "is_bot": False}
     place = _place(chat["id"], stopped.get("message_thread_id"))
-    return Inbound(
-        channel="telegram",
-        chat_id=place["chat_id"],
-        chat_key=encode(place),
-        chat_type="direct",
-        user_id=place["chat_id"],
-        keys=(f"telegram:{me.id}:update:{raw['update_id']}",),
-        ts=int(now * 1000),
-        target=place,
-        kind="stop",
-    )
+    return _inbound(raw, me, person, chat, place, ts=int(now * 1000), kind="stop")
 
 
 def _press(raw: Json, me: User, now: float) -> Inbound | None:
@@ -181,7 +205,7 @@ def _press(raw: Json, me: User, now: float) -> Inbound | None:
         return None
     topic = message.get("message_thread_id") if message.get("is_topic_message") else None
     place = _place(message["chat"]["id"], topic)
-    return _signal(
+    return _inbound(
         raw,
         me,
         pressed["from"],
@@ -204,7 +228,7 @@ def _added(raw: Json, me: User) -> Inbound | None:
         return None
     place = _place(chat["id"], None)
     key = f"added:{place['chat_id']}:{at // 86_400}"
-    return _signal(
+    return _inbound(
         raw, me, change["from"], chat, place, key=key, ts=at * 1000, kind="added", addressed="mention"
     )
 
@@ -218,7 +242,7 @@ def _reacted(raw: Json, me: User) -> Inbound | None:
     )
     if before == after or "user" not in change:
         return None
-    return _signal(
+    return _inbound(
         raw,
         me,
         change["user"],
@@ -232,13 +256,11 @@ def _reacted(raw: Json, me: User) -> Inbound | None:
     )
 
 
-def _signal(
-    raw: Json, me: User, sender: Any, chat: Any, place: Mapping[str, str], *, key: str = "", **facts: Any
+def _inbound(
+    raw: Json, me: User, sender: Json, chat: Json, place: Mapping[str, str], *, key: str = "", **facts: Any
 ) -> Inbound:
-    """Return an inbound without a text, for an action of a person. `key` adds a second de-duplication key besides the
-    update's id.
-    """
-    marks = [f"update:{raw['update_id']}", *([key] if key else [])]
+    """Return an inbound of a person. `key` is a de-duplication key besides the update's id."""
+    keys = [f"update:{number(raw['update_id'])}", *([key] if key else [])]
     known: dict[str, Any] = {"target": dict(place)} | facts
     return Inbound(
         channel="telegram",
@@ -246,7 +268,7 @@ def _signal(
         chat_key=encode(place),
         chat_type="direct" if string(chat["type"]) == "private" else "group",
         user_id=str(number(sender["id"])),
-        keys=tuple(f"telegram:{me.id}:{mark}" for mark in marks),
+        keys=tuple(f"telegram:{me.id}:{key}" for key in keys),
         user_name=name(sender),
         chat_name=string(chat.get("title")) or None,
         language=_language(sender.get("language_code")),
@@ -314,16 +336,16 @@ def _quoted(message: Json, me: User) -> tuple[Quoted, ...]:
     person selected. From another chat, Telegram sends only this passage.
     """
     quote, story = message.get("quote"), message.get("reply_to_story")
-    picked = content.linked(string(quote["text"]), quote.get("entities") or ()) or None if quote else None
+    picked = linked(string(quote["text"]), quote.get("entities") or ()) or None if quote else None
     answered, reply = _answered(message), message.get("external_reply")
     if answered is None and reply is None and picked is None and story is None:
         return ()
-    kind, note = content.special_content(answered or reply)
+    kind, note = special_content(answered or reply)
     if answered is None:
-        origin = Origin(how="quoted_from_elsewhere") if reply is None else content.external_origin(reply, me)
+        origin = Origin(how="quoted_from_elsewhere") if reply is None else external_origin(reply, me)
         facts = {"text": picked or note, "kind": kind or ("story" if story else None)}
         return (_quote(message["from"], reply, origin=origin, brought=True, **facts),)
-    said = content.quoted_words(answered) or note
+    said = quoted_words(answered) or note
     said = said or " ".join(f"[{attachment.kind}]" for attachment in _attachments(answered))
     if not said:
         return ()
@@ -338,7 +360,7 @@ def _quoted(message: Json, me: User) -> tuple[Quoted, ...]:
             ts=number(answered["date"]) * 1000,
             from_self=mine,
             message_id=str(number(answered["message_id"])),
-            origin=content.origin(answered, me),
+            origin=origin_of(answered, me),
             part=picked,
             brought=picked is not None,
             kind=kind or ("post of a bot" if sender and sender.get("is_bot") and not mine else None),
@@ -357,7 +379,7 @@ def _brought(message: Json, origin: Origin | None, kind: str | None, note: str) 
         return ()
     sender, forwarded = message["from"], origin is not None
     facts = {"origin": origin, "brought": True, "kind": kind, "ts": number(message["date"]) * 1000}
-    text = (content.quoted_words(message) if forwarded else "") or note
+    text = (quoted_words(message) if forwarded else "") or note
     return (_quote(sender, message if forwarded else None, text=text, user_name=name(sender), **facts),)
 
 
@@ -377,3 +399,149 @@ def _attachments(message: Json) -> tuple[Attachment, ...]:
             )
             return (attachment,)
     return ()
+
+
+# -- content besides text and files ------------------------------------------------------------------------------
+
+
+def origin_of(message: Json, me: User) -> Origin | None:
+    """Return the origin of a forwarded message, or of one sent through an inline bot. Return None if the sender wrote it."""
+    forwarded = message.get("forward_origin")
+    if forwarded is not None or OLD_MARKS & message.keys() or message.get("is_automatic_forward"):
+        return _origin(forwarded or {}, "forwarded", me)
+    bot = message.get("via_bot") or message.get("sender_business_bot")
+    if bot is not None:
+        return Origin(how="via_bot", name=name(bot), id=str(number(bot["id"])), from_self=bot["id"] == me.id)
+    return None
+
+
+def external_origin(reply: Json, me: User) -> Origin:
+    found, chat = _origin(reply["origin"], "quoted_from_elsewhere", me), reply.get("chat")
+    facts = {
+        "chat": (_title(chat) if chat is not None else None) or found.chat,
+        "message_id": _id(reply.get("message_id")) or found.message_id,
+    }
+    return found.model_copy(update=facts)
+
+
+def _origin(given: Json, how: Any, me: User) -> Origin:
+    ts = number(given["date"]) * 1000 if "date" in given else None
+    match given.get("type"):
+        case "user":
+            user = given["sender_user"]
+            from_self = user["id"] == me.id
+            return Origin(how=how, ts=ts, name=name(user), id=str(number(user["id"])), from_self=from_self)
+        case "hidden_user":
+            return Origin(how=how, ts=ts, name=line(given["sender_user_name"]))
+        case "chat" | "channel":
+            chat = given.get("sender_chat") or given["chat"]
+            author, title = line(given.get("author_signature")), _title(chat)
+            ids = {"id": _id(chat["id"]), "message_id": _id(given.get("message_id"))}
+            return Origin(how=how, ts=ts, name=author or title, chat=title, **ids)
+    return Origin(how=how, ts=ts)
+
+
+def special_content(message: Json | None) -> tuple[str | None, str]:
+    """Return the type and the description of a poll, place, contact or similar; (None, "") for any other message."""
+    for kind, fields in _KINDS.items():
+        found = (message or {}).get(kind)
+        if isinstance(found, dict):
+            named = kind.replace("_", " ")
+            described = "\n".join(_lines(found, fields))
+            return named, text.head(described, LONGEST) or f"a message of the kind {named}"
+    return None, ""
+
+
+def _lines(value: object, fields: Sequence[str], field: str = "") -> list[str]:
+    if isinstance(value, dict):
+        return [one for key in fields if key in value for one in _lines(value[key], fields, key)]
+    if isinstance(value, list):
+        return [one for part in value[:MOST_OPTIONS] for one in _lines(part, fields, field)]
+    return [f"{field.replace('_', ' ')}: {text.clean(str(value))}"]
+
+
+def unknown_content(message: Json) -> str | None:
+    """Return a note about a message of an unknown type. Return None for a service message, such as a join."""
+    unknown = sorted(message.keys() - _KNOWN - OLD_MARKS)
+    known = any(message.get(kind) for kind in MessageType if kind not in _OF_ANY_KIND)
+    if not unknown or known or message.get("migrate_from_chat_id"):
+        return None
+    return f"a message of a kind that cannot be read here ({line(', '.join(unknown))})"
+
+
+def words(message: Json) -> str:
+    found = message.get("text")
+    if found is None:
+        found = message.get("caption") or (message.get("sticker") or {}).get("emoji")
+    return string(found)
+
+
+def entities(message: Json) -> list[Json]:
+    """Return the formatted spans of a message's text or caption. Their offsets are in UTF-16 code units."""
+    return message.get("entities") or message.get("caption_entities") or []
+
+
+def quoted_words(message: Json) -> str:
+    """Return the text of a quoted message, with each link's address after the link's words."""
+    return linked(words(message), entities(message))
+
+
+def links(said: str, entities: Iterable[Json]) -> tuple[Link, ...]:
+    return tuple(Link(text=part(said, one), url=string(one["url"])) for one in entities if _is_link(one))
+
+
+def linked(said: str, entities: Iterable[Json]) -> str:
+    raw = said.encode("utf-16-le")
+    for one in sorted(entities, key=lambda each: -number(each["offset"])):
+        if _is_link(one):
+            end = max(0, number(one["offset"]) + number(one["length"])) * 2
+            raw = raw[:end] + f" ({string(one['url'])})".encode("utf-16-le") + raw[end:]
+    return raw.decode("utf-16-le", "replace")
+
+
+def _is_link(entity: Json) -> bool:
+    return bool(entity["type"] == "text_link" and entity.get("url"))
+
+
+def name(user: Json) -> str | None:
+    return text.head(_called(user) or string(user.get("username")), 200) or None
+
+
+def _title(chat: Json) -> str | None:
+    return line(string(chat.get("title")) or _called(chat) or string(chat.get("username")))
+
+
+def _called(who: Json) -> str:
+    names = (string(who.get("first_name")), string(who.get("last_name")))
+    return " ".join(filter(None, names)).strip()
+
+
+def line(words: object) -> str | None:
+    return text.head(" ".join(string(words).split()), 200) or None
+
+
+def _id(value: object) -> str | None:
+    return str(number(value)) if value is not None else None
+
+
+def part(said: str, entity: Json) -> str:
+    """Return the text that an entity covers; "" if the offsets are outside the text."""
+    start = max(0, number(entity["offset"])) * 2
+    raw = said.encode("utf-16-le")[start : start + max(0, number(entity["length"])) * 2]
+    return raw.decode("utf-16-le", "replace")
+
+
+def number(value: object) -> int:
+    """Return the value if it is a 64-bit integer. Raises TypeError otherwise."""
+    if type(value) is not int or not -(2**63) <= value < 2**63:
+        raise TypeError("a number of 64 bits is expected")
+    return value
+
+
+def string(value: object) -> str:
+    """Return the value if it is a string; "" for None. Each lone surrogate becomes U+FFFD, which keeps the entities' offsets."""
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise TypeError("a text is expected")
+    return text.clean(value)

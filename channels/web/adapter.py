@@ -10,30 +10,28 @@ from pathlib import Path
 from typing import TypeVar
 
 from bot import errors, text
-from bot.contracts.channel import ChannelDeps, Health, HttpServer, Intake, MembershipAnswer, is_loopback
+from bot.contracts.channel import ChannelDeps, HttpServer, Intake, MembershipAnswer, is_loopback
 from bot.contracts.environment import cancel_all
 from bot.contracts.identity import ChatKey
-from bot.contracts.inbound import Attachment, Inbound, Quoted
+from bot.contracts.inbound import Attachment
 from bot.contracts.outbound import Outbound, Sent
 from channels.http_server import port_error
-from channels.local import CHAT_ID
+from channels.local import CHAT_ID, LocalChannel
 from channels.web import guard, routes
 from channels.web.files import SENT, ChatFiles, Uploads
 from channels.web.live_chats import HEARTBEAT, LiveChats, WebMessage, event
 from channels.web.manifest import KEYS, NAME, WebSettings
 from channels.web.markdown import nodes
 
-PART = 32_000  # Max characters of one message. The page has no limit, but people could not read a longer message.
 T = TypeVar("T")
 _OWN = re.compile(r"[0-9A-Z]{26}")  # First part of the id of every message from the bot
 _BEAT = 15.0  # Seconds between heartbeats on an event stream
 
 
-class WebChannel:
+class WebChannel(LocalChannel[HttpServer]):
     """Implements `contracts.channel.Channel` for browsers."""
 
     name = NAME
-    largest_file = 50_000_000
 
     def __init__(self, settings: WebSettings, around: ChannelDeps) -> None:
         if settings.token is None and not is_loopback(settings.host):
@@ -41,14 +39,12 @@ class WebChannel:
                 f"channels.web.host: {settings.host!r} can be reached from other machines; set "
                 "channels.web.token, which people give once to use the page, or use 127.0.0.1"
             )
-        self.addresses: tuple[str, ...] = ()
+        super().__init__(around)
         self._settings = settings
-        self._around = around
         self._chats = LiveChats()
         self._sent_files = ChatFiles(around.home, around.disk, SENT)
         self._uploads = Uploads(around.home, around.disk)
         self._routes: routes.WebRoutes | None = None
-        self._server: HttpServer | None = None
         self._beating: asyncio.Task[None] | None = None
 
     async def start(self, intake: Intake) -> None:
@@ -102,9 +98,6 @@ class WebChannel:
                 stream.push(None)
             await server.stop()
 
-    def split(self, text_: str) -> list[str]:
-        return text.split(text_, PART)
-
     async def send(self, message: Outbound) -> Sent:
         said = await self._said(message, message.id)
         chat = self._chat(message.target)
@@ -144,27 +137,13 @@ class WebChannel:
     async def delete(self, message: Outbound, message_id: str) -> None:
         self._chats.remove(self._chat(message.target), message_id)
 
-    async def find(self, message: Outbound) -> Sent | None:  # noqa: ARG002  messages of an earlier process are not kept
-        return None
-
     async def indicate(self, target: Mapping[str, str], *, working: bool) -> None:
         self._chats.work(self._chat(target), working=working)
-
-    async def context(self, inbound: Inbound) -> tuple[Quoted, ...]:  # noqa: ARG002  the page has no threads
-        return ()
 
     async def chats_of(self, user_id: str, chat_keys: Sequence[ChatKey], *, direct: bool) -> MembershipAnswer:
         """Implement `contracts.channel.KnowsMembers`. A browser is a member of its own conversations only."""
         own = KEYS.encode({"chat": user_id}) if direct and CHAT_ID.fullmatch(user_id) else None
         return MembershipAnswer([key for key in chat_keys if key.chat == own])
-
-    def health(self) -> Health:
-        if self._server is None:
-            return Health(connected=False, detail="not started")
-        return Health(connected=True, last_heard=self._around.clock.now())
-
-    async def heal(self) -> None:
-        """Do nothing, because the gateway opens no connections: browsers connect to it."""
 
     def fetch(self, attachment: Attachment, *, most: int) -> AsyncGenerator[bytes]:
         if self._server is None:

@@ -7,7 +7,7 @@ from typing import Any
 from bot import errors
 from bot.contracts.channel import HomeSection
 from bot.contracts.inbound import Inbound
-from channels.slack import block_kit
+from channels.slack import render
 
 
 async def test_the_tab_of_messages_is_no_home(stage: Any) -> None:
@@ -35,7 +35,7 @@ async def test_a_home_that_cannot_be_made_or_published_is_told_to_the_log_alone(
 
 
 def test_what_people_wrote_is_text_and_fits() -> None:
-    (header, section) = block_kit.home((HomeSection("x" * 200, ("<!channel> *b*", "y" * 5_000)),))["blocks"]
+    (header, section) = render.home((HomeSection("x" * 200, ("<!channel> *b*", "y" * 5_000)),))["blocks"]
     assert len(header["text"]["text"]) == 150
     assert section["text"]["text"].startswith("• &lt;!channel&gt;")
     assert len(section["text"]["text"]) <= 3_000

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pygments.token import Keyword
 
-from channels.web import code_colours
+from channels.web import markdown
 from channels.web.markdown import MOST, TAGS, nodes
 
 KNOWN = {*TAGS.values(), "h3", "h4", "h5", "h6", "pre", "code", "span", "hr", "br", "a"}
@@ -129,26 +129,26 @@ def test_too_long_a_text_stays_as_it_is_with_its_lines_and_links() -> None:
 
 def test_code_is_coloured_up_to_its_bounds_and_keeps_each_character() -> None:
     line = "x = 'é\\n' # 你好\n"
-    code = line * (2 * code_colours.MOST // len(line))
-    found = code_colours.divided(code, "python", seconds=60)
+    code = line * (2 * markdown.MOST_COLOURED // len(line))
+    found = markdown.divided(code, "python", seconds=60)
     assert "".join(words for _, words in found) == code
-    assert {kind for kind, _ in found} <= {"", *code_colours.CLASSES}
+    assert {kind for kind, _ in found} <= {"", *markdown.CLASSES}
     kind, rest = found[-1]
     assert kind == ""
-    assert code_colours.MOST - len(line) < len(code) - len(rest) <= code_colours.MOST
-    assert code_colours.divided(code, "python", seconds=-1) == [("", code)]
-    long = "a" * (code_colours.LONGEST_LINE + 1) + " = 1"
-    assert code_colours.divided(f"{long}\n{line}", "python") == [("", f"{long}\n{line}")]
+    assert markdown.MOST_COLOURED - len(line) < len(code) - len(rest) <= markdown.MOST_COLOURED
+    assert markdown.divided(code, "python", seconds=-1) == [("", code)]
+    long = "a" * (markdown.LONGEST_LINE + 1) + " = 1"
+    assert markdown.divided(f"{long}\n{line}", "python") == [("", f"{long}\n{line}")]
 
 
 def test_every_language_that_is_coloured_is_known_to_pygments_and_finishes_any_code(stride: int) -> None:
-    labels = {code_colours.label(name) for name in code_colours.names().values()}
+    labels = {markdown.label(name) for name in markdown.names().values()}
     assert {"Bash", "C++", "Python", "R", "TypeScript"} <= labels
-    assert {*code_colours.names().values()} == code_colours.NAMES
-    for alias in sorted(code_colours.names())[::stride]:
+    assert {*markdown.names().values()} == markdown.NAMES
+    for alias in sorted(markdown.names())[::stride]:
         for code in ('"' * 900, "a:" * 400, "(\n" * 900, "<<EOF\n'{\"`\\", "0" * 900):
             began = time.thread_time()
-            assert "".join(words for _, words in code_colours.divided(code, alias)) == code
+            assert "".join(words for _, words in markdown.divided(code, alias)) == code
             assert time.thread_time() - began < 1
 
 
@@ -158,5 +158,5 @@ def test_a_language_whose_rules_fail_leaves_the_rest_plain(monkeypatch: pytest.M
             yield 0, Keyword, code[:2]
             raise IndexError(code)
 
-    monkeypatch.setattr(code_colours, "find_lexer_class", lambda _: Broken)
-    assert code_colours.divided("if x:", "python") == [("k", "if"), ("", " x:")]
+    monkeypatch.setattr(markdown, "find_lexer_class", lambda _: Broken)
+    assert markdown.divided("if x:", "python") == [("k", "if"), ("", " x:")]
