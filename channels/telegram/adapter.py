@@ -200,8 +200,10 @@ class TelegramChannel:
             if me.get("status") == "restricted" and not me.get("can_send_messages"):
                 hindrance = sentence("operators.mute_there")
         except TelegramError as exc:
-            words = f"Telegram does not say what the bot may do in a group ({bot_api.said(exc)})"
-            self._log.write("channel", words, level="warn")
+            reason = bot_api.said(exc)
+            self._log.write(
+                "channel", "Telegram does not say what the bot may do in a group", level="warn", error=reason
+            )
         words = say("telegram.hello", name=bot.username)
         if not hears:
             words = paragraph(words, say("telegram.deaf"))
@@ -390,8 +392,10 @@ class TelegramChannel:
                 await bot.call("setMyShortDescription", fields)
                 await bot.call("setMyDescription", {"description": description, "language_code": told})
             except TelegramError as exc:
-                words = f"Telegram did not take a menu or description ({bot_api.said(exc)})"
-                self._log.write("channel", words, level="warn")
+                reason = bot_api.said(exc)
+                self._log.write(
+                    "channel", "Telegram did not take a menu or description", level="warn", error=reason
+                )
                 return
         for operator in sorted(self._around.operators):
             if operator.channel != self.name:
