@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 from pydantic.alias_generators import to_camel
 
 from bot import errors
-from bot.contracts.approvals import ShownQuestion
+from bot.contracts.approvals import OpenLoop, ShownQuestion
 from bot.contracts.archive import ArchiveLine, Conversation
 from bot.contracts.base import ChatType
 from bot.contracts.environment import Clock, Disk, Log
@@ -24,7 +24,6 @@ from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.inbound import Attachment, Inbound, Quoted
 from bot.contracts.model import AnsweringModel
 from bot.contracts.outbound import Outbound, Sent
-from bot.contracts.waiting import OpenLoop
 from bot.words import Sentence
 
 

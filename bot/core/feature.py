@@ -11,12 +11,20 @@ from functools import reduce
 from typing import Any
 
 from bot import discovery, errors
-from bot.contracts.approvals import Approvals, QuestionButtons, ShownQuestion, Unattended, Verdict
+from bot.contracts.approvals import (
+    KINDS,
+    Approvals,
+    OpenLoop,
+    QuestionButtons,
+    ShownQuestion,
+    Unattended,
+    Verdict,
+    Viewer,
+)
 from bot.contracts.channel import HomeSection
 from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.inbound import Inbound, Quoted
 from bot.contracts.model import Model
-from bot.contracts.waiting import KINDS, OpenLoop, Viewer
 from bot.core.access import Access, Memberships
 from bot.core.agent import ModelDeps
 from bot.core.chat import Chat, Turn

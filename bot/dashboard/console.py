@@ -20,10 +20,10 @@ import jinja2
 from aiohttp import web
 
 from bot import errors, text
+from bot.contracts.approvals import KINDS, Act, OpenLoop
 from bot.contracts.archive import HistoryQuery
 from bot.contracts.environment import Clock, Disk
 from bot.contracts.identity import ChatKey
-from bot.contracts.waiting import KINDS, Act, OpenLoop
 from bot.core.archive_files import ChatStore, names_of, people_of
 from bot.core.conversation_list import ChatQuery, SearchIndex
 from bot.core.turn_lookup import TurnRecords

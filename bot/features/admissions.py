@@ -10,11 +10,10 @@ from collections.abc import Iterator, Sequence
 from typing import Literal
 
 from bot import text
-from bot.contracts.approvals import Approval, Choice, QuestionButtons, Verdict
+from bot.contracts.approvals import Act, Approval, Choice, OpenLoop, QuestionButtons, Verdict, Viewer
 from bot.contracts.identity import UserRef
 from bot.contracts.inbound import Inbound
 from bot.contracts.outbound import ABOUT, ONLY_TO
-from bot.contracts.waiting import Act, OpenLoop, Viewer
 from bot.core import events
 from bot.core.access import EVERY, id_form
 from bot.core.chat import STOPPABLE, Chat

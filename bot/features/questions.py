@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 from weakref import WeakValueDictionary
 
-from bot.contracts.approvals import Approval, Verdict
+from bot.contracts.approvals import Approval, OpenLoop, Verdict, Viewer
 from bot.contracts.identity import ChatKey
-from bot.contracts.waiting import OpenLoop, Viewer
 from bot.core import events
 from bot.core.chat import Chat, Turn
 from bot.core.chats import Fact

@@ -11,12 +11,22 @@ from weakref import WeakValueDictionary
 from pydantic import TypeAdapter
 
 from bot import errors, text
-from bot.contracts.approvals import CHOICES, LASTING, Approval, Choice, Ended, Scope, ShownQuestion, Verdict
+from bot.contracts.approvals import (
+    CHOICES,
+    LASTING,
+    Approval,
+    Choice,
+    Ended,
+    OpenLoop,
+    Scope,
+    ShownQuestion,
+    Verdict,
+    Viewer,
+)
 from bot.contracts.channel import HasReadingLimits, HomeSection
 from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.inbound import Command as CallOf
 from bot.contracts.inbound import Inbound
-from bot.contracts.waiting import OpenLoop, Viewer
 from bot.core import events
 from bot.core.chat import Chat
 from bot.core.chats import Fact

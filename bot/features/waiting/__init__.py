@@ -15,11 +15,11 @@ from itertools import groupby
 from pathlib import Path
 
 from bot import text
+from bot.contracts.approvals import OpenLoop, Viewer
 from bot.contracts.base import Message
 from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.inbound import Inbound
 from bot.contracts.tools import ToolCall
-from bot.contracts.waiting import OpenLoop, Viewer
 from bot.core import blocks, phrases
 from bot.core.chat import Turn, chat_of_task
 from bot.core.chats import Fact

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from bot.config import ship_file
+from bot.contracts.approvals import Act, OpenLoop
 from bot.contracts.environment import Clock
-from bot.contracts.waiting import Act, OpenLoop
 from bot.core.conversation_list import SearchIndex
 from bot.core.usage import UsageSums
 from bot.dashboard.console import ActiveChat, Console, PartHealth

@@ -16,9 +16,9 @@ import aiohttp
 import pytest
 
 from bot import ulids
+from bot.contracts.approvals import OpenLoop
 from bot.contracts.archive import ArchiveLine
 from bot.contracts.identity import ChatKey, UserRef
-from bot.contracts.waiting import OpenLoop
 from bot.core.conversation_list import ChatQuery, ListedChats
 from bot.dashboard.console import POLICY, ROWS, ActiveChat, Console
 from bot.dashboard.server import Dashboard
