@@ -37,7 +37,7 @@ from bot.core.feature import Door, Runtime
 from bot.core.instructions import InstructionFiles, operator_files
 from bot.core.intake import Intake as CoreIntake
 from bot.core.locales import Locales
-from bot.core.long_blocks import LongBlocks
+from bot.core.long_blocks import limits_of
 from bot.core.maintenance import Maintenance
 from bot.core.operators import OperatorAlerts, OperatorChats
 from bot.core.outbox import Outbox
@@ -176,11 +176,11 @@ class Gateway:
         self.learned = learned = load_learned(services)
         self.model, self.fallbacks = build_models(services)
         self.memory = memory = RssMonitor(settings.memory.limit_mb, clock=clock, log=log)
-        long_blocks = LongBlocks(channels, on=settings.delivery.long_as_files)
 
         def reply(chat: Chat, channel: str) -> ReplyPorts:
             show = functools.partial(door.display.preview, chat) if door.display else lambda *_: None
-            return ReplyPorts(channels[channel].split, show, services.redact, long_blocks, files)
+            limits = limits_of(channels[channel], on=settings.delivery.long_as_files)
+            return ReplyPorts(channels[channel].split, show, limits, services.redact, files)
 
         cleaner = InboundCleaner(services.redact, access)
         agent = self._agent(alerts, memberships, spending)

@@ -9,6 +9,7 @@ files.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -81,6 +82,15 @@ class _Reader:
             return "\n".join(self._expanded(words, real)).strip()
         finally:
             self.opened.pop()
+
+    def logged(self, path: Path) -> str:
+        """Return the file's text; "" if there is no file. Log a file that cannot be read."""
+        try:
+            return self.text(path) or ""
+        except (Unreadable, OSError, RuntimeError) as error:
+            told, cause = "an instruction file cannot be read", str(error)
+            self.log.write("prompt", told, level="warn", file=str(path), cause=cause)
+            return ""
 
     def _expanded(self, words: str, by: Path) -> Iterator[str]:
         # An include is relative to the including file if that is in the project, else to the project's root.
@@ -212,22 +222,12 @@ class InstructionFiles:
 
     async def _texts(self, paths: Sequence[Path], cut: list[str]) -> list[str]:
         """Return the texts of files, in order; "" for a missing file. If all are missing, no thread is started."""
-        there = [path for path in paths if os.path.lexists(path)]  # noqa: ASYNC240
-        readers = [_Reader(self._root, self._log, self._vetting, cut=cut) for _ in there]
-        read = await asyncio.to_thread(lambda: [*map(_logged, readers, there)]) if there else []
-        found = dict(zip(there, read, strict=True))
-        return [found.get(path) or "" for path in paths]
-
-
-def _logged(reader: _Reader, path: Path) -> str | None:
-    try:
-        return reader.text(path)
-    except (Unreadable, OSError, RuntimeError) as error:
-        cause = str(error)
-        reader.log.write(
-            "prompt", "an instruction file cannot be read", level="warn", file=str(path), cause=cause
+        if not any(map(os.path.lexists, paths)):
+            return [""] * len(paths)
+        readers = [_Reader(self._root, self._log, self._vetting, cut=cut) for _ in paths]
+        return await asyncio.to_thread(
+            lambda: [one.logged(path) for one, path in zip(readers, paths, strict=True)]
         )
-        return None
 
 
 def of_folders(root: Path, touched: Iterable[Path], log: Log, vetting: Vetting) -> list[Tag]:
@@ -235,16 +235,13 @@ def of_folders(root: Path, touched: Iterable[Path], log: Log, vetting: Vetting) 
     root = root.resolve()
     found: set[Path] = set()
     for path in touched:
-        try:
+        with contextlib.suppress(OSError, ValueError, RuntimeError):
             real = (root / path).resolve()
-        except (OSError, ValueError, RuntimeError):
-            continue
-        if not hidden(root, real):
-            folders = [one for one in (real, *real.parents) if one.is_relative_to(root) and one != root]
-            found |= {folder / NAME for folder in folders}
+            folders = (real, *real.parents) if not hidden(root, real) else ()
+            found |= {one / NAME for one in folders if one.is_relative_to(root) and one != root}
     made = list[Tag]()
     for file in sorted(found, key=lambda one: (len(one.parts), one)):
-        if file.is_file() and (words := _logged(_Reader(root, log, vetting), file)):
+        if file.is_file() and (words := _Reader(root, log, vetting).logged(file)):
             name = file.relative_to(root)
             note = f"Instructions for what lies in {name.parent}/, from {name}."
             made.append(Tag(CONTEXT, f"\n{words}\n", note))

@@ -6,13 +6,13 @@ import csv
 import io
 import itertools
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from markdown_it.token import Token
 
 from bot import text
-from bot.contracts.channel import Channel, HasReadingLimits, ReadingLimits
+from bot.contracts.channel import HasReadingLimits, ReadingLimits
 from bot.contracts.outbound import OutgoingFile
 from bot.core.outgoing_files import shown_name
 from bot.markdown import parser
@@ -80,21 +80,9 @@ class Shortened:
         return place + moved
 
 
-class LongBlocks:
-    """Turns blocks of an answer that are too long for its channel into files. If `on` is False, does nothing."""
-
-    def __init__(self, channels: Mapping[str, Channel], *, on: bool) -> None:
-        self._channels = channels
-        self._on = on
-
-    def taken_out(self, channel: str, words: str, *, goes_on: bool = False) -> Shortened:
-        """Return the answer in the form in which it is sent. `goes_on` means that the answer is unfinished, so that a
-        code block at its end may still be open.
-        """
-        shows: object = self._channels.get(channel)
-        if not self._on or not isinstance(shows, HasReadingLimits):
-            return Shortened(words)
-        return shortened(words, shows.reading_limits, goes_on=goes_on)
+def limits_of(channel: object, *, on: bool) -> ReadingLimits | None:
+    """Return the limits above which the channel's messages get files; None if they get none (`delivery.longAsFiles`)."""
+    return channel.reading_limits if on and isinstance(channel, HasReadingLimits) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,16 +101,22 @@ class _Block:
     open: bool = False
 
 
-def shortened(words: str, limits: ReadingLimits, *, goes_on: bool = False) -> Shortened:
-    """Return a Markdown text in which the blocks that exceed these limits have become files."""
-    if 2 * len(words) <= limits.columns and words.count("\n") <= limits.lines:
+def shortened(words: str, limits: ReadingLimits | None, *, goes_on: bool = False) -> Shortened:
+    """Return a Markdown text in which the blocks that exceed these limits have become files. `goes_on` means that the text
+    is unfinished, so that a code block at its end may still be open.
+    """
+    if limits is None or (2 * len(words) <= limits.columns and words.count("\n") <= limits.lines):
         return Shortened(words)
     pieces, files, moves = list[str](), list[OutgoingFile](), list[tuple[int, int, int]]()
     done = length = 0
     for block in _blocks(words):
-        if not _is_long(block, limits) or (block.open and not goes_on):
+        long = block.lines > limits.lines or len(block.markdown) > limits.characters
+        if not (long or block.columns > limits.columns) or (block.open and not goes_on):
             continue
-        name = _unused(shown_name(block.name), {file.name for file in files})
+        name, used = shown_name(block.name), {file.name for file in files}
+        stem, dot, ending = name.rpartition(".")
+        numbered = (f"{stem}-{number}{dot}{ending}" for number in itertools.count(2))
+        name = next(one for one in itertools.chain([name], numbered) if one not in used)
         label = say("delivery.table_as_file" if block.columns else "delivery.code_as_file", name=name)
         if first := _first_rows(block.rows, limits.columns):
             indent = block.start - words.rfind("\n", 0, block.start) - 1
@@ -135,11 +129,84 @@ def shortened(words: str, limits: ReadingLimits, *, goes_on: bool = False) -> Sh
     return Shortened("".join([*pieces, words[done:]]), tuple(files), tuple(moves))
 
 
-def _is_long(block: _Block, limits: ReadingLimits) -> bool:
-    return (
-        block.lines > limits.lines
-        or len(block.markdown) > limits.characters
-        or block.columns > limits.columns
+def _blocks(words: str) -> Iterator[_Block]:
+    """Yield the code blocks and tables of a text, except quoted ones."""
+    ends = [*(found.start() for found in _LINE_END.finditer(words)), len(words)]
+    starts = [0, *(found.end() for found in _LINE_END.finditer(words))]
+    quotes = 0
+    tokens = iter(_BLOCKS.parse(words))
+    for token in tokens:
+        quotes += {"blockquote_open": 1, "blockquote_close": -1}.get(token.type, 0)
+        if token.type not in {"fence", "table_open"} or token.map is None or quotes:
+            continue
+        first, end = token.map
+        begun = _BEFORE.match(words, starts[first])
+        start = begun.end() if begun is not None else starts[first]
+        if token.type == "fence":
+            yield _code(token, start, ends[end - 1], words)
+            continue
+        rows = list[list[str]]()
+        for cell in itertools.takewhile(lambda one: one.type != "table_close", tokens):
+            if cell.type == "tr_open":
+                rows.append([])
+            elif cell.type == "inline":
+                rows[-1].append(_plain(cell.content))
+        yield _table(rows, start, ends[end - 1], words)
+
+
+# ------------------------------------------------------------ code
+
+
+def _code(fence: Token, start: int, end: int, words: str) -> _Block:
+    body = fence.content.removesuffix("\n") + "\n"
+    last = words[:end].rpartition("\n")[2].strip()
+    closed = last.startswith(fence.markup) and not last.strip(fence.markup[0])
+    is_open = not (closed and words.find("\n", start, end) >= 0) and not words[end:].strip()
+    return _Block(
+        start,
+        len(words) if is_open else end,
+        f"{fence.markup}{fence.info}\n{body}{fence.markup}",
+        body,
+        _code_name(fence.info.strip()[:LONGEST_NAMED], fence.content.partition("\n")[0]),
+        "text/plain",
+        body.count("\n"),
+        open=is_open,
+    )
+
+
+def _code_name(info: str, first: str) -> str:
+    """Return the file name in the fence's information or in a comment on the first line; else one by the language."""
+    titled = _TITLED.fullmatch(first) if len(first) <= LONGEST_NAMED else None
+    if named := _NAMED.search(info) or titled:
+        return named[1]
+    language = (info.split() or [""])[0].lower().strip("{}.:")
+    own = language if _OWN_ENDING.fullmatch(language) else "txt"
+    return f"code.{_ENDINGS.get(language, own)}"
+
+
+# ------------------------------------------------------------ tables
+
+
+def _table(rows: list[list[str]], start: int, end: int, words: str) -> _Block:
+    lines = [
+        [text.width(line) for cell in column for line in cell.split("\n")]
+        for column in zip(*rows, strict=True)
+    ]
+    written = io.StringIO()
+    safe = ([f"'{cell}" if _FORMULA.match(cell) else cell for cell in row] for row in rows)
+    csv.writer(written).writerows(safe)
+    # Without a byte order mark, spreadsheet programs do not read the file as UTF-8.
+    mark = "" if written.getvalue().isascii() else "\ufeff"
+    return _Block(
+        start,
+        end,
+        "\n".join(line.strip() for line in words[start:end].splitlines()),
+        mark + written.getvalue(),
+        "table.csv",
+        "text/csv",
+        len(rows),
+        columns=sum(map(max, lines)) + 3 * (len(lines) - 1),
+        rows=rows,
     )
 
 
@@ -164,90 +231,8 @@ def _cut(cell: str, room: int) -> str:
     return f"{shown}…"
 
 
-def _unused(name: str, used: set[str]) -> str:
-    stem, dot, ending = name.rpartition(".")
-    number, found = 1, name
-    while found in used:
-        number += 1
-        found = f"{stem}-{number}{dot}{ending}"
-    return found
-
-
-def _blocks(words: str) -> Iterator[_Block]:
-    ends = [*(found.start() for found in _LINE_END.finditer(words)), len(words)]
-    starts = [0, *(found.end() for found in _LINE_END.finditer(words))]
-    quotes = 0
-    tokens = iter(_BLOCKS.parse(words))
-    for token in tokens:
-        quotes += {"blockquote_open": 1, "blockquote_close": -1}.get(token.type, 0)
-        if token.type not in {"fence", "table_open"} or token.map is None or quotes:
-            continue
-        first, end = token.map
-        begun = _BEFORE.match(words, starts[first])
-        start = begun.end() if begun is not None else starts[first]
-        if token.type == "fence":
-            yield _code(token, start, ends[end - 1], words)
-            continue
-        rows = list[list[str]]()
-        for cell in itertools.takewhile(lambda one: one.type != "table_close", tokens):
-            if cell.type == "tr_open":
-                rows.append([])
-            elif cell.type == "inline":
-                rows[-1].append(_plain(cell.content))
-        yield _table(rows, start, ends[end - 1], words)
-
-
-def _code(fence: Token, start: int, end: int, words: str) -> _Block:
-    body = fence.content.removesuffix("\n") + "\n"
-    last = words[:end].rpartition("\n")[2].strip()
-    closed = last.startswith(fence.markup) and not last.strip(fence.markup[0])
-    is_open = not (closed and words.find("\n", start, end) >= 0) and not words[end:].strip()
-    name = _code_name(fence.info.strip()[:LONGEST_NAMED], fence.content.partition("\n")[0])
-    return _Block(
-        start,
-        len(words) if is_open else end,
-        f"{fence.markup}{fence.info}\n{body}{fence.markup}",
-        body,
-        name,
-        "text/plain",
-        body.count("\n"),
-        open=is_open,
-    )
-
-
-def _code_name(info: str, first: str) -> str:
-    if (named := _NAMED.search(info)) is not None:
-        return named[1]
-    if len(first) <= LONGEST_NAMED and (titled := _TITLED.fullmatch(first)) is not None:
-        return titled[1]
-    language = (info.split() or [""])[0].lower().strip("{}.:")
-    own = language if _OWN_ENDING.fullmatch(language) else "txt"
-    return f"code.{_ENDINGS.get(language, own)}"
-
-
-def _table(rows: list[list[str]], start: int, end: int, words: str) -> _Block:
-    widths = [
-        max(text.width(line) for cell in column for line in cell.split("\n"))
-        for column in zip(*rows, strict=True)
-    ]
-    written = io.StringIO()
-    csv.writer(written).writerows([[_inert(cell) for cell in row] for row in rows])
-    # Without a byte order mark, spreadsheet programs do not read the file as UTF-8.
-    mark = "" if written.getvalue().isascii() else "\ufeff"
-    return _Block(
-        start,
-        end,
-        "\n".join(line.strip() for line in words[start:end].splitlines()),
-        mark + written.getvalue(),
-        "table.csv",
-        "text/csv",
-        len(rows),
-        columns=sum(widths) + 3 * (len(widths) - 1),
-        rows=rows,
-    )
-
-
 def _plain(cell: str) -> str:
+    """Return a cell without Markdown. A link's address follows its text."""
     if len(cell) > LONGEST_CELL or not _MARK.search(cell):
         return cell
     shown, url = list[str](), ""
@@ -263,7 +248,3 @@ def _plain(cell: str) -> str:
             case _:
                 shown.append(_BREAK.sub("\n", token.content))
     return "".join(shown)
-
-
-def _inert(cell: str) -> str:
-    return f"'{cell}" if _FORMULA.match(cell) else cell

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import jiter
 
 from bot import errors, text
+from bot.contracts.channel import ReadingLimits
 from bot.contracts.environment import Redact, off_loop
 from bot.contracts.inbound import Inbound
 from bot.contracts.model import ModelReply, TextDelta, ToolInputDelta
@@ -16,7 +17,7 @@ from bot.core import blocks, events, file_words
 from bot.core.chat import Chat
 from bot.core.chats import Chats, Fact
 from bot.core.events import StoredFile
-from bot.core.long_blocks import LongBlocks
+from bot.core.long_blocks import shortened
 from bot.core.outgoing import Address
 from bot.core.outgoing_files import OutgoingFiles
 from bot.tags import SEND, SILENT
@@ -34,14 +35,14 @@ SHORT = 2_000
 
 @dataclass(frozen=True, slots=True)
 class ReplyPorts:
-    """Functions and services that a reply uses. `split` splits a text for the channel, and `show` shows a preview.
-    `long_blocks` replaces long code blocks and tables by files.
+    """What a reply needs of its channel: `split` splits a text, `show` shows a preview, and blocks above the `limits` are sent
+    as files (None: never).
     """
 
     split: Callable[[str], list[str]]
     show: Callable[[Inbound, Callable[[], str]], object]
+    limits: ReadingLimits | None
     redact: Redact
-    long_blocks: LongBlocks
     files: OutgoingFiles
 
 
@@ -102,7 +103,7 @@ class ChatReply:
         words = text.clean(self._with_notes(words))
         words = await off_loop(len(words), redaction.LONG, lambda: ports.redact(words))
         try:
-            shorter = await off_loop(len(words), SHORT, lambda: ports.long_blocks.taken_out(channel, words))
+            shorter = await off_loop(len(words), SHORT, lambda: shortened(words, ports.limits))
             for file in shorter.files:
                 await ports.files.check(channel, file)
             await self._queue(shorter.words, step, [*shorter.files, *files])

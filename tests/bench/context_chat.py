@@ -34,7 +34,6 @@ from bot.core.chats import Chats, Fact
 from bot.core.feature import Door
 from bot.core.instructions import InstructionFiles
 from bot.core.locales import Locales
-from bot.core.long_blocks import LongBlocks
 from bot.core.outgoing import OutboxRow, Saying
 from bot.core.outgoing_files import OutgoingFiles
 from bot.core.prompt import Prompts
@@ -280,7 +279,7 @@ class Chat:
         self._event_log = EventLog()
         self._chats = Chats(self._event_log, make, clock=clock, ids=ids)
         files = OutgoingFiles(agent, self._chats)
-        ports = ReplyPorts(lambda words: [words], lambda *_: None, str, LongBlocks({}, on=False), files)
+        ports = ReplyPorts(lambda words: [words], lambda *_: None, None, str, files)
         door = Door()
         screen: Any = Screen(self._chats)
         self._turns = Turns(

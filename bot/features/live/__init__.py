@@ -16,7 +16,7 @@ from bot.contracts.tools import ToolCall
 from bot.core.chat import Chat, Phase, Turn, plain
 from bot.core.chats import Fact
 from bot.core.feature import Display, Feature, Hooks, Runtime
-from bot.core.long_blocks import LongBlocks
+from bot.core.long_blocks import limits_of, shortened
 from bot.core.outbox import LiveText
 from bot.core.outgoing import Address, OutboxRow
 from bot.core.tasks import TaskEvent
@@ -163,7 +163,8 @@ class TurnDisplay:
         split, shown = self._channel.split, beginning(words)
         if not (anything or has_begun(words, shown)):
             return []
-        shorter = self._owner.long_blocks.taken_out(self._to.channel, shown.words, goes_on=True)
+        limits = limits_of(self._channel, on=self._run.settings.delivery.long_as_files)
+        shorter = shortened(shown.words, limits, goes_on=True)
         closing, sure = "" if shorter.ends_in_one else shown.closing, shorter.at(shown.sure)
         parts = split(shorter.words)
         if not parts:
@@ -262,7 +263,6 @@ class LiveTurns:
     def __init__(self, runtime: Runtime) -> None:
         self.run = runtime
         self.turns: dict[str | None, TurnDisplay] = {}
-        self.long_blocks = LongBlocks(runtime.channels, on=runtime.settings.delivery.long_as_files)
         self._seen: set[str] = set()
         self._signs: set[asyncio.Future[None]] = set()
         runtime.chats.watch(self._update)
