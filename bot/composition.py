@@ -27,9 +27,9 @@ from bot.core.access import Access, InboundCleaner, Memberships
 from bot.core.agent import AgentDeps, Manner, ModelDeps
 from bot.core.archive_files import ChatStore
 from bot.core.attachments import FileReader
+from bot.core.blocks import Estimator
 from bot.core.chat import MODES, Chat
 from bot.core.chats import TITLE, Chats
-from bot.core.estimate import Estimator
 from bot.core.event_log import Alert, EventLog
 from bot.core.exports import ArchiveExport, Exporter
 from bot.core.fallback import Fallback, FallbackModel, ProviderFallbacks

@@ -15,7 +15,7 @@ from bot.contracts.identity import ChatKey
 from bot.contracts.model import Model, ModelReply, ModelRequest
 from bot.core import blocks
 from bot.core.archive_files import ChatStore
-from bot.core.estimate import Estimator
+from bot.core.blocks import Estimator
 from bot.core.memory import in_plain_words
 from bot.core.prompt import LEAST_BUDGET, MOST_BUDGET, SHARE, Frozen, Prompts
 from bot.core.services import Services

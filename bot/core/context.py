@@ -205,7 +205,8 @@ class AgentContextStore:
             case events.Expired():
                 self._expire(data.before)
             case events.Masked():
-                self._mask(data.results)
+                self.masked |= data.results
+                self._show(self.turns)
             case events.Removed():
                 self.remove(Gone.of(data), head=data.head)
             case events.Framed():
@@ -299,7 +300,7 @@ class AgentContextStore:
         self._show(kept)
 
     def _show(self, kept: Sequence[KeptTurn]) -> None:
-        """Keep only these turns and the running turn, without their thinking."""
+        """Keep only these turns and the running turn, without their thinking, which is valid only after unchanged messages."""
         self.turns = [_unthinking(turn) for turn in kept]
         if self.running is not None:
             self.running.entries = without_thinking(self.running.entries)
@@ -308,24 +309,6 @@ class AgentContextStore:
         )
         shown = {one for entry in entries for one in blocks.maskable(entry.message)}
         self.masked = {name: words for name, words in self.masked.items() if name in shown}
-        self._view = None
-
-    def _mask(self, words: Mapping[str, str]) -> None:
-        """Replace results by placeholders. Drop the thinking after the first placeholder, because it became invalid."""
-        self.masked |= words
-        found = False
-
-        def stripped(entries: Iterable[ContextEntry]) -> tuple[ContextEntry, ...]:
-            nonlocal found
-            kept = list[ContextEntry]()
-            for entry in entries:
-                kept += without_thinking([entry]) if found else [entry]
-                found = found or not words.keys().isdisjoint(blocks.maskable(entry.message))
-            return tuple(kept)
-
-        self.turns = [replace(turn, entries=stripped(turn.entries)) for turn in self.turns]
-        if self.running is not None:
-            self.running.entries = stripped(self.running.entries)
         self._view = None
 
     def remove(self, gone: Gone, *, head: bool) -> None:

@@ -15,7 +15,7 @@ from bot.contracts.base import Json, Message
 from bot.contracts.environment import Clock, Log, Redact
 from bot.contracts.model import ATTACHED, ModelRequest
 from bot.contracts.tools import omission
-from bot.core import blocks, estimate, events, view
+from bot.core import blocks, events, view
 from bot.core.agent import MODEL, Budget, ModelDeps
 from bot.core.chat import Chat
 from bot.core.context import AgentContextStore, RunningTurn
@@ -256,8 +256,8 @@ class Fit:
             tries=self._tries.total(),
             provider_request_id=error.request_id,
         )
-        frame = estimate.tokens(request.system) + estimate.tokens(request.tools)
-        own = estimate.tokens([*self.context.older(), *self.context.current()])
+        frame = blocks.tokens(request.system) + blocks.tokens(request.tools)
+        own = blocks.tokens([*self.context.older(), *self.context.current()])
         large = self._turn_is_too_large(request.model, frame, own, error)
         if any(self._change(one) for one in SMALLER if not (large and one == "halve_history")):
             return
@@ -268,7 +268,7 @@ class Fit:
 
     def _turn_is_too_large(self, model: str, frame: float, own: float, error: errors.ContextOverflow) -> bool:
         """Return True if the request is too large even without history. A plausible count by the provider is used."""
-        history = estimate.tokens(self.context.view())
+        history = blocks.tokens(self.context.view())
         total = frame + own + history
         told = error.tokens or total
         window = error.window or self.models.windows.window(model)
@@ -343,11 +343,11 @@ class Fit:
 
     def _change(self, step: str) -> bool:
         """Do one step of `SMALLER`. Return True if it makes the next request smaller."""
-        before = estimate.tokens(self.tools) + estimate.tokens(self.context.shown())
+        before = blocks.tokens(self.tools) + blocks.tokens(self.context.shown())
         if (change := self._smaller(step)) is not None:
             self._tries[step] += 1
             self.apply(change)
-        return estimate.tokens(self.tools) + estimate.tokens(self.context.shown()) < before
+        return blocks.tokens(self.tools) + blocks.tokens(self.context.shown()) < before
 
     def _smaller(self, step: str) -> Change | None:
         context, tried = self.context, self._tries[step]
@@ -401,14 +401,14 @@ def masks(
         call = block["tool_use_id"]
         if not ages(names.get(call, "")) or call in masked:
             continue
-        tokens += estimate.block_tokens(block)
+        tokens += blocks.block_tokens(block)
         stays = kept < max(keep, LEAST_KEPT) or tokens <= KEPT_TOKENS
         kept += 1
         unseen = at == last == len(messages) - 1
         if stays or unseen or (at == last and block.get("is_error")):
             continue
         words = placeholder(block)
-        if estimate.text_tokens(words) < estimate.block_tokens(block):
+        if blocks.text_tokens(words) < blocks.block_tokens(block):
             found[call] = words
     answered = max((at for at, one in enumerate(messages) if one["role"] == "assistant"), default=-1)
     size = 0

@@ -21,7 +21,7 @@ from bot.contracts.inbound import Inbound
 from bot.contracts.model import Model, ModelReply, ModelRequest
 from bot.contracts.provenance import NOBODYS, ORIGIN
 from bot.contracts.tools import ToolCall, ToolResult
-from bot.core import blocks, estimate, events, file_words, user_message
+from bot.core import blocks, events, file_words, user_message
 from bot.core.agent import AgentDeps
 from bot.core.chat import Chat, Phase
 from bot.core.chats import Chats, Fact
@@ -414,7 +414,7 @@ class OlderMessages:
     def room(self) -> int:
         """Return the number of messages that the turn may still load; 0 at the token limit."""
         running = self.chat.context.running
-        if running is None or estimate.tokens(self.chat.context.older()) >= MOST_TOKENS:
+        if running is None or blocks.tokens(self.chat.context.older()) >= MOST_TOKENS:
             return 0
         return self.agent.settings.context.max_injected_messages - running.injected
 
@@ -437,10 +437,10 @@ class OlderMessages:
         if running is None or running.id != (self.task or self.turn):
             raise errors.TurnStopped
         taken, names = list[ArchiveLine](), list[str]()
-        left = MOST_TOKENS - estimate.tokens(self.chat.context.older())
+        left = MOST_TOKENS - blocks.tokens(self.chat.context.older())
         for line in reversed(lines[max(0, len(lines) - self.room()) :]):
             short = line.model_copy(update={"text": text.shorten_middle(line.text, LONGEST_LINE)})
-            left -= estimate.text_tokens(short.text) + 2 * estimate.BLOCK_TOKENS
+            left -= blocks.text_tokens(short.text) + 2 * blocks.BLOCK_TOKENS
             if left < 0 and taken:
                 break
             taken.insert(0, short)

@@ -14,7 +14,7 @@ from pathlib import Path
 from bot import tags, text
 from bot.contracts.base import Json, Message
 from bot.contracts.provenance import ANYBODYS, ORIGIN, Provenance
-from bot.core import estimate, view
+from bot.core import blocks, view
 
 SECTIONS = ("What happened", "Facts", "Decisions", "Preferences", "Where we are", "Open tasks")
 OPEN_TASKS, GONE, USED = "open tasks", "gone", "used"
@@ -83,7 +83,7 @@ class SessionMemory:
         """Return the memory reduced to `MAX_TOKENS`. Past events are dropped first, open tasks last."""
         kept = self
         for name in self.__slots__:
-            while getattr(kept, name) and estimate.text_tokens(kept.markdown) > MAX_TOKENS:
+            while getattr(kept, name) and blocks.text_tokens(kept.markdown) > MAX_TOKENS:
                 items: tuple[str, ...] = getattr(kept, name)
                 kept = replace(kept, **{name: items[1 + len(items) // 16 :]})
         return kept
@@ -140,7 +140,7 @@ def read_summary(words: str, known: SessionMemory | None = None, *, block: bool 
     summary = inner(after, "summary").strip()
     if not summary:
         raise MemoryInvalid("an empty summary")
-    if estimate.text_tokens(summary) > SUMMARY_TOKENS:
+    if blocks.text_tokens(summary) > SUMMARY_TOKENS:
         raise TooLong("a summary that is too long")
     if (tasks := _sections(summary).get(OPEN_TASKS)) is None:
         raise MemoryInvalid("a summary that does not say what is left to do")
@@ -189,7 +189,7 @@ def _items(lines: list[str]) -> list[str]:
 def extraction(known: SessionMemory | None, *, brief: bool = False) -> Message:
     """Return the message that asks a model for changes to the memory. If `brief` is True, it asks for a shorter answer."""
     known = known or SessionMemory()
-    tokens = round(estimate.text_tokens(known.markdown))
+    tokens = round(blocks.text_tokens(known.markdown))
     task = _PROMPTS["extract"].format(tokens=tokens, most=MAX_TOKENS)
     shorter = _PROMPTS["brief"].format(words=MEMORY_WORDS) if brief else ""
     words = f"{task}{tags.harmless(known.listed(numbered=True))}\n{shorter}</memory_task>"

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bot.core import estimate, memory
+from bot.core import blocks, memory
 from bot.core.memory import MemoryInvalid, SessionMemory
 from bot.core.view import PutBack
 
@@ -182,7 +182,7 @@ def test_a_memory_that_is_too_large_loses_its_oldest_facts_and_keeps_its_open_ta
         facts=tuple(f"fact {number} " + "x" * 400 for number in range(100)), open_tasks=("call Ana", "写信")
     )
     kept = memory.read(made.markdown)
-    assert estimate.text_tokens(kept.markdown) <= memory.MAX_TOKENS
+    assert blocks.text_tokens(kept.markdown) <= memory.MAX_TOKENS
     assert kept.open_tasks == made.open_tasks
     assert kept.facts[-1] == made.facts[-1].strip()
     assert 10 < len(kept.facts) < 100
@@ -190,7 +190,7 @@ def test_a_memory_that_is_too_large_loses_its_oldest_facts_and_keeps_its_open_ta
 
 def test_a_memory_of_too_many_open_tasks_is_within_its_limit_too() -> None:
     kept = SessionMemory(open_tasks=tuple("仕事" * 200 for _ in range(50))).capped()
-    assert estimate.text_tokens(kept.markdown) <= memory.MAX_TOKENS
+    assert blocks.text_tokens(kept.markdown) <= memory.MAX_TOKENS
     assert kept.open_tasks
 
 

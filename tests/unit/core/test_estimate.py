@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from bot.contracts.base import Json
 from bot.contracts.model import ModelRequest, Usage
-from bot.core import estimate
-from bot.core.estimate import Estimator
+from bot.core import blocks
+from bot.core.blocks import Estimator
 from tests.shares import examples
 
 WORDS = st.text(min_size=1, max_size=200)
@@ -34,15 +34,15 @@ def asked(*messages: Any, model: str = "claude-sonnet-5-5", **more: Any) -> Mode
 def test_an_image_in_a_tools_result_is_an_image_and_no_text() -> None:
     image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "A" * 400_000}}
     result = {"type": "tool_result", "tool_use_id": "t", "content": [text("x" * 33), image]}
-    assert estimate.block_tokens(result) == pytest.approx(4 + 12 + (4 + 10) + (4 + estimate.IMAGE_TOKENS))
+    assert blocks.block_tokens(result) == pytest.approx(4 + 12 + (4 + 10) + (4 + blocks.IMAGE_TOKENS))
 
 
 @SEEDED
 @given(st.lists(WORDS, min_size=1, max_size=5), WORDS)
 def test_more_of_anything_never_costs_less(parts: list[str], more: str) -> None:
-    before = estimate.tokens([user(*map(text, parts))])
-    assert 0 < before < estimate.tokens([user(*map(text, [*parts, more]))])
-    assert estimate.text_tokens(more + more) == pytest.approx(2 * estimate.text_tokens(more)) or "`" in more
+    before = blocks.tokens([user(*map(text, parts))])
+    assert 0 < before < blocks.tokens([user(*map(text, [*parts, more]))])
+    assert blocks.text_tokens(more + more) == pytest.approx(2 * blocks.text_tokens(more)) or "`" in more
 
 
 @SEEDED
@@ -67,7 +67,7 @@ def test_whatever_is_reported_the_ratio_stays_within_bounds(reported: list[int])
     request = asked(user(text("x" * 3_300)))
     for tokens in reported:
         counting.observe(request, Usage(input_tokens=tokens))
-        low, high = estimate.RATIOS
+        low, high = blocks.RATIOS
         assert low <= counting.ratio(request.model) <= high
 
 

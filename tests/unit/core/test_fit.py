@@ -14,7 +14,7 @@ from bot.config.ship_file import Context
 from bot.contracts.base import Json
 from bot.contracts.identity import ChatKey
 from bot.contracts.model import InMemoryLearned, ModelRequest
-from bot.core import estimate, events
+from bot.core import blocks, events
 from bot.core.agent import ModelDeps
 from bot.core.chat import Chat
 from bot.core.events import Event, EventData
@@ -87,7 +87,7 @@ class Asking:
 
 
 def size(request: ModelRequest) -> float:
-    return estimate.tokens(request.messages) + estimate.tokens(request.tools)
+    return blocks.tokens(request.messages) + blocks.tokens(request.tools)
 
 
 @given(st.integers(0, 10**9), st.sampled_from([0, 100, 2_000, 8_000]), st.booleans())

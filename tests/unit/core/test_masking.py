@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from bot.contracts.base import Json, Message
 from bot.contracts.model import ShownFile
 from bot.contracts.tools import OMISSION, Omission
-from bot.core import blocks, estimate
+from bot.core import blocks
 from bot.core.fit import CROWD, GONE, KEPT_BYTES, crowded, masks, placeholder
 from tests.shares import examples
 
@@ -134,7 +134,7 @@ def test_only_contents_of_old_results_that_age_change_and_the_rest_stays_byte_fo
     found = old(messages, keep)
     assert messages == before, "the history itself is never touched"
     shown = [blocks.masked(message, found) for message in messages]
-    assert estimate.tokens(shown) <= estimate.tokens(messages)
+    assert blocks.tokens(shown) <= blocks.tokens(messages)
     for (name, _, _), (call, result) in zip(rounds, zip(shown[::2], shown[1::2], strict=True), strict=True):
         at = call["content"][1]["id"]
         plain = before[shown.index(result)]
