@@ -60,7 +60,7 @@ COMMANDS = {
     "chats": ("history:chats", "List the conversations in the archive, most recent first."),
     "history": (
         "history:history",
-        "Show one conversation, oldest first. With --search: the best matches first, then related messages without a matching word.",
+        "Show one conversation, oldest first. With --search: the best matches first.",
     ),
     "replay": (
         "replay:replay",

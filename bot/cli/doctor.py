@@ -74,9 +74,8 @@ async def _examine(root: Path, *, defaults: bool, as_json: bool, turn: bool) -> 
 
 async def _without_settings(root: Path, error: errors.ConfigError) -> AsyncIterator[Finding]:
     """Run the checks that work even with an invalid ship.json."""
-    for one in (versions(), *_configuration("wrong", error.findings), *permissions(root), disk(root)):
-        yield one
-    for one in stored(root):
+    configured = _configuration("wrong", error.findings)
+    for one in (versions(), *configured, *permissions(root), disk(root), *stored(root)):
         yield one
 
 
@@ -140,11 +139,11 @@ def versions() -> Finding:
 
 def permissions(root: Path) -> Iterator[Finding]:
     """Check the project's files: other users must not read or change them, and this user must be able to write them."""
-    wanted = [(".env", 0o077, "600"), ("ship.json", 0o022, "go-w")]
+    wanted = {".env": (0o077, "600"), "ship.json": (0o022, "go-w")}
     if (root / HOME / sqlite_log.FILE).exists():  # permissions of .ship are set by the first start
-        wanted.insert(0, (HOME, 0o077, "700"))
+        wanted = {HOME: (0o077, "700"), **wanted}
     found = dict[str, str]()
-    for name, refused, mode in wanted:
+    for name, (refused, mode) in wanted.items():
         if not (root / name).exists():
             continue
         file = (root / name).stat()
@@ -166,10 +165,9 @@ def disk(root: Path) -> Finding:
     if space.share < VERY_LOW:
         remedy = "free some space: on a full disk the gateway accepts no messages, and loses none"
         return Finding("disk", "later", str(space), remedy)
-    low = space.share < LOW
-    return Finding(
-        "disk", *(("warn", str(space), "free some space before it is full") if low else ("ok", str(space)))
-    )
+    if space.share < LOW:
+        return Finding("disk", "warn", str(space), "free some space before it is full")
+    return Finding("disk", "ok", str(space))
 
 
 def database(settings: Settings) -> Iterator[Finding]:
@@ -180,9 +178,8 @@ def database(settings: Settings) -> Iterator[Finding]:
     try:
         version, trouble = examine(url)
     except errors.StorageError as error:
-        yield Finding(
-            "database", "later", str(error), "check engine.databaseUrl, and whether the server runs"
-        )
+        remedy = "check engine.databaseUrl, and whether the server runs"
+        yield Finding("database", "later", str(error), remedy)
         return
     if trouble:
         yield Finding("database", "wrong", trouble, "ask whoever runs the server")
@@ -195,19 +192,17 @@ def database(settings: Settings) -> Iterator[Finding]:
 def stored(root: Path) -> Iterator[Finding]:
     """Check that the log of the chats and the search index are readable."""
     log, search = root / HOME / sqlite_log.FILE, root / HOME / index.FILE
-    if not log.is_file():
-        yield Finding("journal", "ok", "none yet")
-    elif damage := sqlite_log.damage(log):
+    damage = sqlite_log.damage(log) if log.is_file() else None
+    why = index.verdict(search) if search.is_file() else None
+    if damage:
         remedy = f"stop Shipmate, keep a copy of {HOME}, and restore a backup"
         yield Finding("journal", "wrong", f"it cannot be used: {damage}", remedy)
-    else:
-        yield Finding("journal", "ok", f"intact, {in_words(log.stat().st_size)}")
-    if not search.is_file():
-        yield Finding("search index", "ok", "none yet")
-    elif why := index.verdict(search):
+    if why:
         yield Finding("search index", "warn", why, f"run `{command('index rebuild', root)}`: nothing is lost")
-    else:
-        yield Finding("search index", "ok", f"intact, {in_words(search.stat().st_size)}")
+    for part, path, trouble in (("journal", log, damage), ("search index", search, why)):
+        if not trouble:
+            size = f"intact, {in_words(path.stat().st_size)}" if path.is_file() else "none yet"
+            yield Finding(part, "ok", size)
 
 
 async def isolation(settings: Settings) -> Finding:
@@ -242,21 +237,16 @@ def in_use(settings: Settings) -> Iterator[Finding]:
         servers["dashboard.port"] = settings.dashboard
     for key, one in servers.items():
         if getattr(one, "port", 0) and "port" in one.model_fields_set:
-            found += _port_in_use(key, one.host, one.port)
+            try:
+                socket.create_server(
+                    (one.host, one.port), family=socket.AF_INET6 if ":" in one.host else socket.AF_INET
+                ).close()
+            except OSError as error:
+                pid = http_server.port_owner(one.port)
+                by = f" by process {pid}" if pid else ""
+                words = f"{one.port} on {one.host} is taken{by} ({error.strerror})"
+                found.append(Finding(key, "later", words, "stop it, or set another port"))
     yield from found or [Finding("gateway", "ok", "not running; its folder, tokens and ports are free")]
-
-
-def _port_in_use(key: str, host: str, port: int) -> Iterator[Finding]:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with contextlib.closing(socket.socket(family)) as trial:
-        trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            trial.bind((host, port))
-        except OSError as error:
-            pid = http_server.port_owner(port)
-            by = f" by process {pid}" if pid else ""
-            words = f"{port} on {host} is taken{by} ({error.strerror})"
-            yield Finding(key, "later", words, "stop it, or set another port")
 
 
 async def model(settings: Settings) -> AsyncIterator[Finding]:
@@ -276,9 +266,8 @@ async def model(settings: Settings) -> AsyncIterator[Finding]:
             window = llm.context_window if key == "llm.model" else None
             yield await _describe_model(asked, key, name, window, prices.million(name))
     except errors.ModelRefused as error:
-        yield Finding(
-            "model key", "wrong", f"the provider refuses it: {error}", "set llm.apiKey to a valid one"
-        )
+        remedy = "set llm.apiKey to a valid one"
+        yield Finding("model key", "wrong", f"the provider refuses it: {error}", remedy)
     except errors.ModelMisconfigured as error:
         yield Finding("llm.baseUrl", "wrong", str(error), "set it to the address before /v1/messages")
     except errors.ModelError as error:
@@ -328,10 +317,9 @@ async def servers(settings: Settings) -> AsyncIterator[Finding]:
         return
     made.start()
     try:
-        settled = [asyncio.create_task(one.settled.wait()) for one in made.servers.values()]
-        await asyncio.wait(settled, timeout=START_SECONDS + 5.0)
-        for task in settled:
-            task.cancel()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(START_SECONDS + 5.0):
+                await asyncio.gather(*(one.settled.wait() for one in made.servers.values()))
         for name, server in made.servers.items():
             if server.state == "ready":
                 yield Finding(f"mcp {name}", "ok", counted(len(server.tools), "tool"))

@@ -27,7 +27,6 @@ from bot.cli.common import (
 )
 from bot.cli.project import archive, event_log, hint_of_folder
 from bot.contracts.archive import ArchiveLine, HistoryQuery
-from bot.contracts.base import Json
 from bot.contracts.identity import ChatKey
 from bot.core import transcript as transcripts
 from bot.core.archive_files import people_of
@@ -77,10 +76,14 @@ def history(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    key = _parsed(chat_key, root)
+    try:
+        key = ChatKey.parse(chat_key)
+    except errors.IdentityInvalid:
+        raise typer.BadParameter(
+            f"{chat_key!r} names no conversation; `{command('chats', root)}` lists them", param_hint="CHATKEY"
+        ) from None
     if transcript:
-        for entry in asyncio.run(_transcript(root, key)):
-            say_json(entry)
+        asyncio.run(_print_transcript(root, key))
         return
     window: dict[str, Any] = {"limit": limit}
     for name, value in (("before", before), ("after", after)):
@@ -91,31 +94,23 @@ def history(
     else:
         query = RecallQuery((search,), int(SystemClock().now() * 1000), **window)
         found = asyncio.run(_search(root, key, query))
-    if as_json:
-        for line, score in found:
+    for line, score in found:
+        if as_json:
             scored: dict[str, float] = {} if score is None else {"score": round(score, 4)}
             say_json(line.model_dump(by_alias=True, exclude_none=True) | scored)
-    else:
-        _show([line for line, _ in found], search)
+        else:
+            _show(line)
     if not found:
         complain(f"Nothing found in {chat_key}.")
 
 
-def _parsed(chat_key: str, root: Path) -> ChatKey:
-    try:
-        return ChatKey.parse(chat_key)
-    except errors.IdentityInvalid:
-        raise typer.BadParameter(
-            f"{chat_key!r} names no conversation; `{command('chats', root)}` lists them", param_hint="CHATKEY"
-        ) from None
-
-
-async def _transcript(root: Path, key: ChatKey) -> list[Json]:
+async def _print_transcript(root: Path, key: ChatKey) -> None:
     async with event_log(root) as log:
         found = [] if log is None else list(transcripts.lines(key, await log.read(key)))
     if not found:
         raise errors.NotFound(f"the model has received nothing in {key}")
-    return found
+    for entry in found:
+        say_json(entry)
 
 
 async def _search(root: Path, key: ChatKey, query: RecallQuery) -> list[tuple[ArchiveLine, float | None]]:
@@ -142,26 +137,10 @@ async def _opened_search(root: Path) -> AsyncIterator[Search | None]:
             await search.exporter.close()
 
 
-def _show(lines: list[ArchiveLine], search: str | None) -> None:
-    """Print archive lines. After a search, lines that contain a word of the query come first. Related lines
-    without such a word follow.
-    """
-    related: list[ArchiveLine] = []
-    if search is not None:
-        from bot.features.search import analysis
-
-        _, terms = analysis.parse_query(search, int(SystemClock().now() * 1000))
-        wanted = {term.token for term in terms}
-        related = [line for line in lines if wanted and wanted.isdisjoint(analysis.tokens(line.text))]
-    matched = [line for line in lines if line not in related]
-    for at, line in enumerate(matched + related):
-        if related and at == len(matched):
-            say("Said beside these:" if matched else "None has a word of it; these come nearest:")
-        who = "bot" if line.role == "assistant" else line.user_id or line.role
-        first, *rest = line.text.splitlines() or [""]
-        say(f"{when(line.ts)}  {who}: {first}")
-        for more in rest:
-            say(f"    {more}")
+def _show(line: ArchiveLine) -> None:
+    who = "bot" if line.role == "assistant" else line.user_id or line.role
+    first, *rest = line.text.splitlines() or [""]
+    say("\n".join([f"{when(line.ts)}  {who}: {first}", *(f"    {more}" for more in rest)]))
 
 
 @index_app.callback()
@@ -172,15 +151,15 @@ def _index() -> None:
 @index_app.command()
 def rebuild(root: Dir = Here) -> None:
     """Rebuild the search index from the log. Works while the gateway runs."""
+    asyncio.run(_rebuild(root))
+
+
+async def _rebuild(root: Path) -> None:
     began = SystemClock().monotonic()
-    counts = asyncio.run(_rebuilt(root))
-    if counts is None:
-        say("No conversation yet.")
-        return
-    took = SystemClock().monotonic() - began
-    say(f"{counted(counts[1], 'line')} of {counted(counts[0], 'conversation')}, {took:.1f} s")
-
-
-async def _rebuilt(root: Path) -> tuple[int, int] | None:
     async with _opened_search(root) as search:
-        return None if search is None else await search.rebuild()
+        if search is None:
+            say("No conversation yet.")
+            return
+        chats, lines = await search.rebuild()
+    took = SystemClock().monotonic() - began
+    say(f"{counted(lines, 'line')} of {counted(chats, 'conversation')}, {took:.1f} s")

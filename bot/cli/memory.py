@@ -40,20 +40,20 @@ Some = Annotated[str | None, typer.Argument(metavar="[FILE]", help="Only this fi
 @app.command("list")
 def list_files(root: Dir = Here, as_json: AsJson = False) -> None:
     """List the chats and people that have a memory."""
-    found = asyncio.run(_listed(_store(root)))
-    for owner, path, size in found:
-        if as_json:
-            say_json({"owner": owner.key, "kind": owner.kind, "path": path, "bytes": size})
-        else:
-            say(f"{owner.kind:<6}  {size:>7,}  {owner.key}  {path}")
-    if not found and not as_json:
-        say("Nothing is remembered yet.")
+    asyncio.run(_list(_store(root), as_json=as_json))
 
 
-async def _listed(store: NoteStore) -> list[tuple[MemoryOwner, str, int]]:
+async def _list(store: NoteStore, *, as_json: bool) -> None:
     owners = [MemoryOwner("chat", key) for key in await store.chats()]
     owners += [MemoryOwner("person", key) for key in await store.people()]
-    return [(owner, *item) for owner in owners for item in (await store.sizes(owner)).items()]
+    for owner in owners:
+        for path, size in (await store.sizes(owner)).items():
+            if as_json:
+                say_json({"owner": owner.key, "kind": owner.kind, "path": path, "bytes": size})
+            else:
+                say(f"{owner.kind:<6}  {size:>7,}  {owner.key}  {path}")
+    if not owners and not as_json:
+        say("Nothing is remembered yet.")
 
 
 @app.command()
@@ -74,10 +74,8 @@ def show(owner: Owner, file: Some = None, root: Dir = Here, as_json: AsJson = Fa
 async def _read(store: NoteStore, name: str, path: str | None) -> tuple[MemoryOwner, list[MemoryFile]]:
     """Return an owner and the owner's memory files. With `path`, return only that file or folder. Raises `errors.NotFound`."""
     owner = await _owner(store, name)
-    paths = [
-        one for one in await store.sizes(owner) if path is None or one == path or one.startswith(f"{path}/")
-    ]
-    files = [file for one in paths if (file := await store.read(owner, one)) is not None]
+    wanted = [one for one in await store.sizes(owner) if path in {None, one} or one.startswith(f"{path}/")]
+    files = [file for one in wanted if (file := await store.read(owner, one)) is not None]
     if not files:
         raise _nothing(name, path)
     return owner, files
@@ -111,7 +109,7 @@ def edit(
     chat_key = None
     with contextlib.suppress(
         errors.IdentityInvalid
-    ):  # the memory's chatKey is unknown, so the owner is named by a folder
+    ):  # an owner without a known chatKey is named by its folder
         chat_key = ChatKey.parse(whose.key) if whose.kind == "chat" else None
     by = Written(int(SystemClock().now() * 1000), "", chat_key, "operator")
     with changing(root) as disk:
@@ -123,15 +121,15 @@ def edit(
 def forget(owner: Owner, file: Some = None, root: Dir = Here, yes: Yes = False) -> None:
     """Delete the memory of an owner, or one file of it. This cannot be undone."""
     must_confirm(f"forget {file or 'everything'} of {owner}", yes=yes)
-
-    async def drop(store: NoteStore) -> int:
-        return await store.drop(await _owner(store, owner), file)
-
     with changing(root) as disk:
-        count = asyncio.run(drop(_store(root, disk)))
-    if not count:
-        raise _nothing(owner, file)
+        count = asyncio.run(_forget(_store(root, disk), owner, file))
     say(f"Forgotten: {counted(count, 'file')} of {owner}.")
+
+
+async def _forget(store: NoteStore, name: str, path: str | None) -> int:
+    if not (count := await store.drop(await _owner(store, name), path)):
+        raise _nothing(name, path)
+    return count
 
 
 def _store(root: Path, disk: Disk | None = None) -> NoteStore:

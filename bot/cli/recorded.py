@@ -18,7 +18,7 @@ from bot.core import events, transcript
 from bot.core.chat import chat_of_task
 from bot.core.event_log import EventLog
 from bot.core.events import Event
-from bot.core.recorded_requests import FILE, TROUBLE, RecordedRequest, RecordedRequests
+from bot.core.recorded_requests import FILE, TROUBLE, RecordedRequests
 
 if TYPE_CHECKING:
     from bot.features.replay.rerun import Call, RecordedTurn
@@ -63,54 +63,48 @@ class Recording:
     @property
     def turn(self) -> RecordedTurn:
         """Return the turn's requests that can be sent again. Raises `errors.NotFound` if there are none."""
+        from bot.features.replay.rerun import recorded_turn
+
         own = [call.record for call in self.calls if self.task is not None or call.record.purpose == "turn"]
         if not own:
             raise errors.NotFound(
                 f"{self.request_id} sent no request for an answer, so there is nothing to repeat"
             )
-        from bot.features.replay.rerun import recorded_turn
-
         return recorded_turn(own)
 
 
 def find(root: Path, asked: str) -> Recording:
     """Return the requests of the turn or task with this id. Raises `errors.NotFound` and `errors.StorageError`."""
+    from bot.features.replay.rerun import Call  # imports most of the product, which `trace` does not need
+
     wanted, path = asked.upper(), root / HOME / FILE
     logged = asyncio.run(find_logged(root, wanted)) if ulids.FORM.fullmatch(wanted) else None
     name = wanted if logged is None or logged.task is not None else logged.turn
-    records: Sequence[RecordedRequest] = ()
+    calls = list[Call]()
     if path.is_file():
         with (
             errors.as_storage_error("the recorded requests cannot be read", *TROUBLE),
             closing(RecordedRequests(path, readonly=True)) as file,
         ):
-            records = file.find(name)
-    if not records:
-        why = UNKNOWN.format(asked) if logged is None else NOT_RECORDED.format(name)
-        raise errors.NotFound(why)
+            calls = list(map(Call, file.find(name)))
+    if not calls:
+        raise errors.NotFound(UNKNOWN.format(asked) if logged is None else NOT_RECORDED.format(name))
     lines, facts = (logged.lines, logged.tasks) if logged is not None else ((), {})
+    first = calls[0].record
 
-    def of_task(task: str) -> Recording:
-        first = records[0]
-        calls = _calls(records, task)
-        return Recording(str(first.request_id), first.chat_key, calls, task=task, facts=facts.get(task, {}))
+    def part(task: str | None, **more: object) -> Recording:
+        own = [call for call in calls if call.record.task == task]
+        request = name if task is None else str(first.request_id)
+        return Recording(request, first.chat_key, own, task=task, **more)  # type: ignore[arg-type]  # fields
 
-    if records[0].task == name:
-        return of_task(name)
-    tasks = dict.fromkeys([*facts, *(one.task for one in records if one.task is not None)])
-    return Recording(
-        name,
-        records[0].chat_key,
-        _calls(records, None),
+    if first.task == name:
+        return part(name, facts=facts.get(name, {}))
+    tasks = dict.fromkeys([*facts, *(call.record.task for call in calls if call.record.task is not None)])
+    return part(
+        None,
         session=lines[0]["sessionId"] if lines else None,
-        tasks=[of_task(one) for one in tasks],
+        tasks=[part(one, facts=facts.get(one, {})) for one in tasks],
     )
-
-
-def _calls(records: Sequence[RecordedRequest], task: str | None) -> list[Call]:
-    from bot.features.replay.rerun import Call  # imports most of the product, which `trace` does not need
-
-    return [Call(one) for one in records if one.task == task]
 
 
 async def find_logged(root: Path, name: str) -> LoggedTurn | None:
@@ -127,8 +121,8 @@ async def find_logged(root: Path, name: str) -> LoggedTurn | None:
             chat = order.inbound.chat_key if order is not None else chat.chat
         found, turn, members = await log.read(chat), name, {name}
         for one in found:
-            added = getattr(one.data, "members", ())
-            if name in added or (task and isinstance(one.data, events.ToolStarted) and one.data.task == task):
+            started = isinstance(one.data, events.ToolStarted) and task and one.data.task == task
+            if started or name in getattr(one.data, "members", ()):
                 turn = one.turn or name
         tasks: dict[str, Json] = {}
         for one in (one for one in found if one.turn == turn):
@@ -137,11 +131,7 @@ async def find_logged(root: Path, name: str) -> LoggedTurn | None:
                 order = await _order(log, chat_of_task(chat, one.data.task))
                 facts = {"mode": order.mode, "label": order.label} if order is not None else {}
                 tasks[one.data.task] = {"callId": one.data.call, **facts}
-    own = [
-        one
-        for one in found
-        if one.turn == turn or one.id in members or getattr(one.data, "request", "") in members
-    ]
+    own = [one for one in found if one.turn == turn or {one.id, getattr(one.data, "request", "")} & members]
     lines = [one for one in transcript.lines(chat, found) if one.get("requestId") == turn]
     return LoggedTurn(turn, task, own, lines, tasks)
 

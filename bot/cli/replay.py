@@ -7,6 +7,7 @@ import difflib
 import hashlib
 import sys
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -36,14 +37,15 @@ from bot.features.replay.rerun import Call, RerunResult
 from bot.storage.artifacts import ArtifactStore
 from bot.system import SystemClock, SystemDisk, UlidSource
 from bot.telemetry import JsonlLog, LogRedactor, Redactor, turn_scope
+from bot.telemetry.usage import TOKENS
 
-_ROWS = (
-    ("calls", "calls"),
-    ("inputTokens", "uncached input tokens"),
-    ("cacheReadTokens", "cache read tokens"),
-    ("cacheWriteTokens", "cache write tokens"),
-    ("outputTokens", "output tokens"),
-)
+_ROWS = {
+    "calls": "calls",
+    "inputTokens": "uncached input tokens",
+    "cacheReadTokens": "cache read tokens",
+    "cacheWriteTokens": "cache write tokens",
+    "outputTokens": "output tokens",
+}
 
 
 def replay(
@@ -80,7 +82,8 @@ def replay(
     for task in found.tasks:
         _show_task(task, as_json=as_json)
     if live:
-        _compare(found, asyncio.run(_send_again(root, found, model, prompt)), model, prompt, as_json=as_json)
+        again = asyncio.run(_send_again(root, found, model, prompt))
+        _compare(found, again, model, prompt, as_json=as_json)
         return
     calls = [call for one in (found, *found.tasks) for call in one.calls]
     if different := sum(not call.exact for call in calls):
@@ -138,7 +141,7 @@ def _show(facts: dict[str, Any], found: Recording) -> None:
         session = f", session {found.session}" if found.session is not None else ""
         say(f"turn {found.request_id} in {found.chat_key}{session}")
     usage = facts["usage"] or {}
-    read = sum(usage.get(name, 0) for name in ("inputTokens", "cacheReadTokens", "cacheWriteTokens"))
+    read = sum(usage.get(name, 0) for name in TOKENS[:3])
     outcome = f"{facts['stopReason']} {', '.join(facts['tools'])}".strip() if usage else "no answer"
     purpose = f"  for a {facts['purpose']}" if facts["purpose"] not in {"turn", "subagent"} else ""
     messages = "? messages" if facts["messages"] is None else counted(facts["messages"], "message")
@@ -173,31 +176,25 @@ async def _send_again(root: Path, found: Recording, name: str | None, prompt: Pa
     as for all model calls.
     """
     settings, turn = configuration.load(root), found.turn
-    clock, disk, ids, redact = SystemClock(), SystemDisk(), UlidSource(), Redactor(settings.secrets)
+    llm, redact = settings.llm, Redactor(settings.secrets)
     static = None if prompt is None else redact(text_of(prompt).strip())
-    log = JsonlLog(
-        root / HOME / "logs", clock=clock, disk=disk, ids=ids, redact=LogRedactor(settings.secrets)
-    )
-    try:
-        llm = settings.llm
+    parts: dict[str, Any] = {"clock": SystemClock(), "disk": SystemDisk(), "ids": UlidSource()}
+    log = JsonlLog(root / HOME / "logs", redact=LogRedactor(settings.secrets), **parts)
+    with closing(log), turn_scope(chat_key=ChatKey.parse(found.chat_key), request_id=found.request_id):
         model = build_model(
             llm.provider,
             llm.api_key,
             llm.base_url,
             log=log,
-            ids=ids,
             log_messages=llm.log_messages,
             log_payload=llm.log_payload,
             prices=configuration.prices_of(llm),
-            artifacts=ArtifactStore(root / HOME / "artifacts", disk=disk, ids=ids, clock=clock, log=log),
+            artifacts=ArtifactStore(root / HOME / "artifacts", log=log, **parts),
         )
-        with turn_scope(chat_key=ChatKey.parse(found.chat_key), request_id=found.request_id):
-            try:
-                return await rerun.rerun(turn, model, name=name, static=static, redact=redact)
-            finally:
-                await model.close()
-    finally:
-        log.close()
+        try:
+            return await rerun.rerun(turn, model, name=name, static=static, redact=redact)
+        finally:
+            await model.close()
 
 
 def _compare(
@@ -205,30 +202,18 @@ def _compare(
 ) -> None:
     before = rerun.recorded(found.turn)
     if as_json:
-        facts = {
-            name: {
-                "answer": one.answer,
-                "stopReasons": [call["stopReason"] for call in one.calls],
-                **one.totals,
-            }
-            for name, one in (("recorded", before), ("again", after))
-        }
-        say_json(
-            {
-                "type": "replay",
-                "requestId": found.request_id,
-                "task": found.task,
-                "model": model or found.turn.calls[0].record.model,
-                "prompt": None if prompt is None else str(prompt),
-                "same": before.answer == after.answer,
-                "notRecorded": after.unknown,
-                **facts,
-            }
-        )
+        facts: dict[str, Any] = {"type": "replay", "requestId": found.request_id, "task": found.task}
+        facts["model"] = model or found.turn.calls[0].record.model
+        facts["prompt"] = None if prompt is None else str(prompt)
+        facts |= {"same": before.answer == after.answer, "notRecorded": after.unknown}
+        for name, one in (("recorded", before), ("again", after)):
+            reasons = [call["stopReason"] for call in one.calls]
+            facts[name] = {"answer": one.answer, "stopReasons": reasons, **one.totals}
+        say_json(facts)
         return
     say()
     say(f"{'':<22}{'recorded':>12}{'again':>12}")
-    for name, words in _ROWS:
+    for name, words in _ROWS.items():
         say(f"{words:<22}{before.totals[name]:>12,}{after.totals[name]:>12,}")
     say(f"{'cost':<22}{_cost(before.totals['costUsd']):>12}{_cost(after.totals['costUsd']):>12}")
     if after.unknown:
@@ -236,9 +221,8 @@ def _compare(
     say()
     if before.answer == after.answer:
         say("The answer is the same.")
-    for row in difflib.unified_diff(
-        before.answer.splitlines(), after.answer.splitlines(), "recorded", "again", lineterm="", n=1_000
-    ):
+    rows = before.answer.splitlines(), after.answer.splitlines()
+    for row in difflib.unified_diff(*rows, "recorded", "again", lineterm="", n=1_000):
         say(row)
 
 

@@ -35,20 +35,14 @@ def stats(
         _show_groups(root, by, sums, sums.by(by, chat=chat, since=start), as_json=as_json)
         return
     total = sums.total(chat=chat, since=start)
-    if as_json:
-        say_json(
-            {"chat": chat}
-            | _facts(total)
-            | {
-                "errors": dict(total.errors),
-                "models": dict(total.models),
-                "waitedMs": {"p50": total.wait(0.5), "p99": total.wait(0.99)},
-                "modelShare": None if total.model_share is None else round(total.model_share, 4),
-                "ratings": dict(total.ratings),
-            }
-        )
+    if not as_json:
+        _show(total)
         return
-    _show(total)
+    facts = {"chat": chat} | _facts(total)
+    facts |= {"errors": dict(total.errors), "models": dict(total.models)}
+    facts["waitedMs"] = {"p50": total.wait(0.5), "p99": total.wait(0.99)}
+    facts["modelShare"] = None if total.model_share is None else round(total.model_share, 4)
+    say_json(facts | {"ratings": dict(total.ratings)})
 
 
 def _show_groups(
@@ -58,14 +52,12 @@ def _show_groups(
         for name, part in parts:
             say_json({by: name} | _facts(part))
         return
+    from bot.core.archive_files import names_of, people_of
+
     shown, names = [name for name, _ in parts[:SHOWN]], dict[str, str]()
     if by == "chat":
-        from bot.core.archive_files import people_of
-
         names = asyncio.run(people_of(archive(root), shown))
     elif by == "person":
-        from bot.core.archive_files import names_of
-
         names = asyncio.run(names_of(archive(root), sums.last_chats(shown)))
     width = max([len(by), *(len(name) for name, _ in parts)])
     say(f"{by:<{width}} {'turns':>7} {'answers':>8} {'read':>13} {'cache':>5} {'written':>11}  cost")
@@ -91,19 +83,20 @@ def _facts(sums: UsageTotals) -> dict[str, Any]:
 
 
 def _show(sums: UsageTotals) -> None:
+    failures, models = (
+        ", ".join(f"{name} {count}" for name, count in counts.most_common())
+        for counts in (sums.errors, sums.models)
+    )
+    cached = "none" if sums.cached is None else f"{sums.cached:.0%}"
+    good, bad, none = (sums.ratings[name] for name in ("good", "bad", "none"))
     say(f"turns    {sums.turns}" + (f", {sums.failed} of them failed" if sums.failed else ""))
-    failures = ", ".join(f"{name} {count}" for name, count in sums.errors.most_common())
-    models = ", ".join(f"{name} {count}" for name, count in sums.models.most_common())
     answers = counted(sums.calls, "answer") + (f" ({models})" if models else "")
     say(f"model    {answers}" + (f"; failures: {failures}" if failures else ""))
-    cached = "none" if sums.cached is None else f"{sums.cached:.0%}"
     say(
         f"tokens   {sums.prompt:,} read, {cached} of them from the cache; {sums.tokens['outputTokens']:,} written"
     )
     if sums.ratings:
-        say(
-            f"ratings  👍 {sums.ratings['good']}, 👎 {sums.ratings['bad']}, taken back {sums.ratings['none']}"
-        )
+        say(f"ratings  👍 {good}, 👎 {bad}, taken back {none}")
     say(f"cost     {cost_of(sums)}")
     if sums.waits:
         share = f"; {sums.model_share:.0%} of it is the model" if sums.model_share is not None else ""

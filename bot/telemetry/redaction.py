@@ -5,7 +5,7 @@ from __future__ import annotations
 import bisect
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from urllib.parse import unquote
 
 from bot import text
@@ -74,16 +74,8 @@ _TARGET = re.compile(
 """Pattern of link targets, link titles and comments. They disappear when Markdown is rendered, which joins a link's
 text and the text after the link.
 """
-_RENDERED = re.compile(
-    r"(?:\x1b[\]PX^_]|[\x9d\x90\x98\x9e\x9f])[^\x07\x1b\x9c\x9d\x90\x98\x9e\x9f]{0,4096}+(?:\x07|\x1b\\|\x9c)"
-    f"|{text.ESCAPES.pattern}|{_TARGET.pattern}"
-    r"|(?:%[0-9A-Fa-f]{2})+|&(?:#[0-9]{1,8}|#[xX][0-9A-Fa-f]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});?"
-    f"|[{re.escape(_SIGNS + _CONTROLS)}{text.INVISIBLE}\x80-\x9f]"
-)
 _AROUND = " \t\r\n!\"#$%&'()*,.:;<=>?@[\\]^`{|}~"
 """Characters that may surround each line of wrapped text: white space, quotes, table bars and bullets."""
-_WRAPS = re.compile(rf"(?:\\[nrt]|[{re.escape(_AROUND)}{text.INVISIBLE}]|(?<![^\n ])[-+](?=[ \r\n]))+")
-"""Pattern of the characters between the lines of wrapped text, also in quotes, lists, JSON and code."""
 _BREAK = "\x1b>(\n"
 """Separator between texts that are searched together. The separator ends every terminal sequence, link and
 comment. Without it, a link that begins in one text and ends in another would hide the characters between
@@ -103,77 +95,15 @@ def forms(secret: str) -> set[str]:
     return {form for form in found if len(form) >= MIN_SECRET}
 
 
-class _View:
-    """A text as a reader sees it after rendering or decoding. Secrets are searched in the rendered text and
-    replaced in the original text.
-    """
-
-    def __init__(
-        self,
-        found: set[str],
-        see: Callable[[str], bytes | None],
-        units: re.Pattern[str],
-        read: Callable[[str], str],
-        alphabet: bytes | None = None,
-    ) -> None:
-        self._forms = sorted((form for form in found if len(form) >= MIN_SECRET), key=len, reverse=True)
-        self._pattern = re.compile("|".join(map(re.escape, self._forms)))
-        self._wanted = sorted({form.encode().translate(alphabet) for form in self._forms})
-        self._see, self._units, self._read = see, units, read
-
-    def __call__(self, value: str) -> str:
-        if not self._shows(value):
-            return value
-        replaced = self._replaced(value)
-        # A secret that is encoded several times is detected but not located. Then the whole text is replaced.
-        return MARK if self._shows(replaced) else replaced
-
-    def _shows(self, value: str) -> bool:
-        seen = self._see(value)
-        return seen is not None and any(form in seen for form in self._wanted)
-
-    def _replaced(self, value: str) -> str:
-        """Return a text with its secrets replaced. Slow, but rarely called."""
-        seen: list[str] = []
-        places: list[tuple[int, int]] = []
-        at = 0
-        for unit in self._units.finditer(value):
-            seen.append(value[at : unit.start()])
-            places += [(one, one + 1) for one in range(at, unit.start())]
-            read = self._read(unit[0])
-            seen.append(read)
-            places += [unit.span()] * len(read)
-            at = unit.end()
-        seen.append(value[at:])
-        places += [(one, one + 1) for one in range(at, len(value))]
-        pieces: list[str] = []
-        at = 0
-        for found in self._pattern.finditer("".join(seen)):
-            begin, end = places[found.start()][0], places[found.end() - 1][1]
-            pieces += [value[at:begin], MARK] if begin >= at else []
-            at = max(at, end)
-        return "".join([*pieces, value[at:]])
-
-
-def _views(secrets: set[str]) -> list[_View]:
-    """Return two views of a text: one rendered and decoded, one with its lines joined."""
-    if not secrets:
-        return []
-    # The JSON-escaped secret is searched too, because a text that was escaped twice is still escaped once after rendering.
-    written = {form for secret in secrets for form in (secret, json.dumps(secret)[1:-1])}
-    rendered = {_UNSEEN.sub("", form.translate(_UNFORMED)) for form in written}
-    joined = {form for secret in secrets for form in text.encodings(secret) if _PACKED.fullmatch(form)}
-    return [
-        _View(rendered, _as_rendered, _RENDERED, _read),
-        _View(joined, _as_joined, _WRAPS, lambda _: "", _ONE_ALPHABET),
-    ]
-
-
 _PACKED = re.compile(r"[A-Za-z0-9+/_-]+")
 
 
-def _as_rendered(value: str) -> bytes | None:
-    """Return the rendered text; None if rendering changes nothing. This must be fast, because it is called for
+def _long(found: Iterable[str]) -> list[bytes]:
+    return sorted({form.encode() for form in found if len(form) >= MIN_SECRET})
+
+
+def _as_rendered(value: str) -> bytes:
+    """Return the rendered and decoded text; b"" if rendering changes nothing. This must be fast, because it is called for
     every text that is written.
     """
     shown = value
@@ -195,12 +125,13 @@ def _as_rendered(value: str) -> bytes | None:
     if not shown.isascii():
         shown = _UNSEEN.sub("", shown)
     bare = shown.encode("utf-8", "replace").translate(None, _UNSHOWN)
-    return None if shown is value and len(bare) == len(value) else bare
+    return b"" if shown is value and len(bare) == len(value) else bare
 
 
-def _as_joined(value: str) -> bytes | None:
+def _as_joined(value: str) -> bytes:
+    """Return the text without line breaks and the characters around them; b"" if the text has one line."""
     if "\n" not in value and "\\n" not in value and "\u2028" not in value and "\u2029" not in value:
-        return None
+        return b""
     return b"".join(map(_joined, _pieces(value)))
 
 
@@ -222,16 +153,10 @@ def _joined(value: str) -> bytes:
     return value.encode("utf-8", "replace").translate(_ONE_ALPHABET, _AROUND.encode())
 
 
-def _read(unit: str) -> str:
-    if unit.startswith("%"):
-        return unquote(unit, errors="replace").translate(_UNFORMED)
-    if unit.startswith("&"):
-        return text.unescaped(unit).translate(_UNFORMED)
-    return ""
-
-
 class Redactor:
-    """Implements `contracts.environment.Redact`: replaces known secrets by `[redacted]`."""
+    """Implements `contracts.environment.Redact`: replaces known secrets by `[redacted]`. If a secret appears only after
+    rendering or decoding, the whole line is replaced. If it appears only after lines are joined, the whole text is.
+    """
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
         secrets = frozenset(secrets)
@@ -243,7 +168,12 @@ class Redactor:
         self._firsts = frozenset(form[0] for form in every)
         self._shortest = min(map(len, every), default=0)
         self._longest = max(map(len, every), default=0)
-        self._views = _views({text.clean(secret) for secret in secrets if len(secret) >= MIN_SECRET})
+        clean = {text.clean(secret) for secret in secrets if len(secret) >= MIN_SECRET}
+        # The JSON-escaped secret is searched too, because a text that was escaped twice is still escaped once after rendering.
+        written = {form for secret in clean for form in (secret, json.dumps(secret)[1:-1])}
+        self._rendered = _long({_UNSEEN.sub("", form.translate(_UNFORMED)) for form in written})
+        packed = {form for secret in clean for form in text.encodings(secret) if _PACKED.fullmatch(form)}
+        self._joined = [form.translate(_ONE_ALPHABET) for form in _long(packed)]
 
     def __call__(self, value: str) -> str:
         if len(value) < self._shortest:
@@ -251,9 +181,17 @@ class Redactor:
         # Searching for each form is many times faster than the regular expression, and secrets are rare.
         if any(form in value for form in self._forms):
             value = self._pattern.sub(MARK, value)
-        for view in self._views:
-            value = view(value)
+        if self._rendered and self._shows(value):
+            value = "\n".join(MARK if self._shows(line) else line for line in value.split("\n"))
+            value = MARK if self._shows(value) else value
         return value
+
+    def _shows(self, value: str) -> bool:
+        """Return True if a secret appears in the rendered text, or in the text with its lines joined."""
+        rendered, joined = _as_rendered(value), _as_joined(value)
+        return any(form in rendered for form in self._rendered) or any(
+            form in joined for form in self._joined
+        )
 
     def settled(self, value: str) -> str:
         """Redact a text that will continue. Return it up to the position at which an incomplete secret may begin."""

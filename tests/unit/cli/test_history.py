@@ -66,30 +66,6 @@ def test_the_newest_lines_are_shown_in_order(shipmate: Shipmate, archive: Path) 
     }
 
 
-def test_what_was_only_said_beside_a_match_is_set_apart(shipmate: Shipmate, project: Path) -> None:
-    said = [
-        "Remind me to call the dentist tomorrow",
-        "Done, I remind you at nine.",
-        "What is the weather?",
-        "Sunny.",
-        "The dentist moved my appointment to Friday",
-    ]
-    line = {"v": 1, "channel": "telegram", "chatId": "1", "chatKey": str(KEY), "userId": "7", "role": "user"}
-    lines = [{**line, "ts": START + place * 60_000, "text": text} for place, text in enumerate(said)]
-    log_of(project, lines)
-    out = shipmate("history", KEY, "--dir", project, "--search", "dentist").out
-    best, _, rest = out.partition("Said beside these:\n")
-    assert len(best.splitlines()) == 2
-    assert best.count("dentist") == 2
-    assert "weather" in rest
-    assert "dentist" not in rest
-    between = ("--after", "2027-01-15T08:00:30", "--before", "2027-01-15T08:03:30")
-    near = shipmate("history", KEY, "--dir", project, "--search", "dentist", *between).out
-    assert near.startswith("None has a word of it; these come nearest:\n")
-    found = shipmate("history", KEY, "--dir", project, "--search", "dentist", "--json").lines
-    assert len(found) == len(best.splitlines()) + len(rest.splitlines())
-
-
 def test_a_search_shows_the_best_matches_first_with_their_scores(shipmate: Shipmate, archive: Path) -> None:
     def found(words: str) -> list[str]:
         return texts(shipmate("history", KEY, "--dir", archive, "--search", words, "--json"))
