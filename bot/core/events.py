@@ -1,7 +1,5 @@
-"""All event kinds, and their JSON form. Every chat's state is computed from its events.
-
-A stored event never changes, except that a removal blanks the fields listed in `words`. A released kind keeps its
-fields, and a new field has a default.
+"""All event kinds, and their JSON form. A stored event never changes, except that a removal blanks the fields listed in
+`words`. A released kind keeps its fields, and a new field has a default.
 """
 
 from __future__ import annotations
@@ -70,21 +68,16 @@ class Event:
 
     def facts(self) -> Json:
         """Return the event's plain values for operators, without text by people or the model."""
-        found: Json = json.loads(encode(self.data))
-        facts = {name: one for name, one in found.items() if name not in self.data.words}
-        if isinstance(inbound := found.get("inbound"), dict):
+        facts: Json = json.loads(encode(self.data))
+        if inbound := facts.get("inbound"):
             facts |= {"message": inbound.get("message_id"), "from": inbound.get("user_id")}
-        return {name: one for name, one in facts.items() if isinstance(one, str | int | float)}
-
-
-# ------------------------------------------------------------ events from people
+        shown = {name: one for name, one in facts.items() if name not in self.data.words}
+        return {name: one for name, one in shown.items() if isinstance(one, str | int | float)}
 
 
 @dataclass(frozen=True, slots=True)
 class Received(EventData, kind="received", words="inbound"):
-    """Event: the bot accepted a message, a command or a due job. `beside` is True for a command or signal that needs no
-    turn.
-    """
+    """The bot accepted a message, a command or a due job. `beside` is True for a command or signal that needs no turn."""
 
     inbound: Inbound
     beside: bool = False
@@ -92,9 +85,9 @@ class Received(EventData, kind="received", words="inbound"):
 
 @dataclass(frozen=True, slots=True)
 class Ordered(EventData, kind="ordered", words="inbound label"):
-    """Event: a turn started a subagent task. It is the first event of the task's own chat. `inbound` holds the task's
-    instructions, sent in the name of the turn's person. `label` is the task's name for people. In mode `fork`, the task
-    starts with the messages that the turn's model was sent.
+    """A turn started a subagent task. This is the first event of the task's own chat. `inbound` holds the task's
+    instructions in the name of the turn's person, `label` its name for people. In mode `fork`, the task starts with the
+    messages of the turn's context.
     """
 
     inbound: Inbound
@@ -104,22 +97,22 @@ class Ordered(EventData, kind="ordered", words="inbound label"):
 
 @dataclass(frozen=True, slots=True)
 class Edited(EventData, kind="edited", words="inbound"):
-    """Event: the author edited a message."""
+    """The author edited a message."""
 
     inbound: Inbound
 
 
 @dataclass(frozen=True, slots=True)
 class Deleted(EventData, kind="deleted"):
-    """Event: the author deleted a message."""
+    """The author deleted a message."""
 
     inbound: Inbound
 
 
 @dataclass(frozen=True, slots=True)
 class Stop(EventData, kind="stop"):
-    """Event: a person stopped their own work, or an operator (`everyones`) stopped anybody's. Messages later than
-    `since` (epoch ms) are not affected.
+    """A person stopped their own work, or an operator (`everyones`) stopped anybody's. Messages later than `since` (epoch
+    ms) are not affected.
     """
 
     inbound: Inbound
@@ -129,18 +122,15 @@ class Stop(EventData, kind="stop"):
 
 @dataclass(frozen=True, slots=True)
 class Closed(EventData, kind="closed"):
-    """Event: a command, a stranger's message or an edit of an answered message was handled without a turn."""
+    """A command, a stranger's message or an edit of an answered message was handled without a turn."""
 
     request: str
     reason: str = ""
 
 
-# ------------------------------------------------------------ a turn
-
-
 @dataclass(frozen=True, slots=True)
 class TurnStarted(EventData, kind="turn_started"):
-    """Event: a turn started, or restarted after its process died. `members` are the requests that it answers."""
+    """A turn started, or restarted after its process died. `members` are the requests that it answers."""
 
     members: tuple[str, ...]
     boot: str
@@ -148,19 +138,19 @@ class TurnStarted(EventData, kind="turn_started"):
 
 @dataclass(frozen=True, slots=True)
 class Joined(EventData, kind="joined"):
-    """Event: the messages `members` joined the running turn."""
+    """The messages `members` joined the running turn."""
 
     members: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class TurnLeft(EventData, kind="turn_left"):
-    """Event: a process that shuts down left its turn to the next process. That restart does not count as an attempt."""
+    """A process that shuts down left its turn to the next process. That restart does not count as an attempt."""
 
 
 @dataclass(frozen=True, slots=True)
 class FilesRead(EventData, kind="files_read", words="files"):
-    """Event: the files attached to the message `request` were read. `files` has the result for each, in order."""
+    """The files attached to the message `request` were read. `files` has the result for each, in order."""
 
     request: str
     files: tuple[SeenFile, ...]
@@ -168,8 +158,8 @@ class FilesRead(EventData, kind="files_read", words="files"):
 
 @dataclass(frozen=True, slots=True)
 class TurnEnded(EventData, kind="turn_ended"):
-    """Event: a turn ended. Its last message, if any, was queued before. `reason` tells the model why the turn failed.
-    `model` is the model that the turn called last.
+    """A turn ended. Its last message, if any, was queued before. `reason` tells the model why the turn failed. `model` is
+    the model that the turn called last.
     """
 
     end: TurnEndState
@@ -179,8 +169,8 @@ class TurnEnded(EventData, kind="turn_ended"):
 
 @dataclass(frozen=True, slots=True)
 class Waited(EventData, kind="waited"):
-    """Event: the person saw the first words of a turn's answer, `ms` milliseconds after writing. `rounded` is `ms`
-    rounded to two digits. `parts` divides `ms` by activity: `queue`, `approval`, `model`, `tools` and `delivery`.
+    """The person saw the first words of a turn's answer, `ms` milliseconds after writing. `rounded` is `ms` rounded to two
+    digits. `parts` divides `ms` by activity: `queue`, `approval`, `model`, `tools` and `delivery`.
     """
 
     ms: int
@@ -188,12 +178,9 @@ class Waited(EventData, kind="waited"):
     parts: Mapping[str, int] = field(default_factory=dict)
 
 
-# ------------------------------------------------------------ questions to people
-
-
 @dataclass(frozen=True, slots=True)
 class QuestionAsked(EventData, kind="question_asked", words="asked"):
-    """Event: people were asked whether something may be done. The turn that asked pauses until the verdict."""
+    """People were asked whether something may be done. The turn that asked pauses until the verdict."""
 
     question: str
     asked: Approval
@@ -201,7 +188,7 @@ class QuestionAsked(EventData, kind="question_asked", words="asked"):
 
 @dataclass(frozen=True, slots=True)
 class Decided(EventData, kind="decided"):
-    """Event: a question got a verdict. Later verdicts on the same question are ignored."""
+    """A question got a verdict. Later verdicts on the same question are ignored."""
 
     question: str
     verdict: Verdict
@@ -209,8 +196,8 @@ class Decided(EventData, kind="decided"):
 
 @dataclass(frozen=True, slots=True)
 class Revised(EventData, kind="revised", words="text"):
-    """Event: a sent message with a question was edited. It now shows `text`, which states the outcome, and no buttons.
-    `shown_at` is the message's time in epoch seconds.
+    """A sent message with a question was edited. It now shows the outcome `text` and no buttons. `shown_at` is the
+    message's time in epoch seconds.
     """
 
     row: str
@@ -220,8 +207,8 @@ class Revised(EventData, kind="revised", words="text"):
 
 @dataclass(frozen=True, slots=True)
 class FactSet(EventData, kind="fact_set"):
-    """Event: a lasting value outside of any turn (a fact) changed. `of` is the kind of fact, such as a person's
-    language or a lasting approval. A `value` of None deletes the fact.
+    """A lasting value outside of any turn (a fact) changed. `of` is the kind of fact, such as a person's language. A
+    `value` of None deletes the fact.
     """
 
     of: str
@@ -229,14 +216,10 @@ class FactSet(EventData, kind="fact_set"):
     value: Json | None
 
 
-# ------------------------------------------------------------ the model and its tools
-
-
 @dataclass(frozen=True, slots=True)
 class Told(EventData, kind="told", words="message"):
-    """Event: a user message was added to the model's context: a person's message in the form that the model sees, or
-    instructions, or a request to continue. `sources` are the requests whose text it contains. `edits` are the ids of
-    edits of earlier messages that it contains.
+    """A user message was added to the model's context: a person's message in the form that the model sees, or instructions,
+    or a request to continue. `sources` are the requests whose text it contains, `edits` the edits of earlier messages.
     """
 
     message: Message
@@ -246,7 +229,7 @@ class Told(EventData, kind="told", words="message"):
 
 @dataclass(frozen=True, slots=True)
 class Asked(EventData, kind="asked"):
-    """Event: the model was called. From now on, answers to earlier calls of this turn are ignored."""
+    """The model was called. From now on, answers to earlier calls of this turn are ignored."""
 
     call: str
     boot: str
@@ -255,11 +238,10 @@ class Asked(EventData, kind="asked"):
 
 @dataclass(frozen=True, slots=True)
 class Answered(EventData, kind="answered", words="content"):
-    """Event: the model's answer is complete. `cut` lists tool calls that did not arrive completely. `continues` counts
-    the continuations of this answer. `unshown` lists the artifacts of files that the provider refused; `blind` is True
-    if it refused all files. `note` is a sentence for the person, added below the next message. `origin` lists all
-    sources in the model's context (`Provenance.packed`), because the answer may repeat their text; None if there were
-    none.
+    """The model's answer is complete. `cut` lists tool calls that did not arrive completely. `continues` counts the
+    continuations of this answer. `unshown` lists the artifacts of files that the provider refused; `blind` is True if it
+    refused all files. `note` is a sentence for the person, added below the next message. `origin` lists all sources in the
+    model's context (`Provenance.packed`), because the answer may repeat their text; None if there were none.
     """
 
     call: str
@@ -278,8 +260,8 @@ class Answered(EventData, kind="answered", words="content"):
 
 @dataclass(frozen=True, slots=True)
 class Used(EventData, kind="used"):
-    """Event: a model call ended. `purpose` is that of the request, such as `turn`. `usage` is what the provider bills;
-    None if unknown. `error` is the type of the failure; "" on success. Usage totals are sums over these events.
+    """A model call ended. `purpose` is that of the request, such as `turn`. `usage` is what the provider bills; None if
+    unknown. `error` is the type of the failure; "" on success. Usage totals are sums over these events.
     """
 
     model: str
@@ -292,15 +274,15 @@ class Used(EventData, kind="used"):
 
 @dataclass(frozen=True, slots=True)
 class Rated(EventData, kind="rated"):
-    """Event: a person rated a turn's answer. A `rating` of "" withdraws the rating."""
+    """A person rated a turn's answer. A `rating` of "" withdraws the rating."""
 
     rating: str
 
 
 @dataclass(frozen=True, slots=True)
 class ToolStarted(EventData, kind="tool_started"):
-    """Event: a tool call started. If no `ToolEnded` follows, nobody knows whether the call had an effect. Only a call
-    that runs a subagent `task` can continue, because the task has its own event log.
+    """A tool call started. If no `ToolEnded` follows, nobody knows whether the call had an effect. Only a call that runs a
+    subagent `task` can continue, because the task has its own event log.
     """
 
     call: str
@@ -311,13 +293,10 @@ class ToolStarted(EventData, kind="tool_started"):
 
 @dataclass(frozen=True, slots=True)
 class ToolEnded(EventData, kind="tool_ended", words="result"):
-    """Event: a tool call ended. `result` is its `tool_result` block with metadata."""
+    """A tool call ended. `result` is its `tool_result` block with metadata."""
 
     call: str
     result: Json
-
-
-# ------------------------------------------------------------ outgoing messages
 
 
 @dataclass(frozen=True, slots=True)
@@ -333,11 +312,10 @@ class StoredFile:
 
 @dataclass(frozen=True, slots=True)
 class Queued(EventData, kind="queued", words="text"):
-    """Event: a message was queued in the outbox. `call` is the tool call that sends it. `part_of` is the first row of a
-    message in several parts. `ends` marks the turn's last message. `replaces` is the platform id of the live message
-    that this message replaces. `repeat_of` is the row that this row repeats. `buttons` stand below the message until
-    its `question` is decided; then `closes_as` replaces the text. `zone` is the time zone for times in the text. If
-    there is a `file`, `text` is the passage that the file replaces.
+    """A message was queued in the outbox. `call` is the tool call that sends it. `part_of` is the first row of a message in
+    several parts. `ends` marks the turn's last message. `replaces` is the platform id of the live message that this message
+    replaces. `repeat_of` is the row that this row repeats. The `buttons` are shown until the `question` is decided; then
+    `closes_as` replaces the text. `zone` is the time zone of times in the text. A `file` replaces the passage `text`.
     """
 
     row: str
@@ -365,7 +343,7 @@ class Queued(EventData, kind="queued", words="text"):
 
 @dataclass(frozen=True, slots=True)
 class Deferred(EventData, kind="deferred"):
-    """Event: sending a message was postponed until the time `until` (epoch seconds)."""
+    """Sending a message was postponed until the time `until` (epoch seconds)."""
 
     row: str
     until: float
@@ -373,8 +351,8 @@ class Deferred(EventData, kind="deferred"):
 
 @dataclass(frozen=True, slots=True)
 class Sending(EventData, kind="sending"):
-    """Event: a send began. If no event ends the send, nobody knows whether the message arrived. `replaces` is the
-    platform id of the message that is edited instead of sending a new one.
+    """A send began. If no event ends the send, nobody knows whether the message arrived. `replaces` is the platform id of the
+    message that is edited instead of sending a new one.
     """
 
     row: str
@@ -384,7 +362,7 @@ class Sending(EventData, kind="sending"):
 
 @dataclass(frozen=True, slots=True)
 class Returned(EventData, kind="returned"):
-    """Event: a send failed and the message certainly did not arrive. The send may be retried."""
+    """A send failed and the message certainly did not arrive. The send may be retried."""
 
     row: str
     reason: str = ""
@@ -392,14 +370,14 @@ class Returned(EventData, kind="returned"):
 
 @dataclass(frozen=True, slots=True)
 class Uncertain(EventData, kind="uncertain"):
-    """Event: the platform did not answer a send. The platform must be asked whether the message arrived."""
+    """The platform did not answer a send. The platform must be asked whether the message arrived."""
 
     row: str
 
 
 @dataclass(frozen=True, slots=True)
 class Shown(EventData, kind="shown"):
-    """Event: a live message is visible in the chat. The turn may still edit it."""
+    """A live message is visible in the chat. The turn may still edit it."""
 
     row: str
     message_id: str
@@ -407,8 +385,8 @@ class Shown(EventData, kind="shown"):
 
 @dataclass(frozen=True, slots=True)
 class RowEnded(EventData, kind="row_ended"):
-    """Event: a message was delivered in its final form (`sent`), was certainly not delivered (`failed`), or nobody can
-    tell (`unknown`). `missing` names a file that this chat cannot receive. Another message tells people about it.
+    """A message was delivered in its final form (`sent`), was certainly not delivered (`failed`), or nobody can tell
+    (`unknown`). `missing` names a file that this chat cannot receive. Another message tells people about it.
     """
 
     row: str
@@ -418,13 +396,10 @@ class RowEnded(EventData, kind="row_ended"):
     missing: str = ""
 
 
-# ------------------------------------------------------------ changes of the model's context
-
-
 @dataclass(frozen=True, slots=True)
 class Cut(EventData, kind="cut", words="head"):
-    """Event: messages left the model's context: all of them, or those with the event numbers in `dropped`. `head` is
-    the message that replaces everything dropped so far.
+    """Messages left the model's context: all, or those with the event numbers in `dropped`. `head` is the message that
+    replaces everything dropped so far.
     """
 
     dropped: tuple[int, ...] | Literal["all"]
@@ -434,10 +409,9 @@ class Cut(EventData, kind="cut", words="head"):
 
 @dataclass(frozen=True, slots=True)
 class SessionMoved(EventData, kind="session_moved", words="head"):
-    """Event: the chat switched to another conversation, or to a fork of the current one that ends with the turn
-    `forked_at`. `session` is the conversation's name. `turns` lists the turns that are now in the model's context.
-    `masked` are the placeholders for results in them. `head` replaces earlier messages. The turns themselves stay in
-    the log.
+    """The chat switched to the conversation `session`, or to a fork of the current one that ends with the turn `forked_at`.
+    `turns` are now in the model's context, `masked` are the placeholders for results in them. `head` replaces earlier
+    messages. The turns themselves stay in the log.
     """
 
     session: str
@@ -449,9 +423,7 @@ class SessionMoved(EventData, kind="session_moved", words="head"):
 
 @dataclass(frozen=True, slots=True)
 class Masked(EventData, kind="masked"):
-    """Event: tool results were masked. `results` maps call ids to the placeholders that replace these results in all
-    later requests.
-    """
+    """Placeholders replace these tool results in all later requests. `results` maps call ids to placeholders."""
 
     results: Mapping[str, str]
     reason: str
@@ -459,8 +431,8 @@ class Masked(EventData, kind="masked"):
 
 @dataclass(frozen=True, slots=True)
 class Injected(EventData, kind="injected", words="messages"):
-    """Event: older messages were placed before the turn's own messages until the turn ends. If `kept` is not None, the
-    event adds nothing and drops all but the newest `kept` older messages.
+    """Older messages were placed before the turn's own messages until the turn ends. If `kept` is not None, the event adds
+    nothing and drops all but the newest `kept` older messages.
     """
 
     messages: tuple[Message, ...] = ()
@@ -471,9 +443,8 @@ class Injected(EventData, kind="injected", words="messages"):
 
 @dataclass(frozen=True, slots=True)
 class Framed(EventData, kind="framed"):
-    """Event: the prompt, model, effort and thinking of all following requests were fixed (the frame). `prefix` is a
-    digest of the system prompt and tools as sent. The event is appended again when all turns in the context are newer
-    than it.
+    """The prompt, model, effort and thinking of all following requests were fixed (the frame). `prefix` is a digest of the
+    system prompt and tools as sent. The event is appended again when all turns in the context are newer than it.
     """
 
     frozen: Frozen
@@ -484,9 +455,8 @@ class Framed(EventData, kind="framed"):
 
 @dataclass(frozen=True, slots=True)
 class Remembered(EventData, kind="remembered", words="markdown"):
-    """Event: the session memory was written. It covers the messages up to event number `covers`; None if unknown.
-    `origin` lists the sources of the memory's text. The event is appended again when all turns in the context are
-    newer than it.
+    """The session memory was written. It covers the messages up to event number `covers`; None if unknown. `origin` lists
+    the sources of its text. The event is appended again when all turns in the context are newer than it.
     """
 
     markdown: str
@@ -496,9 +466,9 @@ class Remembered(EventData, kind="remembered", words="markdown"):
 
 @dataclass(frozen=True, slots=True)
 class Removed(EventData, kind="removed"):
-    """Event: content was erased for good: the messages of `requests`, the answers of `turns`, quotes of `messages`, and
-    the summary if `head` is True. `message` and `role` identify the removed message. `related` lists the turns that it
-    concerns. `by` is the request that asked for the removal.
+    """Content was erased for good: the messages of `requests`, the answers of `turns`, quotes of `messages`, and the summary
+    if `head` is True. `message` and `role` identify the removed message, `related` lists the turns that it concerns. `by`
+    is the request that asked for the removal.
     """
 
     requests: tuple[str, ...] = ()
@@ -513,7 +483,7 @@ class Removed(EventData, kind="removed"):
 
 @dataclass(frozen=True, slots=True)
 class Expired(EventData, kind="expired"):
-    """Event: the events before number `before` were deleted, because they are older than time `at` (epoch seconds)."""
+    """The events before number `before` were deleted, because they are older than time `at` (epoch seconds)."""
 
     before: int
     at: float
@@ -521,7 +491,7 @@ class Expired(EventData, kind="expired"):
 
 @dataclass(frozen=True, slots=True)
 class Unreadable(EventData, kind="unreadable", words="raw"):
-    """Event: a channel received something from its platform that could not be parsed."""
+    """A channel received something from its platform that could not be parsed."""
 
     channel: str
     key: str
