@@ -281,20 +281,6 @@ class Door:
     async def before_turn(self, chat: Chat, inbound: Inbound) -> list[Quoted]:
         return [quoted for before in self.all("before_turn") for quoted in await before(chat, inbound)]
 
-    async def home(self, opened: Inbound) -> tuple[HomeSection, ...]:
-        page = dict[str, tuple[str, ...]]()
-        parts = [part for hooks in self._hooks for part in hooks.home.items()]
-        for _, make in sorted(parts, key=lambda part: part[0]):
-            section = await make(opened)
-            page[section.title] = (*page.get(section.title, ()), *section.lines)
-        return tuple(HomeSection(title, lines) for title, lines in page.items() if lines)
-
-    async def hears_all(self, chat: ChatKey) -> bool:
-        return any([await hears(chat) for hears in self.all("hears_all")])
-
-    def questions(self, chat: ChatKey, person: UserRef) -> list[ShownQuestion]:
-        return [one for ask in self.all("questions") for one in ask(chat, person)]
-
     async def waiting(self, viewer: Viewer) -> list[OpenLoop]:
         """Return all open loops (matters that wait for somebody) that a viewer may see, by kind and time."""
         found = [loop for waiting in self.all("waiting") for loop in await waiting(viewer)]

@@ -146,7 +146,7 @@ class Intake:
         return inbound
 
     async def hears_all(self, chat: ChatKey) -> bool:
-        return await self.door.hears_all(chat)
+        return any([await hears(chat) for hears in self.door.all("hears_all")])
 
     async def keep_dead_letter(self, channel: str, key: str, raw: str, reason: str) -> None:
         chat = await self.chats.get(NO_CHAT)
@@ -217,8 +217,13 @@ class Intake:
             # Nothing is stored about a stranger.
             with speaking(*self.locales.of(opened.model_copy(update={"kind": "admission"}))):
                 return (HomeSection(self.services.settings.name, (say("strangers.hello"),)),)
+        page = dict[str, tuple[str, ...]]()
+        parts = [part for home in self.door.all("home") for part in home.items()]
         with speaking(*self.locales.of(opened)):
-            return await self.door.home(opened)
+            for _, make in sorted(parts, key=lambda part: part[0]):
+                section = await make(opened)
+                page[section.title] = (*page.get(section.title, ()), *section.lines)
+        return tuple(HomeSection(title, lines) for title, lines in page.items() if lines)
 
     async def model(self, chat_key: ChatKey, person: UserRef) -> AnsweringModel:
         models = self.models(chat_key)
@@ -232,7 +237,8 @@ class Intake:
             for event in await self.event_log.of_kinds(chat_key, [events.Revised.kind], since)
             if isinstance(one := event.data, events.Revised) and one.text and is_shown_in(one.row, chat_key)
         ]
-        return [*decided, *self.door.questions(chat_key, person)]
+        asked = [one for ask in self.door.all("questions") for one in ask(chat_key, person)]
+        return [*decided, *asked]
 
     async def ratings(self, chat_key: ChatKey, since: float) -> dict[str, str]:
         rated = await self.event_log.of_kinds(chat_key, [events.Rated.kind], since)

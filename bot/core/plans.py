@@ -1,8 +1,7 @@
 """Schedules of jobs: once, by a cron expression, or at fixed intervals.
 
-Cron times are wall-clock times in a time zone. `cronsim` computes them like Debian's cron. When clocks are set
-forward, a job at a skipped time runs right after the gap. When clocks are set back, a job at a repeated time runs once.
-Fixed intervals ignore clock changes.
+Cron times are wall-clock times. When clocks are set forward, a job at a skipped time runs right after the gap. When
+clocks are set back, a job at a repeated time runs once.
 """
 
 from __future__ import annotations
@@ -167,23 +166,30 @@ def read(when: str, *, zone: str, now: float, least: float) -> Plan:
     """
     words = " ".join(when.split())
     try:
+        where = times.zone(zone)
         if words.lower().startswith("every"):
-            return _every(words, zone, now, least)
-        return (_cron if _CRON.fullmatch(words) else _once)(words, zone, now, least)
+            plan = _every(words, zone, now)
+            if not least <= plan.every <= LONGEST_EVERY:
+                raise ValueError(f"expected from {least / 60:g} minutes to 366 days, got {words}")
+        elif _CRON.fullmatch(words):
+            plan = Plan(kind="cron", zone=zone, said=words, begin=now)
+            pauses = [after - before for before, after in pairwise(islice(plan.after(now), _SAMPLE))]
+            if (shortest := min(pauses, default=least)) < least:
+                raise ValueError(
+                    f"expected at least {least / 60:g} minutes between two times, got {shortest / 60:g}"
+                )
+        else:
+            shown = _moment(words)
+            at = (shown if shown.tzinfo is not None else shown.replace(tzinfo=where)).timestamp()
+            if not now < at <= now + FARTHEST:
+                raise ValueError(
+                    f"expected a time within the next ten years; now it is {written(now, where)}, got "
+                    f"{written(at, where)}"
+                )
+            plan = Plan(kind="once", zone=zone, said=words, begin=now, at=at)
     except (ValueError, OverflowError) as error:
         raise errors.ToolInputInvalid(f"- when: {error}. Nothing was scheduled.") from error
-
-
-def _once(words: str, zone: str, now: float, least: float) -> Plan:
-    del least
-    where, shown = times.zone(zone), _moment(words)
-    at = (shown if shown.tzinfo is not None else shown.replace(tzinfo=where)).timestamp()
-    if not now < at <= now + FARTHEST:
-        raise ValueError(
-            f"expected a time within the next ten years; now it is {written(now, where)}, got "
-            f"{written(at, where)}"
-        )
-    return Plan(kind="once", zone=zone, said=words, begin=now, at=at)
+    return plan
 
 
 def _moment(words: str) -> datetime:
@@ -199,44 +205,19 @@ def _moment(words: str) -> datetime:
     return moment
 
 
-def _cron(words: str, zone: str, now: float, least: float) -> Plan:
-    plan = Plan(kind="cron", zone=zone, said=words, begin=now)
-    pauses = [after - before for before, after in pairwise(islice(plan.after(now), _SAMPLE))]
-    if min(pauses, default=least) < least:
-        raise ValueError(
-            f"expected at least {least / 60:g} minutes between two times, got {min(pauses) / 60:g}"
-        )
-    return plan
-
-
-def _every(words: str, zone: str, now: float, least: float) -> Plan:
-    times.zone(zone)
+def _every(words: str, zone: str, now: float) -> Plan:
     match = _EVERY.fullmatch(words)
     if match is None:
         raise ValueError(
-            "expected a number with m, h, d or w, such as every 30m or every 2h, got "
-            f"{text.preview(words, 40)!r}"
+            f"expected a number with m, h, d or w, such as every 30m or every 2h, got {text.preview(words, 40)!r}"
         )
-    seconds = int(match[1]) * _UNITS[match[2].lower()]
-    if not least <= seconds <= LONGEST_EVERY:
-        raise ValueError(f"expected from {least / 60:g} minutes to 366 days, got {words}")
-    return Plan(kind="every", zone=zone, said=f"{match[1]}{match[2].lower()}", begin=now, every=seconds)
+    count, unit = match[1], match[2].lower()
+    return Plan(kind="every", zone=zone, said=f"{count}{unit}", begin=now, every=int(count) * _UNITS[unit])
 
 
 def of_a_clock(plan: Plan) -> bool:
     """Return True if the plan uses wall-clock times."""
     return plan.kind == "cron" or (plan.kind == "once" and _moment(plan.said).tzinfo is None)
-
-
-def remark(plan: Plan) -> str:
-    """Return a sentence for the model if a clock change skips or repeats the time of a plan that runs once; otherwise ""."""
-    if plan.kind != "once" or not of_a_clock(plan):
-        return ""
-    shown, found = _moment(plan.said), datetime.fromtimestamp(plan.at, plan.where)
-    if found.replace(tzinfo=None) != shown:
-        return f" The clocks skip that time, so it comes at {found:%H:%M}."
-    twice = found.utcoffset() != found.replace(fold=1).utcoffset()
-    return " The clocks show that time twice, so it comes the first time." if twice else ""
 
 
 def written(moment: float, where: tzinfo) -> str:

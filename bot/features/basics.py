@@ -93,31 +93,30 @@ class Basics:
     async def help(self, inbound: Inbound) -> str:
         """Run `/help`: list all commands by section, or explain one command."""
         prefix, operator = self._prefix(inbound), self._run.access.is_operator(inbound.person)
+
+        def line(name: str) -> str:
+            return f"{usage(name, prefix, operator=operator)} – {say(f'help.{name}')}"
+
         if inbound.args:
-            return self._explained(inbound, inbound.args.split()[0].lstrip("/!").casefold())
+            name = inbound.args.split()[0].lstrip("/!").casefold()
+            if name not in _LISTED:
+                return await self.unknown(inbound, name)
+            if name in OPERATORS and not operator:
+                return say("commands.operators_admit")
+            known = f"explained.{name}" in CATALOGUES[DEFAULT]
+            more = [say(f"explained.{name}", prefix=prefix)] if known else []
+            more += [id_form(self._run.manifests[inbound.channel])] if name in OPERATORS else []
+            return "\n".join([line(name), *([paragraph(*more)] if more else [])])
         parts = list[str]()
         for section, listed in SECTIONS.items():
-            lines = [
-                f"{usage(name, prefix, operator=operator)} – {say(f'help.{name}')}"
-                for name in listed
-                if operator or name not in OPERATORS
-            ]
+            lines = [line(name) for name in listed if operator or name not in OPERATORS]
             parts += ["\n".join([f"**{say(f'sections.{section}')}**", *lines])] if lines else []
         return "\n\n".join([*parts, say("commands.help_end", prefix=prefix)])
 
-    def _explained(self, inbound: Inbound, name: str) -> str:
-        prefix, operator = self._prefix(inbound), self._run.access.is_operator(inbound.person)
-        if name not in _LISTED:
-            return self._unknown(inbound, name)
-        if name in OPERATORS and not operator:
-            return say("commands.operators_admit")
-        more = [say(f"explained.{name}", prefix=prefix)] if f"explained.{name}" in CATALOGUES[DEFAULT] else []
-        more += [id_form(self._run.manifests[inbound.channel])] if name in OPERATORS else []
-        shown = f"{usage(name, prefix, operator=operator)} – {say(f'help.{name}')}"
-        return "\n".join([shown, *([paragraph(*more)] if more else [])])
-
-    def _unknown(self, inbound: Inbound, name: str) -> str:
+    async def unknown(self, inbound: Inbound, name: str = "") -> str:
         """Return the answer to an unknown command. The answer suggests a similar command if there is one."""
+        if not name and inbound.command is not None:
+            name = inbound.command.name
         prefix, shown = self._prefix(inbound), text.preview(name, 40)
         operator = self._run.access.is_operator(inbound.person)
         listed = [one for one in _LISTED if operator or one not in OPERATORS]
@@ -125,9 +124,6 @@ class Basics:
         if near is None:
             return say("commands.unknown", name=shown, prefix=prefix)
         return say("commands.unknown_near", name=shown, near=near, prefix=prefix)
-
-    async def unknown(self, inbound: Inbound) -> str:
-        return self._unknown(inbound, inbound.command.name if inbound.command is not None else "")
 
     async def language(self, inbound: Inbound) -> str:
         """Run `/language`: show or set the person's language."""

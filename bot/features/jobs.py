@@ -342,7 +342,7 @@ class Jobs:
             moment = plan.following(moment)
         return (
             f"Scheduled as job {job.id} ({plan.describe()}): {', then '.join(shown)}. Time zone: {plan.zone} "
-            f"({source}).{plans.remark(plan)} It runs here as a turn of its own with the rights of the person; what "
+            f"({source}). It runs here as a turn of its own with the rights of the person; what "
             f"needs an approval is refused in it. If I cannot run it in time it runs late, up to "
             f"{self._settings.grace_minutes:g} minutes, else it is skipped and said. Tell the person when it is due."
         )

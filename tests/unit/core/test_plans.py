@@ -143,21 +143,6 @@ def test_a_time_is_that_of_the_person_unless_it_says_otherwise(words: str, expec
     assert plan.following(plan.at) is None
 
 
-def test_what_the_clocks_do_with_a_time_is_said() -> None:
-    said = [
-        plans.remark(plans.read(words, zone="Europe/Berlin", now=NOW, least=300))
-        for words in (
-            "2026-03-29T02:30",
-            "2026-10-25T02:30",
-            "2026-10-25T02:30Z",
-            "2026-03-29T01:59",
-            "every 1h",
-        )
-    ]
-    assert ["skip" in one for one in said] == [True, False, False, False, False]
-    assert ["twice" in one for one in said] == [False, True, False, False, False]
-
-
 @pytest.mark.parametrize(
     ("words", "seconds"), [("every 30m", 1_800), ("Every 2 hours", 7_200), ("every 1d", 86_400)]
 )
