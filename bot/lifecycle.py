@@ -287,7 +287,7 @@ async def reload(gateway: Gateway, load: Callable[[], config.Settings]) -> str:
             agent = gateway.agent_with(settings)
             if settings.llm.model != before.llm.model:
                 await _must_be_there(agent.models)
-            gateway.turns.use(agent)
+            gateway.turns.agent = agent
     except (errors.ShipmateError, OSError, ValueError, RuntimeError) as error:
         findings = getattr(error, "findings", (f"{type(error).__name__}: {error}",))
         words = f"SIGHUP: the configuration cannot be used, and the one before holds: {findings[0]}"

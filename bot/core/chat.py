@@ -35,8 +35,6 @@ ALBUM_SECONDS = 1.0
 """Timeout in seconds for the next item of an album. Then the album counts as complete."""
 PASTE_SECONDS = 2.5
 """Timeout in seconds for the next part of a long text that the person's app split into several messages."""
-LONGEST_BURST = 5
-"""Max duration of a burst of messages, as a multiple of its quiet period. After it, the turn starts in any case."""
 MOST_EARLY = 10
 """Max messages that are awaited because their edit or deletion arrived first."""
 MOST_FILES = 50
@@ -87,14 +85,6 @@ def same_message(one: Inbound, other: Inbound) -> bool:
     """Return True if both events concern the same message of the same author."""
     same = one.message_id is not None and one.message_id == other.message_id
     return same and one.chat_key == other.chat_key and one.person == other.person
-
-
-def _reaches(stop: Inbound, other: Inbound) -> bool:
-    """Return True if a stop concerns a message: both are in the same chat, or their answers go to the same target."""
-    if other.chat_key == stop.chat_key:
-        return True
-    here, there = ({**one.target, "reply_to": ""} for one in (stop, other))
-    return (other.channel, other.chat_id, there) == (stop.channel, stop.chat_id, here)
 
 
 def revised(message: Inbound, edit: Inbound) -> Inbound:
@@ -246,8 +236,7 @@ class Burst:
     """
 
     number: int
-    began: float
-    until: float
+    until: float = 0.0
     parts: bool = False
     goes_on: bool = False
 
@@ -649,8 +638,7 @@ class Chat:
         anybodys = data.everyones and turn is None
 
         def reached(other: Inbound) -> bool:
-            early = other.request_id < stop.request_id and (data.since is None or other.ts <= data.since)
-            return early and _reaches(stop, other)
+            return other.request_id < stop.request_id and (data.since is None or other.ts <= data.since)
 
         taken = self._take(lambda other: reached(other) and (anybodys or other.person == stop.person))
         commands = tuple(one.inbound.command.name for one in taken if one.inbound.command is not None)
@@ -726,15 +714,13 @@ class Chat:
             part = PASTE_SECONDS if inbound.goes_on else ALBUM_SECONDS if inbound.of_album else 0.0
             quiet = max(self._debounce, part)
         burst = self._bursts.get(inbound.person)
-        if burst is not None and at >= burst.until:
-            burst = None
+        burst = burst if burst is not None and at < burst.until else None
         if not quiet:
             self._bursts.pop(inbound.person, None)
             return said.seq if burst is None or not (burst.goes_on and plain(inbound)) else burst.number
         if burst is None:
-            burst = self._bursts[inbound.person] = Burst(said.seq, at, 0.0)
-        longest = at + quiet if inbound.goes_on else burst.began + LONGEST_BURST * quiet
-        burst.until = max(burst.until, min(at + quiet, longest))
+            burst = self._bursts[inbound.person] = Burst(said.seq)
+        burst.until = max(burst.until, at + quiet)
         burst.parts, burst.goes_on = inbound.of_album or inbound.goes_on, inbound.goes_on
         return burst.number
 

@@ -346,9 +346,8 @@ class Runner:
     def _stop(self, chat: Chat, turn: str) -> None:
         task = self._tasks.get((chat.key, "turn", ""))
         if task is not None and turn in self._loops:
-            if (
-                not task.cancelling()
-            ):  # a second cancellation would interrupt the storing of the partial answer
+            # A second cancellation would interrupt the storing of the partial answer.
+            if not task.cancelling():
                 task.cancel()
             return
         person = chat.turn.first.person if chat.turn is not None else None
@@ -358,26 +357,25 @@ class Runner:
     def _end(self, chat: Chat, turn: str, end: _End, took: float | None = None) -> None:
         """Append the events that end a turn and its subagent tasks, and the events and messages that features add."""
         facts, running = list(end.facts), chat.turn
-        if running is not None:
-            dones, to = self.door.turn_ends(running, end.state), Address.of(running.first)
-            if end.notice:
-                buttons = next((one.buttons for one in dones if one.buttons is not None), None)
-                rows = self.saying.rows(f"{turn}/end", to, end.notice, ends=True, buttons=buttons)
-                facts += [Fact(chat.key, row, turn) for row in rows]
-            for task in running.tasks.values():
-                if self.chats.loaded(key := life.chat_of_task(chat.key, task)) is not None:
-                    facts.append(Fact(key, events.TurnEnded("stopped"), task))
-            for number, done in enumerate(dones):
-                facts += done.facts
-                rows = self.saying.rows(f"{turn}/over/{number}", to, done.say) if done.say else []
-                facts += [Fact(chat.key, row, turn) for row in rows]
+        if running is None:
+            return
+        dones, to = self.door.turn_ends(running, end.state), Address.of(running.first)
         wrong = ""
-        if end.notice and end.state != "handled":
-            wrong = UNANSWERED + (f" ({end.cause.partition(':')[0]})" if end.cause else "")
-        sent = running.rows.values() if running is not None else ()
-        delivered = sum(one is not None and one.state == "sent" for one in sent)
-        model = running.model if running is not None else ""
-        self.chats.append(*facts, Fact(chat.key, events.TurnEnded(end.state, wrong, model), turn))
+        if end.notice:
+            buttons = next((one.buttons for one in dones if one.buttons is not None), None)
+            rows = self.saying.rows(f"{turn}/end", to, end.notice, ends=True, buttons=buttons)
+            facts += [Fact(chat.key, row, turn) for row in rows]
+            if end.state != "handled":
+                wrong = UNANSWERED + (f" ({end.cause.partition(':')[0]})" if end.cause else "")
+        for task in running.tasks.values():
+            if self.chats.loaded(key := life.chat_of_task(chat.key, task)) is not None:
+                facts.append(Fact(key, events.TurnEnded("stopped"), task))
+        for number, done in enumerate(dones):
+            facts += done.facts
+            rows = self.saying.rows(f"{turn}/over/{number}", to, done.say) if done.say else []
+            facts += [Fact(chat.key, row, turn) for row in rows]
+        delivered = sum(one is not None and one.state == "sent" for one in running.rows.values())
+        self.chats.append(*facts, Fact(chat.key, events.TurnEnded(end.state, wrong, running.model), turn))
         self.turn_ended(chat)
         if end.state == "handled":
             return  # commands are not logged as turns

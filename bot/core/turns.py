@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bot import errors, tags
@@ -31,43 +31,31 @@ from bot.telemetry import context
 from bot.tools.context import ToolExecutionContext
 
 
+@dataclass(eq=False)
 class Turns:
     """Builds the agent loop of each turn from the agent's prompt, model and tools."""
 
-    def __init__(
-        self,
-        agent: AgentDeps,
-        chats: Chats,
-        event_log: EventLog,
-        reply: Callable[[Chat, str], ReplyPorts],
-        files: FileReader,
-        *,
-        door: Door,
-        cleaner: InboundCleaner,
-    ) -> None:
-        self._door = door
-        self._cleaner = cleaner
-        self.agent = agent
-        """Settings and services of the agent. The method `use` replaces them for later turns."""
-        self._chats = chats
-        self._event_log = event_log
-        self._reply = reply
-        self._files = files
+    agent: AgentDeps
+    """Settings and services of the agent. A reload replaces them for later turns."""
+    chats: Chats
+    event_log: EventLog
+    reply: Callable[[Chat, str], ReplyPorts]
+    files: FileReader
+    door: Door
+    cleaner: InboundCleaner
 
+    def __post_init__(self) -> None:
         self.summaries = Summaries(
-            lambda chat, data: chats.append(Fact(chat.key, data)),
-            agent.memories,
+            lambda chat, data: self.chats.append(Fact(chat.key, data)),
+            self.agent.memories,
             lambda key, gone, kept, most: reattach.put_back(
                 gone, kept, self.agent, most, chat_key=key, person=context.current().person
             ),
-            agent.alerts,
-            agent.clock,
-            agent.ids,
-            agent.log,
+            self.agent.alerts,
+            self.agent.clock,
+            self.agent.ids,
+            self.agent.log,
         )
-
-    def use(self, agent: AgentDeps) -> None:
-        self.agent = agent
 
     def loop(self, chat: Chat, turn: str) -> Loop:
         """Return the agent loop of a turn that has started."""
@@ -76,8 +64,8 @@ class Turns:
             raise errors.ShipmateError(f"turn {turn} is over")
         first = running.first
         news = dict[str, str]()
-        if self._door.display is not None:
-            self._door.display.begin(running)
+        if self.door.display is not None:
+            self.door.display.begin(running)
 
         async def tell(inbound: Inbound) -> events.Told | None:
             files = await self._seen(chat, turn, inbound)
@@ -88,8 +76,8 @@ class Turns:
             wrong = chat.context.wrong if opens else ()
             edits = chat.untold_edits if opens else []
             quoted = [quotes.edited(one) for one in edits]
-            quoted += await self._door.before_turn(chat, inbound) if opens else []
-            admitted = self._cleaner.admitted(inbound, quoted)
+            quoted += await self.door.before_turn(chat, inbound) if opens else []
+            admitted = self.cleaner.admitted(inbound, quoted)
             fresh, begins = news if opens else {}, opens and not seen
             said = await user_message(
                 inbound, admitted, files, agent, seen, wrong=wrong, news=fresh, begins=begins
@@ -104,9 +92,9 @@ class Turns:
 
         quiet = all(one.overheard for one in running.members)
         fit = self._fit(chat, turn, "overheard" if quiet else "turn")
-        reply = ChatReply(chat, turn, first, self._chats, self._reply(chat, first.channel))
-        wrapped = self._door.wrapped(chat, reply, agent.registry)
-        tasks = TurnTasks(chat, self._chats, self._event_log, fit, agent, found)
+        reply = ChatReply(chat, turn, first, self.chats, self.reply(chat, first.channel))
+        wrapped = self.door.wrapped(chat, reply, agent.registry)
+        tasks = TurnTasks(chat, self.chats, self.event_log, fit, agent, found)
         older = OlderMessages(chat, turn, fit.append, agent)
 
         def seen_by_tools() -> ToolExecutionContext:
@@ -120,7 +108,7 @@ class Turns:
                 private=first.chat_type == "direct",
                 people=tuple(dict.fromkeys(one.user_id for one in running.members)),
                 view=chat.context.shown,
-                flush=self._event_log.committed,
+                flush=self.event_log.committed,
                 undeclared=lambda: agent.registry.behind(fit.tools),
                 tasks=tasks,
                 inbound=first,
@@ -129,8 +117,8 @@ class Turns:
         return Loop(
             chat=chat,
             turn=turn,
-            chats=self._chats,
-            event_log=self._event_log,
+            chats=self.chats,
+            event_log=self.event_log,
             agent=agent,
             fit=fit,
             model=fit.models.model,
@@ -155,23 +143,23 @@ class Turns:
             return ()
         if name not in running.seen:
             try:
-                files = await self._files.read(inbound)
+                files = await self.files.read(inbound)
             finally:
                 if name in running.withdrawn:
-                    await self._files.forget(inbound)  # the message was deleted while its files were read
-            self._chats.append(Fact(chat.key, events.FilesRead(name, files), turn))
+                    await self.files.forget(inbound)  # the message was deleted while its files were read
+            self.chats.append(Fact(chat.key, events.FilesRead(name, files), turn))
         return None if name in running.withdrawn else running.seen.get(name)
 
     async def compact(self, inbound: Inbound) -> CompactResult:
         """Compact the history of the chat in which the command `inbound` was written (see `Runtime.compact`)."""
-        chat = await self._chats.get(inbound.chat_key)
+        chat = await self.chats.get(inbound.chat_key)
         fit = self._fit(chat, inbound.request_id, "turn")
         fit.take(await self._frame(chat, inbound, fit.models, {}))
         return await self.summaries.compact(fit, inbound.args)
 
     def models(self, chat: ChatKey, purpose: str = "turn") -> ModelDeps:
         """Return the agent's models, with the model and the effort that were chosen for this chat (see `Runtime.models`)."""
-        model, effort = (self._chats.facts.get(kind, str(chat)) or {} for kind in (MODEL, EFFORT))
+        model, effort = (self.chats.facts.get(kind, str(chat)) or {} for kind in (MODEL, EFFORT))
         chosen, how = model.get("name"), effort_of(effort.get("name"))
         return replace(self.agent.models, chosen=chosen, chosen_effort=how, purpose=purpose)
 
@@ -182,7 +170,7 @@ class Turns:
             self.models(chat.key, purpose),
             agent.settings.context,
             ages=lambda name: (tool := agent.registry.get(name)) is not None and tool.ages,
-            append=lambda data: self._chats.append(Fact(chat.key, data, turn)),
+            append=lambda data: self.chats.append(Fact(chat.key, data, turn)),
             clock=agent.clock,
             log=agent.log,
             redact=agent.redact,
@@ -190,40 +178,37 @@ class Turns:
 
     async def _frame(self, chat: Chat, first: Inbound, models: ModelDeps, news: dict[str, str]) -> Frame:
         """Return the system prompt and tools of a chat's requests. If the listing of the project's files changed, add it to `news`."""
+        if models.chosen is not None:
+            # Another process may have stored the choice of this model. So this process must ask once for the model's limits.
+            with suppress(errors.ModelError):
+                await models.windows.ask(models.model, models.chosen)
         agent = self.agent
-        frozen, changed = await self._frozen(chat, first, models)
-        news |= changed
+        frozen = await self._frozen(chat, first, models, news)
         rules, hour = agent.manifests[first.channel].rules, models.prices.hour_pays(models.name)
         return Frame(
             frozen, frozen.system(agent.settings.root, first, rules, hour=hour), agent.registry.forms
         )
 
-    async def _frozen(
-        self, chat: Chat, first: Inbound, models: ModelDeps
-    ) -> tuple[Frozen, Mapping[str, str]]:
-        """Return the chat's prompt, and the listing of the project's files if it changed. A prompt that is still cached stays the same."""
-        if models.chosen is not None:
-            # Another process may have stored the choice of this model. So this process must ask once for the model's limits.
-            with suppress(errors.ModelError):
-                await models.windows.ask(models.model, models.chosen)
+    async def _frozen(self, chat: Chat, first: Inbound, models: ModelDeps, news: dict[str, str]) -> Frozen:
+        """Return the chat's prompt. A prompt that is still cached stays the same."""
         context, agent = chat.context, self.agent
         before = context.frame
         known = before.frozen if before is not None and before.model == models.name else None
-        asked_at = context.asked_at
-        shows = len(context) > 0 or bool(context.current())
+        shows, asked_at = len(context) > 0 or bool(context.current()), context.asked_at
         warm = shows and asked_at is not None and agent.clock.now() - asked_at <= COLD_AFTER
         if known is not None and warm:
-            return known, {}
+            return known
         fresh = await replace(agent, models=models).freeze(chat.key, first.channel)
         if before is None or not len(context):
-            return fresh, {}
+            return fresh
         # Project files change often. A changed listing alone does not change the prompt, so that the cache stays valid.
         same = replace(fresh, surroundings=before.frozen.surroundings)
         if known != same:
             agent.log.write("prompt", "the instructions or the skills have changed")
-            return fresh, {}
+            return fresh
         told = dict(same.surroundings)
         for message in context.view():
             facts = tags.facts(message)
             told |= {name: facts[name] for name in told if isinstance(facts.get(name), str)}
-        return same, {name: words for name, words in fresh.surroundings.items() if told.get(name) != words}
+        news |= {name: words for name, words in fresh.surroundings.items() if told.get(name) != words}
+        return same

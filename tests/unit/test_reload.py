@@ -145,9 +145,8 @@ async def test_a_model_that_the_provider_does_not_have_is_refused(
     agent = gateway.turns.agent
     model: Any = Provider(error)
     models = replace(agent.models, model=model)
-    gateway.turns.use(
-        replace(agent, models=models, settings=load(tmp_path, {"llm": {**key, "model": "one"}}))
-    )
+    settings = load(tmp_path, {"llm": {**key, "model": "one"}})
+    gateway.turns.agent = replace(agent, models=models, settings=settings)
     await reload(gateway, lambda: load(tmp_path, {"llm": {**key, "model": "two"}}))
     assert (gateway.turns.agent.models.default_model == "two") is taken
     assert last(gateway).level == ("info" if taken else "error")
