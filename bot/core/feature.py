@@ -167,6 +167,10 @@ class Hooks:
     """
     before_turn: Callable[[Chat, Inbound], Awaitable[Sequence[Quoted]]] | None = None
     """Function that returns messages to show the model together with the first message of a turn."""
+    kinds: frozenset[str] | None = None
+    """Kinds of messages for which `before_intake` and `before_turn` are called; None for all. A command has the kind
+    `command`, a message that may begin a new conversation `opening`, any other message `Inbound.kind`.
+    """
     hears_all: Callable[[ChatKey], Awaitable[bool]] | None = None
     """Function that returns True if the bot answers every message of this chat."""
     home: Mapping[int, Callable[[Inbound], Awaitable[HomeSection]]] = field(default_factory=dict)
@@ -274,12 +278,17 @@ class Door:
 
     async def before_intake(self, inbound: Inbound) -> Sequence[Inbound]:
         found: Sequence[Inbound] = (inbound,)
-        for before in self.all("before_intake"):
+        for before in [one.before_intake for one in self._wanting(inbound) if one.before_intake is not None]:
             found = [more for one in found for more in await before(one)]
         return found
 
     async def before_turn(self, chat: Chat, inbound: Inbound) -> list[Quoted]:
-        return [quoted for before in self.all("before_turn") for quoted in await before(chat, inbound)]
+        hooks = [one.before_turn for one in self._wanting(inbound) if one.before_turn is not None]
+        return [quoted for before in hooks for quoted in await before(chat, inbound)]
+
+    def _wanting(self, inbound: Inbound) -> list[Hooks]:
+        kind = "command" if inbound.command is not None else "opening" if inbound.opens else inbound.kind
+        return [one for one in self._hooks if one.kinds is None or kind in one.kinds]
 
     async def waiting(self, viewer: Viewer) -> list[OpenLoop]:
         """Return all open loops (matters that wait for somebody) that a viewer may see, by kind and time."""

@@ -161,7 +161,11 @@ def _said(message: Message) -> list[str]:
 
 def _build(runtime: Runtime) -> Hooks:
     conversations = Conversations(runtime)
-    return Hooks(before_intake=conversations.found, before_turn=conversations.before)
+    return Hooks(
+        before_intake=conversations.found,
+        before_turn=conversations.before,
+        kinds=frozenset({"command", "stop", "opening"}),
+    )
 
 
 FEATURE = Feature("conversations", _build)
