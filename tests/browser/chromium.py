@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 import base64
 import itertools
+import json
 import shutil
+import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
+from urllib.request import Request, urlopen
 
 import aiohttp
 
@@ -43,65 +46,108 @@ _ELEMENT = "element-6066-11e4-a52e-4f735466cecf"
 """The key of an element's id in every answer, as the protocol fixes it."""
 
 
-class Driver:
-    """One chromedriver, and the browsers that were opened through it."""
+class Chromium:
+    """One chromedriver with one Chromium process, whose start takes seconds. All tests of a process use it."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._browsers: list[Browser] = []
-        self._process: asyncio.subprocess.Process
-        self._http: aiohttp.ClientSession
-
-    async def __aenter__(self) -> Self:
-        port = None
-        for _ in range(TRIES):
-            if port := await self._start():
-                break
-        assert port, "chromedriver does not start"
-        self._http = aiohttp.ClientSession(f"http://127.0.0.1:{port}")
-        return self
-
-    async def _start(self) -> int | None:
-        """The port of a driver that listens; None if it has ended instead.
-
-        It lets the system choose a port of IPv4, asks for the same one of IPv6, and ends where somebody has that one.
-        """
+    def __init__(self, profile: Path) -> None:
         assert DRIVER is not None
-        self._process = await asyncio.create_subprocess_exec(
-            DRIVER,
-            "--port=0",
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.DEVNULL,
-            start_new_session=True,
+        assert CHROMIUM is not None
+        for _ in range(TRIES):
+            if self._start(DRIVER):
+                break
+        options = {"binary": CHROMIUM, "args": [*_FLAGS, f"--user-data-dir={profile}"]}
+        found = self.ask(
+            "POST", "/session", {"capabilities": {"alwaysMatch": {"goog:chromeOptions": options}}}
+        )
+        self.session = f"{self.address}/session/{found['sessionId']}"
+        debugger = found["capabilities"]["goog:chromeOptions"]["debuggerAddress"]
+        with urlopen(f"http://{debugger}/json/version", timeout=SECONDS) as answer:
+            # At this address the browser as a whole accepts commands of its own protocol.
+            self.socket = str(json.load(answer)["webSocketDebuggerUrl"])
+
+    def _start(self, driver: str) -> bool:
+        """Start a driver; return True if it listens. It chooses a port of IPv4, asks for the same port of IPv6, and
+        ends if another program has that one.
+        """
+        self._process = subprocess.Popen(
+            [driver, "--port=0"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True
         )
         assert self._process.stdout is not None
-        async with asyncio.timeout(SECONDS):
-            while line := await self._process.stdout.readline():
-                if b"successfully on port" in line:
-                    return int(line.rstrip(b".\r\n").rpartition(b" ")[2])
-        await self._process.communicate()
-        return None
+        for line in self._process.stdout:
+            if b"successfully on port" in line:
+                port = line.rstrip(b".\r\n").rpartition(b" ")[2].decode()
+                self.address = f"http://127.0.0.1:{port}"
+                return True
+        self._process.wait()
+        return False
+
+    def ask(self, method: str, path: str, body: Any = None) -> Any:
+        request = Request(self.address + path, json.dumps(body).encode() if body else None, method=method)
+        with urlopen(request, timeout=SECONDS) as answer:
+            return json.load(answer)["value"]
+
+    def close(self) -> None:
+        self.ask("DELETE", self.session.removeprefix(self.address))
+        self._process.terminate()
+        self._process.communicate()
+
+
+class Driver:
+    """The browsers of one test: contexts of one Chromium, each with cookies and storage of its own."""
+
+    def __init__(self, chromium: Chromium) -> None:
+        self._chromium = chromium
+        self._contexts: list[str] = []
+        self._front = ""
+        """Handle of the tab that the driver's commands concern."""
+        self._numbers = itertools.count(1)
+        self._http: aiohttp.ClientSession
+        self._socket: aiohttp.ClientWebSocketResponse
+
+    async def __aenter__(self) -> Self:
+        self._http = aiohttp.ClientSession()
+        self._socket = await self._http.ws_connect(self._chromium.socket)
+        return self
 
     async def __aexit__(self, *_: object) -> None:
-        for browser in self._browsers:
-            await self.ask("DELETE", f"/session/{browser.id}")
+        for context in self._contexts:
+            await self.command("Target.disposeBrowserContext", browserContextId=context)
+        await self._socket.close()
         await self._http.close()
-        self._process.terminate()
-        await self._process.communicate()
 
     async def open(self) -> Browser:
-        """A browser of somebody else: with a profile of its own."""
-        assert CHROMIUM is not None
-        profile = self._folder / f"profile{len(self._browsers)}"
-        options = {"binary": CHROMIUM, "args": [*_FLAGS, f"--user-data-dir={profile}"]}
-        wanted = {"capabilities": {"alwaysMatch": {"goog:chromeOptions": options}}}
-        browser = Browser(self, (await self.ask("POST", "/session", wanted))["sessionId"])
-        self._browsers.append(browser)
-        return browser
+        """A browser of somebody else, without cookies."""
+        context = (await self.command("Target.createBrowserContext"))["browserContextId"]
+        self._contexts.append(context)
+        return Browser(self, context, await self.tab(context, newWindow=True, width=900, height=900))
 
-    async def ask(self, method: str, path: str, body: Any = None) -> Any:
+    async def tab(self, context: str, **window: Any) -> str:
+        made = await self.command(
+            "Target.createTarget", url="about:blank", browserContextId=context, **window
+        )
+        return str(made["targetId"])
+
+    async def tabs(self, context: str) -> list[str]:
+        found = (await self.command("Target.getTargets"))["targetInfos"]
+        mine = [one["targetId"] for one in found if one["browserContextId"] == context]
+        return [tab for tab in await self.ask("", "GET", "/window/handles") if tab in mine]
+
+    async def command(self, method: str, **params: Any) -> Any:
+        """Give the browser as a whole a command of its own protocol; return the result."""
+        number = next(self._numbers)
+        await self._socket.send_json({"id": number, "method": method, "params": params})
+        async with asyncio.timeout(SECONDS):
+            while (answer := await self._socket.receive_json()).get("id") != number:
+                pass
+        assert "error" not in answer, answer
+        return answer["result"]
+
+    async def ask(self, tab: str, method: str, path: str, body: Any = None) -> Any:
+        if tab and tab != self._front:
+            await self.ask("", "POST", "/window", {"handle": tab})
+            self._front = tab
         payload = {} if body is None and method == "POST" else body
-        async with self._http.request(method, path, json=payload) as answer:
+        async with self._http.request(method, self._chromium.session + path, json=payload) as answer:
             value = (await answer.json())["value"]
         assert answer.status == 200, value
         return value
@@ -110,12 +156,13 @@ class Driver:
 class Browser:
     """One browser; what it is asked concerns the tab in front."""
 
-    def __init__(self, driver: Driver, id_: str) -> None:
+    def __init__(self, driver: Driver, context: str, tab: str) -> None:
         self._driver = driver
-        self.id = id_
+        self._context = context
+        self._tab = tab
 
     async def _ask(self, method: str, path: str, body: Any = None) -> Any:
-        return await self._driver.ask(method, f"/session/{self.id}{path}", body)
+        return await self._driver.ask(self._tab, method, path, body)
 
     async def go(self, address: str) -> None:
         await self._ask("POST", "/url", {"url": address})
@@ -175,19 +222,19 @@ class Browser:
                     raise
 
     async def tabs(self) -> Sequence[str]:
-        return [str(tab) for tab in await self._ask("GET", "/window/handles")]
+        return await self._driver.tabs(self._context)
 
     async def tab(self) -> str:
         """A new tab, in front."""
-        tab = str((await self._ask("POST", "/window/new", {"type": "tab"}))["handle"])
-        await self.show(tab)
-        return tab
+        await self.show(await self._driver.tab(self._context))
+        return self._tab
 
     async def front(self) -> str:
-        return str(await self._ask("GET", "/window"))
+        return self._tab
 
     async def show(self, tab: str) -> None:
-        await self._ask("POST", "/window", {"handle": tab})
+        self._tab = tab
+        await self.send({"cmd": "Page.bringToFront", "params": {}})
 
     async def resize(self, width: int, height: int) -> None:
         await self._ask("POST", "/window/rect", {"width": width, "height": height})
@@ -205,6 +252,12 @@ class Browser:
         """Show pages as to a person whose system has this preference."""
         media = {"features": [{"name": name, "value": value}]}
         await self.send({"cmd": "Emulation.setEmulatedMedia", "params": media})
+
+    async def permit_clipboard(self) -> None:
+        permissions = ["clipboardReadWrite", "clipboardSanitizedWrite"]
+        await self._driver.command(
+            "Browser.grantPermissions", permissions=permissions, browserContextId=self._context
+        )
 
     async def send(self, command: Any) -> None:
         """A command of the browser's own protocol."""

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.blackbox.conftest import World
-from tests.browser.chromium import Browser, Driver
+from tests.browser.chromium import Browser, Chromium, Driver
 
 SHOWN = "return [...document.querySelectorAll('#messages .bubble')].map((one) => one.innerText)"
 """The words of every message of the page."""
@@ -66,10 +66,14 @@ async def heard(browser: Browser, words: str) -> None:
     await browser.until(f"{SHOWN}.includes(arguments[0])", words)
 
 
+@pytest.fixture(scope="session")
+def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chromium]:
+    process = Chromium(tmp_path_factory.mktemp("profile"))
+    yield process
+    process.close()
+
+
 @pytest.fixture
-async def desk(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[Desk]:
-    root, profiles = tmp_path / "project", tmp_path / "profiles"
-    root.mkdir()
-    profiles.mkdir()
-    async with World(root) as world, Driver(profiles) as driver:
+async def desk(tmp_path: Path, chromium: Chromium, request: pytest.FixtureRequest) -> AsyncIterator[Desk]:
+    async with World(tmp_path) as world, Driver(chromium) as driver:
         yield Desk(world, driver, request.node.name.removeprefix("test_"))

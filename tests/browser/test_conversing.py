@@ -31,10 +31,6 @@ KEPT = """return [getSelection().toString(), document.activeElement.href,
   window.kept === document.querySelector('.assistant strong')]"""
 WIDE = "return document.documentElement.scrollWidth <= document.documentElement.clientWidth"
 AWAY = "const main = document.getElementById('scroll'); main.scrollTop = 0; return main.scrollTop"
-GRANT = {
-    "cmd": "Browser.grantPermissions",
-    "params": {"permissions": ["clipboardReadWrite", "clipboardSanitizedWrite"]},
-}
 
 
 async def growing(
@@ -101,7 +97,7 @@ async def test_an_answer_is_copied_as_it_was_written(desk: Desk) -> None:
     await say(browser, "copy this")
     await browser.until("return document.querySelector('.copy')")
     assert await browser.run("return document.querySelectorAll('.user .copy').length") == 0
-    await browser.send(GRANT)
+    await browser.permit_clipboard()
     await browser.press(".copy")
     await browser.until("return document.querySelector('.copy').textContent === 'Copied'")
     copied = await browser.run("return navigator.clipboard.readText()")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.browser.conftest import SHOWN, Desk, say
-from tests.browser.test_conversing import GRANT, growing
+from tests.browser.test_conversing import growing
 
 pytestmark = pytest.mark.browser
 
@@ -41,7 +41,7 @@ async def test_code_keeps_its_colours_and_the_selection_while_it_grows_and_is_co
     assert gone == 0, "what was coloured is not made anew"
     assert await browser.run("return document.querySelector('.goes-on')") is None
     assert await browser.run("return document.querySelector('.bar').innerText") == "Python\nCopy"
-    await browser.send(GRANT)
+    await browser.permit_clipboard()
     await browser.run("document.querySelector('.bar .copy').focus()")
     await browser.type(".bar .copy", "\n")
     await browser.until("return document.querySelector('.bar .copy').textContent === 'Copied'")
