@@ -88,7 +88,6 @@ class NotRegular(OSError):
 
 
 def must_be_regular(found: os.stat_result, path: str) -> None:
-    """Raise `NotRegular` for a pipe, a socket or a device, and IsADirectoryError for a folder."""
     if stat.S_ISDIR(found.st_mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
     if not stat.S_ISREG(found.st_mode):

@@ -18,6 +18,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote
 
 from bot import errors, file_access
@@ -144,17 +145,15 @@ def _references(root: Path, path: Path) -> Iterator[tuple[Path, bool]]:
 
 def _changed_at(path: Path, found: os.stat_result) -> int:
     """Return the ctime of a file in ns. For a link, return the later ctime of the link and the file."""
-    try:
+    with contextlib.suppress(OSError):
         return max(found.st_ctime_ns, path.lstat().st_ctime_ns)
-    except OSError:
-        return found.st_ctime_ns
+    return found.st_ctime_ns
 
 
 def _state(path: Path) -> os.stat_result | None:
-    try:
+    with contextlib.suppress(OSError, ValueError):
         return path.stat()
-    except (OSError, ValueError):
-        return None
+    return None
 
 
 def _parts(path: Path) -> Parts:
@@ -245,26 +244,21 @@ class Vetting:
                 self._save(self._known, self._waiting)
             self.changes += 1
 
-    # ------------------------------------------------------------ inside
-
     def _followed(self, path: Path, changed: int) -> bool:
         real = Path(os.path.realpath(path))
         if hidden(self._root, real):
             # A command may have created a link here, or at a folder above, that leads to a hidden place.
             way = Path(os.path.normpath(path))
-            places = [
-                Path(os.path.realpath(one.parent)) / one.name for one in (way, *way.parents) if one.name
-            ]
+            above = [one for one in (way, *way.parents) if one.name]
+            places = [Path(os.path.realpath(one.parent)) / one.name for one in above]
             if all(one == self._root or hidden(self._root, one) for one in places):
                 return True
             if real.is_relative_to(self._root):
                 return False  # anybody may have written the file without approval
-        elif not all(
-            os.access(one, os.R_OK, effective_ids=True)
-            for one in real.parents
-            if one.is_relative_to(self._root)
-        ):
-            return False  # no search finds a file in a folder that cannot be listed
+        else:
+            inside = (one for one in real.parents if one.is_relative_to(self._root))
+            if not all(os.access(one, os.R_OK, effective_ids=True) for one in inside):
+                return False  # no search finds a file in a folder that cannot be listed
         name = self._name(path)
         if changed in self._waiting.get(name, ()):
             return False
@@ -274,23 +268,19 @@ class Vetting:
         """Mark every file that is not followed as waiting. Return the paths of the files that have become waiting."""
         found = self.find_instruction_files().changed.items()
         unvetted = [(path, changed) for path, changed in found if not self._followed(path, changed)]
-        news = sorted(
-            str(path.relative_to(self._root) if path.is_relative_to(self._root) else path)
-            .encode(errors="surrogateescape")
-            .decode(errors="replace")
-            for path, changed in unvetted
-            if changed not in self._waiting.get(self._name(path), ())
-        )
-        if self._log is not None:
-            for one in news:
-                self._log.write("prompt", f"an instruction file waits: {NOT_VETTED}", level="warn", file=one)
+        news = [path for path, changed in unvetted if changed not in self._waiting.get(self._name(path), ())]
+        inside = [path.relative_to(self._root) if path.is_relative_to(self._root) else path for path in news]
+        # A file name may not be valid text.
+        names = sorted(os.fsencode(path).decode(errors="replace") for path in inside)
+        for one in names:
+            self._log_line(f"an instruction file waits: {NOT_VETTED}", level="warn", file=one)
         self._waiting = self._times(unvetted)
         if last:
             self._known = None
         # If the write fails, the disk has the earlier state. The next start then compares with that state.
         with contextlib.suppress(OSError):
             self._save(self._known, self._waiting)
-        return news
+        return names
 
     def _save(self, known: _Times | None, waiting: _Times) -> None:
         self.changes += 1
@@ -308,11 +298,13 @@ class Vetting:
                 self._known = {name: set(times) for name, times in state["known"].items()}
         except (OSError, ValueError) as error:
             # Commands cannot write this file. Anybody else who can write it has control of Shipmate anyway.
-            if self._log is not None:
-                told = "what instruction files wait cannot be read"
-                self._log.write("prompt", told, level="error", cause=str(error))
+            self._log_line("what instruction files wait cannot be read", level="error", cause=str(error))
         if self._known is not None:
             self._compare(last=True)  # a command was running when Shipmate was killed
+
+    def _log_line(self, words: str, **more: Any) -> None:
+        if self._log is not None:
+            self._log.write("prompt", words, **more)
 
     def _times(self, found: Iterable[tuple[Path, int]]) -> _Times:
         times: _Times = {}

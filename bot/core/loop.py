@@ -32,7 +32,7 @@ from bot.core.reply import ChatReply, NoReply, PartialReply
 from bot.tags import SEND, SILENT
 from bot.telemetry import redaction
 from bot.telemetry.context import step_scope
-from bot.tools.builtin.chat_send import promises_more, without_files
+from bot.tools.builtin.chat_send import promises_more
 from bot.tools.context import Injection, Reply, ToolExecutionContext, tool_scope
 from bot.tools.dispatch import Dispatcher
 from bot.tools.permissions import taint
@@ -200,7 +200,7 @@ class Loop:
             self.finished(call, ToolResult(call.id, INTERRUPTED, failed=True, origin=NOBODYS))
         left = [
             # The files of a message that was already queued may no longer exist.
-            replace(call, input=without_files(call.input)) if self.reply.queued(call.id) else call
+            replace(call, input={**call.input, "attachments": []}) if self.reply.queued(call.id) else call
             for call in calls
             if call not in begun
         ]

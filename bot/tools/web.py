@@ -10,7 +10,6 @@ import asyncio
 import ipaddress
 import re
 import socket
-import ssl
 import zlib
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -114,17 +113,10 @@ class Web:
                 return await self._follow(address)
         except TimeoutError:
             raise errors.ToolError(f"The page did not come within {SECONDS:g} s.") from None
-        except ssl.SSLError:
-            told = "The server's certificate is not valid; the page was not fetched."
-            raise errors.ToolError(told) from None
         except (aiohttp.ClientError, OSError, ValueError) as error:
             # Details of the error would let the model explore the local network.
-            kind = (
-                "certificate" if isinstance(error, aiohttp.ClientConnectorCertificateError) else "connection"
-            )
-            raise errors.ToolError(
-                f"The page cannot be fetched: the {kind} failed ({type(error).__name__})."
-            ) from None
+            told = f"The page cannot be fetched: the connection failed ({type(error).__name__})."
+            raise errors.ToolError(told) from None
 
     async def _follow(self, address: str) -> Page:
         began = _read(address)
@@ -161,13 +153,12 @@ class Web:
             if answer.status in _REDIRECTS and location is not None:
                 return Page(address, answer.status, "", ""), location
             kind = answer.content_type.lower() if "Content-Type" in answer.headers else ""
-            if not _TEXTUAL.fullmatch(kind):
+            raw, cut = await _body(answer) if _TEXTUAL.fullmatch(kind) else (b"", False)
+            other = kind or file_types.binary_kind(raw[: file_types.SNIFF])
+            if other and not _TEXTUAL.fullmatch(other):
                 raise errors.ToolError(
-                    f"This is {text.preview(kind, 80)}, not text. Only text can be fetched."
+                    f"This is {text.preview(other, 80)}, not text. Only text can be fetched."
                 )
-            raw, cut = await _body(answer)
-            if not kind and (other := file_types.binary_kind(raw[: file_types.SNIFF])) is not None:
-                raise errors.ToolError(f"This is a {other}, not text. Only text can be fetched.")
             return Page(address, answer.status, kind, _decoded(raw, answer.charset), cut), None
 
     async def _checked(self, here: Url) -> Sequence[str]:
@@ -176,8 +167,9 @@ class Web:
         except (OSError, UnicodeError):
             raise errors.ToolError(f"There is no host named {text.preview(here.host, 120)}.") from None
         if not found or not all(map(self._public, found)):
+            host = text.preview(here.host, 120)
             raise errors.ToolError(
-                f"{text.preview(here.host, 120)} is not at a public address. Only pages of the public web can be fetched."
+                f"{host} is not at a public address. Only pages of the public web can be fetched."
             )
         return found
 

@@ -87,7 +87,10 @@ class ChatSend(BuiltinTool):
             )
         except errors.DeliveryFailed as error:
             raise errors.ToolError(_undelivered(error)) from error
-        return delivered_words([part.message_id for part in sent])
+        if not sent:
+            return "Nothing was sent, as you wanted."
+        parts = f" in {len(sent)} parts" if len(sent) > 1 else ""
+        return f"Delivered{parts} (message id {', '.join(part.message_id for part in sent)})."
 
     def _files(self, named: Sequence[str | NewFile]) -> list[OutgoingFile]:
         files, left = list[OutgoingFile](), BYTES
@@ -140,19 +143,6 @@ def promises_more(arguments: Json) -> bool:
         return ChatSendInput.model_validate(arguments).more
     except ValidationError:
         return False
-
-
-def without_files(arguments: Json) -> Json:
-    """Return the arguments of a delivered call, without the contents of its files."""
-    return {name: value for name, value in arguments.items() if name != "attachments"}
-
-
-def delivered_words(ids: Sequence[str]) -> str:
-    """Return the tool result for a message that was delivered."""
-    if not ids:
-        return "Nothing was sent, as you wanted."
-    parts = f" in {len(ids)} parts" if len(ids) > 1 else ""
-    return f"Delivered{parts} (message id {', '.join(ids)})."
 
 
 TOOLS = (ChatSend,)
