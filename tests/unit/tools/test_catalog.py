@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
 from typing import cast
 
@@ -94,20 +92,6 @@ async def test_a_search_gives_definitions_and_few_at_once() -> None:
     assert isinstance(found, FoundTools)
     assert len(found.definitions) == AT_ONCE
     assert found.definitions[0] == many[0].definition
-
-
-async def test_others_go_on_while_what_fits_is_looked_for() -> None:
-    loop, gone_on, seen = asyncio.get_running_loop(), threading.Event(), list[bool]()
-
-    class Many(list[ToolOffer]):
-        def __iter__(self) -> Iterator[ToolOffer]:
-            loop.call_soon_threadsafe(gone_on.set)
-            seen.append(gone_on.wait(30))
-            return super().__iter__()
-
-    found = await search(Many(OFFERS), {}).run(ToolSearchInput(query="weather"))
-    assert isinstance(found, FoundTools)
-    assert seen == [True]
 
 
 async def test_where_nothing_fits_the_model_hears_what_there_is() -> None:

@@ -3,23 +3,31 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import errno
 import threading
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+import pytest
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from bot import errors
 from bot.contracts.base import Json
+from bot.contracts.identity import ChatKey
+from bot.contracts.tools import ToolCall, ToolResult
+from bot.telemetry.context import task_scope
 from bot.telemetry.redaction import LONG
 from bot.testing.clock import FakeClock
 from bot.testing.log import MemoryLog
 from bot.testing.model import tool_use
 from bot.tools import context
 from bot.tools.context import ToolExecutionContext, tool_scope
-from bot.tools.dispatch import CUT_OFF, Dispatcher
+from bot.tools.dispatch import CUT_OFF, CallWatcher, Dispatcher, failure, unfit
 from bot.tools.registry import Registry
 from tests.tool_calls import run_blocks
+
+from .conftest import Says, Workbench
 
 
 class Input(BaseModel):
@@ -83,33 +91,6 @@ async def test_an_unknown_tool_names_those_that_exist() -> None:
     (result,) = await run_blocks(dispatcher(Fake("fine", fine)), [tool_use("x" * 500)])
     assert "There are: fine" in result["content"]
     assert len(result["content"]) < 200
-
-
-async def test_failures_say_what_the_model_can_act_on_and_leak_nothing() -> None:
-    log = MemoryLog()
-
-    async def act(_: Any) -> str:
-        raise errors.ToolError("Do this instead.")
-
-    async def leak(_: Any) -> str:
-        raise RuntimeError("/etc/secret sk-ant-1234567890")
-
-    async def store(_: Any) -> str:
-        raise errors.StorageError("/var/x/.ship: EIO")
-
-    async def hang(_: Any) -> str:
-        await asyncio.Event().wait()
-        return ""
-
-    tools = [Fake("act", act), Fake("leak", leak), Fake("store", store), Fake("hang", hang, seconds=0.01)]
-    results = await run_blocks(dispatcher(*tools, log=log), [tool_use(t.name) for t in tools])
-    said = [result["content"] for result in results]
-    assert said[0] == "Do this instead."
-    assert said[1] == "leak failed: RuntimeError. Try another way."
-    assert "EIO" not in said[2]
-    assert "longer than 0.01 s" in said[3]
-    assert all(result["is_error"] for result in results)
-    assert "EIO" in log.text, "the operator gets the cause"
 
 
 async def test_reads_run_side_by_side_and_everything_else_one_after_another_in_order() -> None:
@@ -225,3 +206,133 @@ async def test_what_is_long_is_searched_for_secrets_beside_all_else() -> None:
     assert all("[redacted]" in str(one["content"]) and "secret" not in str(one["content"]) for one in results)
     assert len(long_ones) >= 3
     assert not [length for on_the_loop, length in long_ones if on_the_loop]
+
+
+# ------------------------------------------------------------ failures
+
+SECRET = "canary-5f0e1d-secret"
+
+
+def hide(words: str) -> str:
+    return words.replace(SECRET, "[redacted]")
+
+
+def test_many_and_long_and_secret_values_are_kept_short() -> None:
+    with pytest.raises(ValidationError) as caught:
+        Input.model_validate({f"x{number}": SECRET + "y" * 100_000 for number in range(50)})
+    told = unfit(caught.value, hide).model
+    assert len(told) < 5_000
+    assert "- and 30 more" in told
+    assert SECRET not in told
+
+
+@pytest.mark.parametrize(
+    ("error", "model", "operator"),
+    [
+        (errors.ToolError(f"Do this, not {SECRET}."), "Do this, not [redacted].", "ToolError"),
+        (
+            errors.StorageError("disk 7 says EIO"),
+            f"t failed: {errors.StorageError().for_model}",
+            "StorageError: disk 7 says EIO",
+        ),
+        (RuntimeError("cannot open /etc/passwd"), "t failed: RuntimeError. Try another way.", "/etc/passwd"),
+        (KeyError(SECRET), "t failed: KeyError. Try another way.", "[redacted]"),
+        (
+            OSError(errno.ENOSPC, "No space left on device", "a/b"),
+            "t failed with ENOSPC (a/b): No space left on device.",
+            "(a/b)",
+        ),
+        (
+            OSError(errno.EACCES, "Permission denied", "/x/y"),
+            "t failed with EACCES: Permission denied.",
+            "/x/y",
+        ),
+        (
+            errors.CommandFailed("make it", status=2, stdout="", stderr="x"),
+            "exit code 2",
+            "make it (exit code 2)",
+        ),
+        (
+            errors.CommandFailed(status=-9, stdout="", stderr=""),
+            "with signal 9.\nIt printed nothing.",
+            "signal 9",
+        ),
+        (
+            errors.CommandFailed(status=-9, stdout="so far", stderr="", limit=1.5),
+            "longer than 1.5 s",
+            "1.5 s",
+        ),
+        (
+            errors.CommandFailed(status=3, stdout="out\n", stderr="```\n"),
+            "exit code 3.\nstdout:\n```\nout\n```\nstderr:\n````\n```\n````",
+            "exit code 3",
+        ),
+    ],
+)
+def test_the_model_is_told_what_it_can_act_on_and_the_operator_the_cause(
+    error: Exception, model: str, operator: str
+) -> None:
+    told = failure(error, "t", hide)
+    assert model in told.model
+    assert operator in told.operator
+    assert SECRET not in told.model + told.operator
+
+
+async def test_a_call_that_takes_too_long_is_stopped() -> None:
+    async def hang(_: Any) -> str:
+        await asyncio.Event().wait()
+        return ""
+
+    assert "longer than 0.01 s" in (await one(Fake("hang", hang, seconds=0.01)))["content"]
+
+
+async def test_of_long_outputs_head_and_tail_are_shown_and_the_whole_is_kept(tools: Workbench) -> None:
+    lines = "\n".join(f"line {number} 字" for number in range(5_000))
+    failed = errors.CommandFailed(status=1, stdout=lines, stderr=f"first\n{lines}\nthe error")
+    (result,) = await tools.run([tool_use("look")], Says("look", failed))
+    shown = result["content"]
+    for words in ("line 0 字", "line 4999 字\n```\nstderr", "first", "the error\n```"):
+        assert words in shown
+    assert len(shown) < 8_000
+    page = await tools.read(shown.rpartition("artifact ")[2].partition(",")[0], grep="line 2500 ")
+    assert page["content"].count("line 2500 字") == 2
+    assert ToolResult.of(result).omission is None
+
+
+# ------------------------------------------------------------ progress
+
+
+@pytest.mark.parametrize(
+    ("effect", "refused", "inside", "told"),
+    [
+        ("read", False, False, ["began", False]),
+        ("message", False, False, []),
+        ("delegate", False, False, []),
+        ("read", True, False, []),
+        ("read", False, True, []),
+    ],
+)
+async def test_who_shows_progress_is_told_of_calls_that_run(
+    effect: Any, told: list[object], *, refused: bool, inside: bool
+) -> None:
+    heard: list[object] = []
+
+    class Heard:
+        def began(self, request_id: str, call: ToolCall) -> None:
+            heard.append("began")
+
+        def noted(self, request_id: str, call_id: str, words: str | None) -> None:
+            raise AssertionError
+
+        def ended(self, request_id: str, call_id: str, *, failed: bool) -> None:
+            heard.append(failed)
+
+    async def judge(call: ToolCall, run: Callable[[], Awaitable[ToolResult]]) -> ToolResult:
+        return ToolResult(call.id, "no", failed=True) if refused else await run()
+
+    registry = Registry([Fake("fine", fine, effect)])
+    runner = dispatcher(Fake("fine", fine, effect), around=CallWatcher(judge, registry, Heard()))
+    turn = ToolExecutionContext(ChatKey("telegram", "1"), "01REQ", "77", None, None)
+    with tool_scope(turn), task_scope("01TASK") if inside else contextlib.nullcontext():
+        await run_blocks(runner, [tool_use("fine")])
+    assert heard == told

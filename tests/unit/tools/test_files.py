@@ -1,13 +1,16 @@
-"""File tools see the project and nothing else, read text within bounds, and say what they left out."""
+"""File tools see the project and nothing else, read text within bounds, and write whole files or none."""
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import shutil
 import socket
+import stat
 from pathlib import Path
-from typing import Any, cast
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -19,9 +22,11 @@ from bot.documents import file_types
 from bot.testing.clock import FakeClock
 from bot.testing.model import tool_use
 from bot.tools import result_limits
-from bot.tools.builtin import ToolPorts, files
+from bot.tools.builtin import files
+from bot.tools.builtin.files import replaced
 from bot.tools.file_provenance import FileProvenance
 from bot.tools.project import Project, ProjectPath
+from bot.vetting import Vetting
 from tests.shares import examples
 
 from .conftest import Workbench
@@ -32,17 +37,8 @@ CANARY = "canary-8d2f-outside"
 class Desk:
     def __init__(self, root: Path, tools: Workbench) -> None:
         self.root, self.project, self.touched = root, Project(root), list[Path]()
-        ports = cast(
-            "ToolPorts",
-            type(
-                "Ports",
-                (),
-                {
-                    "project": self.project,
-                    "clock": FakeClock(),
-                    "origins": FileProvenance(self.project.root),
-                },
-            ),
+        ports: Any = SimpleNamespace(
+            project=self.project, clock=FakeClock(), origins=FileProvenance(root), vetting=Vetting(root)
         )
         self.tools = [tool(ports) for tool in files.TOOLS]
         self._bench = tools
@@ -66,6 +62,12 @@ class Desk:
         result = await self.call(name, **arguments)
         assert result["is_error"], result["content"]
         return str(result["content"])
+
+    async def edit(self, path: str, old: str, new: str) -> str:
+        return str((await self.call("edit_file", path=path, old_str=old, new_str=new))["content"])
+
+    def names(self) -> list[str]:
+        return sorted(str(path.relative_to(self.root)) for path in self.root.rglob("*"))
 
 
 @pytest.fixture
@@ -183,6 +185,9 @@ def test_a_link_put_in_the_place_of_a_part_meanwhile_is_refused(desk: Desk, swap
         desk.project.opened(place),
     ):
         pytest.fail("opened")
+    with pytest.raises(OSError, match=r"ENOTDIR|Not a directory|Too many levels"):
+        desk.project.write(place, b"mine")
+    assert (outside / "main.py").read_text() == CANARY
 
 
 async def test_what_is_no_file_is_refused_without_waiting(desk: Desk) -> None:
@@ -350,3 +355,130 @@ async def test_tools_tell_what_they_touched(desk: Desk, monkeypatch: pytest.Monk
     await desk.said("read_file", path="src/main.py")
     await desk.said("list_dir", path="src")
     assert touched == [desk.root / "src/main.py", desk.root / "src"]
+
+
+# ------------------------------------------------------------------ write_file, edit_file
+
+
+@pytest.fixture
+def bare(tmp_path: Path, tools: Workbench) -> Desk:
+    (tmp_path / "bare").mkdir()
+    return Desk(tmp_path / "bare", tools)
+
+
+async def test_a_file_is_written_with_the_folders_above_it(bare: Desk) -> None:
+    assert (
+        await bare.said("write_file", path="a/b/字.txt", content="👍\r\nx")
+        == "a/b/字.txt is written: 7 bytes."
+    )
+    assert (bare.root / "a/b/字.txt").read_bytes() == "👍\r\nx".encode()
+    assert await bare.said("write_file", path="a/b/字.txt", content="") == "a/b/字.txt is replaced: 0 bytes."
+    assert bare.names() == ["a", "a/b", "a/b/字.txt"], "no scratch file is left"
+
+
+async def test_the_mode_of_a_file_stays(bare: Desk) -> None:
+    script = bare.root / "run.sh"
+    script.write_text("#!/bin/sh\necho 1\n")
+    script.chmod(0o750)
+    await bare.edit("run.sh", "echo 1", "echo 2")
+    assert stat.S_IMODE(script.stat().st_mode) == 0o750
+    await bare.said("write_file", path="run.sh", content="new")
+    assert stat.S_IMODE(script.stat().st_mode) == 0o750
+
+
+async def test_nothing_is_written_elsewhere(bare: Desk) -> None:
+    outside = bare.root.parent / "outside"
+    outside.mkdir()
+    (outside / "x").write_text("theirs")
+    (bare.root / "out").symlink_to(outside)
+    (bare.root / "link").symlink_to(outside / "x")
+    (bare.root / "dangling").symlink_to(outside / "new")
+    (bare.root / "ship.json").write_text("{}")
+    os.mkfifo(bare.root / "pipe")
+    before = bare.names()
+    named = (
+        "../x¦out/x¦out/new¦link¦dangling¦/etc/x¦.env¦.env.new¦ship.json¦SHIP.json¦.git/hooks/pre-commit¦"
+        ".ship/access.json¦a/.git/x¦pipe¦.¦¦a\0b"
+    )
+    for path in (*named.split("¦"), str(outside / "x"), "n" * 300):
+        for call in (
+            bare.call("write_file", path=path, content="mine"),
+            bare.call("edit_file", path=path, old_str="theirs", new_str="mine"),
+        ):
+            assert (await call)["is_error"] is True, path
+    assert bare.names() == before
+    assert [path.name for path in outside.iterdir()] == ["x"]
+    assert (outside / "x").read_text() == "theirs"
+    assert (bare.root / "ship.json").read_text() == "{}"
+
+
+@pytest.mark.parametrize("fails", ["fsync", "replace"])
+async def test_where_writing_fails_the_old_file_stays(
+    bare: Desk, monkeypatch: pytest.MonkeyPatch, fails: str
+) -> None:
+    (bare.root / "x").write_text("old")
+
+    def full(*_: Any, **__: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, fails, full)
+    said = str((await bare.call("write_file", path="x", content="new"))["content"])
+    monkeypatch.undo()
+    assert said == "write_file failed with ENOSPC (x): No space left on device."
+    assert bare.names() == ["x"]
+    assert (bare.root / "x").read_text() == "old"
+
+
+async def test_an_edit_needs_a_text_that_occurs_once(bare: Desk) -> None:
+    (bare.root / "x.py").write_text("a = 1\nb = 2\na = 1\nc = 3\n")
+    assert "occurs 2 times. Its first line is in the lines 1, 3." in await bare.edit("x.py", "a = 1", "a = 2")
+    assert "occurs 0 times. Its first line is in the lines 2." in await bare.edit("x.py", "b = 2\nb = 3", "x")
+    assert "occurs 0 times. Nothing" in await bare.edit("x.py", "zz", "x")
+    assert "are the same" in await bare.edit("x.py", "b = 2", "b = 2")
+    assert await bare.edit("x.py", "b = 2\na", "b = 7\nd") == "x.py is changed, at line 2."
+    assert (bare.root / "x.py").read_text() == "a = 1\nb = 7\nd = 1\nc = 3\n"
+
+
+@pytest.mark.parametrize("name", ["utf-8", "utf-8-sig", "utf-16"])
+async def test_line_ends_and_encoding_stay(bare: Desk, name: str) -> None:
+    path = bare.root / "x.txt"
+    path.write_bytes("eins\r\nzwei 字\r\ndrei\r\n".encode(name))
+    assert await bare.edit("x.txt", "eins\nzwei", "1\n2\n3") == "x.txt is changed, at line 1."
+    assert path.read_bytes() == "1\r\n2\r\n3 字\r\ndrei\r\n".encode(name)
+
+
+async def test_what_is_no_text_is_not_edited(bare: Desk) -> None:
+    (bare.root / "p.png").write_bytes(b"\x89PNG\r\n\x1a\n\0")
+    (bare.root / "old.txt").write_bytes("größe".encode("latin-1"))
+    (bare.root / "big.txt").write_bytes(b"x" * (files.EDITED + 1))
+    assert "is a PNG image" in await bare.edit("p.png", "PNG", "x")
+    assert "not UTF-8" in await bare.edit("old.txt", "gr", "x")
+    assert "cannot be edited" in await bare.edit("big.txt", "x", "y")
+
+
+def test_what_changed_meanwhile_is_not_overwritten(bare: Desk) -> None:
+    path = bare.root / "x"
+    path.write_text("one")
+    with pytest.raises(errors.ToolError, match="changed meanwhile"):
+        bare.project.write(bare.project.place("x"), b"two", known=(0, 0, 0))
+    assert path.read_text() == "one"
+    assert bare.names() == ["x"]
+
+
+@given(
+    before=st.text(max_size=20),
+    old=st.text(min_size=1, max_size=5),
+    new=st.text(max_size=5),
+    after=st.text(max_size=20),
+)
+@settings(derandomize=True, deadline=None, max_examples=examples(150))
+def test_an_edit_changes_nothing_but_its_passage(before: str, old: str, new: str, after: str) -> None:
+    words = before + old + after
+    try:
+        changed, line = replaced(words, old, new)
+    except errors.ToolError:
+        assert words.count(old) != 1 or old == new or "\r\n" in words
+        return
+    if "\r\n" not in words:
+        assert changed == words.replace(old, new, 1)
+        assert line == words[: words.index(old)].count("\n") + 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +19,7 @@ from bot.testing.clock import FakeClock
 from bot.testing.log import MemoryLog
 from bot.testing.model import tool_use
 from bot.tools.builtin import ToolPorts, memory
+from bot.tools.builtin.memory import NoteSources
 from bot.tools.context import ToolExecutionContext, tool_scope
 from bot.tools.dispatch import Dispatcher
 from bot.tools.registry import Registry
@@ -182,3 +184,43 @@ async def test_what_is_private_does_not_move_into_a_chat(direct: Turn) -> None:
     assert "stay apart" in await direct.fails(
         "rename", old_path="/memories/me/a.md", new_path="/memories/chat/a.md"
     )
+
+
+# ------------------------------------------------------------ whose words a note repeats
+
+
+def said(request_id: str, words: str, user_id: str | None = "U1") -> Message:
+    facts: Json = {"requestId": request_id, "userId": user_id}
+    head = {"type": "text", "text": f"<turn_context>{json.dumps(facts)}</turn_context>"}
+    return {"role": "user", "content": [head, {"type": "text", "text": words}]}
+
+
+def found(line: str, *view: Message) -> list[str]:
+    return [name for name, _ in NoteSources(view, "OWN").of(line)]
+
+
+@pytest.mark.parametrize(
+    ("before", "asked", "line"),
+    [
+        ("I love teal", "please note my favourite colour", "- Favourite colour: teal"),
+        ("my IBAN is DE12 3456", "save that", "Ann's IBAN: DE12 3456"),
+        ("我最喜欢的颜色是青色", "记住我最喜欢的颜色", "最喜欢的颜色：青色"),
+        ("my secret is 鯨", "remember it", "secret: 鯨"),
+        ("ｐｉｎ 4711", "note", "PIN 4711"),
+        ("the door opens with 42", "note it", "42"),
+    ],
+)
+def test_a_note_of_what_was_said_before_names_it(before: str, asked: str, line: str) -> None:
+    view = [said("A", before), said("B", "how is the weather in 東京?"), said("OWN", asked)]
+    assert found(line, *view) == ["A"]
+
+
+def test_what_the_turn_says_itself_names_nobody_else() -> None:
+    view = [said("A", "my dog is called Rex"), said("OWN", "note that my dog is called Rex and is two")]
+    assert found("dog: Rex, two", *view) == []
+    assert found("", *view) == []
+
+
+def test_it_says_who_said_it_as_far_as_that_is_known() -> None:
+    sources = NoteSources([said("A", "teal is best", "U7"), said("B", "teal!", None)], "OWN")
+    assert list(sources.of("teal")) == [("A", "U7"), ("B", None)]

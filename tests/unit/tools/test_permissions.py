@@ -20,7 +20,7 @@ from bot.contracts.provenance import Taint
 from bot.contracts.tools import Effect
 from bot.system import read_link
 from bot.tools.findings import mistakes
-from bot.tools.permissions.patterns import Paths, RuleMalformed, literal_words
+from bot.tools.permissions.patterns import Paths, RuleMalformed, glob, literal_words, path_glob
 from bot.tools.permissions.rules import Call, PolicyContext, Rules, Subject
 from bot.tools.policy import fingerprint
 from tests.shares import examples
@@ -201,12 +201,8 @@ def test_secrets_and_settings_are_closed_whatever_the_rules_say(path: str) -> No
 def test_a_shell_pattern_matches_only_a_command_without_metacharacters(command: str) -> None:
     assert outcome(rules(allow=["run_shell(git *)", "run_shell(*)"]), call("run_shell", command)) == "ask"
     assert literal_words(command) is None
-
-
-def test_a_plain_command_is_its_words() -> None:
     assert literal_words("  git   log --since=1.week 漢字 ") == ("git", "log", "--since=1.week", "漢字")
-    assert literal_words("") is None
-    assert literal_words("x" * 20_000) is None
+    assert literal_words("") is literal_words("x" * 20_000) is None
 
 
 @pytest.mark.parametrize(
@@ -565,17 +561,6 @@ def test_text_of_the_project_never_changes_what_an_operators_rule_says(
         assert every.judge(asked, who, READ) == before
 
 
-@given(words=st.text(max_size=60))
-@settings(max_examples=examples(150), deadline=None)
-def test_judging_never_fails_whatever_is_asked(words: str) -> None:
-    every = rules(
-        allow=["read_file(a/)", "run_shell(git *)", "web_fetch(a.org)"],
-        deny=["read_file(b/)", "web_fetch(b.org)", "run_shell(x *)"],
-    )
-    for tool in ("read_file", "run_shell", "web_fetch"):
-        assert outcome(every, call(tool, words)) in {"allow", "ask", "deny"}
-
-
 def test_a_deep_path_is_judged_without_holding_others_up() -> None:
     every = rules(allow=["read_file(a/)"], deny=["read_file(*.pem)", "read_file(**/secret/*)"])
     began = time.thread_time()
@@ -598,3 +583,21 @@ def test_nobody_gets_around_the_rules(tmp_path: Path) -> None:
     assert adversary.bypasses == []
     assert all(adversary.decided.values())
     assert len(adversary.levels) == 9, "each outcome at each level"
+
+
+@given(pattern=st.text(alphabet="ab*?", max_size=8), words=st.text(alphabet="ab", max_size=10))
+@settings(max_examples=examples(150), deadline=None)
+def test_wildcards_match_as_their_definition_says(pattern: str, words: str) -> None:
+    def matches(form: str, rest: str) -> bool:
+        if not form:
+            return not rest
+        if form[0] == "*":
+            return any(matches(form[1:], rest[cut:]) for cut in range(len(rest) + 1))
+        return bool(rest) and form[0] in {"?", rest[0]} and matches(form[1:], rest[1:])
+
+    assert glob(pattern)(words) == matches(pattern, words)
+
+
+def test_no_pattern_is_slow() -> None:
+    assert not glob("*a" * 300 + "b")("a" * 5_000)
+    assert not path_glob(["**", "*a*"] * 20 + ["b"])(["a" * 20] * 200)

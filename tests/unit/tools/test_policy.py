@@ -19,7 +19,7 @@ from bot.contracts.approvals import Approval, Approvals, Verdict
 from bot.contracts.archive import ArchiveLine
 from bot.contracts.base import Json, Message
 from bot.contracts.identity import ChatKey, UserRef
-from bot.contracts.inbound import Attachment, Due, Inbound, Quoted
+from bot.contracts.inbound import Attachment, Inbound, Quoted
 from bot.contracts.provenance import ANYBODYS, NOBODYS, ORIGIN, WORKSPACES, Provenance, Taint
 from bot.contracts.tools import Effect, ToolCall, ToolResult
 from bot.core import memory, user_message
@@ -203,15 +203,6 @@ async def test_an_approved_call_runs_once_and_the_person_saw_all_of_it(tmp_path:
     assert bench.log.of("approval")[0].details["by"] == "slack:U7"
 
 
-async def test_a_person_hears_which_file_would_be_replaced_and_how_long_it_is(tmp_path: Path) -> None:
-    (tmp_path / "old.txt").write_text("one\ntwo\nthree")
-    asks = Asks()
-    bench = Bench(tmp_path, asks)
-    for path in ("old.txt", "new.txt"):
-        await bench.run(tool_use("write_file", path=path))
-    assert [asked.replaces for asked in asks.asked] == [3, None]
-
-
 async def test_a_long_call_is_gone_through_where_nothing_else_waits(tmp_path: Path) -> None:
     asks = Asks()
     bench = Bench(tmp_path, asks)
@@ -224,21 +215,22 @@ async def test_a_long_call_is_gone_through_where_nothing_else_waits(tmp_path: Pa
 @pytest.mark.parametrize(
     ("before", "after", "told"),
     [
-        ("one\ntwo\nthree\n", "one\n2\nthree\nfour", (1, 2, 2)),
-        ("one\ntwo\n", "one\ntwo", (0, 0, 3)),
-        ("one\none\none\n", "one\n", (2, 0, 2)),
-        ("a\nb\n", "b\na\n", (0, 0, 1)),
-        ("", "new\n", (0, 1, 1)),
+        ("one\ntwo\nthree\n", "one\n2\nthree\nfour", (3, 1, 2, 2)),
+        ("one\ntwo\n", "one\ntwo", (2, 0, 0, 3)),
+        ("a\nb", "b\na\n", (2, 0, 0, 1)),
+        ("", "new\n", (0, 0, 1, 1)),
     ],
 )
-async def test_who_decides_hears_how_many_lines_would_be_others(
-    tmp_path: Path, before: str, after: str, told: tuple[int, int, int]
+async def test_who_decides_hears_how_many_lines_of_a_file_are_replaced(
+    tmp_path: Path, before: str, after: str, told: tuple[int, int, int, int]
 ) -> None:
     (tmp_path / "old.txt").write_text(before)
     asks = Asks()
-    await Bench(tmp_path, asks).run(tool_use("write_file", path="old.txt", content=after))
-    (asked,) = asks.asked
-    assert (asked.gone, asked.new, asked.differs_from) == told
+    for path in ("old.txt", "new.txt"):
+        await Bench(tmp_path, asks).run(tool_use("write_file", path=path, content=after))
+    old, new = asks.asked
+    assert (old.replaces, old.gone, old.new, old.differs_from) == told
+    assert new.replaces is None
 
 
 async def test_a_pipe_in_the_place_of_a_file_holds_up_no_question(tmp_path: Path) -> None:
@@ -469,17 +461,6 @@ async def test_a_page_brings_other_chats_only_to_where_nobody_reads_along(tmp_pa
     assert [one.granted for one in asks.asked] == [True]
 
 
-async def test_words_of_people_who_may_do_the_same_take_nothing_away(tmp_path: Path) -> None:
-    bench = Bench(tmp_path, allow=["run_shell(make)"])
-    await bench.run(tool_use("run_shell", command="make"), view=[said("hello", "U2"), said("go")])
-    assert len(bench.tools["run_shell"].ran) == 1
-    denied = Bench(
-        tmp_path, Asks("denied"), allow=["run_shell(make)"], deny=["run_shell(*, user in slack:U2)"]
-    )
-    await denied.run(tool_use("run_shell", command="make"), view=[said("hello", "U2"), said("go")])
-    assert denied.decisions() == [("denied", "taint")]
-
-
 class Offered(Fake):
     """A tool of a server, which says what it is."""
 
@@ -510,16 +491,6 @@ def test_the_origin_of_a_summary_is_read_back() -> None:
     assert taint.seen(
         [memory.head("x", nonce="0a1b2c3d", origin=both, put_back=PutBack([("skill", {})])), said("y", "U3")]
     ) == Provenance(frozenset({"U1", "U2", "U3"}), Taint.WORKSPACE)
-
-
-@pytest.mark.parametrize(
-    ("words_of", "people"), [((), {"U1"}), (("U2", "U3"), {"U1", "U2", "U3"}), (None, None)]
-)
-def test_what_a_job_is_to_do_are_the_words_of_whom_the_model_had_in_view(
-    words_of: tuple[str, ...] | None, people: set[str] | None
-) -> None:
-    message = came("go", due=Due(job="ABC123", at=1.0, words_of=words_of))
-    assert taint.seen([message]) == (Provenance(frozenset(people)) if people is not None else ANYBODYS)
 
 
 def test_signs_that_hide_something_are_written_out() -> None:

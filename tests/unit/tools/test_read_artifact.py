@@ -18,7 +18,7 @@ from bot.testing.model import tool_use
 from bot.tools import result_limits
 from tests.shares import examples
 from tests.unit.tools.conftest import Says, Workbench
-from tests.unit.tools.test_excerpt import TEXTS
+from tests.unit.tools.test_result_limits import TEXTS
 
 HEAD = re.compile(
     r"\[characters (\d+) to (\d+) of (\d+), lines (\d+) to (\d+) of (\d+); "

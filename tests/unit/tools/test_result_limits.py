@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bot import errors
+from bot import text as texts
 from bot.contracts.base import Json
 from bot.contracts.tools import ToolCall, ToolResult, omission
 from bot.testing.disk import Failure
@@ -18,8 +19,15 @@ from bot.tools.context import ToolExecutionContext, tool_scope
 from tests.shares import examples
 from tests.tool_calls import run_blocks
 from tests.unit.tools.conftest import KEY, Says, Workbench
-from tests.unit.tools.test_excerpt import TEXTS
 
+ID = "01J8Z3NDEKTSV4RRFFQ69G5FAV"
+FAMILY = "👩\u200d👩\u200d👧\u200d👦"
+PARTS = ["a", "é", "字", "\n", FAMILY, "🇩🇪", "e\u0301", "שלום ", " ", "word " * 9, "1234567890\n"]
+TEXTS = st.builds(
+    lambda parts, times: "".join(parts) * times,
+    st.lists(st.sampled_from(PARTS) | st.text(max_size=4), min_size=1, max_size=30),
+    st.sampled_from([1, 3, 60]),
+)
 LARGE = "".join(f"Zeile {number}: 字 und mehr\n" for number in range(3_000))
 
 
@@ -197,3 +205,37 @@ async def test_any_results_fit_and_nothing_of_them_is_lost(
             assert whole.startswith(shown.head)
             assert whole.endswith(shown.tail)
             assert await all_of(tools, str(shown.artifact)) == whole
+
+
+@settings(derandomize=True, deadline=None, max_examples=examples(400))
+@given(words=TEXTS, rooms=st.tuples(st.integers(0, 40_000), st.integers(0, 30_000)))
+def test_any_text_is_cut_once_and_again_to_its_head_its_tail_and_a_note_that_counts_the_rest(
+    words: str, rooms: tuple[int, int]
+) -> None:
+    if result_limits.weight(words) <= rooms[0]:
+        return
+    first = result_limits.excerpt(words, rooms[0], ID)
+    for room, one in ((rooms[0], first), (rooms[1], first.within(rooms[1]))):
+        content, left_out = one.shown
+        assert result_limits.shown_by(content, left_out) == one
+        note = next(line for line in content.split("\n") if "omitted; " in line)
+        assert result_limits.weight(content) <= max(room, result_limits.weight(note))
+        assert words.startswith(one.head)
+        assert words.endswith(one.tail)
+        gone = words[len(one.head) : len(words) - len(one.tail)]
+        assert (one.lines, one.characters) == (gone.count("\n"), len(gone))
+        for cut in (len(one.head), len(words) - len(one.tail)):
+            assert texts.border(words, cut) == cut
+
+
+def test_the_note_says_what_is_missing_and_how_to_get_it() -> None:
+    one = result_limits.excerpt("one\n" * 10_000, 6_000, ID)
+    assert (
+        f"\n[… {one.lines} lines, {one.characters} characters omitted; whole result: artifact {ID}, "
+        "read it with read_artifact]\n"
+    ) in str(one)
+    lost = result_limits.excerpt("x" * 900, 10, None).shown
+    assert lost == (
+        "[… 0 lines, 900 characters omitted; they are lost, the whole result could not be kept]",
+        None,
+    )

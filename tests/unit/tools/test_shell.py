@@ -251,12 +251,16 @@ async def test_nothing_is_read_and_nobody_waits_for_who_holds_the_pipes(
 
 async def test_a_turn_that_is_stopped_stops_its_command(bare: Desk) -> None:
     os.mkfifo(bare.root / "begun")
-    task = asyncio.create_task(bare.isolation.run(f"echo > begun; sleep {MARK}", 60))
-    await asyncio.to_thread((bare.root / "begun").read_text)
-    task.cancel()
+    task = asyncio.create_task(bare.isolation.run(f"echo $$ > begun; exec sleep {MARK}", 60))
+    pid = int(await asyncio.to_thread((bare.root / "begun").read_text))
+    for _ in range(10):
+        task.cancel()
+        await asyncio.sleep(0)
     with pytest.raises(asyncio.CancelledError):
         await task
     await all_ended()
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)  # a zombie would still be there
 
 
 @pytest.mark.parametrize("command", ["", "a\0b", "x" * 20_001])

@@ -7,7 +7,6 @@ import contextlib
 import os
 import tempfile
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -244,21 +243,6 @@ async def test_a_name_that_is_no_text_stops_nothing(desk: Desk, chat: Chat) -> N
     assert "pkg/Agent.md: a command has made or changed it" in said
     assert await Chat(desk.root).told("pkg/x") == ""
     assert await desk.said("ls -d pkg") == "pkg"
-
-
-async def test_many_instruction_files_and_shared_ones_hold_nobody_up(tmp_path: Path) -> None:
-    """Package managers share most files of a project by hard links, and documents link to a thousand others."""
-    files = tuple(f"{tmp_path}/docs/{number}.md" for number in range(2_000))
-    (tmp_path / "shared").write_text("x")
-    for number in range(400):
-        (tmp_path / str(number)).hardlink_to(tmp_path / "shared")
-    isolation, handles = Isolation(tmp_path, code=ProtectedCode(tmp_path)), [os.open(os.devnull, os.O_WRONLY)]
-    began = time.thread_time()
-    words = await isolation.sandbox(tmp_path, handles, InstructionFileSet(files=files))
-    assert time.thread_time() - began < 0.3
-    assert words
-    while handles:
-        os.close(handles.pop())
 
 
 async def test_a_command_that_is_stopped_while_its_beginning_is_slow_leaves_nothing_waiting(

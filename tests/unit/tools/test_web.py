@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from types import SimpleNamespace
 from typing import Any, cast
@@ -16,7 +17,7 @@ from bot import errors
 from bot.testing.model import tool_use
 from bot.tools import web as module
 from bot.tools.builtin import ToolPorts
-from bot.tools.builtin.web import WebFetch
+from bot.tools.builtin.web import WebFetch, markdown_of
 from bot.tools.web import Page, Web, public, system_resolve
 
 from .conftest import Workbench
@@ -327,3 +328,37 @@ async def test_the_tool_marks_what_comes_as_words_of_others(site: Site, tools: W
     assert "answered 404: not here" in gone["content"]
     site.gives("/away", status=302, Location="https://other.example/x")
     assert "leads on to another host: https://other.example/x" in (await call("/away"))["content"]
+
+
+def test_a_page_becomes_headings_lists_links_and_words() -> None:
+    page = """<!DOCTYPE html><html><head><title>Title &amp; more</title><style>p { color: red }</style>
+    <script>var x = "<p>no</p>";</script></head><body><!-- <p>hidden</p> --><h2>Head</h2><p>One
+    two&nbsp;<a class=x href="/a?b=1&amp;c=2">link</a></p><p style="display: none">no</p><p hidden>no</p>
+    <textarea>no</textarea><img src="data:image/png;base64,AAAA">
+    <ul><li>eins<li>zwei</ul><table><tr><th>a<th>b<tr><td>c<td>d</table>1 < 2 &lt;3&gt; 漢字</body></html>"""
+    assert markdown_of(page, "https://example.org/d/").split("\n") == [
+        "---",
+        "title: Title & more",
+        "---",
+        "",
+        "## Head",
+        "",
+        "One",
+        "two [link](https://example.org/a?b=1&c=2)",
+        "",
+        "- eins",
+        "- zwei",
+        "",
+        "| a | b |",
+        "| --- | --- |",
+        "| c | d |",
+        "",
+        "1 < 2 <3> 漢字",
+    ]
+
+
+@pytest.mark.parametrize("piece", ["<", "<a ", "<!--", "<script>", "&#", '<a href="x">', "<table><tr><td>"])
+def test_no_page_takes_long(piece: str) -> None:
+    began = time.process_time()
+    markdown_of(piece * (200_000 // len(piece)), "https://example.org/")
+    assert time.process_time() - began < 5
