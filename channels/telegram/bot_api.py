@@ -139,7 +139,11 @@ class HttpTransport(BaseRequest):
             raise RequestNotSent(errors.connection_reason(exc)) from exc
         except CONNECTION_ERRORS as exc:
             raise OutcomeUnknown(errors.connection_reason(exc)) from exc
-        found = _object(payload)
+        try:
+            found = json.loads(payload)
+        except (ValueError, RecursionError):
+            found = {}
+        found = found if isinstance(found, dict) else {}
         if status >= 500 or (status < 300 and (found.get("ok") is not True or "result" not in found)):
             raise OutcomeUnknown(f"status {status} without an answer")
         if status < 300:
@@ -190,15 +194,6 @@ def _body(sent: RequestData | None) -> aiohttp.FormData | bytes | None:
         data = io.BytesIO(content) if isinstance(content, bytes) else content
         form.add_field(name, data, filename=file_name, content_type=mime)
     return form
-
-
-def _object(payload: bytes) -> Json:
-    """Return the JSON object in a response; {} if it has none."""
-    try:
-        body = json.loads(payload)
-    except (ValueError, RecursionError):
-        return {}
-    return body if isinstance(body, dict) else {}
 
 
 class Bot(telegram.Bot):

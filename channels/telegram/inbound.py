@@ -262,6 +262,7 @@ def _inbound(
     """Return an inbound of a person. `key` is a de-duplication key besides the update's id."""
     keys = [f"update:{number(raw['update_id'])}", *([key] if key else [])]
     known: dict[str, Any] = {"target": dict(place)} | facts
+    tag = sender.get("language_code")
     return Inbound(
         channel="telegram",
         chat_id=place["chat_id"],
@@ -271,7 +272,7 @@ def _inbound(
         keys=tuple(f"telegram:{me.id}:{key}" for key in keys),
         user_name=name(sender),
         chat_name=string(chat.get("title")) or None,
-        language=_language(sender.get("language_code")),
+        language=tag if isinstance(tag, str) and _LANGUAGE.fullmatch(tag) else None,
         from_bot=sender.get("is_bot") is not False,
         **known,
     )
@@ -283,10 +284,6 @@ def is_inside(member: Json) -> bool:
 
 
 # -- parts of a message ------------------------------------------------------------------------------------------
-
-
-def _language(tag: object) -> str | None:
-    return tag if isinstance(tag, str) and _LANGUAGE.fullmatch(tag) else None
 
 
 def _place(chat_id: Any, topic: Any) -> dict[str, str]:

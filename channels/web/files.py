@@ -58,24 +58,26 @@ class ChatFile:
     id: str
     name: str
     size: int
-    type: str = (
-        ""  # MIME type if browsers may display the file, otherwise "". The file's bytes decide, not its name.
-    )
+    type: str = ""
+    """MIME type if browsers may display the file, otherwise "". The file's bytes decide, not its name."""
     width: int = 0
     height: int = 0
+    mime: str = ""  # MIME type that the sender gave
 
     @classmethod
-    def of(cls, id_: str, name: str, size: int, head: bytes) -> ChatFile:
+    def of(cls, id_: str, name: str, size: int, head: bytes, mime: str) -> ChatFile:
         """Return the description of a file that begins with the bytes `head`."""
         if head.startswith(b"%PDF-"):
-            return cls(id_, name, size, PDF)
+            return cls(id_, name, size, PDF, mime=mime)
         picture = picture_of(head)
         if picture is None or picture.width * picture.height > MOST_PIXELS:
-            return cls(id_, name, size)
-        return cls(id_, name, size, picture.type, picture.width, picture.height)
+            return cls(id_, name, size, mime=mime)
+        return cls(id_, name, size, picture.type, picture.width, picture.height, mime)
 
     def json(self) -> dict[str, Any]:
-        return {name: fact for name, fact in asdict(self).items() if fact or name in {"id", "name", "size"}}
+        facts = asdict(self)
+        del facts["mime"]
+        return {name: fact for name, fact in facts.items() if fact or name in {"id", "name", "size"}}
 
 
 class ChatFiles:
@@ -94,20 +96,17 @@ class ChatFiles:
         with self._writing:
             self._make_room(path.parent, len(file.data))
             self._disk.replace(path, _head(file.name, file.mime_type) + file.data)
-        return ChatFile.of(name, file.name, len(file.data), file.data[:HEAD])
+        return ChatFile.of(name, file.name, len(file.data), file.data[:HEAD], file.mime_type)
 
-    def find(self, chat: ChatKey, name: str) -> tuple[ChatFile, str] | None:
-        """Return a file's description and its MIME type; None if the file is not stored."""
+    def find(self, chat: ChatKey, name: str) -> ChatFile | None:
+        """Return a file's description; None if the file is not stored."""
         if (found := self.open(chat, name)) is None:
             return None
-        file, mime, data = found
-        data.close()
-        return file, mime
+        found[1].close()
+        return found[0]
 
-    def open(self, chat: ChatKey, name: str) -> tuple[ChatFile, str, BinaryIO] | None:
-        """Return a file's description, its MIME type and its content, which the caller must close. Return None if it is not
-        stored.
-        """
+    def open(self, chat: ChatKey, name: str) -> tuple[ChatFile, BinaryIO] | None:
+        """Return a file's description and its content, which the caller must close. Return None if it is not stored."""
         if (path := self._path(chat, name)) is None:
             return None
         with contextlib.ExitStack() as unless_whole:
@@ -116,13 +115,13 @@ class ChatFiles:
                 line = file.readline(4_096)
                 size = os.fstat(file.fileno()).st_size - len(line)
                 head = json.loads(line)
-                found = ChatFile.of(name, str(head["name"]), size, file.read(HEAD))
-                mime = str(head["mimeType"])
+                start = file.read(HEAD)
+                found = ChatFile.of(name, str(head["name"]), size, start, str(head["mimeType"]))
                 file.seek(len(line))
             except (FileNotFoundError, ValueError, KeyError, TypeError):
                 return None
             unless_whole.pop_all()
-        return found, mime, file
+        return found, file
 
     def _path(self, chat: ChatKey, name: str) -> Path | None:
         """Return the path of the file with the id `name`; None if the id is invalid."""
@@ -220,20 +219,17 @@ class Uploads(ChatFiles):
                 self._disk.remove(path)
 
     def attachment(self, user: str, id_: str) -> Attachment | None:
-        if (found := self.find(KEYS.encode({"chat": user}), id_)) is None:
+        if (file := self.find(KEYS.encode({"chat": user}), id_)) is None:
             return None
-        file, mime = found
-        kind = _KINDS.get(mime.partition("/")[0], "file")
-        return Attachment(
-            kind=kind, name=file.name or None, size=file.size, mime=mime or None, ref=f"{user}:{id_}"
-        )
+        kind, mime = _KINDS.get(file.mime.partition("/")[0], "file"), file.mime or None
+        return Attachment(kind=kind, name=file.name or None, size=file.size, mime=mime, ref=f"{user}:{id_}")
 
     def shown(self, ref: object, name: object, size: object) -> ChatFile:
         """Return the description of a file in an archived message, which may no longer be stored."""
         user, _, id_ = str(ref).partition(":")
         kept = self.find(ChatKey(KEYS.name, user), id_) if user and id_ else None
         if kept is not None:
-            return kept[0]
+            return kept
         return ChatFile("", name if isinstance(name, str) else "", size if isinstance(size, int) else 0)
 
     async def fetch(self, attachment: Attachment, *, most: int) -> AsyncGenerator[bytes]:
@@ -243,7 +239,7 @@ class Uploads(ChatFiles):
             found = await asyncio.to_thread(self.open, ChatKey(KEYS.name, user), id_) if user else None
             if found is None:
                 raise errors.FileGone("the page's file is not kept any more")
-            with found[2] as file:
+            with found[1] as file:
                 left = most
                 while piece := await asyncio.to_thread(file.read, min(FILE_PIECE, left) or 1):
                     if not left:

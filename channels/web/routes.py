@@ -22,7 +22,7 @@ from pydantic.alias_generators import to_camel
 
 from bot import errors, text
 from bot.contracts.approvals import CHOICES as ANSWERS
-from bot.contracts.approvals import COMMANDS, EXAMPLES, Act, OpenLoop, ShownQuestion
+from bot.contracts.approvals import COMMANDS, EXAMPLES, Act, OpenLoop
 from bot.contracts.archive import ArchiveLine, Conversation
 from bot.contracts.channel import FILE_PIECE, ChannelDeps, Intake
 from bot.contracts.identity import THREAD, ChatKey, UserRef
@@ -243,7 +243,10 @@ class WebRoutes:
         headers = {} if error.retry is None else {"Retry-After": str(error.retry)}
         with speaking(_language(request)):
             sentence = say(error.key, **error.values) if error.key else errors.StorageError().person
-            if not _navigates(request):
+            # `Sec-Fetch-Dest` says if the browser will show the response as a page, but only in secure contexts.
+            shown_as = request.headers.get("Sec-Fetch-Dest")
+            accepts = "text/html" in request.headers.get("Accept", "")
+            if shown_as != "document" and (shown_as is not None or not accepts):
                 return web.json_response({"error": sentence}, status=error.status, headers=headers)
             words, visitor = f"<p>{_marked(sentence)}</p>", request.get(_VISITOR)
             if visitor is not None and visitor.admitted and request.path != "/":
@@ -274,7 +277,11 @@ class WebRoutes:
         visitor = request[_VISITOR]
         if request.method == "GET" and (better := self._guard.better(request, visitor)) is not None:
             return web.Response(status=303, headers={"Location": better})
-        if visitor.fresh and request.path.startswith("/open/") and _from_elsewhere(request):
+        # As another site caused the request, the browser may have withheld its cookie (SameSite=Strict), which a cookie set
+        # now would replace. When the page reloads itself, the browser sends the cookie.
+        headers = request.headers
+        away = headers.get("Sec-Fetch-Dest") == "document" and headers.get("Sec-Fetch-Site") != "same-origin"
+        if visitor.fresh and request.path.startswith("/open/") and away:
             with speaking(_language(request)):
                 link = f'<p><a href="">{escape(say("web.go_on"))}</a></p>'
             page = _PAGE.format(_language(request), link)
@@ -517,7 +524,7 @@ class WebRoutes:
         )
         if found is None:
             raise web.HTTPNotFound
-        sent, _, file = found
+        sent, file = found
         how = "inline" if sent.type else "attachment"
         disposition = f"{how}; filename*=UTF-8''{quote(sent.name, safe='')}"
         policy = _OF_PDF if sent.type == PDF else _SEALED
@@ -562,7 +569,20 @@ class WebRoutes:
         lines, questions = await asyncio.to_thread(
             lambda: (
                 [self._line(line, n) for n, line in enumerate(earlier)],
-                [_question(one) for one in asked],
+                [
+                    WebMessage(
+                        number=0,
+                        id=one.id,
+                        role="assistant",
+                        kind="notice",
+                        text=one.text,
+                        ts=one.ts,
+                        nodes=nodes(one.text),
+                        buttons=one.buttons,
+                        restored=True,
+                    )
+                    for one in asked
+                ],
             )
         )
         response = web.StreamResponse(
@@ -610,7 +630,7 @@ class WebRoutes:
             found = (
                 self._sent_files.find(line.chat_key.chat, str(id_)) for id_ in meta.get("messageIds", ())
             )
-            files = [one[0] for one in found if one]
+            files = [*filter(None, found)]
         return WebMessage(
             number=0,
             id=line.message_id or f"{line.ts}-{number}",
@@ -622,13 +642,6 @@ class WebRoutes:
             files=files,
             turn=str(meta.get("requestId", "")),
         )
-
-
-def _question(asked: ShownQuestion) -> WebMessage:
-    formed = nodes(asked.text)
-    return WebMessage(
-        0, asked.id, "assistant", "notice", asked.text, asked.ts, formed, asked.buttons, restored=True
-    )
 
 
 def _merge(earlier: list[WebMessage], said: Sequence[WebMessage]) -> list[WebMessage]:
@@ -686,22 +699,6 @@ def _command(choice: str, of: str) -> Command:
     if not name or _LOOP.fullmatch(of) is None:
         raise Refused(400, "web.unreadable")
     return Command(name=name, args=args.format(of))
-
-
-def _navigates(request: web.Request) -> bool:
-    """Return True if the browser will show the response as a page. `Sec-Fetch-Dest` says so, but browsers send it only in
-    secure contexts. Without it, `Accept` decides.
-    """
-    told = request.headers.get("Sec-Fetch-Dest")
-    return told == "document" if told is not None else "text/html" in request.headers.get("Accept", "")
-
-
-def _from_elsewhere(request: web.Request) -> bool:
-    """Return True if the browser may have withheld its cookie (SameSite=Strict), as it does when another site caused the
-    request. A cookie set now would replace the withheld one. When the page reloads itself, the browser sends the cookie.
-    """
-    headers = request.headers
-    return headers.get("Sec-Fetch-Dest") == "document" and headers.get("Sec-Fetch-Site") != "same-origin"
 
 
 def _language(request: web.Request) -> str:
