@@ -131,14 +131,14 @@ class AnthropicModel:
             with contextlib.suppress(TimeoutError, errors.ModelError, *_TRANSPORT):
                 async with asyncio.timeout(DRAIN_SECONDS):
                     await anext(events, None)
-            model = answer.model or request.model
+            model, usage = answer.model or request.model, answer.usage
             yield ModelReply(
                 content=answer.content,
                 stop_reason=answer.stop_reason,
-                usage=answer.usage,
+                usage=usage,
                 model=model,
                 cut=answer.cut,
-                cost_usd=self._prices.cost_usd(model, answer.usage),
+                cost_usd=self._prices.cost_usd(model, usage),
                 latency_ms=since(),
                 first_token_ms=first,
                 provider_request_id=_request_id(response.headers),

@@ -10,7 +10,7 @@ import asyncio
 import hashlib
 import json
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
@@ -245,17 +245,17 @@ class Accumulator:
 
     @property
     def usage(self) -> Usage:
-        def total(name: str) -> int:
-            # The provider reports the tokens of its own summaries separately, but bills them at the same price.
-            return self._usage.get(name, 0) + sum(one.get(name) or 0 for one in self._summaries)
-
+        # The provider reports the tokens of its own summaries separately, but bills them at the same price.
+        counts = Counter(self._usage)
+        for one in self._summaries:
+            counts.update({name: value for name, value in one.items() if isinstance(value, int)})
         return Usage(
-            input_tokens=total("input_tokens"),
-            output_tokens=total("output_tokens"),
-            cache_read_tokens=total("cache_read_input_tokens"),
-            cache_write_tokens=total("cache_creation_input_tokens"),
-            cache_hour_tokens=total("ephemeral_1h_input_tokens"),
-            searches=total("web_search_requests"),
+            input_tokens=counts["input_tokens"],
+            output_tokens=counts["output_tokens"],
+            cache_read_tokens=counts["cache_read_input_tokens"],
+            cache_write_tokens=counts["cache_creation_input_tokens"],
+            cache_hour_tokens=counts["ephemeral_1h_input_tokens"],
+            searches=counts["web_search_requests"],
         )
 
 

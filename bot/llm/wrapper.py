@@ -73,24 +73,25 @@ class AttachedFiles(ModelWrapper):
         self._refused = set[tuple[str, str]]()
         """Files that the provider refused, as (model, artifact)."""
 
-    async def stream(self, request: ModelRequest) -> ModelStream:
-        model = request.model
+    def stream(self, request: ModelRequest) -> ModelStream:
         files = {
             (at, number): block["artifact"]
             for at, message in enumerate(request.messages)
             for number, block in enumerate(message["content"])
             if isinstance(block, dict) and block.get("type") == ATTACHED
         }
+        return self._stream(request, files) if files else self._model.stream(request)
+
+    async def _stream(self, request: ModelRequest, files: Mapping[tuple[int, int], str]) -> ModelStream:
+        """Send a request with `files`, which are at (index of the message, index of the block)."""
+        model = request.model
         left_out = {one for one in files.values() if model in self._blind or (model, one) in self._refused}
         while True:
-            sent = request  # without files no copy, because the object's encoding is cached
-            if files:
-                messages = [await self._filled(one, left_out) for one in request.messages]
-                sent = replace(request, messages=messages)
+            messages = [await self._filled(one, left_out) for one in request.messages]
             try:
-                async with aclosing(self._model.stream(sent)) as answer:
+                async with aclosing(self._model.stream(replace(request, messages=messages))) as answer:
                     async for piece in answer:
-                        if files and isinstance(piece, ModelReply):
+                        if isinstance(piece, ModelReply):
                             self._refused |= {(model, one) for one in left_out}
                             blind = model in self._blind
                             piece = replace(piece, unshown=frozenset(left_out), blind=blind)  # noqa: PLW2901
