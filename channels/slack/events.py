@@ -249,7 +249,7 @@ class HttpEvents:
             payload = form if is_form else json.loads(form.get("payload", words))
             request = AsyncBoltRequest(mode="socket_mode", body=payload)
             kind = payload.get("type")
-        except (TypeError, ValueError, KeyError, AttributeError):
+        except (TypeError, ValueError, KeyError, AttributeError, RecursionError):
             await self._keep_dead_letter(body.decode(errors="replace"), "the request is malformed")
             return web.Response()
         if "ssl_check" in payload:
