@@ -26,10 +26,8 @@ _VALUE = re.compile(
 )
 
 
-def offered(buttons: QuestionButtons | None, language: str) -> dict[Choice, tuple[str, str]]:
+def offered(buttons: QuestionButtons, language: str) -> dict[Choice, tuple[str, str]]:
     """Return the label and the value of each button, by choice."""
-    if buttons is None:
-        return {}
     with speaking(language):
         return {
             choice: (say(f"buttons.{choice}"), value.format(buttons.question_id))

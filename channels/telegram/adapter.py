@@ -462,6 +462,8 @@ def _words(shown: render.Rendered) -> Json:
 
 
 def _keyboard(message: Outbound) -> Json | None:
+    if message.buttons is None:
+        return None
     offered = approval_buttons.offered(message.buttons, message.language)
     rows = [
         [{"text": offered[one][0], "callback_data": offered[one][1]} for one in row if one in offered]
@@ -472,9 +474,10 @@ def _keyboard(message: Outbound) -> Json | None:
 
 def _examples(message: Outbound) -> Json | None:
     """Return a one-time keyboard of example messages. If a person taps one, Telegram sends it as the person's message."""
-    choices = message.buttons.choices if message.buttons is not None else ()
+    if message.buttons is None:
+        return None
     with speaking(message.language):
-        rows = [[{"text": say(f"start.{one}")}] for one in EXAMPLES if one in choices]
+        rows = [[{"text": say(f"start.{one}")}] for one in EXAMPLES if one in message.buttons.choices]
     return {"keyboard": rows, "one_time_keyboard": True, "resize_keyboard": True} if rows else None
 
 

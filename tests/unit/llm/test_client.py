@@ -156,31 +156,12 @@ async def test_a_compatible_endpoint_gets_the_key_in_both_headers(
     assert headers["x-api-key"] == KEY
 
 
-async def test_proxies_of_the_environment_do_not_stand_before_loopback(
-    server: AnthropicServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in ("http_proxy", "HTTP_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"):
-        monkeypatch.setenv(name, "http://127.0.0.1:9")
-    monkeypatch.setenv("ANTHROPIC_BASE_URL", "http://127.0.0.1:9")
-    model = AnthropicModel(api_key=KEY, base_url=server.url, clock=SystemClock())
-    assert (await reply_of(model)).stop_reason == "end_turn"
-    await model.close()
-
-
 async def test_a_closed_port_is_unreachable(server: AnthropicServer, model: AnthropicModel) -> None:
     await server.stop()
     with pytest.raises(errors.ModelUnreachable):
         await reply_of(model)
     with pytest.raises(errors.ModelUnreachable):
         await model.check()
-
-
-async def test_a_provider_that_never_answers_is_given_up(
-    server: AnthropicServer, hasty: AnthropicModel
-) -> None:
-    server.fail("messages", action="hang")
-    with pytest.raises(errors.StreamBroken, match="silent"):
-        await reply_of(hasty)
 
 
 async def test_an_answer_that_never_ends_is_given_up_and_not_asked_for_again(server: AnthropicServer) -> None:

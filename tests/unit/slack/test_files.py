@@ -85,18 +85,6 @@ def test_only_slacks_own_addresses_are_taken(address: str) -> None:
     assert "https://files.slack.com/files-pri/T0-F0/download/a.txt".startswith(own)
 
 
-def test_the_hosts_follow_from_where_the_methods_are() -> None:
-    assert files.hosts("https://slack-gov.com/api/") == (
-        "https://slack-gov.com/",
-        "https://files.slack-gov.com/",
-    )
-    assert files.hosts("http://127.0.0.1:99/api/") == ("http://127.0.0.1:99/",)
-    assert files.hosts("https://me:pass@proxy.test:8443/slack/") == (
-        "https://proxy.test:8443/",
-        "https://files.proxy.test/",
-    )
-
-
 @pytest.mark.parametrize("address", [None, 7, "", "https://files.slack.com"])
 async def test_a_file_without_an_address_of_slacks_is_gone(rig: SlackRig, address: Any) -> None:
     file = rig.server.add_file("a.txt", DATA)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import replace
 from typing import Any
 
@@ -15,7 +14,7 @@ from bot.testing.clock import FakeClock
 from bot.testing.log import MemoryLog
 from bot.testing.slack import SlackServer
 from channels.slack import inbound
-from channels.slack.people import MAX_AGE, PATIENCE, UserNames
+from channels.slack.people import MAX_AGE, UserNames
 
 
 @pytest.fixture
@@ -297,22 +296,6 @@ async def test_a_name_that_was_not_reached_is_asked_for_again(
         assert names.get("U0ADA") is None
         await names.learn(["U0ADA"])
     assert names.get("U0ADA") == "Ada 🚢"
-
-
-async def test_only_the_first_message_waits_for_a_name_that_takes_long(
-    server: SlackServer, client: AsyncWebClient
-) -> None:
-    server.fail("users.info", action="hang")
-    clock = FakeClock()
-    names = UserNames(client, MemoryLog(), clock)
-    waiting = asyncio.ensure_future(names.learn(["U0ADA"]))
-    await server.until(lambda: bool(server.called("users.info")))
-    assert not waiting.done()
-    await clock.advance(PATIENCE)
-    await waiting
-    await names.learn(["U0ADA"])  # at once, or the clock would have to move
-    assert len(server.called("users.info")) == 1
-    await names.close()
 
 
 async def test_somebody_who_travels_is_looked_up_again_after_an_hour(

@@ -33,13 +33,6 @@ async def test_chatter_is_accepted_where_all_is_heard(stage: Any) -> None:
     assert (heard.command, heard.text, heard.addressed) == (None, "!aprove", "chat")
 
 
-async def test_buttons_and_events_of_other_kinds_are_acked_and_ignored(stage: Any) -> None:
-    await stage.server.envelope({"type": "block_actions", "user": {"id": stage.ada}}, kind="interactive")
-    await stage.server.push({"type": "reaction_added", "user": stage.ada})
-    assert await stage.settled() == []
-    assert not stage.intake.dead_letters
-
-
 async def test_whom_and_what_a_message_points_at_is_told_by_name_and_address(stage: Any) -> None:
     said = (
         "<@U0SHIP> ask <@U0GRACE> or <@U0GRACE|g> in <#C0TEAM|team> about <https://a.test/x?a=1&amp;b=2|the plan>, not "

@@ -162,20 +162,6 @@ async def test_a_stream_of_another_row_or_of_before_is_not_found_by_the_same_wor
     assert await again.find(replace(sought, meant_at=float(before.message_id) + files.SKEW + 1)) is None
 
 
-async def test_a_stream_that_cannot_be_ended_is_edited_once_it_has_ended_by_itself(
-    stage: Any, out: Any, asked: str, live: Any
-) -> None:
-    sent = await stage.slack.send(live(STATES[0]))
-    stage.server.fail("chat.stopStream", status=200, body={"ok": False, "error": "not_allowed"}, times=99)
-    final = out(FINAL, stage.direct, asked)
-    for _ in range(2):
-        with pytest.raises(errors.DeliveryThrottled):
-            await stage.slack.edit(final, sent.message_id)
-    await stage.clock.advance(301)
-    await stage.slack.edit(final, sent.message_id)
-    assert texts(stage) == [FINAL]
-
-
 FAULTS: dict[str, dict[str, Any]] = {
     "lost": {"action": "lose"},
     "cut": {"action": "cut"},

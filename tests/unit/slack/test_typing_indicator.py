@@ -114,13 +114,3 @@ async def test_what_was_seen_has_one_reaction(stage: Any, target: dict[str, str]
     stage.server.limit("reactions.add")
     with pytest.raises(errors.DeliveryThrottled):
         await stage.slack.react(target, ts)
-
-
-async def test_without_the_right_to_react_it_is_tried_once_and_said(
-    stage: Any, target: dict[str, str]
-) -> None:
-    stage.server.api.scopes.discard("reactions:write")
-    for _ in range(2):
-        await stage.slack.react(target, target["thread_ts"])
-    assert len(stage.server.called("reactions.add")) == 1
-    assert [line.message for line in stage.log.at("warn")] == ["Slack shows no reactions"]
