@@ -29,17 +29,8 @@ from bot.contracts.outbound import OutgoingFile
 from channels.http_client import CONNECTION_ERRORS, HEADERS, read_file
 
 NOT_SENT = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, aiohttp.InvalidURL)
-GARBLED = (
-    TypeError,
-    ValueError,
-    KeyError,
-    IndexError,
-    AttributeError,
-    OverflowError,
-    OSError,
-    RecursionError,
-)
-"""Exceptions of the library for a response with the wrong structure."""
+GARBLED = (TypeError, ValueError, LookupError, AttributeError, OverflowError, OSError, RecursionError)
+"""Exceptions for an update or a response with the wrong structure."""
 
 GONE = ("chat not found", "chat was deactivated", "peer_id_invalid")
 """Texts in a 400 response that mean that a chat cannot be reached."""

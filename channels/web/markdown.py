@@ -34,36 +34,26 @@ _LABELS = {"Protocol Buffer": "Protobuf", "S": "R", "VimL": "Vim script"}
 _FAILURES = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
 """Exceptions that faulty rules of a language raise. The rest of the block then stays plain."""
 _CLASSES = {
-    Comment: "c",
-    Comment.Preproc: "k",
-    Generic.Deleted: "d",
-    Generic.Error: "d",
-    Generic.Heading: "f",
-    Generic.Inserted: "i",
-    Generic.Output: "c",
-    Generic.Prompt: "c",
-    Generic.Subheading: "f",
-    Generic.Traceback: "d",
-    Keyword: "k",
-    Keyword.Constant: "n",
-    Keyword.Type: "t",
-    Literal: "n",
-    Literal.String: "s",
-    Literal.String.Doc: "c",
-    Literal.String.Interpol: "n",
-    Name.Attribute: "t",
-    Name.Builtin: "t",
-    Name.Builtin.Pseudo: "n",
-    Name.Class: "f",
-    Name.Constant: "n",
-    Name.Decorator: "f",
-    Name.Entity: "n",
-    Name.Exception: "t",
-    Name.Function: "f",
-    Name.Tag: "k",
-    Name.Variable: "t",
-    Operator.Word: "k",
-    AnyToken: "",
+    kind: name
+    for name, kinds in {
+        "c": (Comment, Generic.Output, Literal.String.Doc),
+        "d": (Generic.Deleted, Generic.Error, Generic.Traceback),
+        "f": (Generic.Heading, Generic.Subheading, Name.Class, Name.Decorator, Name.Function),
+        "i": (Generic.Inserted,),
+        "k": (Comment.Preproc, Generic.Prompt, Keyword, Name.Tag, Operator.Word),
+        "n": (
+            Keyword.Constant,
+            Literal,
+            Literal.String.Interpol,
+            Name.Builtin.Pseudo,
+            Name.Constant,
+            Name.Entity,
+        ),
+        "s": (Literal.String,),
+        "t": (Keyword.Type, Name.Attribute, Name.Builtin, Name.Exception, Name.Variable),
+        "": (AnyToken,),
+    }.items()
+    for kind in kinds
 }
 """Class of each type of token. A type that is not in the table has the class of its parent type."""
 CLASSES = frozenset(_CLASSES.values()) - {""}
@@ -117,22 +107,11 @@ def _class(kind: _TokenType) -> str:
 MOST = 32_768  # Max characters that are parsed. Every message is shorter.
 Node = Any
 
-TAGS = {
-    "paragraph": "p",
-    "blockquote": "blockquote",
-    "bullet_list": "ul",
-    "ordered_list": "ol",
-    "list_item": "li",
-    "table": "table",
-    "thead": "thead",
-    "tbody": "tbody",
-    "tr": "tr",
-    "th": "th",
-    "td": "td",
-    "em": "em",
-    "strong": "strong",
-    "s": "s",
+_SAME = ("blockquote", "table", "thead", "tbody", "tr", "th", "td", "em", "strong", "s")
+TAGS = {"paragraph": "p", "bullet_list": "ul", "ordered_list": "ol", "list_item": "li"} | {
+    x: x for x in _SAME
 }
+"""HTML tag of each type of Markdown token."""
 _URL = re.compile(r"https?://[^\s<>\"'`]+", re.IGNORECASE)
 _WEB = re.compile(r"https?://[^\s/?#]", re.IGNORECASE)
 _TASK = re.compile(r"\[([ xX])\](?:\s+|$)")
