@@ -31,7 +31,7 @@ from bot import (
     text,
 )
 from bot.composition import Gateway
-from bot.contracts.channel import Invites, Manifest
+from bot.contracts.channel import Manifest
 from bot.contracts.environment import Log
 from bot.core.services import Environment, Leadership
 from bot.core.usage import UsageSums
@@ -347,8 +347,7 @@ async def run(root: Path, environment: Environment | None = None, *, defaults: b
 
 async def _show(gateway: Gateway) -> None:
     for channel in gateway.channels.values():
-        if isinstance(channel, Invites):
-            link = await channel.invite()
+        if link := await channel.invite():
             _print(f"open this link to be its operator in your browser; it works once: {link}")
     if gateway.dashboard is not None:
         _print(f"costs, conversations and errors are shown at {gateway.dashboard.address}")

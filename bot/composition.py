@@ -37,7 +37,6 @@ from bot.core.feature import Door, Runtime
 from bot.core.instructions import InstructionFiles, operator_files
 from bot.core.intake import Intake as CoreIntake
 from bot.core.locales import Locales
-from bot.core.long_blocks import limits_of
 from bot.core.maintenance import Maintenance
 from bot.core.operators import OperatorAlerts, OperatorChats
 from bot.core.outbox import Outbox
@@ -179,7 +178,7 @@ class Gateway:
 
         def reply(chat: Chat, channel: str) -> ReplyPorts:
             show = functools.partial(door.display.preview, chat) if door.display else lambda *_: None
-            limits = limits_of(channels[channel], on=settings.delivery.long_as_files)
+            limits = channels[channel].reading_limits if settings.delivery.long_as_files else None
             return ReplyPorts(channels[channel].split, show, limits, services.redact, files)
 
         cleaner = InboundCleaner(services.redact, access)

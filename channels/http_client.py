@@ -72,7 +72,7 @@ def file_name(name: str) -> str:
 async def read_file(
     answer: aiohttp.ClientResponse, platform: str, most: int, size: int | None
 ) -> AsyncGenerator[bytes]:
-    """Yield the bytes of a file from a response, as `contracts.channel.Files.fetch` specifies. `size` is the expected number
+    """Yield the bytes of a file from a response, as `contracts.channel.Channel.fetch` specifies. `size` is the expected number
     of bytes, if known. A redirect raises `errors.FileGone`, because following it could leak the token.
     """
     if answer.status != 200:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from bot import text
-from bot.contracts.channel import ChannelDeps, Health
+from bot.contracts.channel import Channel, ChannelDeps, Health
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Attachment, Command, Inbound, Quoted
 from bot.contracts.outbound import Outbound, Sent
@@ -23,7 +23,7 @@ LONGEST_ZONE = 100  # Max characters of a time zone's name
 _COMMAND = re.compile(r"/([A-Za-z][A-Za-z0-9_-]{0,31})(?:\s+(.*))?", re.DOTALL)
 
 
-class LocalChannel(Generic[ServerT]):
+class LocalChannel(Channel, Generic[ServerT]):
     """Base class of a channel to whose server people connect. It keeps no messages of an earlier process, and has no threads."""
 
     addresses: tuple[str, ...] = ()

@@ -1,15 +1,14 @@
-"""Interfaces of the platform adapters: `Manifest`, `Channel` with its optional abilities, and the `Intake`
-that accepts messages.
-"""
+"""Interfaces of the platform adapters: `Manifest`, `Channel`, and the `Intake` that accepts messages."""
 
 from __future__ import annotations
 
 import ipaddress
 import random
+from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
@@ -41,7 +40,7 @@ class Health:
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})  # Host names and addresses of this machine
 PROXY_HEADERS = ("Forwarded", "Via", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Real-IP")
 """Headers by which most proxies identify themselves."""
-FILE_PIECE = 65_536  # Max bytes of a piece that `Files.fetch` yields
+FILE_PIECE = 65_536  # Max bytes of a piece that `Channel.fetch` yields
 
 
 def is_loopback(host: str) -> bool:
@@ -138,40 +137,73 @@ class Intake(Protocol):
         ...
 
 
-class Channel(Protocol):
-    """An adapter of one platform. The section "Add a channel" of CONTRIBUTING and tests/contracts/channel.py describe
-    how to write one.
+@dataclass(frozen=True, slots=True)
+class Introduction:
+    """Text that the bot posts after it was added to a chat. The text says how to address the bot, and which messages it
+    does not see. `hindrance` tells operators which permission the bot lacks in the chat.
+    """
+
+    words: str = ""
+    hindrance: Sentence | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ReadingLimits:
+    """Max size of code and tables that people can read inside a message."""
+
+    lines: int = 60  # Max lines of code, or max rows of a table
+    characters: int = 3_500
+    columns: int = 100  # Max width of a table in terminal cells. A wide character takes two cells.
+
+
+@dataclass(frozen=True, slots=True)
+class MembershipAnswer:
+    """Chats that the person is a member of. `unanswered` are chats that were not looked up, because the platform did
+    not answer, or because one call looks up only a limited number of chats.
+    """
+
+    chats: list[ChatKey]
+    unanswered: list[ChatKey] = field(default_factory=list)
+
+
+class Channel(ABC):
+    """An adapter of one platform. docs/extend/channel.md and tests/contracts/channel.py describe how to write one. The
+    methods that are not abstract are optional abilities.
     """
 
     name: str
     addresses: tuple[str, ...]  # Addresses to show to the operator, known after `start`
+    largest_file = 0  # Max bytes of an uploaded file; 0 if the channel cannot upload files
+    reading_limits: ReadingLimits | None = None
+    """Code and tables above these limits are sent as files. None if the channel shows them in any size."""
 
+    @abstractmethod
     async def start(self, intake: Intake) -> None:
         """Connect and pass inbounds to `intake`; return once connected. After that the channel reconnects by itself.
 
         Raises `errors.ChannelRefused` if the platform refuses the token, `errors.ChannelUnreachable` if the platform
         cannot be reached (the caller retries), `errors.Unavailable` if a port is in use.
         """
-        ...
 
+    @abstractmethod
     async def pause(self) -> None:
         """Stop accepting messages. `send` still works, so that running turns can be answered."""
-        ...
 
+    @abstractmethod
     async def stop(self) -> None:
         """Close all connections. It may be called twice, and without `start`."""
-        ...
 
+    @abstractmethod
     def split(self, text: str) -> list[str]:
         """Split Markdown into parts that each fit in one message, never inside a grapheme. Return [] for blank text."""
-        ...
 
+    @abstractmethod
     async def send(self, message: Outbound) -> Sent:
-        """Create one visible message. Raises `errors.DeliveryFailed`. The subclass tells whether the message may exist
-        in spite of the error.
+        """Create one visible message, and upload `Outbound.file`. Raises `errors.DeliveryFailed`. The subclass tells
+        whether the message may exist in spite of the error.
         """
-        ...
 
+    @abstractmethod
     async def find(self, message: Outbound) -> Sent | None:
         """Look for a message that `send` may have delivered before it failed, and return it. Return None if the message
         is certainly not in the chat.
@@ -179,23 +211,98 @@ class Channel(Protocol):
         Raises `errors.DeliveryUncertain` if the platform cannot tell, `errors.DeliveryThrottled` if `find` must be
         called again later, or another `errors.DeliveryFailed`.
         """
-        ...
 
+    @abstractmethod
     async def indicate(self, target: Mapping[str, str], *, working: bool) -> None:
         """Show or clear the typing indicator. The call is cosmetic, so it raises only `errors.DeliveryFailed`."""
-        ...
 
+    @abstractmethod
     async def context(self, inbound: Inbound) -> tuple[Quoted, ...]:
         """Return earlier messages for the model, oldest first. They are up to 50 messages of the thread of `inbound`.
         If `inbound` mentions the bot outside of threads, they are up to 30 of the chat. Raises `errors.ChannelError`.
         """
-        ...
 
+    @abstractmethod
     def health(self) -> Health: ...
 
+    @abstractmethod
     async def heal(self) -> None:
         """Replace a connection that seems dead, without interrupting running sends. Raises nothing."""
-        ...
+
+    # Each method below is an optional ability. The default does nothing.
+
+    async def edit(self, message: Outbound, message_id: str) -> None:
+        """Replace the content of the message `message_id`, which `send` created (`Manifest.edits`). Raises
+        `errors.EditRefused` if the message cannot be edited, otherwise the same errors as `send`.
+        """
+        raise errors.EditRefused
+
+    async def delete(self, message: Outbound, message_id: str) -> None:
+        """Delete the message `message_id`, which `send` created. `message` is its last content. Raises the same errors
+        as `edit`.
+        """
+        raise errors.EditRefused
+
+    async def draft(self, message: Outbound) -> bool:
+        """Show or update an ephemeral draft, which the final message replaces. Return False if the chat of the message
+        supports no drafts. Raises `errors.DeliveryFailed` if the call may be tried again.
+        """
+        return False
+
+    async def entitle(self, target: Mapping[str, str], title: str) -> None:
+        """Set the title that the person's list shows for the conversation of `target`. Raises only
+        `errors.DeliveryFailed`.
+        """
+
+    async def suspend(self, target: Mapping[str, str]) -> None:
+        """Replace the typing indicator by a sign that the turn waits for a person, until the next `indicate`. Raises
+        only `errors.DeliveryFailed`.
+        """
+
+    async def react(self, target: Mapping[str, str], message_id: str) -> None:
+        """React to a person's message to show that it is queued or was added to the running turn. Raises only
+        `errors.DeliveryFailed`.
+        """
+
+    async def invite(self) -> str:
+        """Return a new one-time link, which makes the person who opens it an operator; "" if there are no such links.
+        Print the link only to the terminal: it must not be written to a log or file.
+        """
+        return ""
+
+    async def introduce(self, inbound: Inbound) -> Introduction | None:
+        """Return the introduction for a group. `inbound` is the event `added`. Raises nothing."""
+        return None
+
+    def fetch(self, attachment: Attachment, *, most: int) -> AsyncGenerator[bytes]:
+        """Yield a file (`Manifest.files`) in pieces of up to `FILE_PIECE` bytes, each read on demand. A caller may
+        close the generator early. Raises `errors.FileTooLarge` once a file turns out to exceed `most` bytes,
+        `errors.FileGone` or `errors.FileUnreachable`.
+        """
+        raise errors.FileGone
+
+    async def zone_of(self, user_id: str) -> str | None:
+        """Return the person's time zone as named in the tz database; None if the platform does not say.
+        Raises `errors.ChannelError`.
+        """
+        return None
+
+    async def chats_of(
+        self, user_id: str, chat_keys: Sequence[ChatKey], *, direct: bool
+    ) -> MembershipAnswer | None:
+        """Return those of `chat_keys` whose chat the person is a member of now. The person's direct chats with the bot
+        are included only if `direct` is True; direct chats of other people never are. Return None if the platform has
+        no members to look up. Raises `errors.ChannelError`.
+        """
+        return None
+
+    def same_chat(self, chat_id: str) -> frozenset[str]:
+        """Return all ids that this chat has had, including this id. The platform may have changed the id."""
+        return frozenset({chat_id})
+
+    def permalink(self, line: ArchiveLine) -> str | None:
+        """Return the URL of a message, if it can be computed without a request."""
+        return None
 
 
 class HttpServer(Protocol):
@@ -231,127 +338,6 @@ class ChannelSettings(Section):
 
     enabled: bool | None = None
     """Connect this channel. Default: true if all its tokens are set."""
-
-
-@runtime_checkable
-class Edits(Protocol):
-    """Optional ability of a `Channel`: edit and delete its own messages."""
-
-    async def edit(self, message: Outbound, message_id: str) -> None:
-        """Replace the message `message_id`, which `send` created, by `message`. An edit may be repeated without harm.
-        Raises `errors.EditRefused` if the message cannot be edited, otherwise the same errors as `send`.
-        """
-        ...
-
-    async def delete(self, message: Outbound, message_id: str) -> None:
-        """Delete the message `message_id`, which `send` created. `message` is its last content. Raises the same errors
-        as `edit`.
-        """
-        ...
-
-
-@runtime_checkable
-class Drafts(Protocol):
-    """Optional ability of a `Channel`: show an ephemeral draft, which the final message replaces."""
-
-    async def draft(self, message: Outbound) -> bool:
-        """Show or update the draft of this request. Return False if the chat of the message supports no drafts. Raises
-        `errors.DeliveryFailed` if the call may be tried again.
-        """
-        ...
-
-
-@runtime_checkable
-class Sessions(Protocol):
-    """Optional ability of a `Channel`: show each conversation as a session. The calls are cosmetic, so they raise only
-    `errors.DeliveryFailed`.
-    """
-
-    async def entitle(self, target: Mapping[str, str], title: str) -> None:
-        """Set the title that the person's list shows for the conversation of `target`."""
-        ...
-
-    async def suspend(self, target: Mapping[str, str]) -> None:
-        """Replace the typing indicator by a sign that the turn waits for a person, until the next `indicate`."""
-        ...
-
-
-@runtime_checkable
-class Reacts(Protocol):
-    """Optional ability of a `Channel`: add a reaction to a person's message."""
-
-    async def react(self, target: Mapping[str, str], message_id: str) -> None:
-        """React to a person's message to show that it is queued or was added to the running turn. The call is cosmetic,
-        so it raises only `errors.DeliveryFailed`.
-        """
-        ...
-
-
-@runtime_checkable
-class Invites(Protocol):
-    """Optional ability of a `Channel`: create a one-time link that makes the person who opens it an operator."""
-
-    async def invite(self) -> str:
-        """Return a new link, after `start`. Print the link only to the terminal: it must not be written to a
-        log or file.
-        """
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class Introduction:
-    """Text that the bot posts after it was added to a chat. The text says how to address the bot, and which messages it
-    does not see. `hindrance` tells operators which permission the bot lacks in the chat.
-    """
-
-    words: str = ""
-    hindrance: Sentence | None = None
-
-
-@runtime_checkable
-class Introduces(Protocol):
-    """Optional ability of a `Channel`: introduce the bot in a group."""
-
-    async def introduce(self, inbound: Inbound) -> Introduction:
-        """Return the introduction for a group. `inbound` is the event `added`. Raises nothing."""
-        ...
-
-
-@runtime_checkable
-class Files(Protocol):
-    """Optional ability of a `Channel`: download attachments."""
-
-    def fetch(self, attachment: Attachment, *, most: int) -> AsyncGenerator[bytes]:
-        """Yield the file in pieces of up to `FILE_PIECE` bytes, each read on demand. A caller may close the generator
-        early. Raises `errors.FileTooLarge` once a file turns out to exceed `most` bytes, `errors.FileGone` or
-        `errors.FileUnreachable`.
-        """
-        ...
-
-
-@runtime_checkable
-class SendsFiles(Protocol):
-    """Optional ability of a `Channel`: upload files. `send` uploads `Outbound.file`, and raises
-    `errors.FileRefused` if the platform will never accept the file. `find` works for such a message too.
-    """
-
-    largest_file: int  # Max bytes of a file that the platform accepts
-
-
-@dataclass(frozen=True, slots=True)
-class ReadingLimits:
-    """Max size of code and tables that people can read inside a message."""
-
-    lines: int = 60  # Max lines of code, or max rows of a table
-    characters: int = 3_500
-    columns: int = 100  # Max width of a table in terminal cells. A wide character takes two cells.
-
-
-@runtime_checkable
-class HasReadingLimits(Protocol):
-    """Optional ability of a `SendsFiles` channel: code and tables above these limits are sent as files."""
-
-    reading_limits: ReadingLimits
 
 
 class Streaming(Section):
@@ -523,7 +509,9 @@ class Manifest:
     """User ids that many people share. They are refused even if an allow list names them."""
     pace: Mapping[ChatType, Pace] = field(default_factory=dict)
     total: Pace | None = None  # Rate limit of outgoing messages over all chats
-    edits: EditPace | None = None  # Rate limit of live edits; set if the channel implements `Edits`
+    edits: EditPace | None = (
+        None  # Rate limit of live edits; set if the channel implements `edit` and `delete`
+    )
     ephemeral: bool = False
     """True if the channel can show a group message to only one person (`contracts.outbound.ONLY_TO`)."""
     buttons: bool = False
@@ -531,7 +519,7 @@ class Manifest:
     examples: bool = (
         False  # True if the channel shows `contracts.approvals.EXAMPLES` as buttons in direct chats
     )
-    files: bool = False  # True if the channel implements `Files`
+    files: bool = False  # True if the channel implements `fetch`
     silence: float | None = None
     """Timeout in seconds after `Health.last_heard`; after it the connection counts as dead."""
     separate: bool = False
@@ -556,53 +544,3 @@ class Manifest:
     command_prefix: str = "/"  # Prefix with which help texts write commands
     unused: frozenset[str] = frozenset()
     """Optional dependencies of the platform's library that the channel does not need and that must not be imported."""
-
-
-@runtime_checkable
-class KnowsZones(Protocol):
-    """Optional ability of a `Channel`: look up the time zones of people."""
-
-    async def zone_of(self, user_id: str) -> str | None:
-        """Return the person's time zone as named in the tz database; None if the platform does not say.
-        Raises `errors.ChannelError`.
-        """
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class MembershipAnswer:
-    """Chats that the person is a member of. `unanswered` are chats that were not looked up, because the platform did
-    not answer, or because one call looks up only a limited number of chats.
-    """
-
-    chats: list[ChatKey]
-    unanswered: list[ChatKey] = field(default_factory=list)
-
-
-@runtime_checkable
-class KnowsMembers(Protocol):
-    """Optional ability of a `Channel`: look up the members of chats. Without this ability, nobody counts as a member."""
-
-    async def chats_of(self, user_id: str, chat_keys: Sequence[ChatKey], *, direct: bool) -> MembershipAnswer:
-        """Return those of `chat_keys` whose chat the person is a member of now. The person's direct chats with the bot
-        are included only if `direct` is True; direct chats of other people never are. Raises `errors.ChannelError`.
-        """
-        ...
-
-
-@runtime_checkable
-class KnowsChatMigrations(Protocol):
-    """Optional ability of a `Channel`: know the earlier and later ids of a chat whose id the platform has changed."""
-
-    def same_chat(self, chat_id: str) -> frozenset[str]:
-        """Return all ids that this chat has had, including this id."""
-        ...
-
-
-@runtime_checkable
-class KnowsLinks(Protocol):
-    """Optional ability of a `Channel`: know the addresses of messages."""
-
-    def permalink(self, line: ArchiveLine) -> str | None:
-        """Return the URL of a message, if it can be computed without a request."""
-        ...

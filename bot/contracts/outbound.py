@@ -61,7 +61,7 @@ class Outbound:
     claimed: frozenset[str] = frozenset()
     """Message ids of other outbox rows of this chat, which `Channel.find` must not return."""
     file: OutgoingFile | None = None
-    """File to upload (`contracts.channel.SendsFiles`). `text` is then the caption, usually ""."""
+    """File to upload (`contracts.channel.Channel.largest_file`). `text` is then the caption, usually ""."""
 
 
 @dataclass(frozen=True, slots=True)

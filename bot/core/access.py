@@ -15,9 +15,6 @@ from bot.contracts.archive import ArchiveLine
 from bot.contracts.base import ChatType
 from bot.contracts.channel import (
     Channel,
-    KnowsChatMigrations,
-    KnowsLinks,
-    KnowsMembers,
     Manifest,
     MembershipAnswer,
 )
@@ -50,17 +47,18 @@ class Memberships:
     async def chats_of(
         self, channel: str, user_id: str, chat_keys: Sequence[ChatKey], *, direct: bool
     ) -> MembershipAnswer:
-        knows: object = self.channels.get(channel)
         asked = [key for key in chat_keys if key.channel == channel]
-        if not asked or not isinstance(knows, KnowsMembers):
+        if not asked or (known := self.channels.get(channel)) is None:
             return MembershipAnswer([])
         try:
             async with asyncio.timeout(SECONDS):
-                found = await knows.chats_of(user_id, asked, direct=direct)
+                found = await known.chats_of(user_id, asked, direct=direct)
         except (errors.ShipmateError, TimeoutError) as error:
             words = "who is in which chat cannot be known: other chats were not searched"
             self.log.write("denied", words, level="warn", cause=f"{type(error).__name__}: {error}")
             return MembershipAnswer([], unanswered=asked)
+        if found is None:
+            return MembershipAnswer([])
         # A channel may name more chats. Return only those that the caller asked about.
         chats, unanswered = set(found.chats), set(found.unanswered)
         return MembershipAnswer(
@@ -68,13 +66,13 @@ class Memberships:
         )
 
     def same_chat(self, channel: str, chat_id: str) -> frozenset[str]:
-        knows: object = self.channels.get(channel)
-        return knows.same_chat(chat_id) if isinstance(knows, KnowsChatMigrations) else frozenset({chat_id})
+        known = self.channels.get(channel)
+        return frozenset({chat_id}) if known is None else known.same_chat(chat_id)
 
     def permalink(self, line: ArchiveLine) -> str | None:
         """Return a link to the message of this archive line, or None if its channel cannot build links."""
-        knows: object = self.channels.get(line.channel)
-        return knows.permalink(line) if isinstance(knows, KnowsLinks) else None
+        known = self.channels.get(line.channel)
+        return None if known is None else known.permalink(line)
 
     def place(self, inbound: Inbound) -> Sentence:
         """Return a description of a message's chat for operators, if possible with a link to the message."""

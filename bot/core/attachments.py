@@ -12,10 +12,9 @@ import base64
 import contextlib
 import hashlib
 from dataclasses import dataclass, replace
-from typing import Protocol, cast
+from typing import Protocol
 
 from bot import errors, text, ulids
-from bot.contracts.channel import Files
 from bot.contracts.inbound import Attachment, Inbound
 from bot.contracts.model import ShownFile, Transcriber
 from bot.core.file_words import REFUSED, SeenFile, size_in_words
@@ -144,7 +143,7 @@ class FileReader:
         data, size = bytearray(), file.attachment.size or 0
         kind: FileType = "recording" if file.attachment.spoken else "text"
         # `read` calls this only if the manifest says that the channel can fetch files.
-        channel = cast("Files", self._services.channels[file.inbound.channel])
+        channel = self._services.channels[file.inbound.channel]
         async with contextlib.aclosing(channel.fetch(file.attachment, most=self._largest)) as pieces:
             async for piece in pieces:
                 begins = len(data) < file_types.SAMPLE

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from markdown_it.token import Token
 
 from bot import text
-from bot.contracts.channel import HasReadingLimits, ReadingLimits
+from bot.contracts.channel import ReadingLimits
 from bot.contracts.outbound import OutgoingFile
 from bot.core.outgoing_files import shown_name
 from bot.markdown import parser
@@ -78,11 +78,6 @@ class Shortened:
                 return now
             moved = now - end
         return place + moved
-
-
-def limits_of(channel: object, *, on: bool) -> ReadingLimits | None:
-    """Return the limits above which the channel's messages get files; None if they get none (`delivery.longAsFiles`)."""
-    return channel.reading_limits if on and isinstance(channel, HasReadingLimits) else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,13 +8,12 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
 from bot import errors
 from bot.contracts.approvals import QuestionButtons
 from bot.contracts.base import Json, Level
-from bot.contracts.channel import Drafts, Edits
 from bot.contracts.environment import OperatorNotices
 from bot.contracts.inbound import Inbound
 from bot.contracts.outbound import Card, Outbound, OutboundKind, Sent
@@ -133,7 +132,7 @@ class Outbox:
             if row.replaces is None:
                 sent = await self._call(seconds, channel.send(await self._with_file(row)))
             else:
-                await self._call(seconds, cast("Edits", channel).edit(self._message(row), row.replaces))
+                await self._call(seconds, channel.edit(self._message(row), row.replaces))
                 sent = Sent(row.replaces)
         except errors.DeliveryThrottled as error:
             self.limits.freeze(row.address, error)
@@ -192,7 +191,7 @@ class Outbox:
         with speaking(row.language, row.zone, row.own_zone):
             words = "\n\n".join(filter(None, (row.closes_as or row.text, outcome())))
         message = replace(self._message(row), text=words, buttons=QuestionButtons("", ()))
-        edits = cast("Edits", self.services.channels[row.channel])
+        edits = self.services.channels[row.channel]
         try:
             await self._call(SEND_SECONDS, edits.edit(message, row.message_id or ""))
         except errors.DeliveryThrottled as error:
@@ -257,7 +256,7 @@ class Outbox:
                     shown = (await self._call(LIVE_SECONDS, channel.send(message))).message_id
                 else:
                     shown = renews
-                    await self._call(LIVE_SECONDS, cast("Edits", channel).edit(message, renews))
+                    await self._call(LIVE_SECONDS, channel.edit(message, renews))
             except errors.DeliveryFailed as error:
                 if not isinstance(error, errors.DeliveryUncertain):
                     end = events.RowEnded(row.id, "failed", reason=error.code)
@@ -271,7 +270,7 @@ class Outbox:
                 self._append(row, end)
 
     async def _edit(self, row: OutboxRow, content: LiveText, *, goes_on: bool = False) -> bool | None:
-        channel = cast("Edits", self.services.channels[row.channel])
+        channel = self.services.channels[row.channel]
         change = channel.edit if content.words else channel.delete
         message = self._message(row, content, goes_on=goes_on)
         try:
@@ -290,8 +289,6 @@ class Outbox:
         """
         channel, content = self.services.channels[to.channel], LiveText(words)
         row = _row(to, chat, to.request_id, "preview", content)
-        if not isinstance(channel, Drafts):
-            return None
         if not self._has_room(chat, row, edit=True):
             return False
         try:

@@ -14,7 +14,6 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 
 from bot import errors, text
-from bot.contracts.channel import SendsFiles
 from bot.contracts.outbound import OutgoingFile
 from bot.core.chats import Chats
 from bot.core.events import StoredFile
@@ -66,7 +65,7 @@ class OutgoingFiles:
     async def check(self, channel: str, file: OutgoingFile) -> None:
         """Raise `errors.FileRefused` if a file has an invalid size or contains a secret, or if the channel cannot send files."""
         sender = self.services.channels[channel]
-        if not isinstance(sender, SendsFiles):
+        if not sender.largest_file:
             raise errors.FileRefused("this chat cannot show files")
         most = min(self.services.settings.delivery.max_file_mb * 1_000_000, sender.largest_file)
         size = len(file.data)

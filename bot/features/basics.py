@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Mapping
 
 from bot import text
-from bot.contracts.channel import HomeSection, Introduces
+from bot.contracts.channel import HomeSection
 from bot.contracts.inbound import Inbound
 from bot.core.access import id_form
 from bot.core.feature import UNKNOWN, Command, Done, Feature, Hooks, Runtime
@@ -74,10 +74,9 @@ class Basics:
         """Return the bot's first message in a chat to which somebody added the bot. Tell operators which rights the bot
         lacks in the chat.
         """
-        channel: object = self._run.channels.get(inbound.channel)
-        if not isinstance(channel, Introduces):
+        introduction = await self._run.channels[inbound.channel].introduce(inbound)
+        if introduction is None:
             return ""
-        introduction = await channel.introduce(inbound)
         by, chat = inbound.person, inbound.chat_key
         if introduction.hindrance:
             words = sentence("operators.added", by=by, chat=chat, hindrance=introduction.hindrance)

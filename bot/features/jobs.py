@@ -14,7 +14,7 @@ from typing import Any, Literal
 from bot import errors, text
 from bot.contracts.approvals import OpenLoop, Viewer
 from bot.contracts.base import ChatType, Frozen, Json, Level
-from bot.contracts.channel import HomeSection, KnowsMembers, KnowsZones
+from bot.contracts.channel import HomeSection
 from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.inbound import Due, Inbound
 from bot.contracts.provenance import ANYBODYS, Provenance, Taint
@@ -258,8 +258,8 @@ class Jobs:
         standing = self._run.access.standing(job.person, job.chat_id, job.chat_type)
         if not standing.allowed:
             return f"its person is not let in any more ({standing.reason})"
-        channel: object = self._run.channels.get(job.channel)
-        if job.chat_type != "group" or not isinstance(channel, KnowsMembers):
+        channel = self._run.channels.get(job.channel)
+        if job.chat_type != "group" or channel is None:
             return ""
         now = self._run.clock.monotonic()
         if now < self._ask_at.get(job.id, -math.inf):
@@ -267,6 +267,8 @@ class Jobs:
         try:
             async with asyncio.timeout(ASK_SECONDS):
                 found = await channel.chats_of(job.user_id, [job.chat_key], direct=False)
+            if found is None:
+                return ""
             if job.chat_key not in found.chats and found.unanswered:
                 raise errors.ChannelUnreachable("the platform does not say who is in that chat")
         except (errors.ShipmateError, TimeoutError) as error:
@@ -388,12 +390,11 @@ class Jobs:
 
     async def _platform(self, person: UserRef) -> str:
         """Return the time zone that the platform knows of a person; "" if it knows none."""
-        channel: object = self._run.channels.get(person.channel)
-        if not isinstance(channel, KnowsZones):
-            return ""
         try:
             async with asyncio.timeout(ASK_SECONDS):
-                told = await channel.zone_of(person.user_id) or ""
+                told = await self._run.channels[person.channel].zone_of(person.user_id)
+            if told is None:
+                return ""
             times.zone(told)
         except (errors.ShipmateError, TimeoutError, ValueError) as error:
             words, cause = "a person's time zone is not known", type(error).__name__

@@ -25,6 +25,7 @@ from bot.contracts.archive import ArchiveLine
 from bot.contracts.base import Json
 from bot.contracts.channel import (
     LOOPBACK,
+    Channel,
     ChannelDeps,
     Health,
     Intake,
@@ -79,7 +80,7 @@ class _Workspace:
     streams: Streams
 
 
-class SlackChannel:
+class SlackChannel(Channel):
     """Implements `contracts.channel.Channel`, and the protocols of optional abilities, for one Slack workspace."""
 
     name = "slack"

@@ -47,7 +47,7 @@ async def fetch(
     most: int,
     patience: float,
 ) -> AsyncGenerator[bytes]:
-    """Yield the bytes of a file, as `contracts.channel.Files.fetch` specifies. `patience` is the timeout of a read in seconds."""
+    """Yield the bytes of a file, as `contracts.channel.Channel.fetch` specifies. `patience` is the timeout of a read in seconds."""
     if _ID.fullmatch(attachment.ref or "") is None:
         raise errors.FileGone("the message names no file")
     with web_api.raised_as(_unknown):

@@ -15,7 +15,15 @@ from bot import errors, text
 from bot.contracts.approvals import EXAMPLES
 from bot.contracts.archive import ArchiveLine
 from bot.contracts.base import Json
-from bot.contracts.channel import ChannelDeps, Health, Intake, Introduction, MembershipAnswer, ReadingLimits
+from bot.contracts.channel import (
+    Channel,
+    ChannelDeps,
+    Health,
+    Intake,
+    Introduction,
+    MembershipAnswer,
+    ReadingLimits,
+)
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Attachment, Inbound, Quoted
 from bot.contracts.outbound import Outbound, Sent
@@ -69,7 +77,7 @@ _SUPERGROUP = "-100"
 _TOKEN = re.compile(r"[0-9]+:[A-Za-z0-9_-]+")
 
 
-class TelegramChannel:
+class TelegramChannel(Channel):
     """Implements `contracts.channel.Channel` for one bot. `patience` is the timeout in seconds of a request."""
 
     name = "telegram"
@@ -137,7 +145,7 @@ class TelegramChannel:
         return ()  # a Telegram bot cannot read earlier messages
 
     async def chats_of(self, user_id: str, chat_keys: Sequence[ChatKey], *, direct: bool) -> MembershipAnswer:
-        """Implement `contracts.channel.KnowsMembers`. A private chat's id is its person's id, so no request is needed for it."""
+        """A private chat's id is its person's id, so no request is needed for it."""
         if self._bot is None:
             raise errors.ChannelUnreachable("Telegram is not connected")
         chats = {key: self._migrations.now(key.chat_id) for key in chat_keys if key.channel == self.name}
@@ -177,7 +185,7 @@ class TelegramChannel:
         return self._bot.fetch(attachment, most=most)
 
     def permalink(self, line: ArchiveLine) -> str | None:
-        """Implement `contracts.channel.KnowsLinks`. Only messages in supergroups have an address."""
+        """Only messages in supergroups have an address."""
         # The id of a message in a supergroup that was once a group includes the supergroup's id.
         chat, _, number = (line.message_id or "").rpartition("/")
         chat = chat or line.chat_key.chat_id
@@ -330,7 +338,7 @@ class TelegramChannel:
         return int(number) if found else None
 
     async def draft(self, message: Outbound) -> bool:
-        """Implement `contracts.channel.Drafts`. Only private chats have drafts; a draft has a stop button."""
+        """Only private chats have drafts; a draft has a stop button."""
         place = message.target
         if not self._drafts or place["chat_id"].startswith("-"):
             return False

@@ -224,7 +224,7 @@ class Bot(telegram.Bot):
         return int(found["message_id"])
 
     async def fetch(self, attachment: Attachment, *, most: int) -> AsyncGenerator[bytes]:
-        """Yield the bytes of a file, as `contracts.channel.Files.fetch` specifies."""
+        """Yield the bytes of a file, as `contracts.channel.Channel.fetch` specifies."""
         if not attachment.ref:
             raise errors.FileGone("the message names no file")
         try:

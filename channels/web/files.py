@@ -233,7 +233,7 @@ class Uploads(ChatFiles):
         return ChatFile("", name if isinstance(name, str) else "", size if isinstance(size, int) else 0)
 
     async def fetch(self, attachment: Attachment, *, most: int) -> AsyncGenerator[bytes]:
-        """Yield the bytes of a file, as `contracts.channel.Files.fetch` specifies."""
+        """Yield the bytes of a file, as `contracts.channel.Channel.fetch` specifies."""
         user, _, id_ = (attachment.ref or "").partition(":")
         try:
             found = await asyncio.to_thread(self.open, ChatKey(KEYS.name, user), id_) if user else None

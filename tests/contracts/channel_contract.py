@@ -21,7 +21,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bot import errors, http_server, text
-from bot.contracts.channel import Channel, ChannelDeps, Files, Manifest
+from bot.contracts.channel import Channel, ChannelDeps, Manifest
 from bot.contracts.environment import Clock
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
@@ -370,9 +370,6 @@ class ChannelContract(abc.ABC):
         await rig.channel.stop()
         await rig.channel.stop()
         await rig.build().stop()
-
-    async def test_files_of_messages_can_be_fetched_where_its_manifest_says_so(self, rig: Rig) -> None:
-        assert isinstance(rig.channel, Files) == self.manifest.files
 
     async def test_a_direct_message_brings_no_earlier_messages_along(self, rig: Rig) -> None:
         assert await rig.channel.context(await _said(rig, "hello")) == ()

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Protocol
 import pytest
 
 from bot import errors
-from bot.contracts.channel import FILE_PIECE, Files, Manifest
+from bot.contracts.channel import FILE_PIECE, Channel, Manifest
 from bot.contracts.inbound import Attachment, Inbound
 from tests.contracts.channel_contract import Rig
 
@@ -89,16 +89,15 @@ class FilesContract:
         await rig.channel.stop()
         await self._fails(rig, files, file, errors.FileUnreachable)
 
-    async def _sent(self, rig: FilesRig, data: bytes = BYTES) -> tuple[Files, Attachment]:
+    async def _sent(self, rig: FilesRig, data: bytes = BYTES) -> tuple[Channel, Attachment]:
         assert self.manifest.files
-        assert isinstance(rig.channel, Files)
         await rig.upload(data, name="数据.bin")
         inbound: Inbound = await rig.intake.offers(1)
         (file,) = inbound.attachments
         return rig.channel, file
 
     async def _fails(
-        self, rig: FilesRig, files: Files, file: Attachment, error: type[errors.FileFailed]
+        self, rig: FilesRig, files: Channel, file: Attachment, error: type[errors.FileFailed]
     ) -> None:
         with pytest.raises(error) as caught:
             async for _ in files.fetch(file, most=10**9):

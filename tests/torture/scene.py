@@ -147,7 +147,8 @@ class WebSide:
     def __init__(self, world: World, address: Callable[[], str]) -> None:
         self.address = address
         self.unconfirmed: dict[str, str] = {}
-        self.browser = Browser(SimpleNamespace(addresses=[]))
+        nowhere: Any = SimpleNamespace(addresses=[])
+        self.browser = Browser(nowhere)
         self.count = 0
 
     async def say(self, words: str) -> None:

@@ -123,7 +123,7 @@ def _asked(request: ModelRequest) -> list[str]:
     return asked
 
 
-class Platform:
+class Platform(Channel):
     """`contracts.channel.Channel` that forgets what it sent, but for how often what is `due` was answered."""
 
     addresses: tuple[str, ...] = ()

@@ -23,7 +23,7 @@ from bot.contracts.approvals import (
     Verdict,
     Viewer,
 )
-from bot.contracts.channel import HasReadingLimits, HomeSection
+from bot.contracts.channel import HomeSection
 from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.inbound import Command as CallOf
 from bot.contracts.inbound import Inbound
@@ -206,7 +206,7 @@ class ApprovalService:
         queued = [one for one in found.rows if one == name or one.startswith(f"{name}/")]
         if queued:
             return queued[-1]
-        limited = isinstance(self._run.channels[to.channel], HasReadingLimits)
+        limited = self._run.channels[to.channel].reading_limits is not None
         cut = bool(choices) and limited and len(record.asked.shown) > wording.SHOWN
         if cut and not await self._sent_whole(chat, found, to, f"{name} file"):
             choices = tuple(one for one in choices if one not in LASTING)

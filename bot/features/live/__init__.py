@@ -9,14 +9,14 @@ from functools import partial
 from typing import Any
 
 from bot import errors, text
-from bot.contracts.channel import Reacts, Sessions, Streaming
+from bot.contracts.channel import Streaming
 from bot.contracts.environment import off_loop, started
 from bot.contracts.inbound import Inbound
 from bot.contracts.tools import ToolCall
 from bot.core.chat import Chat, Phase, Turn, plain
 from bot.core.chats import Fact
 from bot.core.feature import Display, Feature, Hooks, Runtime
-from bot.core.long_blocks import limits_of, shortened
+from bot.core.long_blocks import shortened
 from bot.core.outbox import LiveText
 from bot.core.outgoing import Address, OutboxRow
 from bot.core.tasks import TaskEvent
@@ -163,7 +163,7 @@ class TurnDisplay:
         split, shown = self._channel.split, beginning(words)
         if not (anything or has_begun(words, shown)):
             return []
-        limits = limits_of(self._channel, on=self._run.settings.delivery.long_as_files)
+        limits = self._channel.reading_limits if self._run.settings.delivery.long_as_files else None
         shorter = shortened(shown.words, limits, goes_on=True)
         closing, sure = "" if shorter.ends_in_one else shown.closing, shorter.at(shown.sure)
         parts = split(shorter.words)
@@ -238,7 +238,7 @@ class TurnDisplay:
                 if not (_unasked(turn) or turn.phase is Phase.SUSPENDED or grows):
                     shown = True
                     await self._owner.indicate(to, working=True)
-                if title and isinstance(channel, Sessions):
+                if title:
                     named = self._run.redact(text.clean(title))
                     await self._owner.sign(to, channel.entitle(to.target, named))
                 title = ""
@@ -250,7 +250,7 @@ class TurnDisplay:
     def suspend(self) -> None:
         """On platforms that can display it, show that a turn waits for a person, or that it works again."""
         waits, to = self._turn.phase is Phase.SUSPENDED, self._to
-        if waits == self.suspended or not isinstance(self._channel, Sessions):
+        if waits == self.suspended:
             return
         self.suspended = waits
         suspended = self._owner.sign(to, self._channel.suspend(to.target)) if waits else None
@@ -353,7 +353,7 @@ class LiveTurns:
 
     def _mark(self, inbound: Inbound) -> None:
         channel, name = self.run.channels[inbound.channel], inbound.request_id
-        if name < self.run.boot or name in self._seen or not isinstance(channel, Reacts):
+        if name < self.run.boot or name in self._seen:
             return
         if not plain(inbound) or inbound.addressed == "chat" or inbound.message_id is None:
             return

@@ -6,14 +6,13 @@ from typing import Any
 
 import pytest
 
-from bot.contracts.channel import Introduces, Introduction
+from bot.contracts.channel import Introduction
 from bot.words import sentence
 from tests.unit.telegram.bed import GROUP, Bed
 
 
 async def introduction(bed: Bed) -> Introduction:
     await bed.until(lambda: bool(bed.intake.accepted))
-    assert isinstance(bed.channel, Introduces)
     return await bed.channel.introduce(bed.intake.accepted[0])
 
 

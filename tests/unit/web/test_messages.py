@@ -11,7 +11,7 @@ import pytest
 from bot import errors
 from bot.contracts.approvals import QuestionButtons
 from bot.contracts.archive import ArchiveLine
-from bot.contracts.channel import Channel, KnowsMembers, MembershipAnswer
+from bot.contracts.channel import Channel, MembershipAnswer
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Command
 from bot.testing.clock import FakeClock
@@ -274,7 +274,6 @@ async def test_stopping_ends_the_streams(channel: Channel, browser: Browser) -> 
 async def test_a_browser_has_its_own_conversations_and_no_others(channel: Channel) -> None:
     names = ["web:chat:aa", "web:chat:aa:thread:1", "web:chat:bb", "web:chat:bb:thread:1", "slack:chat:aa"]
     keys = [*map(ChatKey.parse, names)]
-    assert isinstance(channel, KnowsMembers)
     assert await channel.chats_of("aa", keys, direct=True) == MembershipAnswer(keys[:2])
     assert await channel.chats_of("aa", keys, direct=False) == MembershipAnswer([])
     assert await channel.chats_of("../aa", keys, direct=True) == MembershipAnswer([])

@@ -13,7 +13,7 @@ import pytest
 
 import channels.web
 from bot import errors
-from bot.contracts.channel import Channel, Invites
+from bot.contracts.channel import Channel
 from bot.contracts.identity import UserRef
 from bot.testing.intake import RecordingIntake
 from bot.words import names, say, speaking
@@ -132,7 +132,6 @@ async def inviting(tmp_path: Path) -> AsyncIterator[Channel]:
 async def test_a_link_that_was_opened_before_leads_to_a_page_that_says_what_to_do(
     inviting: Channel, headers: dict[str, str]
 ) -> None:
-    assert isinstance(inviting, Invites)
     link = await inviting.invite()
     async with Browser(inviting) as first, first.http.get(link) as answer:
         assert answer.status == 200
@@ -151,7 +150,6 @@ async def test_a_link_that_was_opened_before_leads_to_a_page_that_says_what_to_d
 
 
 async def test_a_browser_that_has_opened_the_link_gets_to_the_chat_by_it_again(inviting: Channel) -> None:
-    assert isinstance(inviting, Invites)
     link = await inviting.invite()
     async with Browser(inviting) as browser:
         for _ in range(2):
@@ -171,7 +169,6 @@ async def test_a_link_that_made_nobody_an_operator_is_not_used_up(tmp_path: Path
     deps = dataclasses.replace(surroundings(tmp_path), operators=appointed, appoint=appoint)
     channel = MANIFEST.build(WebSettings(port=0), deps)
     await channel.start(RecordingIntake())
-    assert isinstance(channel, Invites)
     link = await channel.invite()
     async with Browser(channel) as browser:
         async with browser.http.get(link) as answer:

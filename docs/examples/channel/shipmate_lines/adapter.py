@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Mapping
 
 from bot import text
-from bot.contracts.channel import ChannelDeps, Health, Intake
+from bot.contracts.channel import Channel, ChannelDeps, Health, Intake
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound, Quoted
 from bot.contracts.outbound import Outbound, Sent
@@ -18,7 +18,7 @@ LONGEST = 10_000
 """Max characters of a line."""
 
 
-class Lines:
+class Lines(Channel):
     """Serves one client at a time: the newest one."""
 
     name = "lines"
