@@ -152,7 +152,6 @@ class Gateway:
             servers=lambda: self.mcp.sources(),  # noqa: PLW0108 - the object is created below
             compact=lambda inbound: self.turns.compact(inbound),  # noqa: PLW0108 - the object is created below
             suspended=slots.suspended,
-            settle=door.settle,
             waiting=door.waiting,
         )
         door.open(feature.found(), runtime)

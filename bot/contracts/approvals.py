@@ -133,7 +133,7 @@ class ShownQuestion:
 
 
 class Approvals(Protocol):
-    """Asks people for approval. Implemented in `bot.features.approvals`."""
+    """Asks people for approval. Implemented in `bot.features.questions`."""
 
     async def decide(self, asked: Approval, *others: Approval) -> Verdict:
         """Ask people and wait for a verdict. A request that is repeated after a restart continues to wait. `others` are

@@ -18,7 +18,6 @@ from bot.contracts.approvals import (
     QuestionButtons,
     ShownQuestion,
     Unattended,
-    Verdict,
     Viewer,
 )
 from bot.contracts.channel import HomeSection
@@ -30,7 +29,7 @@ from bot.core.agent import ModelDeps
 from bot.core.chat import Chat, Turn
 from bot.core.chats import Chats, Fact
 from bot.core.event_log import EventLog
-from bot.core.events import Decided, TurnEndState
+from bot.core.events import TurnEndState
 from bot.core.exports import Exporter
 from bot.core.locales import Locales
 from bot.core.operators import OperatorAlerts, OperatorChats
@@ -53,8 +52,6 @@ GROUP = "shipmate.features"
 
 UNKNOWN = ""
 """Key in `commands` for the command that handles unknown command names."""
-Settle = Callable[[Question, Verdict], Awaitable[Sequence[Fact] | None]]
-"""Function that carries out a verdict. It returns the events to append, or None if the question is already closed."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,7 +79,6 @@ class Runtime(Services):
     """Function that returns a description of each MCP server's state for operators, by server name."""
     compact: Callable[[Inbound], Awaitable[CompactResult]]
     suspended: Callable[[], AbstractAsyncContextManager[None]]
-    settle: Settle
     waiting: Callable[[Viewer], Awaitable[list[OpenLoop]]]
 
 
@@ -140,8 +136,6 @@ class Hooks:
     """Service that asks people for approval of calls for which a rule requires it. If no feature has this hook, such
     calls are denied.
     """
-    settles: Mapping[str, Settle] = field(default_factory=dict)
-    """Functions that carry out verdicts, by subject of the question."""
     serves: Sequence[Callable[[], Coroutine[Any, Any, None]]] = ()
     """Functions whose coroutines run while the gateway runs."""
     questions: Callable[[ChatKey, UserRef], list[ShownQuestion]] | None = None
@@ -217,8 +211,6 @@ class Door:
         self.display: Display | None = None
         self._hooks: list[Hooks] = []
         self._outcomes: dict[str, Callable[[Question], str]] = {}
-        self._settles: dict[str, Settle] = {}
-        self._settling = set[str]()
 
     def open(self, features: Iterable[Feature], runtime: Runtime) -> None:
         """Register these features. Raises `errors.ConfigError` if two of them use the same name."""
@@ -235,7 +227,6 @@ class Door:
             self.asks = hooks.asks or self.asks
             self.display = hooks.display or self.display
             self._outcomes |= hooks.outcomes
-            self._settles |= hooks.settles
             self._hooks.append(hooks)
 
     def all(self, name: str) -> list[Any]:
@@ -294,20 +285,6 @@ class Door:
         """Return all open loops (matters that wait for somebody) that a viewer may see, by kind and time."""
         found = [loop for waiting in self.all("waiting") for loop in await waiting(viewer)]
         return sorted(found, key=lambda one: (KINDS.index(one.kind), one.due or one.since, one.id))
-
-    async def settle(self, question: Question, verdict: Verdict) -> Sequence[Fact] | None:
-        """Carry out a verdict (see `Settle`). Only a question's first verdict counts; any later one returns None."""
-        settle = self._settles.get(question.record.asked.subject)
-        if question.verdict is not None or question.id in self._settling:
-            return None
-        if settle is None:
-            return (Fact(question.record.asked.chat_key, Decided(question.id, verdict), question.turn),)
-        self._settling.add(question.id)
-        try:
-            return await settle(question, verdict)
-        finally:
-            # The caller appends the events before any other asyncio task runs.
-            self._settling.discard(question.id)
 
     def outcome(self, question: Question) -> str:
         words = self._outcomes.get(question.record.asked.subject)

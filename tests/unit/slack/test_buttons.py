@@ -11,7 +11,7 @@ from bot import errors
 from bot.contracts.approvals import CHOICES, Choice, QuestionButtons
 from bot.contracts.identity import ChatKey
 from bot.contracts.outbound import Outbound
-from bot.features.admissions import ABOUT_A_PERSON
+from bot.features.questions.admissions import ABOUT_A_PERSON
 from channels.slack import inbound
 from channels.slack.inbound import BotIdentity
 

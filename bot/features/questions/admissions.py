@@ -5,12 +5,11 @@ question in the stranger's chat.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
 from bot import text
-from bot.contracts.approvals import Act, Approval, Choice, OpenLoop, QuestionButtons, Verdict, Viewer
+from bot.contracts.approvals import Approval, Choice, OpenLoop, QuestionButtons, Verdict, Viewer
 from bot.contracts.identity import UserRef
 from bot.contracts.inbound import Inbound
 from bot.contracts.outbound import ABOUT, ONLY_TO
@@ -18,14 +17,14 @@ from bot.core import events
 from bot.core.access import EVERY, id_form
 from bot.core.chat import STOPPABLE, Chat
 from bot.core.chats import Fact
-from bot.core.feature import Command, Done, Feature, Hooks, Runtime
+from bot.core.feature import Done, Runtime
 from bot.core.operators import who_decided
 from bot.core.outgoing import Address, Question, examples
+from bot.features.questions.tool_questions import QuestionService
 from bot.tools.permissions.display import named
 from bot.words import paragraph, say, speaking, times
 
 MOST = 20  # max requests sent to operators per day; `/allow` lists further requests too
-MOST_OPEN = 200  # max undecided requests; a further request makes the oldest one expire
 MOST_WAITING = 20  # max undecided people that `/allow` without an argument lists
 ABOUT_A_PERSON: tuple[Choice, ...] = ("admit", "later")
 ASKED = "admission"
@@ -34,16 +33,14 @@ without its text, and a flag that is true if operators were asked.
 """
 KEPT = 7 * EVERY
 """Max age in seconds of a stored request. While the request is stored, a denied person can be notified of a later admission."""
-REACHED_SECONDS = 3.0
-"""Timeout in seconds for delivering a request to an operator. The stranger learns of a request only after its delivery."""
 CHECK_SECONDS = 2.0  # interval in seconds between checks for decisions that another process wrote
 
 
-class Admissions:
+class Admissions(QuestionService):
     """Creates admission requests, applies decisions, and runs `/allow` and `/block`."""
 
     def __init__(self, runtime: Runtime) -> None:
-        self._run = runtime
+        super().__init__(runtime)
         self._manifests = runtime.manifests
         self._rules: list[object] = []
 
@@ -54,8 +51,11 @@ class Admissions:
         await asyncio.to_thread(self._run.lists.note, inbound.channel, inbound.user_id, inbound.user_name)
         chat = await self._run.chats.get(inbound.chat_key)
         name = inbound.request_id
-        if any(_person(one) == inbound.person and one.id != name for _, one in self._waiting()):
-            return Done()
+        for other, old in self._open("person"):
+            if old.record.asked_at < self._run.clock.now() - KEPT:
+                self._append(other, None, events.Decided(old.id, Verdict("expired")))
+            elif _person(old) == inbound.person and old.id != name:
+                return Done()
         if name not in self._run.chats.facts.all(ASKED):
             self._run.chats.append(*self._asked(chat, inbound))
         found = chat.questions.get(name)
@@ -63,15 +63,13 @@ class Admissions:
             return Done()  # the request was decided before a crash
         if inbound.chat_type == "group" and not self._manifests[inbound.channel].ephemeral:
             return Done()  # everybody in the group would read the reply
-        key = "strangers.asked" if await self._reached(chat, found) else "strangers.tell_them"
+        key = "strangers.asked" if await self._reached(chat, found, found.rows) else "strangers.tell_them"
         return Done(paragraph(say("strangers.hello"), say(key, who=inbound.person)))
 
     def _asked(self, chat: Chat, inbound: Inbound) -> Iterator[Fact]:
         """Yield the events that store a request. If fewer than `MOST` were sent today, also yield its messages to operators."""
         name, now, run = inbound.request_id, self._run.clock.now(), self._run
         before = run.chats.facts.all(ASKED)
-        for old in [old for old, fact in before.items() if fact["at"] < now - KEPT]:
-            yield Fact(chat.key, events.FactSet(ASKED, old, None))
         told = sum(fact["told"] for fact in before.values() if fact["at"] > now - EVERY) < MOST
         value = {"at": now, "told": told, "inbound": inbound.model_dump(mode="json")}
         yield Fact(chat.key, events.FactSet(ASKED, name, value))
@@ -87,56 +85,48 @@ class Admissions:
                 buttons = QuestionButtons(name, ABOUT_A_PERSON)
                 rows = run.saying.rows(f"{name}/{to.chat_key}", to, words, buttons=buttons, question=name)
             yield from (Fact(chat.key, row) for row in rows)
-        waiting = sorted(self._waiting(), key=lambda one: one[1].record.asked_at)
-        for other, oldest in waiting[: max(0, len(waiting) + 1 - MOST_OPEN)]:
-            yield from self._decided(other, oldest.id, Verdict("expired"))
-
-    def _waiting(self) -> list[tuple[Chat, Question]]:
-        return [
-            (chat, one)
-            for chat in self._run.chats
-            for one in chat.questions.values()
-            if one.record.asked.admits and one.verdict is None
-        ]
-
-    async def _reached(self, chat: Chat, found: Question) -> bool:
-        def known() -> bool | None:
-            if True in found.rows.values() or found.verdict is not None:
-                return True
-            return None if None in found.rows.values() else False
-
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(REACHED_SECONDS):
-                return await self._run.chats.until(chat.key, known)
-        return False
+        for old in [old for old, fact in before.items() if fact["at"] < now - KEPT]:
+            yield Fact(chat.key, events.FactSet(ASKED, old, None))
 
     async def waiting(self, viewer: Viewer) -> list[OpenLoop]:
         """Return the people who ask for access, if the viewer is an operator in a private chat."""
         if not viewer.operator or viewer.chat is not None:
             return []
-        pending = await asyncio.to_thread(self._run.lists.pending)
-        places = {_person(one): chat.key for chat, one in self._waiting()}
-        found = list[OpenLoop]()
-        for one in pending:
-            who, since = UserRef(one.channel, one.user_id), one.ts / 1000
-            what, chat = one.name or one.user_id, places.get(who)
-            acts: tuple[Act, ...] = ("admit", "block")
-            found.append(OpenLoop("person", str(who), chat, what, since, who, one.name, acts=acts))
-        return found
+        places = {_person(one): chat.key for chat, one in self._open("person")}
+        return [
+            OpenLoop(
+                "person",
+                str(who),
+                places.get(who),
+                one.name or one.user_id,
+                one.ts / 1000,
+                who,
+                one.name,
+                acts=("admit", "block"),
+            )
+            for one in await asyncio.to_thread(self._run.lists.pending)
+            for who in (UserRef(one.channel, one.user_id),)
+        ]
 
-    async def settle(self, found: Question, verdict: Verdict) -> Sequence[Fact] | None:
-        """Apply a decision that an operator made with a button. Return None if the person was blocked in the meantime."""
+    async def decide(self, found: Question, verdict: Verdict) -> bool:
+        """Apply a decision that an operator made with a button. Return False if the request is already decided, or if the
+        person was blocked in the meantime.
+        """
         chat, who = await self._run.chats.get(found.record.asked.chat_key), _person(found)
-        if self._run.access.standing(who, chat.key.chat_id, "direct").reason in {"blocked", "never"}:
-            self._run.chats.append(*self._decided(chat, found.id, Verdict("denied", scope="always")))
-            return None
-        await self._carry_out(who, verdict)
-        return tuple(self._decided(chat, found.id, verdict))
+        async with self._alone(chat.key):
+            if found.verdict is not None:
+                return False
+            if self._run.access.standing(who, chat.key.chat_id, "direct").reason in {"blocked", "never"}:
+                self._run.chats.append(*self._decided(chat, found.id, Verdict("denied", scope="always")))
+                return False
+            await self._carry_out(who, verdict)
+            self._run.chats.append(*self._decided(chat, found.id, verdict))
+            return True
 
     async def _decide(self, who: UserRef, verdict: Verdict) -> Sequence[Fact]:
         """Apply a decision about a person or group. Notify a person who was denied earlier and is admitted now."""
         await self._carry_out(who, verdict)
-        theirs = [(chat, one.id) for chat, one in self._waiting() if _person(one) == who]
+        theirs = [(chat, one.id) for chat, one in self._open("person") if _person(one) == who]
         if not theirs and verdict.ended == "approved":
             verdict = Verdict("approved")
             for name, value in self._run.chats.facts.all(ASKED).items():
@@ -146,25 +136,21 @@ class Admissions:
         return [fact for chat, name in theirs for fact in self._decided(chat, name, verdict)]
 
     def _decided(self, chat: Chat, name: str, verdict: Verdict) -> Iterator[Fact]:
-        """Yield an event that stores the verdict, and a message that tells the person, in the chat where the person asked."""
+        """Yield an event that stores the verdict. For an admission, also yield a message to the person, in the chat where the
+        person asked.
+        """
         yield Fact(chat.key, events.Decided(name, verdict))
         value = self._run.chats.facts.get(ASKED, name)
-        if value is None:
+        if value is None or verdict.ended != "approved":
             return
         inbound = Inbound.model_validate(value["inbound"])
+        yield Fact(chat.key, events.FactSet(ASKED, name, None))
         to = Address.of(inbound)
-        alone = to.chat_type != "group" or self._manifests[to.channel].ephemeral
+        target = {key: one for key, one in to.target.items() if key not in {ONLY_TO, ABOUT}}
+        to = Address(to.channel, to.chat_id, to.chat_key, to.chat_type, target, name)
         with speaking(*self._run.locales.of(inbound)):
-            if verdict.ended == "approved":
-                yield Fact(chat.key, events.FactSet(ASKED, name, None))
-                target = {key: one for key, one in to.target.items() if key not in {ONLY_TO, ABOUT}}
-                to = Address(to.channel, to.chat_id, to.chat_key, to.chat_type, target, name)
-                words, buttons = say("strangers.admitted"), examples(inbound, self._manifests)
-                rows = self._run.saying.rows(f"{name}/admitted", to, words, buttons=buttons)
-            elif verdict.ended == "expired" and alone:
-                rows = self._run.saying.rows(f"{name}/expired", to, say("strangers.gave_way"))
-            else:
-                return
+            buttons = examples(inbound, self._manifests)
+            rows = self._run.saying.rows(f"{name}/admitted", to, say("strangers.admitted"), buttons=buttons)
         yield from (Fact(chat.key, row) for row in rows)
 
     async def _carry_out(self, who: UserRef, verdict: Verdict) -> None:
@@ -193,11 +179,14 @@ class Admissions:
         by = say("strangers.by", who=who_decided(verdict, "approval.an_operator")) if verdict.by else ""
         if verdict.ended == "approved":
             return say("strangers.let_in", by=by, time=when)
-        if verdict.scope == "always":
-            return say("strangers.kept_out", by=by, time=when)
-        if verdict.ended == "expired":
-            return say("strangers.expired", count=MOST_OPEN, time=when)
-        return say("strangers.not_now", by=by, time=when)
+        key = (
+            "kept_out"
+            if verdict.scope == "always"
+            else "expired"
+            if verdict.ended == "expired"
+            else "not_now"
+        )
+        return say(f"strangers.{key}", by=by, time=when)
 
     async def watch(self) -> None:
         """Apply decisions that another process wrote, and stop the running turns of people who are now blocked."""
@@ -210,7 +199,7 @@ class Admissions:
             self._stop_blocked()
 
     async def _compare(self) -> None:
-        open_ones = {one.id for _, one in self._waiting()}
+        open_ones = {one.id for _, one in self._open("person")}
         for name, value in self._run.chats.facts.all(ASKED).items():
             inbound = Inbound.model_validate(value["inbound"])
             standing = self._run.access.standing(inbound.person, inbound.chat_key.chat_id, "direct")
@@ -222,9 +211,11 @@ class Admissions:
     def _stop_blocked(self) -> None:
         for chat in self._run.chats:
             first = chat.turn.first if chat.turn is not None and chat.turn.phase in STOPPABLE else None
-            if first is None:
-                continue
-            if self._run.access.standing(first.person, first.chat_id, first.chat_type).reason == "blocked":
+            if (
+                first is not None
+                and self._run.access.standing(first.person, first.chat_id, first.chat_type).reason
+                == "blocked"
+            ):
                 # `Z` × 26 sorts after every real id, so the stop applies to all messages so far.
                 gone = {"request_id": "Z" * 26, "keys": (), "text": "", "quoted": (), "attachments": ()}
                 stop = first.model_copy(update=gone | {"kind": "stop", "command": None})
@@ -257,12 +248,16 @@ class Admissions:
         """Admit or deny an id. An id without the prefix `channel:` belongs to the channel of the command."""
         if not self._run.access.is_operator(inbound.person):
             return Done(say("commands.operators_admit"))
-        asked = inbound.args
+        asked, prefix = inbound.args, self._manifests[inbound.channel].command_prefix
         channel, _, user_id = asked.rpartition(":")
         channel = channel or inbound.channel
         manifest = self._manifests.get(channel)
         if not user_id or manifest is None or not manifest.valid_id(user_id):
-            return Done(self._no_id(inbound, asked, channel if manifest is not None else inbound.channel))
+            name = inbound.command.name if inbound.command is not None else ""
+            said = say("commands.no_id", asked=text.preview(asked, 60))
+            said = said if asked else say("commands.needs_id", name=name, prefix=prefix)
+            form = id_form(manifest or self._manifests[inbound.channel])
+            return Done(paragraph(said, form, say("commands.who_waits", prefix=prefix)))
         who = UserRef(channel, user_id)
         if decision == "denied" and self._run.access.is_operator(who):
             # Without any operator, nobody could admit people with a command any more.
@@ -273,32 +268,6 @@ class Admissions:
             say("commands.admitted" if decision == "approved" else "commands.kept_out", who=who), facts
         )
 
-    def _no_id(self, inbound: Inbound, asked: str, channel: str) -> str:
-        prefix = self._manifests[inbound.channel].command_prefix
-        name = inbound.command.name if inbound.command is not None else ""
-        shown = text.preview(asked, 60)
-        said = (
-            say("commands.no_id", asked=shown)
-            if asked
-            else say("commands.needs_id", name=name, prefix=prefix)
-        )
-        return paragraph(said, id_form(self._manifests[channel]), say("commands.who_waits", prefix=prefix))
-
 
 def _person(found: Question) -> UserRef:
     return UserRef(found.record.asked.channel or "", found.record.asked.user_id or "")
-
-
-def _build(runtime: Runtime) -> Hooks:
-    admissions = Admissions(runtime)
-    return Hooks(
-        commands={"allow": Command(admissions.allow), "block": Command(admissions.block)},
-        signals={"admission": Command(admissions.ask)},
-        outcomes={"person": admissions.outcome},
-        settles={"person": admissions.settle},
-        serves=(admissions.watch,),
-        waiting=admissions.waiting,
-    )
-
-
-FEATURE = Feature("admissions", _build)

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Sequence
 from dataclasses import replace
-from weakref import WeakValueDictionary
 
 from pydantic import TypeAdapter
 
@@ -30,37 +28,33 @@ from bot.contracts.inbound import Inbound
 from bot.core import events
 from bot.core.chat import Chat
 from bot.core.chats import Fact
-from bot.core.feature import Command, Done, Feature, Hooks, Runtime
+from bot.core.feature import Done, Runtime
 from bot.core.locales import ReaderLocale
 from bot.core.operators import who_decided
 from bot.core.outgoing import Address, ApprovalRecord, Question, is_shown_in
-from bot.features.approvals import wording
-from bot.features.approvals.wording import SHORT, act, call_in_words, runs, that_hold
+from bot.features.questions import wording
+from bot.features.questions.admissions import Admissions
+from bot.features.questions.tool_questions import QuestionService
+from bot.features.questions.wording import SHORT, act, call_in_words, runs, that_hold
 from bot.tools.permissions.display import changed_lines, in_words, named
 from bot.words import language, own_zone, say, speaking, times, zone
 
 GRANTED = "approval"  # kind of the `FactSet` events that store lasting approvals by question id
 MOST_SHOWN = 5  # max questions listed on a person's home page
-REACHED_SECONDS = 3.0
-"""Timeout in seconds for delivering a group's question to an operator. If no operator is reached in time, the question in
-the group gets buttons too.
-"""
 SCOPES: dict[str, Scope] = {"once": "once", "chat": "chat", "today": "today", "always": "always"}
 _RECORDS = TypeAdapter(ApprovalRecord)
 
 
-class ApprovalService:
-    """Implements `contracts.approvals.Approvals`. A question is sent to several chats. All its messages are outbox
-    rows of the chat whose turn asks.
-    """
+class Approvals(QuestionService):
+    """Implements `contracts.approvals.Approvals`. A question is sent to several chats."""
 
-    def __init__(self, runtime: Runtime) -> None:
-        self._run = runtime
-        self._alone = WeakValueDictionary[ChatKey, asyncio.Lock]()
+    def __init__(self, runtime: Runtime, admissions: Admissions) -> None:
+        super().__init__(runtime)
+        self._admissions = admissions
 
     async def decide(self, asked: Approval, *others: Approval) -> Verdict:
         """Implement `contracts.approvals.Approvals.decide`. Each chat has at most one open question at a time."""
-        async with self._alone.setdefault(asked.chat_key, asyncio.Lock()):
+        async with self._alone(asked.chat_key):
             chat = await self._run.chats.get(asked.chat_key)
             calls = [asked, *others] if others else []
             left = [one for one in calls if _about(chat, one) is None and self._given(one) is None]
@@ -76,12 +70,12 @@ class ApprovalService:
         for one in calls:
             name = self._run.ids.ulid()
             decided = (events.QuestionAsked(name, one), events.Decided(name, verdict))
-            self._append(chat, one, *decided, *self._granted(name, one, verdict))
+            self._append(chat, one.request_id, *decided, *self._granted(name, one, verdict))
 
     async def _decided(self, chat: Chat, asked: Approval) -> Verdict:
         if (given := self._given(asked)) is not None and given.verdict is not None:
             if runs(given.asked) == runs(asked):
-                self._append(chat, asked, _fact(replace(given, used=given.used + 1)))
+                self._append(chat, asked.request_id, _fact(replace(given, used=given.used + 1)))
                 return given.verdict
             before, now = given.asked.script, asked.script
             lines = await asyncio.to_thread(changed_lines, before, now, 2) if before else ""
@@ -94,16 +88,13 @@ class ApprovalService:
         found = _about(chat, asked)
         if found is None:
             name = self._run.ids.ulid()
-            self._append(chat, asked, events.QuestionAsked(name, asked))
+            self._append(chat, asked.request_id, events.QuestionAsked(name, asked))
             self._run.log.write("approval", "people are asked", approval=name, tool=asked.tool)
             found = chat.questions[name]
         if found.verdict is None:
             async with self._run.suspended():
                 await self._show(chat, found, turn.first)
         return found.verdict or Verdict("nobody")
-
-    def _append(self, chat: Chat, asked: Approval, *data: events.EventData) -> None:
-        self._run.chats.append(*(Fact(chat.key, one, asked.request_id) for one in data))
 
     def _given(self, asked: Approval) -> ApprovalRecord | None:
         """Return the lasting approval that covers a call; None if there is none.
@@ -168,23 +159,7 @@ class ApprovalService:
             self._run.log.write("approval", "no operator can be reached", level="warn", approval=found.id)
             # The question must be delivered before its message can show the outcome.
             await self._run.chats.until(chat.key, lambda: found.arrived(own) is not None or None)
-            self._append(chat, asked, events.Decided(found.id, Verdict("nobody")))
-
-    async def _reached(self, chat: Chat, found: Question, rows: Sequence[str]) -> bool:
-        """Return True once one of these outbox rows is delivered or the question is decided. Return False after
-        `REACHED_SECONDS`, or if no row can be delivered.
-        """
-
-        def known() -> bool | None:
-            states = [found.arrived(name) for name in rows]
-            if True in states or found.verdict is not None:
-                return True
-            return None if None in states else False
-
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(REACHED_SECONDS):
-                return await self._run.chats.until(chat.key, known)
-        return False
+            self._append(chat, asked.request_id, events.Decided(found.id, Verdict("nobody")))
 
     async def _ask(
         self,
@@ -224,7 +199,7 @@ class ApprovalService:
             rows = self._run.saying.rows(
                 name, to, words, buttons=buttons, question=record.id, while_open=(while_open,)
             )
-        self._append(chat, record.asked, *rows)
+        self._append(chat, record.asked.request_id, *rows)
         return rows[-1].row
 
     def _words(
@@ -250,24 +225,11 @@ class ApprovalService:
             try:
                 await self._run.files.check(to.channel, file)
                 async with self._run.files.kept([file]) as (stored,):
-                    row = events.Queued(
-                        name,
-                        to.target,
-                        file.markdown,
-                        "notice",
-                        to.channel,
-                        to.chat_id,
-                        to.chat_type,
-                        language=language(),
-                        question=found.id,
-                        file=stored,
-                    )
-                    self._append(chat, found.record.asked, row)
+                    row = to.queued(name, file.markdown, form="notice", question=found.id, file=stored)
+                    self._append(chat, found.record.asked.request_id, row)
             except errors.FileRefused as error:
-                cause = str(error)
-                self._run.log.write(
-                    "approval", "a call is no file", level="warn", approval=found.id, cause=cause
-                )
+                words, cause = "a call is no file", str(error)
+                self._run.log.write("approval", words, level="warn", approval=found.id, cause=cause)
                 return False
 
         def known() -> bool | None:
@@ -296,17 +258,10 @@ class ApprovalService:
             return ()
         return that_hold(asked, ("once", "chat", "deny") if asked.granted else ("once", "deny"))
 
-    def _open(self) -> list[tuple[Chat, ApprovalRecord]]:
-        return [
-            (chat, one.record)
-            for chat in self._run.chats
-            for one in chat.questions.values()
-            if one.verdict is None and not one.of_tool and not one.record.asked.admits
-        ]
-
     async def home(self, opened: Inbound) -> HomeSection:
         """Return the calls that wait for an approval in this person's turns, for the person's home page."""
-        waits = [record.asked for _, record in self._open() if record.asked.person == opened.person]
+        open_ones = (one.record.asked for _, one in self._open("call", "budget"))
+        waits = [asked for asked in open_ones if asked.person == opened.person]
         lines = [say("home.waits", act=act(one, names_tool=False)) for one in waits[:MOST_SHOWN]]
         more = len(waits) - MOST_SHOWN
         lines += [say("home.more_jobs", count=more)] if more > 0 else []
@@ -315,8 +270,8 @@ class ApprovalService:
     async def waiting(self, viewer: Viewer) -> list[OpenLoop]:
         """Return the open questions that this person sees on the board. At the console, also return the lasting approvals."""
         found = list[OpenLoop]()
-        for chat, record in self._open():
-            asked = record.asked
+        for chat, one in self._open("call", "budget"):
+            record, asked = one.record, one.record.asked
             may = bool(self._choices(asked, viewer.person))
             if viewer.sees(asked.person, asked.chat_key):
                 loop = OpenLoop(
@@ -382,7 +337,7 @@ class ApprovalService:
 
     async def afresh(self, press: Inbound) -> Done:
         """Handle the button [Start over without it]: stop the turn, and ask the person's own text again in a new conversation."""
-        open_ones = [chat.turn for chat, record in self._open() if record.id == press.args]
+        open_ones = [chat.turn for chat, one in self._open("call", "budget") if one.id == press.args]
         turn = open_ones[0] if open_ones else None
         if turn is None:
             return Done(say("approval.unknown"))
@@ -442,15 +397,15 @@ class ApprovalService:
             self._note(found.record, inbound, "refused")
             return Done(refusal or say("approval.nothing"))
         verdict = Verdict(ended, inbound.person, scope, inbound.user_name or "", inbound.request_id)
-        facts = await self._run.settle(found, verdict)
-        if facts is None:
-            return Done(say("approval.unknown"))
         if asked.admits:
-            return Done(say("strangers.admits" if ended == "approved" else "strangers.stays_out"), facts)
+            if not await self._admissions.decide(found, verdict):
+                return Done(say("approval.unknown"))
+            return Done(say("strangers.admits" if ended == "approved" else "strangers.stays_out"))
         self._note(found.record, inbound, ended, scope=scope)
         key = ended if ended != "approved" else "approved" if scope == "once" else f"approved_{scope}"
         granted = (Fact(asked.chat_key, one) for one in self._granted(found.id, asked, verdict))
-        return Done(say(f"approval.{key}"), (*facts, *granted))
+        decided = Fact(asked.chat_key, events.Decided(found.id, verdict), found.turn)
+        return Done(say(f"approval.{key}"), (decided, *granted))
 
     def _refusal(self, asked: Approval, inbound: Inbound, scope: Scope) -> str:
         """Return the sentence that says why this person may not decide; "" if the person may."""
@@ -463,8 +418,7 @@ class ApprovalService:
         """Return the open question of this name. Without a name, return the only open question in this chat or its threads.
         Otherwise return the sentence that says why no single question was found.
         """
-        waiting = [one for chat in self._run.chats for one in chat.questions.values()]
-        open_ones = [one for one in waiting if one.verdict is None and not one.of_tool]
+        open_ones = [one for _, one in self._open("call", "budget", "person")]
         if wanted := name.upper():
             found = [one for one in open_ones if _is_called(one.record, wanted)]
             if len(found) == 1:
@@ -525,23 +479,3 @@ def _is_called(record: ApprovalRecord, wanted: str) -> bool:
 
 def _fact(record: ApprovalRecord) -> events.FactSet:
     return events.FactSet(GRANTED, record.id, _RECORDS.dump_python(record, mode="json"))
-
-
-def _build(runtime: Runtime) -> Hooks:
-    service = ApprovalService(runtime)
-    return Hooks(
-        commands={
-            "approve": Command(service.approve),
-            "deny": Command(service.deny),
-            "approvals": Command(service.listed),
-            "afresh": Command(service.afresh),
-        },
-        approvals=service,
-        questions=service.open_in,
-        home={1: service.home},
-        waiting=service.waiting,
-        outcomes=dict.fromkeys(("call", "budget"), wording.outcome),
-    )
-
-
-FEATURE = Feature("approvals", _build)
