@@ -196,41 +196,35 @@ class Console:
 
     async def _conversation(self, request: web.Request) -> Found | None:
         """Return the newest messages of a chat. With the parameter `before` (epoch ms), return messages up to that time.
-        `from` is the number of messages of exactly that time that were already shown; these are left out. With `q`,
-        return the messages that match these words best.
+        With `q`, return the messages that match these words best.
         """
         try:
             key = ChatKey.parse(request.match_info["chat"])
         except errors.IdentityInvalid:
             return None
         asked, page, before = _asked(request, "q"), _number(request, "page", 1), _number(request, "before", 0)
-        older, total = "", None
+        older, total, offset = "", None, (page - 1) * ROWS
         if asked["q"] and self.recalls is not None:
             now = int(self.clock.now() * 1000)
-            recall = RecallQuery((asked["q"],), now, limit=ROWS, offset=(page - 1) * ROWS)
+            recall = RecallQuery((asked["q"],), now, limit=ROWS, offset=offset)
             found = await self.recalls.recall([key], recall)
-            lines, total, before = [hit.line for hit in found.hits], found.total, 0
+            lines, total = [hit.line for hit in found.hits], found.total
         else:
-            shown, page = _number(request, "from", 0), 1
             until = before + 1 if before else None
-            query = HistoryQuery(limit=ROWS + 1, before=until, offset=shown, counted=False)
+            query = HistoryQuery(limit=ROWS + 1, before=until, offset=offset, counted=False)
             lines = (await self.archive.search(key, query)).lines
             if not lines and not before:
                 return None
-            if len(lines) > ROWS:
-                lines = lines[-ROWS:]
-                oldest = lines[0].ts
-                again = sum(line.ts == oldest for line in lines) + (shown if oldest == before else 0)
-                older = f"?before={oldest}&from={again}"
+            older = _query({"before": before, "page": page + 1}) if len(lines) > ROWS else ""
         return {
             "key": str(key),
             "names": {**await people_of(self.archive, [str(key)]), **self.titles()},
             "usage": await asyncio.to_thread(self.usage.total, chat=str(key)),
             "asked": asked,
             "searched": self.recalls is not None,
-            "lines": lines,
+            "lines": lines[-ROWS:],
             "older": older,
-            "before": before,
+            "newest": total is None and (before or page > 1),
             "total": total,
             "at": page,
             "pages": _pages(total or 0),
