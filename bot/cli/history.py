@@ -189,7 +189,7 @@ def stats(
         return
     total = sums.total(chat=chat, since=start)
     if not as_json:
-        _show(total)
+        _show_totals(total)
         return
     facts = {"chat": chat} | _facts(total)
     facts |= {"errors": dict(total.errors), "models": dict(total.models)}
@@ -233,7 +233,7 @@ def _facts(sums: UsageTotals) -> dict[str, Any]:
     }
 
 
-def _show(sums: UsageTotals) -> None:
+def _show_totals(sums: UsageTotals) -> None:
     failures, models = (
         ", ".join(f"{name} {count}" for name, count in counts.most_common())
         for counts in (sums.errors, sums.models)
