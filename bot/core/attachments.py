@@ -10,9 +10,10 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
+import functools
 import hashlib
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from bot import errors, text, ulids
 from bot.contracts.inbound import Attachment, Inbound
@@ -54,6 +55,14 @@ class SentFile:
     name: str
     picture: str
     room: int
+
+
+class _Shown(NamedTuple):
+    """Bytes of a picture or PDF that the model is shown, their media type, and their tokens."""
+
+    data: bytes
+    type: str
+    tokens: int
 
 
 class RssMonitor(Protocol):
@@ -160,95 +169,83 @@ class FileReader:
         return kind, bytes(data)
 
     async def _keep(self, found: tuple[FileType, bytes], file: SentFile) -> SeenFile:
-        kind, data = found
+        """Store the file's text with secrets redacted, and the bytes that the model is shown."""
+        (kind, data), artifacts, chat = found, self._services.artifacts, file.inbound.chat_key
+        words, shown = None, None
         if kind == "picture":
-            return SeenFile(shown=await self._keep_picture(data, file))
-        if kind == "pdf":
-            return await self._keep_pdf(data, file)
-        if kind == "recording":
-            if self._transcriber is None:
-                raise errors.NoReadableText
-            said = await self._transcriber.transcribe(data, file_types.recording_type(data))
-            words = text.clean(said).strip()
-            if not words:
-                raise errors.NoReadableText(SILENCE, "silence")
-        elif kind == "office":
-            words = await parser_process.read_office(data, self._limits.max_bytes)
+            shown = await self._picture(data, file.room)
+        elif kind == "pdf":
+            words, shown = await self._pdf(data, file.room)
         else:
-            file_types.check_text(data[: file_types.SAMPLE])
-            decoded = await asyncio.to_thread(file_types.decode, data)
-            if decoded is None:
-                raise errors.NoReadableText
-            words = decoded
-        return await self._keep_text(await asyncio.to_thread(self._cleaned, words), file)
+            words = await asyncio.to_thread(self._cleaned, await self._text(kind, data))
+        put = functools.partial(artifacts.put, chat_key=chat, request_id=file.inbound.request_id, tool=STEP)
+        seen = SeenFile()
+        if words is not None:
+            await put(words, tool_use_id=file.name, artifact_id=file.name)
+            page = await artifacts.read(file.name, chat, offset=0, limit=HEAD)
+            seen = SeenFile(file.name, page.characters, page.lines, page.text)
+        if shown is not None:
+            packed = base64.b64encode(shown.data).decode()
+            await put(packed, tool_use_id=file.name, artifact_id=file.picture)
+            about = ShownFile(file.picture, shown.type, len(shown.data), shown.tokens)
+            seen = replace(seen, shown=about)
+        return seen
+
+    async def _text(self, kind: FileType, data: bytes) -> str:
+        if kind == "recording" and self._transcriber is not None:
+            said = await self._transcriber.transcribe(data, file_types.recording_type(data))
+            if words := text.clean(said).strip():
+                return words
+            raise errors.NoReadableText(SILENCE, "silence")
+        if kind == "office":
+            return await parser_process.read_office(data, self._limits.max_bytes)
+        file_types.check_text(data[: file_types.SAMPLE])
+        decoded = await asyncio.to_thread(file_types.decode, data)
+        if decoded is None:
+            raise errors.NoReadableText
+        return decoded
+
+    async def _pdf(self, data: bytes, room: int) -> tuple[str | None, _Shown | None]:
+        """Return the text of a PDF, and the PDF itself if it is short and contains no secret. Raises
+        `errors.NoReadableText` if there is neither.
+        """
+        found = await parser_process.read_pdf(data, self._limits.max_bytes)
+        words = await asyncio.to_thread(self._cleaned, found.text)
+        fits = found.pages <= self._limits.pdf_pages and len(data) <= min(room, parser_process.PDF_BYTES)
+        # Text in a PDF is compressed, so secrets are found only after extraction.
+        clean = words == found.text and await asyncio.to_thread(self._is_clean, data)
+        if not words.strip() and not (fits and clean):
+            if fits:
+                raise errors.NoReadableText(SECRETIVE, "secret")
+            why = f"it has {found.pages} pages and no text that could be read"
+            raise errors.NoReadableText(why, "pages", found.pages)
+        shown = _Shown(data, "application/pdf", found.tokens) if fits and clean else None
+        return words if words.strip() else None, shown
+
+    async def _picture(self, data: bytes, room: int) -> _Shown:
+        """Return a picture, scaled down to a size that can be sent to the model. Raises `errors.NoReadableText`."""
+        if not self._limits.pictures:
+            raise errors.NoReadableText
+        data = await parser_process.fitting(data, room)
+        picture = picture_of(data)
+        if picture is None:
+            raise errors.NoReadableText
+        if len(data) > room:
+            why = f"the pictures of one message may have {size_in_words(TOGETHER)} together"
+            raise errors.NoReadableText(why, "pictures", TOGETHER)
+        if not await asyncio.to_thread(self._is_clean, data):
+            raise errors.NoReadableText(SECRETIVE, "secret")
+        return _Shown(data, picture.type, picture.tokens)
 
     def _cleaned(self, words: str) -> str:
         return self._services.redact(text.clean(words))
 
-    async def _keep_text(self, words: str, file: SentFile) -> SeenFile:
-        await self._put(words, file, file.name)
-        page = await self._services.artifacts.read(file.name, file.inbound.chat_key, offset=0, limit=HEAD)
-        return SeenFile(file.name, page.characters, page.lines, page.text)
-
-    async def _keep_pdf(self, data: bytes, file: SentFile) -> SeenFile:
-        """Store the text of a PDF. If the PDF is short and contains no secret, also show it to the model. Raises
-        `errors.NoReadableText` if neither is possible.
-        """
-        found = await parser_process.read_pdf(data, self._limits.max_bytes)
-        words = await asyncio.to_thread(self._cleaned, found.text)
-        fits = found.pages <= self._limits.pdf_pages and len(data) <= min(file.room, parser_process.PDF_BYTES)
-        # Text in a PDF is compressed, so secrets are found only after extraction.
-        clean = words == found.text and await asyncio.to_thread(self._clean, data)
-        seen = SeenFile()
-        if words.strip():
-            seen = await self._keep_text(words, file)
-        elif not (fits and clean):
-            why = f"it has {found.pages} pages and no text that could be read"
-            raise (
-                errors.NoReadableText(SECRETIVE, "secret")
-                if fits
-                else errors.NoReadableText(why, "pages", found.pages)
-            )
-        if fits and clean:
-            shown = await self._shown(file, data, "application/pdf", found.tokens)
-            return replace(seen, shown=shown)
-        return seen
-
-    async def _keep_picture(self, data: bytes, file: SentFile) -> ShownFile:
-        """Store a picture, scaled down to a size that can be sent to the model. Raises `errors.NoReadableText`."""
-        if not self._limits.pictures:
-            raise errors.NoReadableText
-        data = await parser_process.fitting(data, file.room)
-        picture = picture_of(data)
-        if picture is None:
-            raise errors.NoReadableText
-        if len(data) > file.room:
-            why = f"the pictures of one message may have {size_in_words(TOGETHER)} together"
-            raise errors.NoReadableText(why, "pictures", TOGETHER)
-        if not await asyncio.to_thread(self._clean, data):
-            raise errors.NoReadableText(SECRETIVE, "secret")
-        return await self._shown(file, data, picture.type, picture.tokens)
-
-    async def _shown(self, file: SentFile, data: bytes, kind: str, tokens: int) -> ShownFile:
-        await self._put(base64.b64encode(data).decode(), file, file.picture)
-        return ShownFile(file.picture, kind, len(data), tokens)
-
-    def _clean(self, data: bytes) -> bool:
+    def _is_clean(self, data: bytes) -> bool:
         """Return True if the bytes contain none of the bot's secrets. A picture's metadata could contain one."""
         pieces = (
             data[at : at + _AT_ONCE + _OVERLAP].decode("latin-1") for at in range(0, len(data), _AT_ONCE)
         )
         return all(self._services.redact(words) == words for words in pieces)
-
-    async def _put(self, words: str, file: SentFile, name: str) -> None:
-        await self._services.artifacts.put(
-            words,
-            chat_key=file.inbound.chat_key,
-            request_id=file.inbound.request_id,
-            tool=STEP,
-            tool_use_id=file.name,
-            artifact_id=name,
-        )
 
 
 def artifact_id(request_id: str, at: int, attachment: Attachment, kind: str = "") -> str:
