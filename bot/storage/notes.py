@@ -6,16 +6,17 @@ path is encoded as a file name in this folder, so that no path can lead outside 
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
-import json
 import unicodedata
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Annotated, Literal, TypeVar
+
+from pydantic import BeforeValidator, TypeAdapter, ValidationError
 
 from bot import errors, text
-from bot.contracts.base import Json
 from bot.contracts.environment import Disk, Redact
 from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.provenance import Taint
@@ -31,14 +32,13 @@ class Written:
 
     ts: int
     request_id: str
-    chat_key: ChatKey | None
+    chat_key: Annotated[ChatKey | None, BeforeValidator(lambda key: key or None)]
     user_id: str | None
     taint: Taint = Taint.NONE
 
 
 MOST = 50
 """Max sources that are stored for a line. The newest are kept."""
-_BEFORE = "before"
 _Source = TypeVar("_Source")
 
 
@@ -57,56 +57,57 @@ def carried(
     return [fresh if sources is None else sources for sources in kept]
 
 
+@dataclass(frozen=True, slots=True)
+class _Sources:
+    """Content of the file that stores the sources of the text with this hash. `lines` has the positions in `writers` of each
+    line's sources. `before` has the sources of the previous text, which is on disk until the text replaces it.
+    """
+
+    sha256: str
+    writers: list[Written]
+    lines: list[list[int]]
+    before: _Sources | None = None
+    v: int = 1
+
+
+_SOURCES = TypeAdapter(_Sources)
+
+
 def noted(
     raw: bytes, written: Sequence[Sequence[Written]], before: tuple[bytes, bytes] = (b"", b"")
 ) -> bytes:
-    """Return the content of the file that stores the sources of the text `raw`. `before` is the previous text and the content of
-    its file of sources. The result keeps these sources too, because the previous text is on disk until `raw` replaces it.
-    """
+    """Return the content of the file of sources of the text `raw`. `before` is the previous text and its file of sources."""
     writers = list(dict.fromkeys(by for line in written for by in line))
     places = {by: at for at, by in enumerate(writers)}
-    about: Json = {
-        "v": 1,
-        "sha256": digest_of(raw),
-        "writers": [{**asdict(by), "chat_key": str(by.chat_key or "")} for by in writers],
-        "lines": [[places[by] for by in line] for line in written],
-    }
-    if (old := _about(*before)) is not None:
-        about[_BEFORE] = {name: value for name, value in old.items() if name != _BEFORE}
-    return json.dumps(about, ensure_ascii=False).encode() + b"\n"
+    old = _about(*before)
+    about = _Sources(
+        hashlib.sha256(raw).hexdigest(),
+        writers,
+        [[places[by] for by in line] for line in written],
+        None if old is None else replace(old, before=None),
+    )
+    return _SOURCES.dump_json(about) + b"\n"
 
 
 def sources(raw: bytes, note: bytes) -> tuple[tuple[Written, ...], ...]:
     """Return the sources of each line of the text `raw`. They are stored in `note`; if `note` is about another text, return ()
     for each line.
     """
-    count = raw.count(b"\n") + 1
-    unknown: tuple[tuple[Written, ...], ...] = ((),) * count
-    about = _about(raw, note)
-    if about is None:
-        return unknown
-    try:
-        writers = []
-        for told in about["writers"]:
-            key = ChatKey.parse(told["chat_key"]) if told["chat_key"] else None
-            by = Written(told["ts"], told["request_id"], key, told["user_id"], Taint(told["taint"]))
-            writers.append(by)
-        found = tuple(tuple(writers[at] for at in line) for line in about["lines"])
-    except (KeyError, TypeError, IndexError, ValueError, AttributeError):
-        return unknown
-    return found if len(found) == count else unknown
+    about, count = _about(raw, note), raw.count(b"\n") + 1
+    with contextlib.suppress(IndexError):  # somebody changed the file
+        found = [tuple(about.writers[at] for at in line) for line in about.lines] if about else []
+        if len(found) == count:
+            return tuple(found)
+    return ((),) * count
 
 
-def _about(raw: bytes, note: bytes) -> Json | None:
+def _about(raw: bytes, note: bytes) -> _Sources | None:
     """Return the entry in `note` whose hash is that of the text `raw`; None if there is no such entry."""
-    about = jsonl.loads(note) or {}
-    digest = digest_of(raw)
-    told = (about, about.get(_BEFORE))
-    return next((one for one in told if isinstance(one, dict) and one.get("sha256") == digest), None)
-
-
-def digest_of(raw: bytes) -> str:
-    return hashlib.sha256(raw).hexdigest()
+    with contextlib.suppress(ValidationError):
+        about = _SOURCES.validate_json(note)
+        digest = hashlib.sha256(raw).hexdigest()
+        return next((one for one in (about, about.before) if one and one.sha256 == digest), None)
+    return None
 
 
 @dataclass(frozen=True, slots=True)

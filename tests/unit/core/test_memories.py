@@ -4,13 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
-from bot import errors
 from bot.contracts.identity import ChatKey
 from bot.storage.notes import LARGEST_SESSION, Memories
 from bot.system import SystemDisk
-from bot.testing.disk import Failure, FaultyDisk
 
 KEY = ChatKey.parse("telegram:chat:1")
 WORDS = "## Facts\n- the ship is called 海 🚢"
@@ -24,15 +20,6 @@ async def test_what_is_kept_is_there_again_and_belongs_to_its_chat(tmp_path: Pat
     assert await again.load(KEY) == WORDS
     assert await again.load(ChatKey.parse("telegram:chat:2")) is None
     assert (tmp_path / "telegram%3Achat%3A1" / "session.md").stat().st_mode & 0o777 == 0o600
-
-
-async def test_a_disk_that_refuses_leaves_the_memory_that_was_there(tmp_path: Path) -> None:
-    await Memories(tmp_path, disk=SystemDisk()).save(KEY, "old")
-    disk = FaultyDisk(SystemDisk())
-    disk.fail(Failure("replace"))
-    with pytest.raises(errors.StorageError):
-        await Memories(tmp_path, disk=disk).save(KEY, "new")
-    assert await Memories(tmp_path, disk=SystemDisk()).load(KEY) == "old"
 
 
 async def test_a_file_that_is_no_memory_for_its_size_is_not_read(tmp_path: Path) -> None:
