@@ -126,7 +126,7 @@ async def test_no_kind_of_event_of_a_stranger_leaves_its_words() -> None:
             "keys": (f"{kind}{addressed}{chat_type}",),
         }
         assert not await intake.accept(Inbound.model_validate(STRANGER | more))
-    assert "canary-1234" not in f"{log.on_disk}{lines.text}"
+    assert "canary-1234" not in f"{log.text}{lines.text}"
     assert all(chat.turn is None and not chat.waiting for chat in chats)
 
 

@@ -1,4 +1,4 @@
-"""The log in memory and in SQLite."""
+"""The log in SQLite and in PostgreSQL."""
 
 from __future__ import annotations
 
@@ -24,17 +24,6 @@ from bot.telemetry.usage import UsageTotals
 from bot.testing.log import MemoryLog as Lines
 from tests import postgres
 from tests.contracts.event_log import ONE, OTHER, EventLogContract, entry, received
-from tests.memory_log import MemoryLog
-
-
-class TestMemoryLog(EventLogContract):
-    @pytest.fixture
-    def place(self) -> Any:
-        return MemoryLog()
-
-    @asynccontextmanager
-    async def opened(self, place: Any) -> AsyncIterator[EventLog]:
-        yield place
 
 
 @asynccontextmanager

@@ -16,11 +16,10 @@ from bot.contracts.inbound import Attachment, Inbound
 from bot.core import chat as life
 from bot.core import events
 from bot.core.chat import Chat, Phase
-from bot.core.event_log import Entry
-from bot.core.events import Event, EventData
+from bot.core.event_log import Entry, Position
+from bot.core.events import Event, EventData, keys_of
 from bot.core.file_words import SeenFile
 from bot.core.outgoing import OutboxRow
-from tests.memory_log import MemoryLog
 
 Steps = Generator[None, None, None]
 
@@ -53,6 +52,21 @@ class Killed(Exception):
 
 
 @dataclass
+class Disk:
+    """The event log on disk."""
+
+    on_disk: dict[ChatKey, dict[str, Event]] = field(default_factory=lambda: collections.defaultdict(dict))
+    positions: dict[ChatKey, Position] = field(default_factory=dict)
+    keys: set[str] = field(default_factory=set)
+
+    def write(self, entries: Iterable[Entry]) -> None:
+        for entry in entries:
+            self.on_disk[entry.event.chat].setdefault(entry.event.id, entry.event)
+            self.positions[entry.event.chat] = entry.position
+            self.keys.update(keys_of(entry.event.data))
+
+
+@dataclass
 class World:
     """All that outlives a process."""
 
@@ -62,7 +76,7 @@ class World:
     refuses: range
     rng: random.Random = field(init=False)
     taken: set[int] = field(default_factory=set)
-    disk: MemoryLog = field(default_factory=MemoryLog)
+    disk: Disk = field(default_factory=Disk)
     shown: list[tuple[str, str, bool]] = field(default_factory=list)
     """Row, words, and whether they are marked as a possible repeat."""
     half: set[str] = field(default_factory=set)
@@ -126,7 +140,6 @@ class Process:
         world.lives += 1
         self.world, self.boot = world, f"boot{world.lives}"
         self.chats: dict[ChatKey, Chat] = collections.defaultdict(lambda: Chat(key("A")))
-        self.log = MemoryLog()
         self.on_disk = collections.Counter[ChatKey]()
         self.pending: list[Entry] = []
         self.tasks: dict[tuple[str, ...], Steps] = {}
@@ -162,8 +175,7 @@ class Process:
     def write(self) -> None:
         if self.pending and self.world.ticks not in self.world.refuses:
             self.world.tick()
-            self.world.disk.append(self.pending)
-            self.world.disk.write()
+            self.world.disk.write(self.pending)
             for entry in self.pending:
                 self.on_disk[entry.event.chat] = entry.event.seq
             self.pending = []
