@@ -414,7 +414,6 @@ class Worker(ModelWrapper):
                 reply=None,
                 injection=older,
                 view=self._view,
-                tasks=None,
                 approvals=partial(TaskApprovals, self),
             ),
             most_steps=self._limits.max_model_calls + 1,

@@ -110,7 +110,7 @@ class Turns:
                 view=chat.context.shown,
                 flush=self.event_log.committed,
                 undeclared=lambda: agent.registry.behind(fit.tools),
-                tasks=tasks,
+                task=tasks.run,
                 inbound=first,
             )
 

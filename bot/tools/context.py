@@ -101,9 +101,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The person's next message. `nobody` means that there is no person to ask, or that the person sent a command
-    instead. `expired` means that no answer came in time.
-    """
+    """The person's next message. `nobody`: there is no person to ask, or the person sent a command instead."""
 
     ended: Literal["answered", "expired", "nobody"]
     words: str = ""
@@ -150,24 +148,17 @@ class Injection(Protocol):
         """Return the number of messages that this run may still insert."""
 
     def in_view(self, line: ArchiveLine) -> bool:
-        """Return True if the model's context already contains the line, or if the line is the message being answered."""
+        """Return True for a line in the model's context, and for the message being answered."""
 
     async def inject(self, lines: Sequence[ArchiveLine]) -> list[ArchiveLine]:
         """Insert lines in time order before the current user message, for this run only. Return the lines that fit."""
 
 
-class Tasks(Protocol):
-    """Runs subagents (`bot.core.tasks`)."""
-
-    async def run(self, words: str, description: str, mode: TaskMode) -> str:
-        """Run a subagent for the running tool call; return its summary. Raises `errors.ToolError`."""
-
-
 @dataclass(frozen=True, slots=True)
 class ToolExecutionContext:
     """The turn, as tools see it. `reply` is None if no chat caused the turn. `private` means that only `user_id` reads
-    the chat. `people` are the ids of all people whose messages the turn answers. `tasks` is None inside a subagent,
-    which cannot start further subagents. `inbound` is the message that caused the turn.
+    the chat. `people` are the ids of all people whose messages the turn answers. `inbound` is the message that
+    caused the turn.
     """
 
     chat_key: ChatKey
@@ -186,7 +177,10 @@ class ToolExecutionContext:
     """Function called with each file or folder of the project that a tool has used. Later requests may then include the
     instruction files of that folder.
     """
-    tasks: Tasks | None = None
+    task: Callable[[str, str, TaskMode], Awaitable[str]] | None = None
+    """Function that runs a subagent with a prompt, a description and a mode, and returns its summary. None inside a
+    subagent, which cannot start further subagents. Raises `errors.ToolError`.
+    """
     approvals: Callable[[Approvals], Approvals] = lambda approvals: approvals
     """Function that wraps the `Approvals` of this turn."""
     inbound: Inbound | None = None
@@ -225,28 +219,6 @@ def current() -> ToolExecutionContext:
         return _current.get()
     except LookupError:
         raise errors.ToolError("This tool works only while a message is being answered.") from None
-
-
-def channel() -> str | None:
-    """Return the channel of the turn; None outside a turn, or if no chat caused the turn."""
-    turn = _current.get(None)
-    return turn.channel if turn is not None else None
-
-
-def view() -> Sequence[Message]:
-    """Return the messages in the model's context; () outside a turn."""
-    turn = _current.get(None)
-    return turn.view() if turn is not None else ()
-
-
-def undeclared() -> Sequence[Json]:
-    turn = _current.get(None)
-    return turn.undeclared() if turn is not None else ()
-
-
-def touch(path: Path) -> None:
-    if (turn := _current.get(None)) is not None:
-        turn.touched(path)
 
 
 def report_provenance(origin: Provenance) -> None:

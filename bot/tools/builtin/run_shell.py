@@ -38,16 +38,16 @@ class RunShell(BuiltinTool):
         self.description = f"Run a command in the project's folder{net}."
 
     async def run(self, args: RunShellInput) -> str:
-        seconds, origins, channel = args.timeoutMs / 1000, self.ports.origins, context.channel()
+        seconds, origins, turn = args.timeoutMs / 1000, self.ports.origins, context.current()
         # A command may print any file that it can read, and any text of the model's context.
-        printed = taint.usual(self.name, self.effects) | await asyncio.to_thread(origins.of, "", channel)
+        printed = taint.usual(self.name, self.effects) | await asyncio.to_thread(origins.of, "", turn.channel)
         context.report_provenance(printed)
-        written = printed | taint.seen(context.view())
-        began = await asyncio.to_thread(origins.begin, written, channel)
+        written = printed | taint.seen(turn.view())
+        began = await asyncio.to_thread(origins.begin, written, turn.channel)
         try:
             ended = await self.ports.isolation.run(args.command, seconds)
         finally:
-            await asyncio.to_thread(origins.end, began, written, channel)
+            await asyncio.to_thread(origins.end, began, written, turn.channel)
         if ended.late or ended.over or ended.status != 0:
             limit = seconds if ended.late else None
             raise errors.CommandFailed(

@@ -33,10 +33,10 @@ class Task(BuiltinTool):
     ages = False
 
     async def run(self, args: TaskInput) -> str:
-        tasks = context.current().tasks
-        if tasks is None:
+        task = context.current().task
+        if task is None:
             raise errors.ToolError("There are no tasks inside of a task. Do it with calls of your own.")
-        return await tasks.run(args.prompt, args.description, args.mode)
+        return await task(args.prompt, args.description, args.mode)
 
 
 TOOLS = (Task,)

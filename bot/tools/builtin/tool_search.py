@@ -62,7 +62,7 @@ class ToolSearch(BuiltinTool):
     async def run(self, args: ToolSearchInput) -> str | FoundTools:
         catalog = self.ports.catalog
         # Built-in tools that are left out because the context window is small can be found too.
-        own = [ToolOffer(one, one["name"], one["description"]) for one in context.undeclared()]
+        own = [ToolOffer(one, one["name"], one["description"]) for one in context.current().undeclared()]
         offers = catalog.offers()
         if offers:
             # MCP servers wrote the names and descriptions.

@@ -60,7 +60,7 @@ class Workbench:
     def __init__(self, root: Path) -> None:
         self.disk, self.log, clock = FaultyDisk(SystemDisk()), MemoryLog(), FakeClock()
         self.artifacts = ArtifactStore(root, disk=self.disk, ids=UlidSource(clock), clock=clock, log=self.log)
-        self._clock = clock
+        self._clock, self.touched = clock, list[Path]()
         ports = cast("ToolPorts", type("Ports", (), {"artifacts": self.artifacts}))
         self._reader = read_artifact.ReadArtifact(ports)
 
@@ -75,7 +75,8 @@ class Workbench:
         known: dict[str, ToolResult] | None = None,
         chat_key: ChatKey = KEY,
     ) -> list[Json]:
-        with tool_scope(ToolExecutionContext(chat_key, "R1", None, None, None)):
+        turn = ToolExecutionContext(chat_key, "R1", None, None, None, touched=self.touched.append)
+        with tool_scope(turn):
             return await run_blocks(self.dispatcher(*tools), calls, known=known or {})
 
     async def look(self, answer: str | Exception, *, ages: bool = True) -> Json:

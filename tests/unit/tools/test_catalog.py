@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from types import SimpleNamespace
 from typing import cast
 
 import pytest
 
+from bot.contracts.identity import ChatKey
 from bot.contracts.provenance import ANYBODYS
 from bot.contracts.tools import FoundTools, Tool, ToolCall
 from bot.testing.clock import FakeClock
 from bot.testing.log import MemoryLog
 from bot.tools.builtin import ToolPorts
 from bot.tools.builtin.tool_search import AT_ONCE, ToolSearch, ToolSearchInput, rank_offers
+from bot.tools.context import ToolExecutionContext, tool_scope
 from bot.tools.dispatch import Dispatcher
 from bot.tools.registry import Registry, ToolOffer
 
@@ -64,6 +66,12 @@ def test_the_best_stands_first(query: str, best: str) -> None:
 @pytest.mark.parametrize("query", ["zebra", "🦓🦓", "…", "x", "鯨"])
 def test_what_shares_no_word_is_left_out(query: str) -> None:
     assert rank_offers(query, OFFERS, 3) == []
+
+
+@pytest.fixture(autouse=True)
+def turn() -> Iterator[None]:
+    with tool_scope(ToolExecutionContext(ChatKey("web", "1"), "R", None, None, None)):
+        yield
 
 
 class Shelf:

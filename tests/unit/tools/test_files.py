@@ -36,12 +36,12 @@ CANARY = "canary-8d2f-outside"
 
 class Desk:
     def __init__(self, root: Path, tools: Workbench) -> None:
-        self.root, self.project, self.touched = root, Project(root), list[Path]()
+        self.root, self.project = root, Project(root)
         ports: Any = SimpleNamespace(
             project=self.project, clock=FakeClock(), origins=FileProvenance(root), vetting=Vetting(root)
         )
         self.tools = [tool(ports) for tool in files.TOOLS]
-        self._bench = tools
+        self.bench = tools
 
     def write(self, name: str, content: str | bytes = "x") -> Path:
         path = self.root / name
@@ -50,7 +50,7 @@ class Desk:
         return path
 
     async def call(self, name: str, **arguments: Any) -> Json:
-        (result,) = await self._bench.run([tool_use(name, **arguments)], *self.tools)
+        (result,) = await self.bench.run([tool_use(name, **arguments)], *self.tools)
         return result
 
     async def said(self, name: str, **arguments: Any) -> str:
@@ -349,12 +349,10 @@ async def test_an_expression_that_would_fill_the_memory_is_not_compiled(desk: De
     assert "no regular expression" in await desk.refused("search_files", pattern=pattern, regex=True)
 
 
-async def test_tools_tell_what_they_touched(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    touched: list[Path] = []
-    monkeypatch.setattr("bot.tools.context.touch", touched.append)
+async def test_tools_tell_what_they_touched(desk: Desk) -> None:
     await desk.said("read_file", path="src/main.py")
     await desk.said("list_dir", path="src")
-    assert touched == [desk.root / "src/main.py", desk.root / "src"]
+    assert desk.bench.touched == [desk.root / "src/main.py", desk.root / "src"]
 
 
 # ------------------------------------------------------------------ write_file, edit_file
