@@ -34,7 +34,6 @@ from bot.core.event_log import Alert, EventLog
 from bot.core.exports import ArchiveExport, Exporter
 from bot.core.fallback import Fallback, FallbackModel, ProviderFallbacks
 from bot.core.feature import Door, Runtime
-from bot.core.instructions import InstructionFiles, operator_files
 from bot.core.intake import Intake as CoreIntake
 from bot.core.locales import Locales
 from bot.core.maintenance import Maintenance
@@ -42,7 +41,7 @@ from bot.core.operators import OperatorAlerts, OperatorChats
 from bot.core.outbox import Outbox
 from bot.core.outgoing import Saying
 from bot.core.outgoing_files import OutgoingFiles
-from bot.core.prompt import Prompts
+from bot.core.prompt import InstructionFiles, Prompts, operator_files
 from bot.core.rate_limit import RateLimiter
 from bot.core.reply import ReplyPorts
 from bot.core.runner import Runner, Slots

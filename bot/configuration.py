@@ -9,7 +9,7 @@ from pathlib import Path
 from bot import config, discovery, errors
 from bot.access_list import FILE, AccessList
 from bot.contracts.channel import Manifest
-from bot.core.instructions import NAME, operator_files
+from bot.core.prompt import AGENT_FILE, operator_files
 from bot.invocation import command
 from bot.llm.prices import AS_OF, Price, PriceTable
 from bot.system import SystemClock, SystemDisk
@@ -51,7 +51,7 @@ def empty(settings: config.Settings, manifests: Mapping[str, Manifest]) -> Itera
 def too_large(settings: config.Settings) -> Iterator[str]:
     """Yield a warning for each instruction file that is too long. The model sees only its beginning."""
     sources = settings.prompt.sources(settings.root).values()
-    files = [*operator_files(os.environ), settings.root / NAME]
+    files = [*operator_files(os.environ), settings.root / AGENT_FILE]
     files += sorted((settings.home / "instructions").glob("*/*.md"))
     for file in (*files, *(one for one in sources if isinstance(one, Path))):
         size = file.stat().st_size if file.is_file() else 0

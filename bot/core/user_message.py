@@ -19,7 +19,7 @@ from bot.contracts.tools import INSTRUCTIONS, PICTURES
 from bot.core import blocks, file_words, quotes, view
 from bot.core.agent import AgentDeps
 from bot.core.file_words import SeenFile
-from bot.core.instructions import of_folders
+from bot.core.prompt import of_folders
 from bot.core.quotes import SOURCES
 from bot.core.removal import REMOVED
 from bot.storage.notes import SESSION, MemoryOwner

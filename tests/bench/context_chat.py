@@ -32,11 +32,10 @@ from bot.core.agent import AgentDeps, ModelDeps
 from bot.core.archive_files import ChatStore
 from bot.core.chats import Chats, Fact
 from bot.core.feature import Door
-from bot.core.instructions import InstructionFiles
 from bot.core.locales import Locales
 from bot.core.outgoing import OutboxRow, Saying
 from bot.core.outgoing_files import OutgoingFiles
-from bot.core.prompt import Prompts
+from bot.core.prompt import InstructionFiles, Prompts
 from bot.core.reply import ReplyPorts
 from bot.core.runner import Runner, Slots
 from bot.core.turns import Turns

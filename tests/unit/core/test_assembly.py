@@ -12,8 +12,7 @@ import pytest
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
 from bot.core import prompt
-from bot.core.instructions import InstructionFiles
-from bot.core.prompt import Frozen, Prompts
+from bot.core.prompt import Frozen, InstructionFiles, Prompts
 from bot.storage.file_names import encode
 from bot.testing.log import MemoryLog
 from bot.tools.skills import Skill, SkillFolder

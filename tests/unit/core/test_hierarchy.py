@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bot.core.instructions import resolve
+from bot.core.prompt import resolve
 from tests.shares import examples
 
 

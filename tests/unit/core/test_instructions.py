@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bot.contracts.identity import ChatKey
-from bot.core.instructions import DEPTH, TOTAL_LIMIT, InstructionFiles, Instructions, operator_files
+from bot.core.prompt import DEPTH, TOTAL_LIMIT, InstructionFiles, Instructions, operator_files
 from bot.storage.file_names import encode
 from bot.testing.log import MemoryLog
 from bot.vetting import LARGEST, Vetting

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bot import tags
-from bot.core.instructions import of_folders
+from bot.core.prompt import of_folders
 from bot.tags import Tag
 from bot.testing.log import MemoryLog
 from bot.vetting import Vetting

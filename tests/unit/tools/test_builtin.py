@@ -14,8 +14,7 @@ from bot.contracts.inbound import Inbound
 from bot.contracts.model import ModelReply, ModelRequest
 from bot.core import user_message
 from bot.core.archive_files import ChatStore
-from bot.core.instructions import InstructionFiles
-from bot.core.prompt import Prompts
+from bot.core.prompt import InstructionFiles, Prompts
 from bot.core.view import render
 from bot.llm.messages_api import body_of
 from bot.storage.artifacts import ArtifactStore

@@ -14,7 +14,7 @@ import pytest
 
 from bot import errors
 from bot.contracts.identity import ChatKey
-from bot.core.instructions import InstructionFiles, Unreadable, must_read, of_folders
+from bot.core.prompt import InstructionFiles, Unreadable, must_read, of_folders
 from bot.system import SystemDisk
 from bot.testing.log import MemoryLog
 from bot.testing.model import tool_use
