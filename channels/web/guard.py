@@ -31,6 +31,7 @@ from bot.contracts.channel import PROXY_HEADERS, ChannelDeps, is_loopback
 from bot.contracts.identity import UserRef
 from channels.web.manifest import NAME, WebSettings
 
+PIECE, UPLOADS = "application/octet-stream", "/api/files/"  # MIME type and path of a piece of an upload
 COOKIE = "shipmate_web"
 """Name of the cookie. Its value is `<secret>.<user>.<seal>`: a random secret, the system user who may use the cookie, and a
 signature.
@@ -77,9 +78,21 @@ class Visitor:
         return _user(self.secret)
 
 
+VISITOR = web.RequestKey("visitor", Visitor)
+
+
+class Refused(Exception):
+    """A request is answered with an HTTP error. `key` names the sentence for the person; `retry` is in seconds."""
+
+    def __init__(self, status: int, key: str, retry: int | None = None, **values: object) -> None:
+        super().__init__(key)
+        self.status, self.key, self.retry, self.values = status, key, retry, values
+
+
 class Guard:
     def __init__(self, settings: WebSettings, own: WebState, around: ChannelDeps) -> None:
         self._token = settings.token
+        self.wants_token = settings.token is not None
         self._state = own
         self._around = around
         self._me = os.getuid()
@@ -89,30 +102,27 @@ class Guard:
         self._name = own.name if host in _SHARED else None
         self._names = {*_SHARED, own.name, host} if is_loopback(settings.host) else None
 
-    @property
-    def wants_token(self) -> bool:
-        return self._token is not None
+    async def admit(self, request: web.Request) -> None:
+        """Find the browser of a request, and store it in the request. Raises `Refused`: for another host name (on a loopback
+        address, other names mean DNS rebinding), for a request that a page of another site caused, for a body that a form of
+        another site could send, and for a browser without access to the path.
+        """
+        host, api = name_of(request), request.path.startswith("/api/")
+        if not host or (self._names is not None and host not in self._names):
+            raise Refused(403, "web.not_mine")
+        visitor = request[VISITOR] = await self._visitor(request)
+        if (api or request.method != "GET") and not _same_origin(request):
+            raise Refused(403, "web.not_mine")
+        kind = PIECE if request.path.startswith(UPLOADS) else "application/json"
+        if request.method == "POST" and request.content_type != kind:
+            raise Refused(415, "web.unreadable")
+        if not visitor.admitted and not request.path.startswith("/open/"):
+            if not self.wants_token:
+                raise Refused(403, "web.not_yours")
+            if api:
+                raise Refused(401, "web.log_in_first")
 
-    def knows_host(self, request: web.Request) -> bool:
-        """Return True if the request's `Host` is a name of this server. On a loopback address, other names mean DNS rebinding."""
-        name = name_of(request)
-        return bool(name) and (self._names is None or name in self._names)
-
-    @staticmethod
-    def same_origin(request: web.Request) -> bool:
-        """Return False if the browser reports that a page of another site caused the request."""
-        if request.headers.get("Sec-Fetch-Site", "none") not in {"none", "same-origin"}:
-            return False
-        origin = request.headers.get("Origin")
-        if origin is None:
-            return True
-        try:
-            parts = urlsplit(origin.lower())
-        except ValueError:
-            return False
-        return parts.scheme in {"http", "https"} and parts.netloc == request.headers.get("Host", "").lower()
-
-    async def visitor(self, request: web.Request) -> Visitor:
+    async def _visitor(self, request: web.Request) -> Visitor:
         peer = await self._peer(request)
         match = _COOKIE.fullmatch(request.cookies.get(COOKIE, ""))
         if match is not None and hmac.compare_digest(match[3], self._seal(match[1], match[2])):
@@ -189,6 +199,20 @@ class Guard:
 
 def _user(secret: str) -> str:
     return hashlib.sha256(secret.encode("ascii")).hexdigest()[:16]
+
+
+def _same_origin(request: web.Request) -> bool:
+    """Return False if the browser reports that a page of another site caused the request."""
+    if request.headers.get("Sec-Fetch-Site", "none") not in {"none", "same-origin"}:
+        return False
+    origin = request.headers.get("Origin")
+    if origin is None:
+        return True
+    try:
+        parts = urlsplit(origin.lower())
+    except ValueError:
+        return False
+    return parts.scheme in {"http", "https"} and parts.netloc == request.headers.get("Host", "").lower()
 
 
 # -- state in `.ship` ------------------------------------------------------------------------------------------------

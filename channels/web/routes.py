@@ -34,7 +34,7 @@ from channels.local import CHAT_ID, command
 from channels.web import guard
 from channels.web.files import LARGEST as LARGEST_FILE
 from channels.web.files import MOST_FILES, PDF, ChatFile, ChatFiles, Uploads
-from channels.web.guard import Guard, Visitor
+from channels.web.guard import PIECE, VISITOR, Guard, Refused, Visitor
 from channels.web.live_chats import STREAMS, BrowserStream, LiveChats, WebMessage, event
 from channels.web.manifest import FIRST, KEYS, NAME
 from channels.web.markdown import nodes
@@ -43,7 +43,6 @@ LARGEST = 1_000_000  # Max bytes of a request
 STALLED_SECONDS = 60.0  # Timeout in seconds for a browser to accept the next piece of a file
 _EARLIER = 100  # Max archive lines on a page that opens
 _LISTED = 50  # Max conversations in one response
-_VISITOR = web.RequestKey("visitor", Visitor)
 SETTINGS = frozenset({"model", "effort"})
 """Settings in the page's header. A choice runs the command of the same name."""
 PRESS = "press"  # Key in a message's target; the value is the id of the button press that the message answers
@@ -77,21 +76,12 @@ _HEADERS = {
 _OF_FILE = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
 _SEALED, _OF_PDF = _OF_FILE + "sandbox", _OF_FILE + "object-src 'self'; style-src 'unsafe-inline'"
 """Content security policies of a file in a tab of its own. For a PDF, browsers add their viewer to the page."""
-_JSON, _PIECE, _FILES = "application/json", "application/octet-stream", "/api/files/"
 _KEYS = {404: "web.nothing", 405: "web.not_so", 413: "web.too_large"}
 _PAGE = (
     '<!doctype html><html lang="{}"><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
     '<title>Shipmate</title><link rel="stylesheet" href="/style.css"><body class="told"><main>{}</main></body></html>'
 )
 _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
-
-
-class Refused(Exception):
-    """A request is answered with an HTTP error. `key` names the sentence for the person; `retry` is in seconds."""
-
-    def __init__(self, status: int, key: str, retry: int | None = None, **values: object) -> None:
-        super().__init__(key)
-        self.status, self.key, self.retry, self.values = status, key, retry, values
 
 
 # -- bodies of requests --------------------------------------------------------------------------------------------
@@ -226,7 +216,8 @@ class WebRoutes:
     @web.middleware
     async def _check(self, request: web.Request, handler: _Handler) -> web.StreamResponse:
         try:
-            response = await self._admit(request, handler)
+            await self._guard.admit(request)
+            response = self._redirected(request) or await handler(request)
         except Refused as refused:
             response = self._error_page(request, refused)
         except web.HTTPException as failure:
@@ -248,33 +239,17 @@ class WebRoutes:
             accepts = "text/html" in request.headers.get("Accept", "")
             if shown_as != "document" and (shown_as is not None or not accepts):
                 return web.json_response({"error": sentence}, status=error.status, headers=headers)
-            words, visitor = f"<p>{_marked(sentence)}</p>", request.get(_VISITOR)
+            words, visitor = f"<p>{_marked(sentence)}</p>", request.get(VISITOR)
             if visitor is not None and visitor.admitted and request.path != "/":
                 words += f'<p><a href="/">{escape(say("web.open_chat"))}</a></p>'
         page = _PAGE.format(_language(request), words)
         return web.Response(text=page, content_type="text/html", status=error.status, headers=headers)
 
-    async def _admit(self, request: web.Request, handler: _Handler) -> web.StreamResponse:
-        if not self._guard.knows_host(request):
-            raise Refused(403, "web.not_mine")
-        request[_VISITOR] = await self._guard.visitor(request)
-        api, piece = request.path.startswith("/api/"), request.path.startswith(_FILES)
-        if (api or request.method != "GET") and not self._guard.same_origin(request):
-            raise Refused(403, "web.not_mine")
-        if request.method == "POST" and request.content_type != (_PIECE if piece else _JSON):
-            raise Refused(415, "web.unreadable")
-        if not request[_VISITOR].admitted and not request.path.startswith("/open/"):
-            if not self._guard.wants_token:
-                raise Refused(403, "web.not_yours")
-            if api:
-                raise Refused(401, "web.log_in_first")
-        return self._redirected(request) or await handler(request)
-
     def _redirected(self, request: web.Request) -> web.Response | None:
         """Return a redirect to this server's own host name if it is needed. If the browser may have withheld its cookie,
         return a page that loads the address again. Otherwise return None.
         """
-        visitor = request[_VISITOR]
+        visitor = request[VISITOR]
         if request.method == "GET" and (better := self._guard.better(request, visitor)) is not None:
             return web.Response(status=303, headers={"Location": better})
         # As another site caused the request, the browser may have withheld its cookie (SameSite=Strict), which a cookie set
@@ -292,7 +267,7 @@ class WebRoutes:
         """Give a new browser its cookie, in a response of the API and not of the page. A browser that follows another site's
         link to the page withholds its cookie, and a new cookie would replace the withheld one.
         """
-        visitor = request[_VISITOR]
+        visitor = request[VISITOR]
         if request.path.startswith("/api/") and visitor.fresh and visitor.admitted:
             self._guard.give_cookie(request, response, visitor)
 
@@ -316,7 +291,7 @@ class WebRoutes:
         """
         if "Sec-Purpose" in request.headers:
             raise Refused(503, "web.ahead")
-        visitor, key = request[_VISITOR], request.match_info["key"]
+        visitor, key = request[VISITOR], request.match_info["key"]
         if not await asyncio.to_thread(guard.redeem, self._around.home, key):
             if visitor.appointed:
                 return self._to_chat(request, visitor)
@@ -344,13 +319,13 @@ class WebRoutes:
         if not isinstance(token, str) or not await self._guard.fits(request, token):
             raise Refused(401, "web.wrong_token")
         response = web.Response(status=204)
-        self._guard.give_cookie(request, response, request[_VISITOR])
+        self._guard.give_cookie(request, response, request[VISITOR])
         return response
 
     # -- the API ---------------------------------------------------------------------------------------------
 
     async def _info(self, request: web.Request) -> web.Response:
-        person = UserRef(NAME, request[_VISITOR].user)
+        person = UserRef(NAME, request[VISITOR].user)
         key = _conversation(request, request.query.get("conversation"))
         name = (await self._intake.model(key, person)).name
         operator = person in self._around.operators
@@ -371,7 +346,7 @@ class WebRoutes:
         sent = await _body(request, _Message)
         if not sent.text.strip() and not sent.files:
             raise Refused(400, "local.empty")
-        user, key = request[_VISITOR].user, sent.client_id
+        user, key = request[VISITOR].user, sent.client_id
         inbound = self._inbound(request, sent, key, sent.text, await self._attachments(user, sent.files))
         shown = await asyncio.to_thread(self._shown, inbound.attachments)
         # Take the number before `accept`: a command's answer may be sent before `accept` returns, and needs a higher number.
@@ -406,9 +381,9 @@ class WebRoutes:
         return web.json_response({"conversations": listed, "more": len(found) > _LISTED})
 
     async def _waiting(self, request: web.Request) -> web.Response:
-        loops = await self._intake.board(UserRef(NAME, request[_VISITOR].user))
+        loops = await self._intake.board(UserRef(NAME, request[VISITOR].user))
         with speaking(_language(request)):
-            return web.json_response({"loops": [_loop(one, request[_VISITOR].user) for one in loops]})
+            return web.json_response({"loops": [_loop(one, request[VISITOR].user) for one in loops]})
 
     async def _rename(self, request: web.Request) -> web.Response:
         """Rename a conversation. With an empty title, its first words become the title again."""
@@ -490,12 +465,12 @@ class WebRoutes:
             raise Refused(413, "web.file_too_large", size=LARGEST_FILE // 1_000_000)
         if self._paused:
             raise Refused(503, "local.closing", retry=5)
-        user = request[_VISITOR].user
+        user = request[VISITOR].user
         id_ = await asyncio.to_thread(self._uploads.begin, user, file.name, file.type, file.size)
         return web.json_response({"id": id_}, status=201)
 
     async def _add_piece(self, request: web.Request) -> web.Response:
-        user, id_, data = request[_VISITOR].user, request.match_info["id"], await request.read()
+        user, id_, data = request[VISITOR].user, request.match_info["id"], await request.read()
         at = int(at) if (at := request.query.get("at", "")).isdecimal() else -1
         try:
             have = await asyncio.to_thread(self._uploads.add, user, id_, at, data)
@@ -511,14 +486,14 @@ class WebRoutes:
         return web.json_response({"have": have, "whole": False}, status=status)
 
     async def _remove_file(self, request: web.Request) -> web.Response:
-        await asyncio.to_thread(self._uploads.remove, request[_VISITOR].user, request.match_info["id"])
+        await asyncio.to_thread(self._uploads.remove, request[VISITOR].user, request.match_info["id"])
         return web.Response(status=204)
 
     async def _file_of_chat(self, request: web.Request) -> web.StreamResponse:
         """Return a file of any conversation of this browser. Pictures and PDFs may be displayed. Other files are untrusted,
         so the browser must download them.
         """
-        key, name = KEYS.encode({"chat": request[_VISITOR].user}), request.match_info["id"]
+        key, name = KEYS.encode({"chat": request[VISITOR].user}), request.match_info["id"]
         found = await asyncio.to_thread(
             lambda: self._sent_files.open(key, name) or self._uploads.open(key, name)
         )
@@ -529,7 +504,7 @@ class WebRoutes:
         disposition = f"{how}; filename*=UTF-8''{quote(sent.name, safe='')}"
         policy = _OF_PDF if sent.type == PDF else _SEALED
         response = web.StreamResponse(headers={"Content-Disposition": disposition, _CSP: policy})
-        response.content_type, response.content_length = sent.type or _PIECE, sent.size
+        response.content_type, response.content_length = sent.type or PIECE, sent.size
         self._welcome(request, response)
         try:
             await response.prepare(request)
@@ -548,7 +523,7 @@ class WebRoutes:
     # -- events ----------------------------------------------------------------------------------------------
 
     async def _events(self, request: web.Request) -> web.StreamResponse:
-        chat: str = request[_VISITOR].user
+        chat: str = request[VISITOR].user
         key = _conversation(request, request.query.get("conversation"))
         if self._streams[chat] >= STREAMS or self._streams.total() >= self._most:
             raise Refused(503, "web.too_many", retry=30)
@@ -614,8 +589,8 @@ class WebRoutes:
                     model = answers
                     told = {**asdict(model), "model": model.name, "demo": model.name == DEMO}
                     await response.write(event("model", told))
-        except ConnectionError:
-            pass  # the browser has disconnected
+        except (ConnectionError, errors.StorageError):
+            pass  # the browser has disconnected, or it reconnects
         finally:
             live.streams.remove(stream)
         return response
@@ -661,7 +636,7 @@ def _merge(earlier: list[WebMessage], said: Sequence[WebMessage]) -> list[WebMes
 
 def _conversation(request: web.Request, id_: object) -> ChatKey:
     """Return the chatKey of this browser's conversation with this id; None means the first one. Raises `HTTPBadRequest`."""
-    first = KEYS.encode({"chat": request[_VISITOR].user})
+    first = KEYS.encode({"chat": request[VISITOR].user})
     if id_ is None or id_ == FIRST:
         return first
     if not isinstance(id_, str) or CHAT_ID.fullmatch(id_) is None:
