@@ -59,7 +59,7 @@ from bot.importing import import_ship
 from bot.llm import wrapper
 from bot.llm.budgets import BudgetedModel, Spending
 from bot.llm.windows import ContextWindows, LearnedFile
-from bot.llm.wrapper import SystemRoleModel, WatchedModel, reply_of
+from bot.llm.wrapper import RetryingModel, SystemRoleModel, reply_of
 from bot.rss_monitor import RssMonitor
 from bot.storage.artifacts import ArtifactStore
 from bot.storage.file_names import encode
@@ -411,7 +411,7 @@ def build_windows(llm: config.Llm, learned: LearnedFile, log: Log) -> ContextWin
     )
 
 
-def build_models(services: Services) -> tuple[WatchedModel, list[Fallback]]:
+def build_models(services: Services) -> tuple[RetryingModel, list[Fallback]]:
     """Build the clients of the model and of its fallbacks."""
     llm = services.settings.llm
     build = functools.partial(
@@ -433,7 +433,7 @@ def build_models(services: Services) -> tuple[WatchedModel, list[Fallback]]:
     for one in llm.fallback:
         key, address, last = one.api_key or llm.api_key, one.address(llm.base_url), one is llm.fallback[-1]
         others.append((build(api_key=key, base_url=address, last=last), one.model))
-    return WatchedModel(first, clock=services.clock, alone=not others), others
+    return first, others
 
 
 def build_model(

@@ -19,7 +19,7 @@ from bot.core.services import Services
 from bot.dashboard.console import ActiveChat, PartHealth
 from bot.dashboard.metrics import Figures
 from bot.disk_reserve import DiskReserve
-from bot.llm.wrapper import WatchedModel
+from bot.llm.wrapper import RetryingModel
 from bot.rss_monitor import RssMonitor
 from bot.tools.mcp.servers import McpServers
 from bot.words import Sentence, sentence
@@ -149,7 +149,7 @@ class GatewayHealth:
     services: Services
     event_log: EventLog
     reserve: DiskReserve
-    model: WatchedModel
+    model: RetryingModel
     memory: RssMonitor
     mcp: McpServers
     watch: ChannelWatchdog
@@ -173,7 +173,7 @@ class GatewayHealth:
                 ok=model.trouble is None,
                 detail=model.trouble.cause if model.trouble else "" if model.asked else "not asked yet",
                 heard=ago(model.asked),
-                needed=model.alone,
+                needed=model.last,
             ),
             "memory": PartHealth(ok=not memory.full, detail=used),
         }

@@ -12,7 +12,7 @@ from bot.core.services import Services
 from bot.core.summaries import LOOK_SECONDS, Summaries
 from bot.disk_reserve import DiskReserve
 from bot.llm.windows import LearnedFile
-from bot.llm.wrapper import WatchedModel
+from bot.llm.wrapper import RetryingModel
 from bot.periodic_jobs import PeriodicJob
 from bot.rss_monitor import LOOK_EVERY, RssMonitor
 from bot.sizes import in_words
@@ -37,7 +37,7 @@ class Maintenance:
     services: Services
     event_log: EventLog
     reserve: DiskReserve
-    model: WatchedModel
+    model: RetryingModel
     learned: LearnedFile
     servers: McpServers
     memory: RssMonitor
@@ -96,7 +96,7 @@ class Maintenance:
         await self.model.poll()
         trouble = self.model.trouble
         # A single failed request is no reason for an alert, so the model must have failed before the poll too.
-        if before and trouble and self.model.alone:
+        if before and trouble and self.model.last:
             self._tell("model", "model_refused" if trouble.of_account else "model", "", trouble.cause)
         elif not trouble:
             self._tell("model", "", "model_again", "")

@@ -287,7 +287,7 @@ def _block_words(block: Json) -> str:
     return f"[{block.get('type')}]"
 
 
-# ------------------------------------------------------------ system messages and health
+# ------------------------------------------------------------ system messages
 
 
 class SystemRoleModel(ModelWrapper):
@@ -313,6 +313,8 @@ class SystemRoleModel(ModelWrapper):
                 yield item
 
 
+# ------------------------------------------------------------ retries and health
+
 _OF_ACCOUNT = (errors.ModelMisconfigured, errors.ModelRefused, errors.SpendLimit)
 """Failures of the account. Only an answer of the model ends such trouble, because refused accounts can still list the models."""
 AWAY = (*_OF_ACCOUNT, errors.ModelUnreachable, errors.Overloaded, errors.StreamBroken)
@@ -327,30 +329,83 @@ class ModelTrouble:
     of_account: bool
 
 
-class WatchedModel(ModelWrapper):
-    """A model that stores in `trouble` why it cannot be used. `trouble` is None before the first call and while the model
-    answers. `alone` is False if other models answer when this model fails (`llm.fallback`).
+MIN_ATTEMPTS = 3
+"""Min number of attempts, even if they take long. If retries are off, there is one attempt."""
+FIRST_BACKOFF = 0.5
+MAX_BACKOFF = 8.0
+RETRY_SECONDS = 30.0
+"""A request is retried for this many seconds after its first failure. If the provider demands a longer wait, the request fails."""
+FALLBACK_RETRY_SECONDS = 5.0
+"""Replaces `RETRY_SECONDS` if a fallback model can be asked. Then `MIN_ATTEMPTS` does not apply."""
+
+
+class RetryingModel(ModelWrapper):
+    """A model that repeats a call after a transient failure. If a failed attempt has yielded deltas, the later
+    attempts yield only the `ModelReply`. `last` is False if a fallback model is asked when this model fails.
     """
 
-    def __init__(self, model: Model, *, clock: Clock, alone: bool = True) -> None:
+    def __init__(
+        self,
+        model: Model,
+        *,
+        clock: Clock,
+        rng: random.Random,
+        log: Log,
+        seconds: float = RETRY_SECONDS,
+        last: bool = True,
+    ) -> None:
         super().__init__(model)
         self._clock = clock
-        self.alone = alone
+        self._rng = rng
+        self._log = log
+        self._seconds = seconds if last else min(seconds, FALLBACK_RETRY_SECONDS)
+        self._min_attempts = MIN_ATTEMPTS if last else 1
+        self.last = last
         self.asked: float | None = None
         """Time at which the last call ended, in epoch seconds."""
         self.trouble: ModelTrouble | None = None
+        """Reason why the model cannot be used. None before the first call and while the model answers."""
 
     async def stream(self, request: ModelRequest) -> ModelStream:
-        try:
-            async with aclosing(self._model.stream(request)) as pieces:
-                async for piece in pieces:
-                    if isinstance(piece, ModelReply):
-                        self.trouble = None
-                        self._note(None)
-                    yield piece
-        except errors.ModelError as error:
-            self._note(error)
-            raise
+        shown = False
+        failed_at: float | None = None
+        with contextlib.ExitStack() as waiting:
+            for attempt in itertools.count(1):
+                preview = not shown
+                try:
+                    async with aclosing(self._model.stream(request)) as answer:
+                        async for item in answer:
+                            waiting.close()
+                            if isinstance(item, ModelReply):
+                                self.trouble = None
+                                self._note(None)
+                                yield item
+                                return
+                            if preview:
+                                shown = True
+                                yield item
+                    failure: errors.ModelError = errors.StreamBroken("The model ended without a reply.")
+                except errors.ModelError as error:
+                    failure = error
+                now = self._clock.monotonic()
+                failed_at = now if failed_at is None else failed_at
+                wait = self._wait(failure, attempt, self._seconds - (now - failed_at))
+                if wait is None:
+                    self._note(failure)
+                    raise failure
+                waiting.close()
+                waiting.enter_context(context.waiting_for_model(now - failed_at))
+                self._log.write(
+                    "llm_retry",
+                    f"The model failed, asking again in {wait:.1f} s.",
+                    level="warn",
+                    error=type(failure).__name__,
+                    status=failure.status,
+                    attempt=attempt,
+                    wait_ms=round(wait * 1000),
+                    purpose=request.purpose,
+                )
+                await self._clock.sleep(wait)
 
     async def check(self) -> None:
         try:
@@ -371,79 +426,6 @@ class WatchedModel(ModelWrapper):
         of_account = isinstance(error, _OF_ACCOUNT)
         if of_account or self.trouble is None or not self.trouble.of_account:
             self.trouble = ModelTrouble(str(error), of_account) if isinstance(error, AWAY) else None
-
-
-# ------------------------------------------------------------ retries
-
-MIN_ATTEMPTS = 3
-"""Min number of attempts, even if they take long. If retries are off, there is one attempt."""
-FIRST_BACKOFF = 0.5
-MAX_BACKOFF = 8.0
-RETRY_SECONDS = 30.0
-"""A request is retried for this many seconds after its first failure. If the provider demands a longer wait, the request fails."""
-FALLBACK_RETRY_SECONDS = 5.0
-"""Replaces `RETRY_SECONDS` if a fallback model can be asked. Then `MIN_ATTEMPTS` does not apply."""
-
-
-class RetryingModel(ModelWrapper):
-    """A model that repeats a call after a transient failure. If a failed attempt has yielded deltas, the later
-    attempts yield only the `ModelReply`. `last` is False if a fallback model can be asked.
-    """
-
-    def __init__(
-        self,
-        model: Model,
-        *,
-        clock: Clock,
-        rng: random.Random,
-        log: Log,
-        seconds: float = RETRY_SECONDS,
-        last: bool = True,
-    ) -> None:
-        super().__init__(model)
-        self._clock = clock
-        self._rng = rng
-        self._log = log
-        self._seconds = seconds if last else min(seconds, FALLBACK_RETRY_SECONDS)
-        self._min_attempts = MIN_ATTEMPTS if last else 1
-
-    async def stream(self, request: ModelRequest) -> ModelStream:
-        shown = False
-        failed_at: float | None = None
-        with contextlib.ExitStack() as waiting:
-            for attempt in itertools.count(1):
-                preview = not shown
-                try:
-                    async with aclosing(self._model.stream(request)) as answer:
-                        async for item in answer:
-                            waiting.close()
-                            if isinstance(item, ModelReply):
-                                yield item
-                                return
-                            if preview:
-                                shown = True
-                                yield item
-                    failure: errors.ModelError = errors.StreamBroken("The model ended without a reply.")
-                except errors.ModelError as error:
-                    failure = error
-                now = self._clock.monotonic()
-                failed_at = now if failed_at is None else failed_at
-                wait = self._wait(failure, attempt, self._seconds - (now - failed_at))
-                if wait is None:
-                    raise failure
-                waiting.close()
-                waiting.enter_context(context.waiting_for_model(now - failed_at))
-                self._log.write(
-                    "llm_retry",
-                    f"The model failed, asking again in {wait:.1f} s.",
-                    level="warn",
-                    error=type(failure).__name__,
-                    status=failure.status,
-                    attempt=attempt,
-                    wait_ms=round(wait * 1000),
-                    purpose=request.purpose,
-                )
-                await self._clock.sleep(wait)
 
     def _wait(self, failure: errors.ModelError, attempt: int, left: float) -> float | None:
         """Return the seconds to wait before the next attempt; None if there is no further attempt. `left` is the rest of the retry time."""
@@ -473,7 +455,7 @@ def build_model(
     prices: PriceTable | None = None,
     pace: float = 1.0,
     artifacts: ArtifactStore | None = None,
-) -> Model:
+) -> RetryingModel:
     """Build the model that `llm` in ship.json names, with logging and retries. Do not call this on a running event loop,
     because the import of Anthropic's library takes seconds.
     """

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
 from bot import errors
 from bot.contracts.model import ModelReply, TextDelta
-from bot.llm.wrapper import ModelTrouble, WatchedModel
+from bot.llm.wrapper import ModelTrouble, RetryingModel
 from bot.testing.clock import FakeClock
+from bot.testing.log import MemoryLog
 from tests.unit.llm.asking import ScriptedModel, ask, items
 
 REPLY = ModelReply(content=[{"type": "text", "text": "Hello"}], stop_reason="end_turn")
+
+
+def watched(model: ScriptedModel, clock: FakeClock) -> RetryingModel:
+    return RetryingModel(model, clock=clock, rng=random.Random(1), log=MemoryLog(), seconds=0)
 
 
 @pytest.mark.parametrize(
@@ -24,7 +31,7 @@ REPLY = ModelReply(content=[{"type": "text", "text": "Hello"}], stop_reason="end
 )
 async def test_a_model_that_cannot_answer_is_in_trouble_until_it_does(error: errors.ModelError) -> None:
     clock = FakeClock()
-    model = WatchedModel(ScriptedModel([error], [TextDelta("你好"), REPLY]), clock=clock)
+    model = watched(ScriptedModel([error], [TextDelta("你好"), REPLY]), clock=clock)
     assert (model.asked, model.trouble) == (None, None)
     with pytest.raises(type(error)):
         await items(model, ask())
@@ -44,7 +51,7 @@ async def test_a_model_that_cannot_answer_is_in_trouble_until_it_does(error: err
     ids=lambda e: type(e).__name__,
 )
 async def test_a_request_that_fails_by_itself_shows_a_provider_that_answers(error: errors.ModelError) -> None:
-    model = WatchedModel(ScriptedModel([errors.ModelUnreachable()], [error]), clock=FakeClock())
+    model = watched(ScriptedModel([errors.ModelUnreachable()], [error]), clock=FakeClock())
     for kind in (errors.ModelUnreachable, type(error)):
         with pytest.raises(kind):
             await items(model, ask())
@@ -53,7 +60,7 @@ async def test_a_request_that_fails_by_itself_shows_a_provider_that_answers(erro
 
 async def test_a_model_that_was_away_is_asked_again_and_one_that_is_well_is_not() -> None:
     inner = ScriptedModel()
-    model = WatchedModel(inner, clock=FakeClock())
+    model = watched(inner, clock=FakeClock())
     checks: list[errors.ModelError | None] = [
         errors.ModelUnreachable("away"),
         errors.ModelUnreachable("away"),
@@ -79,7 +86,7 @@ async def test_an_account_that_is_refused_stays_in_trouble_until_there_is_an_ans
     error: errors.ModelError,
 ) -> None:
     inner = ScriptedModel([error], [REPLY])
-    model = WatchedModel(inner, clock=FakeClock())
+    model = watched(inner, clock=FakeClock())
     with pytest.raises(type(error)):
         await items(model, ask())
     inner.attempts, left = [], inner.attempts
@@ -92,7 +99,7 @@ async def test_an_account_that_is_refused_stays_in_trouble_until_there_is_an_ans
 
 async def test_a_network_that_is_down_does_not_hide_that_an_account_is_refused() -> None:
     inner = ScriptedModel([errors.SpendLimit("no credit")], [errors.ModelUnreachable("away")])
-    model = WatchedModel(inner, clock=FakeClock())
+    model = watched(inner, clock=FakeClock())
     for kind in (errors.SpendLimit, errors.ModelUnreachable):
         with pytest.raises(kind):
             await items(model, ask())
