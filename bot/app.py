@@ -43,8 +43,7 @@ from bot.health import Say
 from bot.http_server import Connections
 from bot.invocation import command, version_of
 from bot.lifecycle import reload, serving
-from bot.llm.budgets import Spending, day_of
-from bot.llm.prices import PriceTable
+from bot.llm.costs import PriceTable, Spending, day_of
 from bot.llm.wrapper import usage_of
 from bot.telemetry import JsonlLog, LogRedactor, bridged
 from bot.words import DEFAULT, language_of, speaking

@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo
 
 from bot import config, configuration, discovery, http_server
+from bot import llm as language_model
 from bot.access_list import FILE as ACCESS_FILE
 from bot.access_list import AccessList, Operators
 from bot.contracts.channel import ChannelDeps
@@ -56,8 +57,7 @@ from bot.disk_reserve import DiskReserve
 from bot.health import ChannelWatchdog, GatewayHealth
 from bot.http_server import Connections
 from bot.importing import import_ship
-from bot.llm import wrapper
-from bot.llm.budgets import BudgetedModel, Spending
+from bot.llm.costs import BudgetedModel, Spending
 from bot.llm.windows import ContextWindows, LearnedFile
 from bot.llm.wrapper import RetryingModel, SystemRoleModel, reply_of
 from bot.rss_monitor import RssMonitor
@@ -415,7 +415,7 @@ def build_models(services: Services) -> tuple[RetryingModel, list[Fallback]]:
     """Build the clients of the model and of its fallbacks."""
     llm = services.settings.llm
     build = functools.partial(
-        wrapper.build_model,
+        language_model.build_model,
         provider=llm.provider,
         clock=services.clock,
         log=services.log,

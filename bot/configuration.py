@@ -11,7 +11,7 @@ from bot.access_list import FILE, AccessList
 from bot.contracts.channel import Manifest
 from bot.core.prompt import AGENT_FILE, operator_files
 from bot.invocation import command
-from bot.llm.prices import AS_OF, Price, PriceTable
+from bot.llm.costs import AS_OF, Price, PriceTable
 from bot.system import SystemClock, SystemDisk
 from bot.tools import findings
 from bot.vetting import LARGEST

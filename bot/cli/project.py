@@ -71,7 +71,7 @@ def named_operators(settings: Settings) -> list[UserRef]:
 
 def model(provider: str, api_key: str | None, base_url: str | None, **options: Any) -> Model:
     """Return a model. Further options are passed to `build_model`. The model logs to stderr unless `log` is given."""
-    from bot.llm.wrapper import build_model  # imports the provider's library, which takes seconds
+    from bot.llm import build_model  # imports the provider's library, which takes seconds
 
     defaults: dict[str, Any] = {"clock": SystemClock(), "ids": UlidSource(), "log": StderrLog()}
     rng = random.Random()  # noqa: S311 - jitter between retries

@@ -19,7 +19,7 @@ from bot.core.blocks import Estimator
 from bot.core.memory import in_plain_words
 from bot.core.prompt import LEAST_BUDGET, MOST_BUDGET, SHARE, Frozen, Prompts
 from bot.core.services import Services
-from bot.llm.prices import PriceTable
+from bot.llm.costs import PriceTable
 from bot.llm.windows import EFFORTS, ContextWindows
 from bot.storage.notes import Memories
 from bot.tools.dispatch import Dispatcher

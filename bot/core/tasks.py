@@ -33,7 +33,7 @@ from bot.core.loop import Loop, OlderMessages, Refused
 from bot.core.memory import in_plain_words
 from bot.core.prompt import Frozen
 from bot.core.reply import NoReply
-from bot.llm.prices import PriceTable
+from bot.llm.costs import PriceTable
 from bot.llm.wrapper import ModelWrapper, reply_of, usage_object, words_of
 from bot.telemetry.context import task_scope
 from bot.tools import context

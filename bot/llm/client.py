@@ -22,8 +22,8 @@ from bot.contracts.channel import is_loopback
 from bot.contracts.environment import Clock
 from bot.contracts.model import ModelFacts, ModelReply, ModelRequest, ModelStream
 from bot.llm import classify
+from bot.llm.costs import PriceTable
 from bot.llm.messages_api import COMPACTION, Accumulator, EventStream, encoded, headers_of
-from bot.llm.prices import PriceTable
 from bot.llm.windows import TAKES
 from bot.llm.wrapper import usage_object
 

@@ -1,5 +1,5 @@
-"""Wrappers of a model: attached files, log lines, retries, system messages and health. `build_model` puts them around
-the configured provider. `bot.llm.budgets`, `bot.core.fallback` and `bot.features.replay` add further wrappers.
+"""Wrappers of a model: attached files, log lines, retries, system messages and health. `bot.llm.build_model` puts them
+around the configured provider. `bot.llm.costs`, `bot.core.fallback` and `bot.features.replay` add further wrappers.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from bot.contracts.base import Json, Level, Message
 from bot.contracts.environment import Clock, Ids, Log
 from bot.contracts.model import ATTACHED, Model, ModelFacts, ModelReply, ModelRequest, ModelStream, Usage
 from bot.llm.messages_api import body_of
-from bot.llm.prices import PriceTable
 from bot.llm.windows import ContextWindows
 from bot.storage.artifacts import ArtifactStore
 from bot.tags import with_system_messages
@@ -437,45 +436,3 @@ class RetryingModel(ModelWrapper):
         if retry_after is not None:
             return float(retry_after) + wait * 0.5 if retry_after <= self._seconds else None
         return wait if self._min_attempts > 1 else min(wait, left)
-
-
-def build_model(
-    *,
-    provider: str,
-    api_key: str | None,
-    clock: Clock,
-    log: Log,
-    ids: Ids,
-    rng: random.Random,
-    base_url: str | None = None,
-    log_messages: bool = True,
-    log_payload: bool = False,
-    retry_seconds: float = RETRY_SECONDS,
-    last: bool = True,
-    prices: PriceTable | None = None,
-    pace: float = 1.0,
-    artifacts: ArtifactStore | None = None,
-) -> RetryingModel:
-    """Build the model that `llm` in ship.json names, with logging and retries. Do not call this on a running event loop,
-    because the import of Anthropic's library takes seconds.
-    """
-    model: Model
-    if provider == "demo":
-        from bot.llm.demo import DemoModel
-
-        model = DemoModel(clock)
-    else:
-        from bot.llm.client import AnthropicModel
-
-        model = AnthropicModel(
-            api_key=api_key or "",
-            base_url=base_url,
-            clock=clock,
-            prices=prices,
-            pace=pace,
-            quotes=log_messages,
-        )
-    if artifacts is not None:
-        model = AttachedFiles(model, artifacts, log)
-    model = LoggedModel(model, log=log, ids=ids, clock=clock, messages=log_messages, payload=log_payload)
-    return RetryingModel(model, clock=clock, rng=rng, log=log, seconds=retry_seconds, last=last)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from bot.contracts.model import Usage
-from bot.llm.prices import PriceTable
+from bot.llm.costs import PriceTable
 
 MODEL = "claude-sonnet-5-5"
 SMALLEST = 1_024

@@ -20,8 +20,7 @@ from bot.core.services import Environment
 from bot.dashboard.metrics import LogMetrics
 from bot.instance import prepare_home
 from bot.lifecycle import serving
-from bot.llm.budgets import Spending
-from bot.llm.prices import PriceTable
+from bot.llm.costs import PriceTable, Spending
 from bot.llm.wrapper import ModelTrouble
 from bot.system import SystemDisk
 from bot.telemetry import JsonlLog

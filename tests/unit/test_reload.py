@@ -18,8 +18,7 @@ from bot.contracts.model import ModelFacts
 from bot.core.services import Environment
 from bot.instance import prepare_home
 from bot.lifecycle import OF_TURNS, reload
-from bot.llm.budgets import Spending
-from bot.llm.prices import PriceTable
+from bot.llm.costs import PriceTable, Spending
 from bot.system import SystemDisk
 from bot.telemetry import JsonlLog
 from bot.testing.log import Entry, MemoryLog

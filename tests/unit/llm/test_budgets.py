@@ -10,8 +10,7 @@ from bot import errors
 from bot.contracts.approvals import Approval, Verdict
 from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.model import ModelReply, Usage
-from bot.llm.budgets import UNANSWERED_SECONDS, BudgetedModel, Spending, day_of
-from bot.llm.prices import PriceTable
+from bot.llm.costs import UNANSWERED_SECONDS, BudgetedModel, PriceTable, Spending, day_of
 from bot.llm.wrapper import usage_object
 from bot.telemetry import turn_scope
 from bot.testing.clock import FakeClock

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from bot.contracts.model import Usage
-from bot.llm.prices import Price, PriceTable
+from bot.llm.costs import Price, PriceTable
 
 MILLION = 1_000_000
 
