@@ -30,10 +30,9 @@ from bot.contracts.outbound import Outbound, Sent
 from bot.words import CATALOGUES, DEFAULT, names, paragraph, say, sentence, speaking
 from channels import approval_buttons
 from channels.telegram import bot_api, render
-from channels.telegram.group_migrations import GroupMigrations
 from channels.telegram.inbound import is_inside
 from channels.telegram.manifest import TelegramSettings, encode, valid_id
-from channels.telegram.updates import UpdateIntake, UpdatePoller, UpdateWebhook
+from channels.telegram.updates import GroupMigrations, UpdateIntake, UpdatePoller, UpdateWebhook
 
 LIMIT = 4096  # Max UTF-16 code units of a message
 ENTITIES = 100  # Max entities (formatted spans) of a message
