@@ -34,7 +34,6 @@ RequestId = Annotated[
     typer.Argument(metavar="REQUEST_ID", help="As in the log and `/receipt`; for a task its `details.task`."),
 ]
 
-NO_TIME = "????-??-?? ??:??:??"
 _AGO = re.compile(r"(\d{1,6})\s*([smhdw])")
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
@@ -127,11 +126,7 @@ def timestamp(seconds: float) -> str:
 
 def when(milliseconds: float) -> str:
     """Return a time (epoch milliseconds) as text in the machine's time zone."""
-    try:
-        local = datetime.fromtimestamp(milliseconds / 1000, UTC).astimezone()
-    except (ValueError, OverflowError, OSError):
-        return NO_TIME
-    return local.strftime("%Y-%m-%d %H:%M:%S")
+    return datetime.fromtimestamp(milliseconds / 1000, UTC).astimezone().strftime("%Y-%m-%d %H:%M:%S")
 
 
 def cost_of(sums: UsageTotals, decimals: int = 2) -> str:

@@ -13,7 +13,6 @@ import typer
 from bot import errors
 from bot.cli.common import (
     HOME,
-    NO_TIME,
     AsJson,
     Dir,
     Here,
@@ -58,7 +57,7 @@ def chats(root: Dir = Here, as_json: AsJson = False) -> None:
             people = {"people": name.split(", ")} if name else {}
             say_json({"chatKey": one.chat_key, "lines": one.lines, "lastTs": one.last_ts} | people)
         else:
-            last = NO_TIME if one.last_ts is None else when(one.last_ts)
+            last = f"{'-':<19}" if one.last_ts is None else when(one.last_ts)
             say(f"{last}  {one.lines:>7,}  {one.chat_key}" + (f"  {name}" if name else ""))
     if not found and not as_json:
         say("No conversation yet.")

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
+import dotenv
 import typer
 from pydantic import ValidationError
 
@@ -35,7 +36,6 @@ KEY = "ANTHROPIC_API_KEY"
 CLAIM_SECONDS = 300.0
 """Max seconds to wait for the user to send a code to the bot. The code shows which platform account is the user's."""
 TEMPLATES = Path(__file__).with_name("new_project")
-_UNQUOTED = re.compile(r"[\w.:/@+=-]*", re.ASCII)
 
 
 class Project:
@@ -175,14 +175,11 @@ class Project:
         config.write_schema(home / "schema", self.known, disk)
         say(f"wrote  {HOME}/schema/")
         if self.values:
-            words = disk.read(self.root / ".env").decode("utf-8", "replace") or example
+            env = self.root / ".env"
+            if not env.exists():
+                disk.replace(env, example.encode())
             for key, value in self.values.items():
-                line = f"{key}={value if _UNQUOTED.fullmatch(value) else json.dumps(value)}\n"
-                if empty := re.search(rf"(?m)^{key}=[ \t]*\n", words):
-                    words = f"{words[: empty.start()]}{line}{words[empty.end() :]}"
-                else:
-                    words += line
-            disk.replace(self.root / ".env", words.encode())
+                dotenv.set_key(env, key, value, quote_mode="never")
             say(f"wrote  .env ({', '.join(self.values)})")
         written = Project(self.root, self.known).known_operators()
         for person in dict.fromkeys(self.operators):

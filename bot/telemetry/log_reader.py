@@ -31,8 +31,6 @@ MAX_WORDS = 400
 """Max characters of a log message that are kept."""
 COUNTED = 20_000
 """Max log lines that are counted. The newest are counted; they take about 15 MB of memory."""
-FAILURES = 100
-"""Max failed model calls that are kept, the newest. They are compared with the causes of failed turns."""
 _VARIABLE = re.compile(r"\b[0-9A-HJKMNP-TV-Z]{26}\b|\b[0-9a-f]{8,}\b|\d+(?:[.,]\d+)*")
 """Pattern of ids and numbers. They are ignored when the causes of log lines are compared."""
 
@@ -188,8 +186,6 @@ class CauseCounts:
     def __init__(self, folder: Path, disk: Disk) -> None:
         self._reader = LogReader(folder, disk, LineFilter(level=LEVELS["warn"]))
         self._lines: deque[Line] = deque(maxlen=COUNTED)
-        self._failures: deque[tuple[Any, str]] = deque(maxlen=FAILURES)
-        """Turn and cause of each of the newest failed model calls."""
         self._lock = threading.Lock()
 
     def newest(self, level: str, since: float, *, offset: int, limit: int) -> Causes | None:
@@ -219,10 +215,6 @@ class CauseCounts:
     def _add(self, line: Line) -> None:
         details = details_of(line)
         words = {"message": line.get("message"), "error": details.get("error"), "cause": details.get("cause")}
-        if line.get("kind") == "llm_response":
-            self._failures.append((line.get("requestId"), f"{words['error']}: {words['cause']}"))
-        elif line.get("kind") == "turn_end" and (line.get("requestId"), words["cause"]) in self._failures:
-            return  # the turn failed because of a model call, which is already counted
         cause = str(words["error"] or words["cause"] or words["message"])
         kept = {name: line[name] for name in ("requestId", "chatKey") if line.get(name)}
         kept |= {name: str(line.get(name)) for name in ("timestamp", "level", "kind")}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import bisect
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from urllib.parse import unquote
 
 from bot import text
@@ -17,8 +17,6 @@ LONG = 16_000
 """Max characters of a text that is searched on the calling thread. A longer text is searched on another thread,
 because 100,000 unusual characters take a tenth of a second.
 """
-PIECE = 256 * 1024
-"""Max characters that are searched at once in a text with several lines."""
 
 _PERCENT = re.compile(r"%[0-9A-F]{2}")
 _TOKENS = re.compile(
@@ -61,7 +59,6 @@ _UNSHOWN = (_SIGNS + _CONTROLS).encode()
 _ESCAPING = "\x1b\x9b\x9d\x90\x98\x9e\x9f"
 _UNSEEN = re.compile(f"[{text.INVISIBLE}\x80-\x9f]")
 _ENTITY = re.compile(r"&(?:#[0-9xX]|[A-Za-z][A-Za-z0-9]{1,31};)")
-_USUAL = (("&amp;", "&"), ("&lt;", "<"), ("&gt;", ">"), ("&quot;", '"'), ("&#39;", "'"), ("&nbsp;", "\xa0"))
 _ENCODED = re.compile("%[0-9A-Fa-f]{2}")
 _PACKINGS = 3
 """Max levels of nested encoding that are decoded."""
@@ -111,11 +108,8 @@ def _as_rendered(value: str) -> bytes:
         packed = shown
         if "%" in shown and _ENCODED.search(shown):
             shown = unquote(shown, errors="replace")
-        if "&" in shown:
-            for name, plain in _USUAL:
-                shown = shown.replace(name, plain)
-            if _ENTITY.search(shown):
-                shown = text.unescaped(shown)
+        if "&" in shown and _ENTITY.search(shown):
+            shown = text.unescaped(shown)
         if shown is packed or shown == packed:
             break
     if any(sign in shown for sign in _ESCAPING):
@@ -132,19 +126,6 @@ def _as_joined(value: str) -> bytes:
     """Return the text without line breaks and the characters around them; b"" if the text has one line."""
     if "\n" not in value and "\\n" not in value and "\u2028" not in value and "\u2029" not in value:
         return b""
-    return b"".join(map(_joined, _pieces(value)))
-
-
-def _pieces(value: str) -> Iterator[str]:
-    """Split a long text after line breaks, so that other threads can run between the searches."""
-    begin = 0
-    while len(value) - begin > PIECE and (end := value.find("\n", begin + PIECE)) >= 0:
-        yield value[begin : end + 1]
-        begin = end + 1
-    yield value[begin:]
-
-
-def _joined(value: str) -> bytes:
     value = value.replace("\\n", "").replace("\\r", "").replace("\\t", "")
     if any(sign in value for sign in _LISTED):
         value = _BULLETS.sub("", value)

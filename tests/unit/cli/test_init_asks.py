@@ -64,7 +64,7 @@ async def test_what_nothing_answers_to_is_kept_if_the_person_wants_it(services: 
     )
     assert "It could not be tested" in done.out
     assert "does not answer" in done.out
-    assert 'ANTHROPIC_API_KEY="sk-ant-a b"\n' in (services.root / ".env").read_text(encoding="utf-8")
+    assert "ANTHROPIC_API_KEY=sk-ant-a b\n" in (services.root / ".env").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("named", [{"name": "Gull"}, {}])

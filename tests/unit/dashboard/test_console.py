@@ -349,23 +349,6 @@ async def test_errors_are_counted_by_cause_whatever_ids_and_numbers_are_in_them(
     assert "long ago" in words(await show(console, "/errors?days=all"))
 
 
-async def test_a_turn_that_fails_with_a_call_of_the_model_is_one_error(tmp_path: Path, show: Show) -> None:
-    def failed(request: str, kind: str, **details: Any) -> dict[str, Any]:
-        return {"level": "error", "kind": kind, "message": kind, "requestId": request, "details": details}
-
-    logged(
-        tmp_path,
-        failed("01A", "llm_response", error="LlmRefused", cause="no credit"),
-        failed("01A", "turn_end", cause="LlmRefused: no credit"),
-    )
-    console = pages.console(tmp_path)
-    page = await show(console, "/errors")
-    assert page.count("<details>") == 1
-    assert "llm_response" in words(page)
-    logged(tmp_path, failed("01B", "turn_end", cause="LlmRefused: no credit"))
-    assert (await show(console, "/errors")).count("<details>") == 2
-
-
 async def test_causes_of_the_whole_log_are_shown_page_by_page_however_long_ago(
     tmp_path: Path, show: Show
 ) -> None:
