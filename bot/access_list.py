@@ -37,6 +37,13 @@ class ChannelLists(BaseModel):
     pending: dict[str, int] = {}
     names: dict[str, str] = {}
 
+    def forget(self, user_id: str, *lists: str) -> None:
+        """Remove an id from `pending`, `names` and these lists."""
+        self.pending.pop(user_id, None)
+        self.names.pop(user_id, None)
+        for name in lists:
+            setattr(self, name, [one for one in getattr(self, name) if one != user_id])
+
 
 class _File(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid")
@@ -60,6 +67,8 @@ class AccessList:
 
     If the file is unreadable at construction, `errors.ConfigError` is raised. If it becomes unreadable later, the last
     readable lists stay valid. Otherwise a damaged file could give access to a blocked person.
+
+    The methods that change a list block, and raise `errors.StorageError`.
     """
 
     def __init__(self, path: Path, disk: Disk, clock: Clock) -> None:
@@ -74,7 +83,8 @@ class AccessList:
 
     @property
     def problem(self) -> str | None:
-        self._look()
+        """Return the reason why the file cannot be read; None if it can be read."""
+        self._channels()
         return self._problem
 
     def allowed(self, channel: str) -> frozenset[str]:
@@ -87,38 +97,31 @@ class AccessList:
         return [channel for channel, lists in self._file.channels.items() if "*" in lists.allow]
 
     def operators(self) -> frozenset[UserRef]:
-        self._look()
-        channels = self._file.channels.items()
-        return frozenset(
-            UserRef(channel, user_id) for channel, lists in channels for user_id in lists.operators
-        )
+        channels = self._channels().items()
+        return frozenset(UserRef(channel, one) for channel, lists in channels for one in lists.operators)
 
     def pending(self) -> list[PendingUser]:
-        self._look()
         asked = [
             PendingUser(channel, user_id, ts, lists.names.get(user_id, ""))
-            for channel, lists in self._file.channels.items()
+            for channel, lists in self._channels().items()
             for user_id, ts in lists.pending.items()
         ]
         return sorted(asked, key=lambda item: (-item.ts, item.channel, item.user_id))
 
     def allow(self, channel: str, user_id: str) -> None:
-        """Give a person access. This call blocks, like all changes of the lists. They raise `errors.StorageError`."""
         with self._changed(channel) as lists:
-            _forget(lists, user_id)
+            lists.forget(user_id, "allow", "block")
             lists.allow.append(user_id)
 
     def block(self, channel: str, user_id: str) -> None:
         """Block a person, even if other lists contain the person."""
         with self._changed(channel) as lists:
-            _forget(lists, user_id)
-            lists.operators[:] = [one for one in lists.operators if one != user_id]
+            lists.forget(user_id, "allow", "block", "operators")
             lists.block.append(user_id)
 
     def dismiss(self, channel: str, user_id: str) -> None:
         with self._changed(channel) as lists:
-            lists.pending.pop(user_id, None)
-            lists.names.pop(user_id, None)
+            lists.forget(user_id)
 
     def appoint(self, person: UserRef) -> None:
         """Make a person an operator unless that person is blocked. Above `MOST_OPERATORS`, the oldest operator
@@ -126,7 +129,7 @@ class AccessList:
         """
         with self._changed(person.channel) as lists:
             if person.user_id not in lists.block and person.user_id not in lists.operators:
-                lists.operators[:] = [*lists.operators, person.user_id][-MOST_OPERATORS:]
+                lists.operators = [*lists.operators, person.user_id][-MOST_OPERATORS:]
 
     def lists_with(self, channel: str, user_id: str) -> list[str]:
         lists = self._of(channel)
@@ -134,16 +137,14 @@ class AccessList:
 
     def erase(self, channel: str, user_id: str) -> int:
         """Remove an id from every list except `block`. Return the number of lists that contained it."""
-        before = self.lists_with(channel, user_id)
-        if before:
+        found = [name for name in self.lists_with(channel, user_id) if name != "block"]
+        if found:
             with self._changed(channel) as lists:
-                blocked = user_id in lists.block
-                _forget(lists, user_id)
-                lists.operators[:] = [one for one in lists.operators if one != user_id]
-                lists.block.extend([user_id] if blocked else [])
-        return len(before) - len(self.lists_with(channel, user_id))
+                lists.forget(user_id, "allow", "operators")
+        return len(found)
 
     def note(self, channel: str, user_id: str, name: str | None = None) -> None:
+        """Record that a person without access wrote now."""
         with self._changed(channel) as lists:
             if user_id in lists.allow or user_id in lists.block:
                 return
@@ -152,24 +153,23 @@ class AccessList:
             if name:
                 lists.names[user_id] = text.preview(text.clean(name), MOST_NAME)
             for old in list(lists.pending)[:-MOST_PENDING]:
-                del lists.pending[old]
-                lists.names.pop(old, None)
+                lists.forget(old)
 
     def _of(self, channel: str) -> ChannelLists:
-        self._look()
-        return self._file.channels.get(channel) or ChannelLists()
+        return self._channels().get(channel) or ChannelLists()
 
-    def _look(self) -> None:
+    def _channels(self) -> dict[str, ChannelLists]:
+        """Return the lists of all channels. At most once a second, read the file again if it has changed."""
         now = self._clock.monotonic()
-        if now - self._looked < LOOK_EVERY:
-            return
-        self._looked = now
-        try:
-            if self._stat() != self._stamp:
-                self._load()
-            self._problem = None
-        except errors.ConfigError as error:
-            self._problem = str(error)
+        if now - self._looked >= LOOK_EVERY:
+            self._looked = now
+            try:
+                if self._stat() != self._stamp:
+                    self._load()
+                self._problem = None
+            except errors.ConfigError as error:
+                self._problem = str(error)
+        return self._file.channels
 
     def _load(self) -> None:
         stamp = self._stat()
@@ -203,10 +203,10 @@ class AccessList:
         """Change the lists of a channel inside the `with` block. Write them after the block if they have changed."""
         import filelock
 
+        lock = filelock.FileLock(f"{self._path}.lock", timeout=LOCK_SECONDS, mode=0o600)
         try:
             self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            lock = self._path.with_name(f"{self._path.name}.lock")
-            with filelock.FileLock(lock, timeout=LOCK_SECONDS, mode=0o600):
+            with lock:
                 self._load()
                 file = self._file.model_copy(deep=True)
                 yield file.channels.setdefault(channel, ChannelLists())
@@ -239,11 +239,3 @@ class Operators(Collection[UserRef]):
 
     def __len__(self) -> int:
         return len({*self})
-
-
-def _forget(lists: ChannelLists, user_id: str) -> None:
-    lists.pending.pop(user_id, None)
-    lists.names.pop(user_id, None)
-    for names in (lists.allow, lists.block):
-        if user_id in names:
-            names.remove(user_id)
