@@ -18,8 +18,6 @@ _BOOTTIME = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 """Id of a monotonic clock that also counts the time in which the machine is suspended. On Linux, CLOCK_MONOTONIC does
 not count this time, but CLOCK_BOOTTIME does.
 """
-_DRAWN = 64
-"""Number of ids whose random bits one system call provides."""
 
 
 class SystemClock:
@@ -56,7 +54,6 @@ class UlidSource:
         self._clock = clock or SystemClock()
         self._rng = rng or random.SystemRandom()
         self._last = 0
-        self._random: list[int] = []
         self._lock = threading.Lock()
 
     def after(self, ulid: str) -> None:
@@ -68,16 +65,10 @@ class UlidSource:
 
     def ulid(self) -> str:
         with self._lock:
-            fresh = int(self._clock.now() * 1000) << 80 | self._eighty_bits()
+            fresh = int(self._clock.now() * 1000) << 80 | self._rng.getrandbits(80)
             # Ids must grow even if the clock stops or is set back.
             self._last = number = max(fresh, self._last + 1)
         return ulids.written(number)
-
-    def _eighty_bits(self) -> int:
-        if not self._random:
-            drawn = self._rng.getrandbits(80 * _DRAWN)
-            self._random = [drawn >> 80 * at & (1 << 80) - 1 for at in range(_DRAWN)]
-        return self._random.pop()
 
 
 class SystemFile:

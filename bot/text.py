@@ -102,25 +102,23 @@ quadratic if many strings have no end.
 ESCAPES = regex.compile(r"(?:\x1b\[|\x9b)[0-?]{0,64}[ -/]{0,8}[@-~]|\x1b[ -/]{0,4}[0-~]")
 """Pattern of all other terminal escape sequences."""
 _CONTROLS = regex.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-_BREAKS = {"\u2028": "\\u2028", "\u2029": "\\u2029", "\x85": "\\u0085"}
+_BREAKS = str.maketrans({sign: f"\\u{ord(sign):04x}" for sign in "\u2028\u2029\x85"})
 
 
 def strict_json(raw: str, parse_float: Callable[[str], float] | None = None) -> Any:
     """Parse JSON, but refuse `NaN` and duplicate keys. Raises ValueError, and RecursionError if the nesting is too deep."""
-    return json.loads(raw, object_pairs_hook=_unique, parse_constant=_refuse, parse_float=parse_float)
 
+    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        value = dict(pairs)
+        if len(value) < len(pairs):
+            twice = next(key for at, (key, _) in enumerate(pairs) if key in dict(pairs[:at]))
+            raise ValueError(f'the key "{twice}" twice in one object')
+        return value
 
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    value = dict[str, Any]()
-    for key, item in pairs:
-        if key in value:
-            raise ValueError(f'the key "{key}" twice in one object')
-        value[key] = item
-    return value
+    def refuse(constant: str) -> Any:
+        raise ValueError(constant)
 
-
-def _refuse(constant: str) -> Any:
-    raise ValueError(constant)
+    return json.loads(raw, object_pairs_hook=unique, parse_constant=refuse, parse_float=parse_float)
 
 
 def without_escapes(words: str) -> str:
@@ -152,11 +150,7 @@ def for_terminal(words: str) -> str:
 
 def one_line(dumped: str) -> str:
     """Return JSON in which those characters are escaped that some readers treat as line breaks."""
-    if not dumped.isascii():
-        for sign, escaped in _BREAKS.items():
-            if sign in dumped:
-                dumped = dumped.replace(sign, escaped)
-    return dumped
+    return dumped if dumped.isascii() else dumped.translate(_BREAKS)
 
 
 _HOST = regex.compile(
@@ -169,7 +163,6 @@ _EXTENSION = re.compile(
     "lock|log|pdf|php|png|ts|tsx|txt|toml|tmp|svg|sql|wasm|xml|yaml|yml"
 )
 """File name extensions. A name such as `notes.txt` does not count as a host."""
-_ALIKE = regex.compile(r"[\p{Cyrillic}\p{Greek}\p{Armenian}\p{Cherokee}]")
 _UNSEEN = regex.compile(f"[{INVISIBLE}]")
 _MARKS = r"[\p{M}\uff9e\uff9f]"
 _CROWDED = regex.compile(f"({_MARKS}{{32}}){_MARKS}+")
@@ -185,8 +178,8 @@ def normalized(words: str) -> str:
 
 def real_host(label: str, url: str) -> str | None:
     """Return the host of a link if the link's label hides the host; otherwise None. The host is then shown beside the
-    label. A label hides the host if it names another host. A host that follows a user name, or that has lookalike
-    letters, always counts as hidden.
+    label. A label hides the host if it names another host. A host that follows a user name, or that has letters outside
+    ASCII, always counts as hidden.
     """
     try:
         parts = urlsplit(url)
@@ -195,42 +188,21 @@ def real_host(label: str, url: str) -> str | None:
         return None
     if parts.scheme not in {"http", "https"} or not host:
         return None
-    shown = host
     if not host.isascii():
         with contextlib.suppress(UnicodeError):
-            shown = host.encode("idna").decode("ascii")
-    if "@" in parts.netloc or _looks_alike(host):
-        return shown
+            return host.encode("idna").decode("ascii")
     seen = _UNSEEN.sub("", normalized(label)).casefold()
-    named = [
-        found[0].replace("\u3002", ".")
-        for found in _HOST.finditer(seen)
-        if not _EXTENSION.fullmatch(found["top"] or "")
-    ]
     # Only the host of an address is compared. Names in its path do not matter.
-    if seen.strip() in {url.casefold(), url.casefold().rstrip("/")}:
-        return None
-    hosts = {host.casefold(), _written(host).casefold()}
-    return None if all(any(_within(one, name) for one in hosts) for name in named) else shown
+    if "@" in parts.netloc or seen.strip() in {url.casefold(), url.casefold().rstrip("/")}:
+        return host if "@" in parts.netloc else None
+    named = [found for found in _HOST.finditer(seen) if not _EXTENSION.fullmatch(found["top"] or "")]
+    return None if all(_within(host, found[0].replace("\u3002", ".")) for found in named) else host
 
 
 def _within(host: str, named: str) -> bool:
     """Return True if `host` is the named host or one of its subdomains."""
     named = named.removeprefix("www.")
     return host in {named, f"www.{named}"} or host.endswith(f".{named}")
-
-
-def _looks_alike(host: str) -> bool:
-    """Return True if people can mistake a host for another one in Latin letters."""
-    top = host.rpartition(".")[2]
-    # A top-level domain in the same script shows everybody that the host is not in Latin letters.
-    return top.isascii() and not top.startswith("xn--") and _ALIKE.search(_written(host)) is not None
-
-
-def _written(host: str) -> str:
-    with contextlib.suppress(UnicodeError):
-        return host.encode("ascii").decode("idna")
-    return host
 
 
 def visible(words: str) -> bool:
@@ -362,8 +334,7 @@ def _soft_border(text: str, start: int, end: int, prefix: str) -> int:
 
 def has_sentence(text: str, end: int) -> bool:
     """Return True if a sentence ends before the position `end`."""
-    found = _SENTENCE_END.search(text)
-    return found is not None and found.end() <= end
+    return (found := _SENTENCE_END.search(text)) is not None and found.end() <= end
 
 
 def _fit(prefix: str, text: str, start: int, limit: int, size: Callable[[str], int]) -> int:

