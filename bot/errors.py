@@ -10,45 +10,9 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator, Sequence
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 from bot.words import DEFAULT, say, speaking, times
-
-DeliveryCode = Literal[
-    "failed",
-    "throttled",
-    "uncertain",
-    "edit refused",
-    "file refused",
-    "partial",
-    "deferred",
-    "expired",
-    "gone",
-    "unfounded",
-]
-"""Reason why a message was not delivered, as the outbox stores it."""
-
-FileCode = Literal[
-    "blind",
-    "failed",
-    "forbidden",
-    "gone",
-    "large",
-    "locked",
-    "many",
-    "memory",
-    "old_office",
-    "pages",
-    "pictures",
-    "secret",
-    "silence",
-    "size",
-    "too_much",
-    "unheard",
-    "unseen",
-    "unreachable",
-]
-"""Reason why an attachment was not read (`files.why_…` in `bot/words`)."""
 
 
 class ShipmateError(Exception):
@@ -118,10 +82,12 @@ class ChannelUnreachable(ChannelError):
 
 
 class FileFailed(ChannelError):
-    """An attachment was not downloaded. `why` is the reason for the model, and `code` selects the reason for people."""
+    """An attachment was not downloaded. `why` is the reason for the model. `code` selects the reason for
+    people (`files.why_…` in `bot/words`).
+    """
 
     why = "it could not be fetched"
-    code: ClassVar[FileCode] = "failed"
+    code: ClassVar[str] = "failed"
 
 
 class FileGone(FileFailed):
@@ -160,10 +126,10 @@ class TranscriptionFailed(FileFailed):
 
 
 class DeliveryFailed(ChannelError):
-    """The message was not delivered."""
+    """The message was not delivered. The outbox stores `code` as the reason."""
 
     sentence = "undelivered"
-    code: ClassVar[DeliveryCode] = "failed"
+    code: ClassVar[str] = "failed"
 
 
 class DeliveryThrottled(DeliveryFailed):
@@ -231,10 +197,7 @@ class ClaimUnfounded(DeliveryFailed):
     """The message was not sent, because its sentence `claim` says that something was done although no tool did it."""
 
     code = "unfounded"
-
-    def __init__(self, claim: str) -> None:
-        super().__init__()
-        self.claim = claim
+    claim: str
 
 
 class ModelError(ShipmateError):
@@ -417,7 +380,7 @@ class NoReadableText(ShipmateError):
     sentence for people (`SeenFile`).
     """
 
-    def __init__(self, why: str = "", code: FileCode | Literal[""] = "", limit: int = 0) -> None:
+    def __init__(self, why: str = "", code: str = "", limit: int = 0) -> None:
         super().__init__(why)
         self.why = why
         self.code = code

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
-from bot import errors, tags, ulids
+from bot import tags, ulids
 from bot.contracts.base import Json, Message
 from bot.contracts.inbound import Attachment
 from bot.contracts.model import ShownFile
@@ -30,7 +29,7 @@ class SeenFile:
     why: str = ""
     refused: bool = False
     shown: ShownFile | None = None
-    code: errors.FileCode | Literal[""] = ""
+    code: str = ""
     limit: int = 0
 
     @property

@@ -10,7 +10,7 @@ from asyncio.subprocess import DEVNULL, PIPE
 from dataclasses import dataclass
 from pathlib import Path
 
-from bot.errors import FileCode, NoReadableText
+from bot.errors import NoReadableText
 from bot.picture_head import MOST_BYTES, SHRUNK, SIDE, picture_of
 
 SECONDS = 30.0
@@ -19,7 +19,7 @@ LARGEST = 16_000_000
 """Max bytes of a picture. A larger picture is refused, not made smaller."""
 PDF_BYTES = 7_000_000
 """Max bytes of a PDF that the model gets as a file. Such a PDF, encoded in base64, fits into an artifact."""
-_WHY: dict[FileCode, str] = {
+_WHY: dict[str, str] = {
     "locked": "it is protected by a password",
     "too_much": "it is larger inside than what can be read",
 }

@@ -287,7 +287,7 @@ class CheckedReply:
         if found and self._actions.calling and not self._corrected:
             self._corrected = True
             self._note(found, "corrected")
-            raise errors.ClaimUnfounded(text.preview(found[0].sentence, SHOWN))
+            raise errors.ClaimUnfounded(claim=text.preview(found[0].sentence, SHOWN))
         return await self._inner.send(self._marked(words, found), step_id, files)
 
     def _marked(self, words: str, found: Sequence[Claim]) -> str:
