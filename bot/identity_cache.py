@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from typing import Generic, TypeVar
 
@@ -18,10 +17,10 @@ class IdentityCache(Generic[Of, Made]):
     are not cached.
     """
 
-    def __init__(self, make: Callable[[Of], Made], *, most: int = 8) -> None:
+    def __init__(self, make: Callable[[Of], Made], *, most: int = MESSAGES) -> None:
         self._make = make
         self._most = most
-        self._known: OrderedDict[int, tuple[Of, Made]] = OrderedDict()
+        self._known: dict[int, tuple[Of, Made]] = {}
 
     def __call__(self, of: Of) -> Made:
         # The object is stored too. While it exists, no other object can have the same id.
@@ -29,14 +28,9 @@ class IdentityCache(Generic[Of, Made]):
         if known is None:
             known = (of, self._make(of))
             while len(self._known) >= self._most:  # several threads may have added one
-                self._known.popitem(last=False)
+                self._known.pop(next(iter(self._known)), None)
             self._known[id(of)] = known
         return known[1]
-
-
-class MessageFact(IdentityCache[Of, Made]):
-    def __init__(self, make: Callable[[Of], Made]) -> None:
-        super().__init__(make, most=MESSAGES)
 
     def each(self, objects: Iterable[Of]) -> list[Made]:
         return [self(of) for of in objects]

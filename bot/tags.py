@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 from bot.contracts.base import Json, Message
-from bot.identity_cache import MessageFact
+from bot.identity_cache import IdentityCache
 
 CONTEXT = "turn_context"
 FILES = "attached_files"
@@ -106,7 +106,7 @@ def _read_all(message: Message) -> Sequence[Tag | None]:
     return [tag if tag is not None and tag.nonce == own else None for tag in found]
 
 
-of = MessageFact[Message, Sequence[Tag | None]](_read_all)
+of = IdentityCache[Message, Sequence[Tag | None]](_read_all)
 """The tag of each block of a message; None for a block that is no tag of Shipmate."""
 
 
@@ -125,7 +125,7 @@ def _facts(message: Message) -> Json:
     return found if isinstance(found, dict) else {}
 
 
-facts = MessageFact[Message, Json](_facts)
+facts = IdentityCache[Message, Json](_facts)
 """Facts in the context tag of a person's message; {} if there are none. Do not change the result."""
 
 
@@ -240,7 +240,7 @@ def _split(message: Message) -> tuple[Message, str]:
     return {**message, "content": kept}, words.replace("The words below", "The words above")
 
 
-_SPLIT = MessageFact[Message, tuple[Message, str]](_split)
+_SPLIT = IdentityCache[Message, tuple[Message, str]](_split)
 
 
 def _parted(told: Json) -> tuple[Json, Json]:

@@ -15,7 +15,7 @@ from bot.contracts.base import Json, Message
 from bot.contracts.environment import Redact
 from bot.contracts.model import ATTACHED, InMemoryLearned, Learned, ModelRequest, ShownFile, Usage
 from bot.contracts.tools import ToolCall
-from bot.identity_cache import MessageFact
+from bot.identity_cache import IdentityCache
 
 THINKING = frozenset({"thinking", "redacted_thinking"})
 LONGEST_OVERLAP, LEAST_OVERLAP, LEAST_VARIED = 4_000, 12, 4
@@ -200,7 +200,7 @@ def _part_tokens(part: Json) -> float:
     return block_tokens(part)
 
 
-_TOKENS = MessageFact[Json, float](_part_tokens)
+_TOKENS = IdentityCache[Json, float](_part_tokens)
 """Cache of token estimates by object. It helps because successive requests contain the same objects."""
 
 

@@ -18,7 +18,7 @@ from bot.contracts.provenance import ANYBODYS, ORIGIN
 from bot.contracts.tools import INSTRUCTIONS, OMISSION, PICTURES, fitting_id
 from bot.core import blocks
 from bot.core.quotes import SOURCES
-from bot.identity_cache import IdentityCache, MessageFact
+from bot.identity_cache import IdentityCache
 
 CACHE = {"type": "ephemeral"}
 HOUR = {"type": "ephemeral", "ttl": "1h"}
@@ -86,7 +86,7 @@ def _sent(message: Message) -> tuple[Message, dict[str, Json]]:
     return {key: message[key] for key in message if key != ORIGIN} | {"content": content}, found
 
 
-_SENT = MessageFact[Message, tuple[Message, dict[str, Json]]](_sent)
+_SENT = IdentityCache[Message, tuple[Message, dict[str, Json]]](_sent)
 """Cache of the sent forms of messages by object identity. The requests of a chat share their message objects."""
 
 
@@ -190,8 +190,8 @@ def _message_bytes(message: Message) -> int:
     return _json_bytes(message) + sum(-(-size // 3) * 4 for size in files)  # encoded as base64
 
 
-_BYTES = MessageFact[Message, int](_message_bytes)
-_TOOL_BYTES = IdentityCache[Sequence[Json], int](_json_bytes)
+_BYTES = IdentityCache[Message, int](_message_bytes)
+_TOOL_BYTES = IdentityCache[Sequence[Json], int](_json_bytes, most=8)
 
 
 def problems(request: ModelRequest, *, paused: bool = False) -> Iterator[str]:
@@ -260,7 +260,7 @@ def _faults(message: Message) -> list[str]:
     return found
 
 
-_FAULTS = MessageFact[Message, list[str]](_faults)
+_FAULTS = IdentityCache[Message, list[str]](_faults)
 """Cache of the faults of single messages by object identity."""
 
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from bot.identity_cache import IdentityCache, MessageFact
+from bot.identity_cache import IdentityCache
 
 
 def test_only_a_few_are_kept_and_those_that_have_gone_are_asked_again() -> None:
@@ -29,11 +29,11 @@ def test_facts_of_several_objects_are_found_once_each() -> None:
         asked.append(numbers[0])
         return numbers[0]
 
-    fact, total = MessageFact(first), MessageFact[list[int], int](sum)
+    fact, total = IdentityCache(first), IdentityCache[list[int], int](sum)
     lists = [[at, at] for at in range(5)]
     assert fact.each(lists) == [0, 1, 2, 3, 4]
     assert total.each(lists) == [0, 2, 4, 6, 8]
-    later = MessageFact[list[int], int](len)
+    later = IdentityCache[list[int], int](len)
     assert later.each(lists) == [2, 2, 2, 2, 2]
     assert fact(lists[3]) == 3
     assert fact.each([]) == []
@@ -48,7 +48,7 @@ def test_a_fact_that_fails_is_tried_again() -> None:
             raise error
         return 1
 
-    fact, it = MessageFact(make), object()
+    fact, it = IdentityCache(make), object()
     with pytest.raises(ValueError, match="no"):
         fact(it)
     assert fact(it) == 1

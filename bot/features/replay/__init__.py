@@ -109,7 +109,9 @@ class RecordedModel(ModelWrapper):
         self._redact = redact
         # Prompts make up most of a request. Redacting each prompt once instead of in every request saves time.
         self._prompt = lru_cache(PROMPTS)(redact)
-        self._tools = IdentityCache[Sequence[Json], list[Json]](lambda tools: blocks.redacted(tools, redact))
+        self._tools = IdentityCache[Sequence[Json], list[Json]](
+            lambda tools: blocks.redacted(tools, redact), most=8
+        )
 
     async def stream(self, request: ModelRequest) -> ModelStream:
         running, name = context.current(), self._ids.ulid()

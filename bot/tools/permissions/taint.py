@@ -16,7 +16,7 @@ from bot import tags
 from bot.contracts.base import Json, Message
 from bot.contracts.provenance import ANYBODYS, NOBODYS, ORIGIN, Provenance, Taint, unpacked
 from bot.contracts.tools import MCP, Effect
-from bot.identity_cache import MessageFact
+from bot.identity_cache import IdentityCache
 
 _OWN = frozenset({"text", "thinking", "redacted_thinking", "tool_use", "compaction"})
 """Types of blocks that the model itself writes. Other blocks in an answer are results of the provider's tools."""
@@ -72,7 +72,7 @@ def _origin(message: Message) -> Provenance:
     return origin
 
 
-_ORIGIN = MessageFact[Message, Provenance](_origin)
+_ORIGIN = IdentityCache[Message, Provenance](_origin)
 
 
 def _blocks(message: Message) -> Sequence[Json]:
@@ -121,7 +121,7 @@ def _parted(message: Message) -> tuple[Message, Sequence[Any]]:
     return {**message, "content": left}, gone
 
 
-_PARTED = MessageFact[Message, tuple[Message, Sequence[Any]]](_parted)
+_PARTED = IdentityCache[Message, tuple[Message, Sequence[Any]]](_parted)
 
 
 def faded(messages: Iterable[Message]) -> list[Message]:
@@ -129,7 +129,7 @@ def faded(messages: Iterable[Message]) -> list[Message]:
     return [left for left, _ in _PARTED.each(messages)]
 
 
-_LINES = MessageFact[Message, list[bytes]](
+_LINES = IdentityCache[Message, list[bytes]](
     lambda message: [_letters(line) for said in _strings(_PARTED(message)[1]) for line in said.splitlines()]
 )
 """Lines of the foreign text in a message, reduced to their letters and digits."""
