@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import AsyncGenerator, Mapping
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from typing import Any
@@ -19,6 +20,7 @@ CALL_SECONDS = 10.0  # Timeout in seconds of one call
 HEADERS = {"Accept-Encoding": "identity"}
 """Request headers that forbid compression, because a small compressed file may unpack to any size."""
 CONNECTION_ERRORS = (aiohttp.ClientError, OSError)  # Exceptions of a failed connection or a timeout
+PAGE = "text/html"
 LONGEST_NAME = 200  # Max characters of a file name
 _MARKS = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
@@ -69,24 +71,37 @@ def file_name(name: str) -> str:
     return text.head(_MARKS.sub("", text.clean(name)).strip(), LONGEST_NAME)
 
 
-async def read_file(
-    answer: aiohttp.ClientResponse, platform: str, most: int, size: int | None
+async def download(
+    opening: AbstractAsyncContextManager[aiohttp.ClientResponse],
+    platform: str,
+    most: int,
+    size: object,
+    mime: object = PAGE,
 ) -> AsyncGenerator[bytes]:
-    """Yield the bytes of a file from a response, as `contracts.channel.Channel.fetch` specifies. `size` is the expected number
-    of bytes, if known. A redirect raises `errors.FileGone`, because following it could leak the token.
+    """Yield the bytes of a file from a response, as `contracts.channel.Files.fetch` specifies. `size` is the expected number
+    of bytes, and `mime` the expected type, if known. A redirect raises `errors.FileGone`, because following it could leak the
+    token.
     """
-    if answer.status != 200:
-        passing = answer.status == 429 or answer.status >= 500
-        kind = errors.FileUnreachable if passing else errors.FileGone
-        raise kind(f"{platform} answers {answer.status}")
-    if answer.headers.get("Content-Encoding", "identity").lower() != "identity":
-        raise errors.FileUnreachable("the file is compressed")
-    received = 0
-    while piece := await answer.content.read(FILE_PIECE):
-        if fits := piece[: max(0, most - received)]:
-            yield fits
-        received += len(piece)
-        if received > most:
-            raise errors.FileTooLarge(f"the file has more than {most} bytes")
-    if size is not None and received != size:
-        raise errors.FileUnreachable(f"received {received} of {size} bytes")
+    try:
+        async with opening as answer:
+            if answer.status != 200:
+                passing = answer.status == 429 or answer.status >= 500
+                kind = errors.FileUnreachable if passing else errors.FileGone
+                raise kind(f"{platform} answers {answer.status}")
+            if answer.content_type == PAGE != mime:
+                raise errors.FileGone(f"{platform} shows a page, perhaps for signing in, instead of the file")
+            if answer.headers.get("Content-Encoding", "identity").lower() != "identity":
+                raise errors.FileUnreachable("the file is compressed")
+            received = 0
+            while piece := await answer.content.read(FILE_PIECE):
+                if fits := piece[: max(0, most - received)]:
+                    yield fits
+                received += len(piece)
+                if received > most:
+                    raise errors.FileTooLarge(f"the file has more than {most} bytes")
+            if type(size) is int and received != size:
+                raise errors.FileUnreachable(f"received {received} of {size} bytes")
+    except CONNECTION_ERRORS as error:
+        # The texts of these exceptions may contain the address, and thus the token.
+        reason = type(error).__name__
+        raise errors.FileUnreachable(f"the download from {platform} failed: {reason}") from None

@@ -17,7 +17,7 @@ from bot.contracts.base import Json
 from bot.contracts.environment import Clock
 from bot.contracts.inbound import Attachment
 from bot.contracts.outbound import Outbound, OutgoingFile, Sent
-from channels.http_client import CONNECTION_ERRORS, HEADERS, read_file
+from channels.http_client import HEADERS, download
 from channels.slack import web_api
 
 UPLOAD_SECONDS = 200.0  # Timeout in seconds of an upload
@@ -27,7 +27,6 @@ first.
 """
 SKEW = 60.0  # Max seconds that Slack's clock may be behind ours
 _ID = re.compile(r"F[A-Z0-9]{2,40}")
-_PAGE = "text/html"
 _EXPIRED = frozenset({404, 408, 410, 429})
 """HTTP statuses of an expired upload URL. The upload is tried again with a new URL."""
 
@@ -54,29 +53,23 @@ async def fetch(
         file = (await client.files_info(file=attachment.ref or "")).get("file")
     if not isinstance(file, dict):
         raise errors.FileUnreachable("Slack's answer names no file")
-    address, size = file.get("url_private_download"), file.get("size")
+    address = file.get("url_private_download")
     own = hosts(str(client.base_url))
     # The author of an external file chooses its URL, so the token must not be sent there.
     if file.get("is_external") or not isinstance(address, str) or not address.startswith(own):
         raise errors.FileGone("the file is not kept by Slack itself")
-    try:
-        async with session.get(
-            address,
-            headers={"Authorization": f"Bearer {client.token}", **HEADERS},
-            proxy=client.proxy,
-            allow_redirects=False,
-            auto_decompress=False,
-            timeout=aiohttp.ClientTimeout(total=None, connect=patience, sock_read=patience),
-        ) as answer:
-            if answer.status == 200 and answer.content_type == _PAGE != file.get("mimetype"):
-                # Slack answered with its sign-in page.
-                raise errors.FileGone("Slack shows a page instead of the file")
-            pieces = read_file(answer, "Slack", most, size if isinstance(size, int) else None)
-            async with contextlib.aclosing(pieces):
-                async for piece in pieces:
-                    yield piece
-    except CONNECTION_ERRORS as error:
-        raise errors.FileUnreachable(f"Slack's file broke off: {type(error).__name__}") from None
+    opening = session.get(
+        address,
+        headers={"Authorization": f"Bearer {client.token}", **HEADERS},
+        proxy=client.proxy,
+        allow_redirects=False,
+        auto_decompress=False,
+        timeout=aiohttp.ClientTimeout(total=None, connect=patience, sock_read=patience),
+    )
+    pieces = download(opening, "Slack", most, file.get("size"), file.get("mimetype"))
+    async with contextlib.aclosing(pieces):
+        async for piece in pieces:
+            yield piece
 
 
 def _unknown(error: BaseException) -> errors.FileFailed:

@@ -26,7 +26,7 @@ from bot.contracts.base import Json
 from bot.contracts.channel import LOOPBACK
 from bot.contracts.inbound import Attachment
 from bot.contracts.outbound import OutgoingFile
-from channels.http_client import CONNECTION_ERRORS, HEADERS, read_file
+from channels.http_client import CONNECTION_ERRORS, HEADERS, download
 
 NOT_SENT = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, aiohttp.InvalidURL)
 GARBLED = (TypeError, ValueError, LookupError, AttributeError, OverflowError, OSError, RecursionError)
@@ -235,7 +235,7 @@ class Bot(telegram.Bot):
             too_large = "too big" in error.message.lower()
             kind = errors.FileTooLarge if too_large else errors.FileGone
             raise kind(f"Telegram: {error}") from None
-        path, size = found.get("file_path"), found.get("file_size")
+        path = found.get("file_path")
         if not isinstance(path, str):
             raise errors.FileUnreachable("Telegram's getFile names no path")
         # A segment `..`, or an empty one as in an absolute path, could leave the folder of files.
@@ -243,15 +243,13 @@ class Bot(telegram.Bot):
             raise errors.FileGone("Telegram gives a path outside of its files")
         transport = cast("HttpTransport", self._request[1])
         try:
-            async with transport.get(f"{self._base_file_url}/{quote(path)}") as answer:
-                pieces = read_file(answer, "Telegram", most, size if type(size) is int else None)
-                async with contextlib.aclosing(pieces):
-                    async for piece in pieces:
-                        yield piece
-        except (RequestNotSent, *CONNECTION_ERRORS) as error:
-            # The texts of these exceptions contain the address, and thus the token.
-            reason = type(error).__name__
-            raise errors.FileUnreachable(f"the download from Telegram failed: {reason}") from None
+            opening = transport.get(f"{self._base_file_url}/{quote(path)}")
+        except RequestNotSent as error:
+            raise errors.FileUnreachable(f"Telegram: {error}") from None
+        pieces = download(opening, "Telegram", most, found.get("file_size"))
+        async with contextlib.aclosing(pieces):
+            async for piece in pieces:
+                yield piece
 
 
 def connect(
