@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from bot import errors
 from bot.contracts.approvals import Verdict
@@ -244,38 +244,33 @@ class Burst:
 # ------------------------------------------------------------ effects
 
 
-@dataclass(frozen=True, slots=True)
-class StartTurn:
+class StartTurn(NamedTuple):
     """Effect: start a turn that answers these messages, or continue the interrupted turn."""
 
     members: tuple[Inbound, ...]
     attempts: int
 
 
-@dataclass(frozen=True, slots=True)
-class AskAnew:
+class AskAnew(NamedTuple):
     """Effect: cancel this model call, and call the model again with the person's new messages or edits."""
 
     turn: str
     call: str
 
 
-@dataclass(frozen=True, slots=True)
-class StopTurn:
+class StopTurn(NamedTuple):
     """Effect: end this turn with the state `stopped`."""
 
     turn: str
 
 
-@dataclass(frozen=True, slots=True)
-class Handle:
+class Handle(NamedTuple):
     """Effect: run a command or signal (such as a reaction) that needs no turn."""
 
     inbound: Inbound
 
 
-@dataclass(frozen=True, slots=True)
-class Deliver:
+class Deliver(NamedTuple):
     """Effect on the message of an outbox row: `send` it; `find` out from the platform whether it was delivered; `end` a live
     message, which is one that is edited while a turn runs; or `revise` a sent message, so that it shows the outcome of its
     `question`.
@@ -286,15 +281,13 @@ class Deliver:
     question: Question | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Expire:
+class Expire(NamedTuple):
     """Effect: close this question, because the time to answer it is over."""
 
     question: Question
 
 
-@dataclass(frozen=True, slots=True)
-class WakeAt:
+class WakeAt(NamedTuple):
     """Effect: wake up at this time (epoch seconds); nothing is due earlier."""
 
     at: float
@@ -587,7 +580,7 @@ class Chat:
         _shorten(self._changes, MOST_EARLY)
 
     def _edited(self, event: Event, edit: Inbound) -> None:
-        known = self._known_as(edit)
+        known = next((one for one in reversed(self._known.values()) if same_message(one, edit)), None)
         if known is None:
             self._early(event, edit)
             return
@@ -659,9 +652,6 @@ class Chat:
     def _remember(self, inbound: Inbound) -> None:
         self._known[inbound.request_id] = inbound
         _shorten(self._known, KNOWN)
-
-    def _known_as(self, change: Inbound) -> Inbound | None:
-        return next((one for one in reversed(self._known.values()) if same_message(one, change)), None)
 
     # ------------------------------------------------------------ the queue
 
