@@ -36,7 +36,7 @@ ALBUM_SECONDS = 1.0
 PASTE_SECONDS = 2.5
 """Timeout in seconds for the next part of a long text that the person's app split into several messages."""
 MOST_EARLY = 10
-"""Max messages that are awaited because their edit or deletion arrived first."""
+"""Max edits and deletions that are kept because they arrived before their message."""
 MOST_FILES = 50
 """Max kept platform ids of sent file messages. The search for a message of unknown delivery skips them."""
 MOST_MISSED = 5
@@ -328,10 +328,10 @@ class Chat:
         self._bursts: dict[UserRef, Burst] = {}
         self._known: dict[str, Inbound] = {}
         """Latest version of each remembered message, by request id."""
-        self._changes: dict[str, list[tuple[int, Inbound]]] = {}
-        """Edits and deletions that arrived before their message, each with its event number, by message id."""
-        self._edits: dict[str, tuple[int, Inbound]] = {}
-        """Edits of answered messages that the model has not seen, each with its event number, by request id."""
+        self._early: list[Waiting] = []
+        """Edits and deletions that arrived before their message."""
+        self._edits: dict[str, Waiting] = {}
+        """Edits of answered messages that the model has not seen, by request id of the message."""
         self._waits: dict[str, Wait] = {}
         """Stopwatches of the people who have not seen words of their answer yet, by turn id."""
         self._spans: list[tuple[int, int]] = []
@@ -366,8 +366,8 @@ class Chat:
         """Return the position in the event log from which this chat's state can be rebuilt."""
         rests_on = [
             self.context.base,
-            *(seq for changes in self._changes.values() for seq, _ in changes),
-            *(seq for seq, _ in self._edits.values()),
+            *(one.seq for one in self._early),
+            *(one.seq for one in self._edits.values()),
         ]
         base, opened = min((one for one in rests_on if one is not None), default=self.seq), self.open_since
         first = found = base if opened is None else min(base, opened)
@@ -378,7 +378,7 @@ class Chat:
 
     @property
     def untold_edits(self) -> list[Inbound]:
-        return [edit for _, edit in self._edits.values()]
+        return [one.inbound for one in self._edits.values()]
 
     @property
     def untold(self) -> list[Inbound]:
@@ -392,7 +392,8 @@ class Chat:
         return [one for one in self.turn.left if one.request_id not in told]
 
     def deleted(self, inbound: Inbound) -> bool:
-        return any(one.kind == "delete" for _, one in self._changes.get(inbound.message_id or "", ()))
+        early = (one.inbound for one in self._early)
+        return any(one.kind == "delete" and one.message_id == inbound.message_id for one in early)
 
     def asks(self, person: UserRef) -> bool:
         """Return True if a tool of the running turn waits for this person's answer."""
@@ -464,16 +465,14 @@ class Chat:
             case events.Removed():
                 gone = {*data.requests, *data.messages}
                 self._keep_edits(
-                    lambda name, _, edit: gone.isdisjoint({name, edit.request_id, edit.message_id})
+                    lambda name, edit: gone.isdisjoint(
+                        {name, edit.inbound.request_id, edit.inbound.message_id}
+                    )
                 )
                 self.missed = [one for one in self.missed if one.turn not in data.turns]
             case events.Expired():
-                kept = {
-                    name: [one for one in some if one[0] >= data.before]
-                    for name, some in self._changes.items()
-                }
-                self._changes = {name: some for name, some in kept.items() if some}
-                self._keep_edits(lambda _name, seq, _edit: seq >= data.before)
+                self._early = [one for one in self._early if one.seq >= data.before]
+                self._keep_edits(lambda _, edit: edit.seq >= data.before)
             case events.QuestionAsked():
                 record = ApprovalRecord(data.question, data.asked, event.at)
                 self.questions[data.question] = Question(record, event.turn, event.seq)
@@ -545,15 +544,16 @@ class Chat:
 
     def _received(self, event: Event, data: events.Received) -> None:
         inbound = data.inbound
-        changes = self._changes.pop(inbound.message_id or "", ())
-        for _, change in changes:
-            if change.kind == "delete":
+        changes = [one for one in self._early if one.inbound.message_id == inbound.message_id]
+        self._early = [one for one in self._early if one not in changes]
+        for change in changes:
+            if change.inbound.kind == "delete":
                 return
-            inbound = revised(inbound, change)
+            inbound = revised(inbound, change.inbound)
         # If this message is sent again, to regenerate its answer, it already contains its edits.
-        self._keep_edits(lambda _name, _seq, edit: not same_message(edit, inbound))
+        self._keep_edits(lambda _, edit: not same_message(edit.inbound, inbound))
         self._remember(inbound)
-        since = min([event.seq, *(seq for seq, _ in changes)])
+        since = min([event.seq, *(one.seq for one in changes)])
         said = Waiting(inbound, event.seq, event.at, since)
         if data.beside:
             self.beside[inbound.request_id] = said
@@ -575,14 +575,11 @@ class Chat:
         if self._mode.interrupts and turn.phase is Phase.RUNNING and _is_follow_up(inbound, turn.first):
             turn.phase = Phase.STOPPING
 
-    def _early(self, event: Event, change: Inbound) -> None:
-        self._changes.setdefault(change.message_id or "", []).append((event.seq, change))
-        _shorten(self._changes, MOST_EARLY)
-
     def _edited(self, event: Event, edit: Inbound) -> None:
         known = next((one for one in reversed(self._known.values()) if same_message(one, edit)), None)
+        said = Waiting(edit, event.seq, event.at, event.seq)
         if known is None:
-            self._early(event, edit)
+            self._early = [*self._early, said][-MOST_EARLY:]
             return
         if known.ts > edit.ts:
             return  # a newer edit has already arrived
@@ -591,7 +588,6 @@ class Chat:
         if waiting := next((one for one in queue if same_message(one.inbound, edit)), None):
             waiting.inbound = revised(waiting.inbound, edit)
             return
-        said = Waiting(edit, event.seq, event.at, event.seq)
         if (
             turn is not None
             and turn.phase is not Phase.ENDING
@@ -603,21 +599,21 @@ class Chat:
         # The message was already answered. The next turn shows the model the edit, and features may react to it.
         self._edits.pop(known.request_id, None)
         if plain(known) and edit.text.strip():
-            self._edits[known.request_id] = event.seq, edit
+            self._edits[known.request_id] = said
         _shorten(self._edits, MOST_EDITS)
         self.beside[edit.request_id] = said
 
-    def _keep_edits(self, keep: Callable[[str, int, Inbound], bool]) -> None:
-        self._edits = {name: one for name, one in self._edits.items() if keep(name, *one)}
+    def _keep_edits(self, keep: Callable[[str, Waiting], bool]) -> None:
+        self._edits = {name: one for name, one in self._edits.items() if keep(name, one)}
 
     def _deleted(self, event: Event, deletion: Inbound) -> None:
         # Hide the message from the model at once. A later event removes its text from the log.
         requests = frozenset(one.request_id for one in self.said if same_message(one, deletion))
-        self._keep_edits(lambda name, _seq, _edit: name not in requests)
+        self._keep_edits(lambda name, _: name not in requests)
         self.context.remove(Gone(requests, messages=frozenset({deletion.message_id or ""})), head=False)
-        self.beside[deletion.request_id] = Waiting(deletion, event.seq, event.at, event.seq)
+        said = self.beside[deletion.request_id] = Waiting(deletion, event.seq, event.at, event.seq)
         if not requests:
-            self._early(event, deletion)
+            self._early = [*self._early, said][-MOST_EARLY:]
             return
         self._take(lambda other: same_message(other, deletion))
         if (turn := self.turn) is not None:
@@ -751,7 +747,7 @@ class Chat:
             self._waits.pop(turn.id, None)
         self._decide_all(turn, Verdict("stopped"), event.at)
         if data.end != "withdrawn":  # the context keeps the edits that the model was shown
-            self._keep_edits(lambda _name, _seq, edit: edit.request_id not in turn.edits)
+            self._keep_edits(lambda _, edit: edit.inbound.request_id not in turn.edits)
         first = self.position.first
         self._spans = [*(one for one in self._spans if one[1] >= first), (turn.since, event.seq)]
         if (who := turn.first.person) in self._people:

@@ -22,15 +22,15 @@ RULES: dict[str, tuple[str, str]] = {
     ),
     "a send that was cut off is asked about": ("if row.boot != boot:", "if not row.boot:"),
     "a change of a message that has not come is kept": (
-        'self._changes.setdefault(change.message_id or "", []).append((event.seq, change))',
-        "pass",
+        "if known is None:\n            self._early = [*self._early, said][-MOST_EARLY:]",
+        "if known is None:",
     ),
     "a fold begins before the changes that wait for their message": (
-        "for changes in self._changes.values() for seq, _ in changes",
-        "for changes in () for seq, _ in changes",
+        "*(one.seq for one in self._early),",
+        "",
     ),
     "what a message rests on begins with its changes": (
-        "min([event.seq, *(seq for seq, _ in changes)])",
+        "min([event.seq, *(one.seq for one in changes)])",
         "event.seq",
     ),
     "a fold begins before the messages of the turns in view": (
