@@ -47,15 +47,12 @@ def message_without(message: Message, sources: Collection[str], turn: str | None
 
 
 def blanked(event: Event, gone: Gone) -> EventData:  # noqa: PLR0911 - one `match` of the events that contain text
-    """Return an event's data without the content to remove; the same object if nothing is removed."""
-    data = event.data
-    match data:
+    """Return an event's data without the content to remove; equal data if nothing is removed."""
+    match data := event.data:
         case events.Received() | events.Edited():
-            inbound = _inbound_without(data.inbound, gone)
-            return data if inbound is data.inbound else replace(data, inbound=inbound)
+            return replace(data, inbound=_inbound_without(data.inbound, gone))
         case events.Told():
-            message = message_without(data.message, data.sources, event.turn, gone)
-            return data if message is data.message else replace(data, message=message)
+            return replace(data, message=message_without(data.message, data.sources, event.turn, gone))
         case events.FilesRead() if data.request in gone.requests:
             return replace(data, files=tuple(replace(one, head="") for one in data.files))
         case events.Answered() if event.turn in gone.turns:
@@ -73,8 +70,7 @@ def blanked(event: Event, gone: Gone) -> EventData:  # noqa: PLR0911 - one `matc
         case events.Cut() | events.SessionMoved() if data.head is not None:
             return replace(data, head=None)
         case _:
-            pass
-    return data
+            return data
 
 
 def without(message: Message) -> Message:
@@ -97,15 +93,8 @@ def redacted(message: Message) -> Message:
 
 
 def emptied(inbound: Inbound) -> Inbound:
-    return inbound.model_copy(
-        update={
-            "text": "",
-            "quoted": (),
-            "links": (),
-            "mentioned": {},
-            "attachments": (),
-        }
-    )
+    empty = {"text": "", "quoted": (), "links": (), "mentioned": {}, "attachments": ()}
+    return inbound.model_copy(update=empty)
 
 
 def _inbound_without(inbound: Inbound, gone: Gone) -> Inbound:
@@ -113,10 +102,8 @@ def _inbound_without(inbound: Inbound, gone: Gone) -> Inbound:
         return emptied(inbound)
     if gone.messages.isdisjoint(one.message_id for one in inbound.quoted):
         return inbound
-    quoted = tuple(
-        one.model_copy(update={"text": REMOVED, "part": None, "files": ()})
-        if one.message_id in gone.messages
-        else one
-        for one in inbound.quoted
-    )
-    return inbound.model_copy(update={"quoted": quoted})
+    blank = {"text": REMOVED, "part": None, "files": ()}
+    quoted = [
+        one.model_copy(update=blank) if one.message_id in gone.messages else one for one in inbound.quoted
+    ]
+    return inbound.model_copy(update={"quoted": tuple(quoted)})

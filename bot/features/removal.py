@@ -103,7 +103,7 @@ class Removal:
         """Return a message that was never received, but quoted to the model."""
         gone = Gone(messages=frozenset({message}))
         found = await self._run.event_log.naming(deletion.chat_key.chat, gone.names)
-        told = [one for one in found if blanked(one, gone) is not one.data]
+        told = [one for one in found if blanked(one, gone) != one.data]
         turns = frozenset(one.turn for one in told if one.turn is not None)
         return Target(message, "user", deletion.user_id, gone, turns) if told else None
 
@@ -151,7 +151,7 @@ class Removal:
         found = await self._run.event_log.naming(inbound.chat_key.chat, gone.names)
         facts = list[Fact]()
         for key, some in groupby(sorted(found, key=lambda one: str(one.chat)), key=lambda one: one.chat):
-            blanks = [replace(one, data=data) for one in some if (data := blanked(one, gone)) is not one.data]
+            blanks = [replace(one, data=data) for one in some if (data := blanked(one, gone)) != one.data]
             set_by = {(one.data.of, one.data.key) for one in blanks if isinstance(one.data, events.FactSet)}
             facts += [Fact(key, events.FactSet(of, name, None)) for of, name in sorted(set_by)]
             head = (await self._run.chats.get(key)).context.head is not None
