@@ -205,7 +205,6 @@ class Dispatcher:
         return await off_loop(len(words), redaction.LONG, lambda: text.clean(self.redact(words)))
 
     def _shown(self, what: str, content: str) -> dict[str, Any]:
-        """Return the text of a call for the log: a preview, or only the length if logging of text is off."""
         if not self.log_content:
             return {f"{what}_length": len(content)}
         return {what: text.shorten_middle(content, LOG_PREVIEW)}

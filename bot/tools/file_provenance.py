@@ -146,7 +146,6 @@ class FileProvenance:
         return None
 
     def _holds(self, path: str) -> bool:
-        """Return True if the file at a marked path has not been saved again since."""
         return self._marks[path].stamp in {None, self._stamp(path)}
 
     def _sweep(self, since: int, origin: Provenance, channel: str | None) -> None:

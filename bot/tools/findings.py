@@ -54,7 +54,6 @@ def mistakes(file: ShipFile) -> Iterator[str]:
 
 
 def _check_tool_name(written: str, servers: Collection[str]) -> None:
-    """Raise `RuleMalformed` if a rule names no existing tool, because such a rule would never match."""
     name = folded(written)
     if not name.startswith(MCP):
         if any(map(glob(written), CORE)) or ("*" in name and glob(name)(MCP)):

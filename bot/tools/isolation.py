@@ -403,7 +403,6 @@ def find(root: Path, own: Collection[str]) -> tuple[dict[str, bool], dict[str, _
 
 
 def _shared(entry: os.DirEntry[str]) -> _Node | None:
-    """Return device and inode of a file with several hard links; None for other files."""
     with contextlib.suppress(OSError):
         found = entry.stat(follow_symlinks=False)
         if found.st_nlink > 1 and stat.S_ISREG(found.st_mode):
@@ -540,9 +539,6 @@ def _kill(group: int) -> None:
 
 
 def _wait_for(first: int) -> None:
-    """Wait until the first process of a sandbox has ended, which ends all other processes of the sandbox too. This call
-    blocks the thread.
-    """
     with os.fdopen(first, "rb") as file, contextlib.suppress(ValueError, KeyError, OSError):
         process = os.pidfd_open(json.loads(file.read())["child-pid"])
         try:

@@ -82,7 +82,6 @@ class Policy:
     """Decides which instruction files are followed, in addition to files that are known by name."""
 
     async def __call__(self, call: ToolCall, run: Callable[[], Awaitable[ToolResult]]) -> ToolResult:
-        """Run a call, or return a result that tells the model why the call was not run."""
         asked = self._asked(call)
         if asked is None:
             # The tool is unknown or its input is invalid. `run` executes nothing and returns the error for the model.
@@ -99,7 +98,6 @@ class Policy:
         return ToolResult(call.id, refusal, failed=True, origin=NOBODYS)
 
     def _asked(self, call: ToolCall) -> Call | None:
-        """Return a call with its arguments validated; None for an unknown tool or invalid arguments."""
         tool = self.registry.get(call.name)
         if tool is None:
             return None
@@ -253,7 +251,6 @@ class Policy:
         return visible(self.redact(raw.decode(errors="replace"))) if len(raw) < LONGEST_SCRIPT else ""
 
     def _place(self, asked: Call) -> str:
-        """Return the path that the call acts on, with links resolved; the project's folder if the call has no path."""
         kind, name = ARGUMENTS.get(asked.tool, ("", ""))
         path = asked.arguments.get(name)
         if kind in {"path", "tree"} and isinstance(path, str):

@@ -132,7 +132,6 @@ def _flat(value: Any) -> Any:
 
 
 def _without(value: Any, word: str) -> Any:
-    """Return a schema without this keyword. A field that is named like the keyword is kept."""
     if isinstance(value, dict):
         return {
             key: _without(item, word)

@@ -253,7 +253,6 @@ class ResultLimits:
 
 
 def _shown(data: str, room: int, redact: Redact) -> ShownFile | None:
-    """Return a decoded picture; None if the data (base64) is no picture, is too large, or contains a secret."""
     try:
         raw = base64.b64decode(data, validate=True)
     except ValueError:

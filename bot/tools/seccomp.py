@@ -81,7 +81,6 @@ def _steps(mark: int, column: int) -> Iterable[_Step]:
 
 
 def _any(at: int, bits: int) -> list[_Step]:
-    """Return filter steps that refuse a call if an argument has any of these bits."""
     return [(_LOAD, 0, 0, _argument(at)), (_ANY_OF, 0, 1, bits), _refuse(errno.EPERM)]
 
 

@@ -144,7 +144,6 @@ class ChatLoadHistory(BuiltinTool):
     async def _ranked(
         self, args: LoadHistoryInput, chats: list[ChatKey], room: int, filters: Json
     ) -> _FoundLines:
-        """Return the best matches that fit, with neighbouring lines."""
         if self.ports.recall is None:
             raise errors.ToolError("There is no ranked search here. Use `keyword`.")
         now = int(self.ports.clock.now() * 1000)

@@ -52,8 +52,7 @@ class FileTool(BuiltinTool):
         return await asyncio.to_thread(self.work, args)
 
     @abstractmethod
-    def work(self, args: Any) -> str:
-        """Run the tool and return the result. This call blocks the thread."""
+    def work(self, args: Any) -> str: ...
 
     def touch(self, place: ProjectPath) -> None:
         context.current().touched(self.ports.project.root.joinpath(*place.parts))
@@ -209,7 +208,6 @@ class SearchFiles(FileTool):
         return "\n".join([f"[{'; '.join(notes)}]", *shown])
 
     def _matches(self, path: str, find: Find) -> Iterator[str] | None:
-        """Return the matching lines of one file; None if the file is missing, unreadable or not text."""
         try:
             raw, _ = self.raw(ProjectPath(tuple(path.split("/"))), EDITED + 1)
         except (OSError, errors.ToolError):

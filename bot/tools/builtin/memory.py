@@ -57,9 +57,6 @@ class NoteSources:
 
 
 def _read(message: Message) -> tuple[Json, str]:
-    """Return the gateway's metadata of a person's message, and the message text. For a message that no person wrote,
-    both are empty.
-    """
     facts = tags.facts(message)
     if not isinstance(facts.get("requestId"), str) or isinstance(message["content"], str):
         return {}, ""
@@ -68,7 +65,6 @@ def _read(message: Message) -> tuple[Json, str]:
 
 
 def _words(text: str) -> set[str]:
-    """Return the significant words of a text. If the script has no spaces, return pairs of characters."""
     return {
         word
         for word in set(words_of(text[:_LONGEST])) - _COMMON
@@ -183,7 +179,6 @@ class MemoryTool(BuiltinTool):
 
 
 def _person(turn: ToolExecutionContext) -> MemoryOwner | None:
-    """Return the person whose files a turn may use: the one who caused the turn in a direct chat, otherwise None."""
     if not turn.private or turn.user_id is None:
         return None
     return MemoryOwner("person", f"{turn.channel}:{turn.user_id}")

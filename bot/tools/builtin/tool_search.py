@@ -124,7 +124,6 @@ def rank_offers(query: str, offers: Iterable[ToolOffer], limit: int) -> list[Too
 
 
 def _forms(words: Iterable[str]) -> Iterator[tuple[str, float]]:
-    """Yield each word with the factor 1, and the beginning of each longer word with the factor `ALIKE`."""
     for word in words:
         yield word, 1.0
         if len(word) >= BEGINS:

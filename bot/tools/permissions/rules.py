@@ -210,7 +210,6 @@ def _time(words: str) -> Condition:
 
 
 def _scalars(value: Any) -> Iterator[str]:
-    """Yield all single values in arguments as text, at any depth. Numbers and booleans are written as in JSON."""
     left = [value]
     while left:
         one = left.pop()
@@ -385,7 +384,6 @@ _FOLLOWED = """
 
 
 def _default(call: Call, now: PolicyContext) -> Decision:
-    """Return the default decision: reads and the tools in `OPEN` are allowed, and every other call needs an approval."""
     reads = call.effects == READS and not call.tool.startswith(MCP)
     if not reads and call.tool not in OPEN:
         return asks("default", "default")

@@ -171,12 +171,10 @@ def about(messages: Sequence[Message], people: Collection[str]) -> str:
 
 
 def _letters(words: str) -> bytes:
-    """Return the letters and digits of a text in a form without differences of case, Unicode form and spacing."""
     return re.sub(r"[\W_]+", "", unicodedata.normalize("NFKC", words).casefold()).encode(errors="replace")
 
 
 def _spoken(message: Message) -> Iterator[str]:
-    """Yield the text in a message that the model wrote: answers, thinking and tool arguments."""
     for block in message["content"]:
         yield from _strings(block.get("text") or block.get("thinking") or block.get("input"))
 
