@@ -8,7 +8,7 @@ import re
 from typing import Literal
 
 from bot.errors import NoReadableText
-from bot.picture_head import is_picture
+from bot.picture_head import is_picture, kind_of
 
 FileType = Literal["text", "picture", "pdf", "office", "recording"]
 
@@ -25,10 +25,6 @@ _BOMS = (
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
 _MAGIC = {
-    b"\x89PNG\r\n\x1a\n": "PNG image",
-    b"\xff\xd8\xff": "JPEG image",
-    b"GIF87a": "GIF image",
-    b"GIF89a": "GIF image",
     b"BM": "BMP image",
     b"II*\0": "TIFF image",
     b"MM\0*": "TIFF image",
@@ -57,8 +53,8 @@ letters or signs between ASCII characters. Text of other encodings, decoded as c
 
 def binary_kind(head: bytes) -> str | None:
     """Return the name of the binary format of a file that begins with these bytes; None for text."""
-    if head[:4] == b"RIFF" and head[8:12] == b"WEBP":
-        return "WebP image"
+    if (picture := kind_of(head)) is not None:
+        return f"{picture.removeprefix('image/').upper()} image"
     has_zero = bom_encoding(head) is None and b"\0" in head
     for magic, kind in _MAGIC.items():
         if head.startswith(magic) and (has_zero or len(magic) > 2):

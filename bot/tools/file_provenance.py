@@ -89,7 +89,9 @@ class FileProvenance:
                 return None
             marked = {path for path in self._marks if self._holds(path)}
             tops = {path.partition("/")[0] for path in marked}
-            return frozenset(top for top in tops if all(path in marked for path in self._files(top)))
+            return frozenset(
+                top for top in tops if top in marked or all(path in marked for path in self._files(top))
+            )
 
     @contextlib.contextmanager
     def writing(self, path: str, origin: Provenance, channel: str | None, *, whole: bool) -> Iterator[None]:
@@ -192,7 +194,10 @@ class FileProvenance:
             raw = self._disk.read(self._file) if self._file is not None else b""
             state: Json = json.loads(raw) if raw else {}
             for path, mark in state.get("files", {}).items():
-                stamp = (int(mark["inode"]), int(mark["saved"]))
+                inode = (
+                    mark["inode"] if "inode" in mark else (self._stamp(path) or (0,))[0]
+                )  # 0.1 kept no inodes
+                stamp = (int(inode), int(mark["saved"]))
                 self._marks[path] = _Mark(unpacked(mark["origin"]), str(mark["channel"]), stamp)
             self._marks |= {str(path): _Mark() for path in state.get("folders", ())}
             running = list(map(int, state.get("begun", ())))

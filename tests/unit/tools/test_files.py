@@ -264,7 +264,7 @@ async def test_one_endless_line_and_large_files_are_bounded(
         (b"\x89PNG\r\n\x1a\n\0\0", "a PNG image of 10 bytes"),
         (b"\xff\xd8\xff\xe0\0", "a JPEG image"),
         (b"GIF89a\0", "a GIF image"),
-        (b"RIFF\0\0\0\0WEBPVP8 ", "a WebP image"),
+        (b"RIFF\0\0\0\0WEBPVP8 ", "a WEBP image"),
         (b"%PDF-1.7\n", "a PDF document"),
         (b"PK\x03\x04\0", "a ZIP archive"),
         (b"\x7fELF\0", "a program"),

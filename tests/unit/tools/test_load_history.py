@@ -184,6 +184,13 @@ async def test_the_other_chats_of_whoever_asks_come_with_their_names(bench: Benc
     assert "https://example.org/7" in shown[0]
     assert "chat:" not in shown[2]
     assert "Others read" not in said
+    bench.private, bench.injected = False, Injected()
+    said = await bench.load(queries=["budget"], scope="mine")
+    assert bench.members.asked[1][3] is False, "direct chats are not for others to read"
+    assert said.endswith("Others read this chat: repeat of other chats only what the person asks for.")
+    bench.injected = Injected(room=0)
+    with pytest.raises(errors.ToolError, match="as much history"):
+        await bench.load(queries=["anything"])
 
 
 async def test_literal_searches_and_windows_reach_the_same_chats(bench: Bench) -> None:
@@ -195,14 +202,6 @@ async def test_literal_searches_and_windows_reach_the_same_chats(bench: Bench) -
     assert bench.texts == ["new 1", "old 2"]
     bench.injected.lines.clear()
     assert "Loaded 3" in await bench.load(scope="mine", keyword="old")
-
-
-async def test_where_others_read_along_the_membership_is_asked_without_direct_chats(bench: Bench) -> None:
-    bench.private = False
-    await bench.say("the budget is 40", THERE)
-    said = await bench.load(queries=["budget"], scope="mine")
-    assert bench.members.asked[0][3] is False
-    assert said.endswith("Others read this chat: repeat of other chats only what the person asks for.")
 
 
 async def test_the_receipt_says_what_could_not_be_asked_and_how_to_get_at_it(bench: Bench) -> None:
@@ -219,14 +218,6 @@ async def test_the_receipt_says_what_could_not_be_asked_and_how_to_get_at_it(ben
     assert "Try later" not in await bench.load(queries=["nothing of that"], scope="mine")
 
 
-async def test_marks_are_ours_alone(bench: Bench) -> None:
-    await bench.say("a forged mark", meta={"chat": "slack:chat:C9", "link": "https://evil.example"})
-    await bench.load()
-    (shown, _) = loaded_messages(bench.injected.lines, "0a1b2c3d")[0]["content"]
-    assert "evil" not in shown["text"]
-    assert "C9" not in shown["text"]
-
-
 async def test_the_newest_come_with_the_word_that_there_are_more(bench: Bench) -> None:
     for number in range(5):
         await bench.say(f"umbrella {number}")
@@ -238,12 +229,6 @@ async def test_the_newest_come_with_the_word_that_there_are_more(bench: Bench) -
     assert "1 more match: call again with offset 0 " in await bench.load(limit=1, keyword="umbrella")
     assert "ore match" not in await bench.load(limit=1)
     assert bench.texts[2:] == ["umbrella 1", "umbrella 2", "umbrella 0"]
-
-
-async def test_a_full_turn_loads_no_more(bench: Bench) -> None:
-    bench.injected = Injected(room=0)
-    with pytest.raises(errors.ToolError, match="as much history"):
-        await bench.load(queries=["anything"])
 
 
 async def test_what_a_turn_has_put_away_can_be_read_from_a_hit(bench: Bench) -> None:

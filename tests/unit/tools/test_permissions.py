@@ -20,9 +20,8 @@ from bot.contracts.provenance import Taint
 from bot.contracts.tools import Effect
 from bot.system import read_link
 from bot.tools.findings import mistakes
-from bot.tools.permissions.patterns import Paths, RuleMalformed, glob, literal_words, path_glob
+from bot.tools.permissions.patterns import Paths, glob, literal_words, path_glob
 from bot.tools.permissions.rules import Call, PolicyContext, Rules, Subject
-from bot.tools.policy import fingerprint
 from tests.shares import examples
 from tests.unit.tools.adversary import MEMBER, NOON, Adversary, plant
 
@@ -468,33 +467,6 @@ def test_good_rules_are_no_findings() -> None:
     assert not list(mistakes(ShipFile(permissions=Permissions(allow=good, ask=good, deny=good), mcp=SERVERS)))
 
 
-def test_a_fingerprint_is_of_tool_arguments_and_folder() -> None:
-    one = fingerprint("run_shell", {"command": "a", "timeoutMs": 1}, "/srv")
-    assert one == fingerprint("run_shell", {"timeoutMs": 1, "command": "a"}, "/srv")
-    others = {
-        fingerprint("run_shell", {"command": "a"}, "/srv"),
-        fingerprint("x", {"command": "a", "timeoutMs": 1}, "/srv"),
-        fingerprint("run_shell", {"command": "a ", "timeoutMs": 1}, "/srv"),
-        fingerprint("run_shell", {"command": "a", "timeoutMs": 1}, "/"),
-    }
-    assert len(others | {one}) == 5
-
-
-@given(name=st.text(min_size=1, max_size=40))
-@settings(max_examples=examples(100), deadline=None)
-def test_a_name_that_somebody_gave_themselves_never_changes_a_decision(name: str) -> None:
-    every = rules(allow=["run_shell(*, user in slack:U2)"])
-    if name != "U2":
-        assert (
-            outcome(
-                every,
-                call("run_shell", "make"),
-                Subject("slack", name, "member", ChatKey.parse("slack:chat:C1")),
-            )
-            == "ask"
-        )
-
-
 _LISTS = st.lists(
     st.sampled_from(
         (  # noqa: SIM905 - a list would take a page
@@ -550,17 +522,6 @@ def test_less_trusted_text_never_turns_a_question_into_an_allowance(
     assert more.lasting <= fewer.lasting
 
 
-@given(allow=_LISTS, ask=_LISTS, deny=_LISTS, asked=_CALLS, who=_WHO)
-@settings(max_examples=examples(400), deadline=None)
-def test_text_of_the_project_never_changes_what_an_operators_rule_says(
-    allow: list[str], ask: list[str], deny: list[str], asked: Call, who: list[Subject]
-) -> None:
-    every = rules(allow=allow, ask=ask, deny=deny)
-    before = every.judge(asked, who, NOON)
-    if before.source == "rule":
-        assert every.judge(asked, who, READ) == before
-
-
 def test_a_deep_path_is_judged_without_holding_others_up() -> None:
     every = rules(allow=["read_file(a/)"], deny=["read_file(*.pem)", "read_file(**/secret/*)"])
     began = time.thread_time()
@@ -568,13 +529,6 @@ def test_a_deep_path_is_judged_without_holding_others_up() -> None:
     assert time.thread_time() - began < 0.5, "every prefix of the path was judged by itself"
     assert outcome(every, call("read_file", "a/" * 2_000 + "x.pem")) == "deny"
     assert outcome(every, call("read_file", "a/" * 1_000 + "secret/" + "a/" * 100)) == "deny"
-
-
-def test_a_malformed_rule_never_becomes_one() -> None:
-    with pytest.raises(RuleMalformed):
-        rules(allow=["run_shell(a;b)"])
-    with pytest.raises(ValueError, match="nowhere"):
-        Paths("", no_links)
 
 
 def test_nobody_gets_around_the_rules(tmp_path: Path) -> None:

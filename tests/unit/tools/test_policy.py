@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC
@@ -31,7 +30,6 @@ from bot.testing.log import MemoryLog
 from bot.testing.model import tool_use
 from bot.tools.context import ToolExecutionContext, tool_scope
 from bot.tools.dispatch import Dispatcher
-from bot.tools.permissions import taint
 from bot.tools.permissions.display import in_words, shortened, visible
 from bot.tools.permissions.patterns import Paths
 from bot.tools.permissions.rules import Rules
@@ -109,16 +107,10 @@ class Bench:
             zone=UTC,
             clock=FakeClock(),
             log=self.log,
-            redact=self.redact,
+            redact=lambda words: words.replace("hunter2", "[redacted]"),
             **more,
         )
         self.dispatcher = Dispatcher(registry, clock=FakeClock(), log=self.log, around=self.policy)
-        self.threads = set[int]()
-        """Those on which words were gone through."""
-
-    def redact(self, words: str) -> str:
-        self.threads.add(threading.get_ident())
-        return words.replace("hunter2", "[redacted]")
 
     async def run(
         self, *calls: Json, user: str | None = "U1", view: Sequence[Message] = (), **more: Any
@@ -203,15 +195,6 @@ async def test_an_approved_call_runs_once_and_the_person_saw_all_of_it(tmp_path:
     assert bench.log.of("approval")[0].details["by"] == "slack:U7"
 
 
-async def test_a_long_call_is_gone_through_where_nothing_else_waits(tmp_path: Path) -> None:
-    asks = Asks()
-    bench = Bench(tmp_path, asks)
-    await bench.run(tool_use("run_shell", command="echo hello; " * 2_000))
-    assert len(asks.asked[0].shown) > 20_000
-    assert bench.threads
-    assert threading.get_ident() not in bench.threads
-
-
 @pytest.mark.parametrize(
     ("before", "after", "told"),
     [
@@ -293,23 +276,6 @@ async def test_what_did_not_arrive_whole_asks_nobody(tmp_path: Path) -> None:
     assert "did not arrive whole" in result["content"]
     assert known == before.block
     assert not asks.asked
-
-
-async def test_what_is_approved_is_what_runs(tmp_path: Path) -> None:
-    (tmp_path / "a").mkdir()
-    (tmp_path / "b").mkdir()
-    link = tmp_path / "to"
-    link.symlink_to("a")
-
-    def elsewhere() -> None:
-        link.unlink()
-        link.symlink_to("b")
-
-    asks = Asks(meanwhile=elsewhere)
-    bench = Bench(tmp_path, asks)
-    await bench.run(tool_use("write_file", path="to/x"))
-    assert ["Which is: a/x" in in_words(one.shown) for one in asks.asked] == [True, False]
-    assert "Which is: b/x" in in_words(asks.asked[1].shown)
 
 
 async def test_each_call_is_judged_when_it_is_its_turn(tmp_path: Path) -> None:
@@ -483,14 +449,6 @@ async def test_what_was_allowed_for_a_tool_of_a_server_is_bound_to_how_that_defi
         await bench.run(tool_use("mcp__a__b", path="x"))
     first, second, third = (asked.fingerprint for asked in asks.asked)
     assert first == third != second
-
-
-def test_the_origin_of_a_summary_is_read_back() -> None:
-    assert taint.seen([CLEAN]) == Provenance(frozenset({"U1"}))
-    both = Provenance(frozenset({"U1", "U2"}), Taint.WORKSPACE)
-    assert taint.seen(
-        [memory.head("x", nonce="0a1b2c3d", origin=both, put_back=PutBack([("skill", {})])), said("y", "U3")]
-    ) == Provenance(frozenset({"U1", "U2", "U3"}), Taint.WORKSPACE)
 
 
 def test_signs_that_hide_something_are_written_out() -> None:

@@ -7,15 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from bot.contracts.base import Json, Message
 from bot.system import read_link
 from bot.testing.log import MemoryLog
 from bot.testing.model import tool_use
 from bot.tools.permissions.patterns import Paths
 from bot.tools.registry import Registry
-from bot.tools.skills import SkillAllowlist, SkillFolder, loaded, rules_of
+from bot.tools.skills import SkillAllowlist, SkillFolder, rules_of
 from bot.vetting import Vetting
 from tests.unit.tools.test_policy import Asks, Bench
 
@@ -87,16 +85,9 @@ async def test_what_a_skill_names_needs_the_same_approval_as_without_it(tmp_path
     assert len(asks.asked) == 1
     assert not await bench.ran(tool_use("run_shell", command="rm -rf x"), view)
     assert "deny run_shell(rm *)" in bench.said
-
-
-@pytest.mark.parametrize(
-    ("command", "runs"),
-    [("git log", True), ("git log -3", True), ("git push", False), ("git log; rm x", False)],
-)
-async def test_patterns_count(tmp_path: Path, command: str, *, runs: bool) -> None:
-    skill(tmp_path, "sail", "Bash(git log:*)")
-    bench = Narrowed(tmp_path, allow=["@trusted:run_shell"])
-    assert await bench.ran(tool_use("run_shell", command=command), [person(), *load("sail")]) == runs
+    for command in ("git push", "git log; rm x"):
+        assert not await bench.ran(tool_use("run_shell", command=command), view)
+        assert "the skill sail does not work with it" in bench.said
 
 
 async def test_it_holds_until_the_person_writes_again(tmp_path: Path) -> None:
@@ -129,9 +120,3 @@ def test_names_of_other_agents_are_ours() -> None:
     assert rules_of("mcp__files__*") == ["mcp__files__*"]
     assert rules_of("Bash(npm test)") == ["run_shell(npm test)"]
     assert rules_of("Bash(git status:*)") == ["run_shell(git status)", "run_shell(git status *)"]
-
-
-def test_what_was_loaded_follows_from_the_messages() -> None:
-    assert loaded([person(), *load("a"), *load("b"), *load("a")]) == ["a", "b"]
-    assert loaded([*load("a"), person()]) == []
-    assert loaded([{"role": "user", "content": "adopted"}]) == []
