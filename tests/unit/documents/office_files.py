@@ -1,4 +1,4 @@
-"""Office files as office programs write them, made by hand so that each can be wrong in one place."""
+"""Builders of office files. A test can damage any part of such a file."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def packed(parts: Mapping[str, str | bytes], *, compression: int = zipfile.ZIP_D
 
 
 def docx(body: str = "<w:p><w:r><w:t>Hello 世界</w:t></w:r></w:p>", **more: str) -> bytes:
-    """A document; `more` are further parts of `word/`."""
+    """Return a document; `more` has further parts of `word/`."""
     document = f"{_HEAD}<w:document {_W}><w:body>{body}</w:body></w:document>"
     others = {f"word/{name}.xml": f"<w:x {_W}>{content}</w:x>" for name, content in more.items()}
     return packed({"[Content_Types].xml": "<Types/>", "word/document.xml": document, **others})
@@ -40,7 +40,7 @@ def relationships(targets: Mapping[str, tuple[str, str]]) -> str:
 
 
 def pptx(*slides: str, notes: str = "") -> bytes:
-    """A presentation whose last slide has notes."""
+    """Return a presentation; `notes` belong to its last slide."""
     parts: dict[str, str | bytes] = {"ppt/presentation.xml": f"<p:presentation {_P}/>"}
     for number, words in enumerate(slides, 1):
         parts[f"ppt/slides/slide{number}.xml"] = f"<p:sld {_P} {_A}>{words}</p:sld>"

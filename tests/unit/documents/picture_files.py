@@ -1,4 +1,4 @@
-"""Pictures of any size in few bytes, and PDFs of any number of pages."""
+"""Builders of pictures of any size and of PDFs with any number of pages."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ def _chunk(kind: bytes, data: bytes) -> bytes:
 
 
 def png(width: int = 3, height: int = 2, *, more: bytes = b"") -> bytes:
-    """A black one; `more` is a comment in it."""
+    """Return a black picture; `more` is a comment in the file."""
     rows = zlib.compress((b"\0" + bytes(width)) * min(height, 1_000))
     head = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)
     comment = _chunk(b"tEXt", b"Comment\0" + more) if more else b""
@@ -21,7 +21,7 @@ def png(width: int = 3, height: int = 2, *, more: bytes = b"") -> bytes:
 
 
 def jpeg(width: int, height: int) -> bytes:
-    """Its beginning, with a thumbnail of another size in the part before."""
+    """Return the beginning of a picture. A thumbnail of another size precedes the picture."""
     inner = b"\xff\xd8\xff\xc0\x00\x11\x08" + struct.pack(">HH", 9, 9) + bytes(10)
     part = b"\xff\xe1" + struct.pack(">H", len(inner) + 2) + inner
     frame = b"\xff\xff\xc2\x00\x11\x08" + struct.pack(">HH", height, width) + bytes(10)
@@ -44,7 +44,7 @@ def webp(kind: bytes, width: int, height: int) -> bytes:
 
 
 def pdf(*pages: str, more: bytes = b"") -> bytes:
-    """A PDF with this text on its pages; `more` stands in it as a comment."""
+    """Return a PDF with these texts, one per page; `more` is a comment in the file."""
     count = len(pages)
     objects = [
         b"<</Type/Catalog/Pages 2 0 R>>",

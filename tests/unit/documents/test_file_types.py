@@ -1,4 +1,4 @@
-"""Which bytes are text, and what files are called."""
+"""Bytes are recognised as text or refused, and artifacts of files get their names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Office files as text, and what becomes of those that are meant to do harm."""
+"""Office files become text; malicious and damaged office files are refused."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def entities(levels: int) -> str:
     [
         (packed({"word/document.xml": f"<a>{' ' * reader.PART}</a>"}), "too_much"),
         (packed({"word/document.xml": entities(9)}), ""),
-        # A thousand cells name one text of 1.5 MB, and one cell is at the end of the largest sheet.
+        # The first sheet repeats one text of 1.5 MB in a thousand cells. The second has one cell at the last place of a sheet.
         (
             xlsx(f"<row>{CELL * 1_000}</row>", strings=f"<si><t>{'a' * 1_500_000}</t></si>"),
             "",

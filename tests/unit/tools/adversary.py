@@ -1,6 +1,4 @@
-"""Calls that try to get around rules, and what an outside party says of them: the kernel, a shell's reader, other
-readers of addresses.
-"""
+"""Random calls that try to evade rules. The kernel, shlex and other URL parsers say what each call would reach."""
 
 from __future__ import annotations
 
@@ -46,7 +44,7 @@ BITS = (  # noqa: SIM905 - a list would take a page
 
 
 def plant(root: Path) -> Path:
-    """A project with a closed folder, an open one, and links between and out of them."""
+    """Create a project with a denied folder, an allowed folder, and links between them and out of the project."""
     project, outside = root / "project", root / "outside"
     for folder in (
         "open/deep",
@@ -77,9 +75,7 @@ def plant(root: Path) -> Path:
 
 
 class Adversary:
-    """Random calls against one set of rules, each with text of some level in view; `bypasses` holds each that was decided
-    wrongly.
-    """
+    """Judges random calls by one set of rules, at random untrusted-text levels. `bypasses` has the wrong decisions."""
 
     def __init__(self, project: Path, rng: random.Random) -> None:
         self._project = project
@@ -140,9 +136,7 @@ class Adversary:
         return self.rules.judge(call, [MEMBER], PolicyContext(NOON.time, taint=level))
 
     def _level_wrong(self, call: Call, level: Taint, decision: Decision) -> bool:
-        """Text in view never opens anything; that of the project leaves a rule as it is, foreign text leaves an allowance of
-        what changes something to marked rules alone.
-        """
+        """Return True if untrusted text allowed something, or changed more than its level may change."""
         clean = self._judged(call, Taint.NONE)
         if STRICT[decision.outcome] > STRICT[clean.outcome] or decision.lasting > clean.lasting:
             return True
@@ -156,7 +150,7 @@ class Adversary:
         )
 
     def _own_wrong(self, call: Call, level: Taint) -> bool:
-        """What concerns only who asks runs unasked with nothing in view, and is theirs to confirm otherwise."""
+        """Return True if a call that concerns only the asker was not allowed, or not theirs to confirm."""
         decision = self._judged(call, level)
         if level == Taint.NONE:
             return decision.outcome != "allow"

@@ -1,4 +1,4 @@
-"""Tools on a real store of artifacts, inside a turn."""
+"""Fixtures: tools with a real artifact store, in a turn of one chat."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Nothing(BaseModel):
 
 
 class Says:
-    """A tool that answers with what it is given."""
+    """A tool that returns or raises a given answer."""
 
     description = "Says something."
     input = Nothing
@@ -55,7 +55,7 @@ class Says:
 
 
 class Workbench:
-    """A dispatcher with `read_artifact` and any other tools, in a turn of one chat."""
+    """Runs `read_artifact` and other tools in a turn of one chat."""
 
     def __init__(self, root: Path) -> None:
         self.disk, self.log, clock = FaultyDisk(SystemDisk()), MemoryLog(), FakeClock()

@@ -1,4 +1,4 @@
-"""Every file in `builtin` is a tool, and together with the rules they stay small."""
+"""All built-in tools together: their names, their schemas and the size of the first request."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tools that are found: how well they fit, and what the model gets."""
+"""`tool_search` ranks tools and returns definitions."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def turn() -> Iterator[None]:
 
 
 class Shelf:
-    """A catalog that stands still."""
+    """A catalog with fixed tools."""
 
     def __init__(self, offers: Sequence[ToolOffer], sources: Mapping[str, str]) -> None:
         self._offers, self._sources = offers, sources

@@ -1,4 +1,4 @@
-"""Tool calls end in results, whatever the tools do: valid input only, in time, in order, nothing leaked."""
+"""Every tool call ends in a result: validated, in order, within its time limit and without secrets."""
 
 from __future__ import annotations
 
@@ -186,7 +186,7 @@ async def test_the_context_of_a_turn_is_its_own() -> None:
 
 
 async def test_what_is_long_is_searched_for_secrets_beside_all_else() -> None:
-    """A command prints a million characters, and each way to write a secret is looked for in them."""
+    """Redaction of a long output takes long, so it runs in another thread."""
     there = threading.current_thread()
     long_ones: list[tuple[bool, int]] = []
 

@@ -1,4 +1,4 @@
-"""Nothing that a chat may do becomes more than it was allowed: not by what is written, nor by how it is shown."""
+"""A chat cannot extend its own rights by files that it writes or by the way a call is displayed."""
 
 from __future__ import annotations
 

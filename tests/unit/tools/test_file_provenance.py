@@ -1,4 +1,4 @@
-"""What Shipmate wrote while foreign text was in view never comes back as merely the project's own."""
+"""Files that were written while foreign text was in the context stay foreign when they are read."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def person(user: str) -> list[Message]:
 
 
 class Desk:
-    """The file tools of one project, in turns that see what they are given."""
+    """Runs the file tools of one project. Each call names the messages in the model's context."""
 
     def __init__(self, root: Path, *, network: bool = False) -> None:
         self.root, self.record = root / "project", root / "origins.json"

@@ -1,4 +1,4 @@
-"""File tools see the project and nothing else, read text within bounds, and write whole files or none."""
+"""File tools reach only the project, limit the size of results and write files atomically."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The ignore list means what it means to Git, and no pattern takes long."""
+"""Ignore patterns match as in Git, in linear time."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def git(tmp_path: Path) -> Callable[[list[str]], set[str]]:
 
 def test_patterns_mean_what_they_mean_to_git(git: Callable[[list[str]], set[str]]) -> None:
     for pattern in PATTERNS:
-        # There `?` and `[!a]` are a byte, here a character.
+        # In Git, `?` and `[!a]` match a byte. Here they match a character.
         bytewise = (
             {path for path in PATHS if not path.isascii()} if "?" in pattern or "[" in pattern else set()
         )

@@ -1,4 +1,4 @@
-"""What an instruction file includes or links to is written as that file itself: by no rule that is not marked."""
+"""Files that an instruction file includes or links to need the same approval as the instruction file."""
 
 from __future__ import annotations
 

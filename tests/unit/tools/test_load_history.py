@@ -1,4 +1,4 @@
-"""Older turns, ranked or newest first, of this chat and of the other chats of whoever asks; never of anybody else's."""
+"""`chat_load_history` loads messages of this chat and of the asker's other chats, and of no other chat."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ HERE, THERE, THEIRS = map(ChatKey.parse, ("slack:chat:C1", "slack:chat:C2", "sla
 
 
 class Injected:
-    """`tools.context.Injection` that remembers what went in."""
+    """An `Injection` that records the inserted lines."""
 
     def __init__(self, room: int = 120, most: int = 200) -> None:
         self.lines: list[ArchiveLine] = []
@@ -52,7 +52,7 @@ class Injected:
 
 
 class Members:
-    """`tools.context.Membership` that says what it is told, and remembers what it was asked."""
+    """A `Membership` with fixed answers. It records the questions."""
 
     def __init__(self, *chats: ChatKey) -> None:
         self.chats: tuple[ChatKey, ...] = chats

@@ -1,4 +1,4 @@
-"""The `memory` tool: what it does with files, and whose it reaches."""
+"""The `memory` tool changes memory files, and reaches only those of its chat and person."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Turn:
         )
 
     def sees(self, view: Sequence[Message]) -> None:
-        """The messages that are in view from now on."""
+        """Set the messages in the model's context."""
         self._context = replace(self._context, view=lambda: view)
 
     async def call(self, command: str, **arguments: Any) -> Json:

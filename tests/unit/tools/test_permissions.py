@@ -1,4 +1,4 @@
-"""Rules: what they mean, what wins, and that none is got around."""
+"""Permission rules: their meaning, their precedence, and attempts to evade them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each tool call passes the rules before anything of it happens, and the model is told why it did not run."""
+"""Each tool call is judged before it runs, and the model learns why a call did not run."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Anything(BaseModel):
 
 
 class Fake:
-    """A tool that only counts."""
+    """A tool that records its calls."""
 
     description = "A tool."
     input = Anything
@@ -70,7 +70,7 @@ class Fake:
 
 
 class Asks:
-    """`Approvals` that answer as they are told, and remember what they were asked."""
+    """`Approvals` with a fixed answer. It records the questions."""
 
     def __init__(self, ended: str = "approved", meanwhile: Callable[[], object] = lambda: None) -> None:
         self.asked: list[Approval] = []
@@ -224,7 +224,7 @@ async def test_a_pipe_in_the_place_of_a_file_holds_up_no_question(tmp_path: Path
         await asyncio.sleep(5)
         (tmp_path / "pipe").open("r+b", buffering=0).close()
 
-    # Else a thread that waits for the pipe would hold up the end of the tests.
+    # Otherwise a thread that waits for the pipe would never end.
     rescue = asyncio.create_task(opened())
     await Bench(tmp_path, asks).run(tool_use("write_file", path="pipe"))
     assert rescue.cancel(), "the pipe was waited for"
@@ -242,7 +242,7 @@ async def test_arguments_have_names_that_people_know_in_their_language(tmp_path:
 
 
 async def test_nothing_begins_before_it_is_approved(tmp_path: Path) -> None:
-    """Neither its record, after which a crash would leave it interrupted, nor the time that it may take."""
+    """An earlier record would make a crash report the call as interrupted."""
     order: list[str] = []
 
     class Records:
@@ -279,7 +279,7 @@ async def test_what_did_not_arrive_whole_asks_nobody(tmp_path: Path) -> None:
 
 
 async def test_each_call_is_judged_when_it_is_its_turn(tmp_path: Path) -> None:
-    """What the first of a step has done counts for the second."""
+    """The second call of a step is judged after the first has run."""
     (tmp_path / "secret").mkdir()
     bench = Bench(tmp_path, allow=["run_shell(*)", "write_file(out/)"], deny=["write_file(secret/)"])
 
@@ -305,7 +305,7 @@ async def test_invalid_input_and_unknown_tools_ask_nobody(tmp_path: Path) -> Non
 
 
 def came(words: str, user: str = "U1", files: Sequence[SeenFile] = (), **more: Any) -> Message:
-    """A message as the model sees it."""
+    """Return a person's message as the model sees it."""
     fields = {"channel": "slack", "chat_id": "C1", "chat_key": KEY, "chat_type": "group", "user_id": user}
     inbound = Inbound.model_validate(fields | {"keys": ("k",), "ts": 1, "target": {}, "text": words} | more)
     return user_message.build(inbound, 1, "0a1b2c3d", files=files)
@@ -316,7 +316,7 @@ def said(words: str, user: str = "U1", *quoted: str) -> Message:
 
 
 def told(name: str, origin: Provenance) -> list[Message]:
-    """A step whose result says whose words it holds."""
+    """Return a tool call and a result with this provenance."""
     call, result = step(name)
     result["content"][0][ORIGIN] = origin.packed()
     return [call, result]
@@ -428,7 +428,7 @@ async def test_a_page_brings_other_chats_only_to_where_nobody_reads_along(tmp_pa
 
 
 class Offered(Fake):
-    """A tool of a server, which says what it is."""
+    """A tool of an MCP server with a definition."""
 
     def __init__(self, defined: str) -> None:
         super().__init__("mcp__a__b", "network")

@@ -1,4 +1,4 @@
-"""Which folders count as code, seen from the folder in which tools work."""
+"""Shipmate's own code is found in the project's folder and is never changed."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_a_project_in_an_install_is_closed(tree: Path, root: str) -> None:
 
 
 def test_what_a_command_could_make_or_lead_elsewhere_closes_the_folder(tree: Path) -> None:
-    """A place that is imported from once it is there, and an environment behind a link that could be set anew."""
+    """A command could create the missing folder, or replace the link."""
     assert protected_code(tree / "project", RunningCode((tree / "project" / "later",))).closed
     (tree / "project" / "env").symlink_to(".venv")
     assert protected_code(tree / "project", installed(tree, "project/env")).closed

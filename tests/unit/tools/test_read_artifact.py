@@ -1,4 +1,4 @@
-"""`read_artifact`: page by page the whole comes back; it never needs an artifact of its own."""
+"""`read_artifact` returns an artifact page by page. A page never becomes an artifact."""
 
 from __future__ import annotations
 

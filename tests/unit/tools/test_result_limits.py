@@ -1,4 +1,4 @@
-"""A result that is too large is shown as head, tail and pointer, and the results of a step share their room."""
+"""Large results are shortened to beginning, end and a note; the results of a step share one limit."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ async def test_an_artifact_holds_no_secret(tools: Workbench) -> None:
 
 
 async def step(tools: Workbench, *answers: Any, known: dict[str, ToolResult] | None = None) -> list[Json]:
-    """One step; an answer is a text, an error, or a tool."""
+    """Run one step of tools that return these texts or raise these errors."""
     made = [
         answer if isinstance(answer, Says) else Says(f"t{at:03}", answer) for at, answer in enumerate(answers)
     ]
@@ -135,7 +135,7 @@ async def test_what_lasts_goes_after_what_ages(tools: Workbench) -> None:
 
 
 async def test_what_a_crash_cut_off_ends_in_the_same_bytes(tools: Workbench) -> None:
-    """The calls that had ended are known as they were recorded: each by itself, before the step was complete."""
+    """Results are recorded one by one, before the limit of the step applies."""
     answers: list[str | Exception] = [
         LARGE,
         "s" * 7_000,
@@ -163,7 +163,7 @@ async def test_what_a_crash_cut_off_ends_in_the_same_bytes(tools: Workbench) -> 
         undisturbed = await run_blocks(tools.dispatcher(*made), calls, recorder=Recorder())
     assert load([one.block for one in recorded.values()]) > result_limits.STEP_ROOM >= load(undisturbed)
     again = await tools.run(calls, *made, known=recorded)
-    # What fitted by itself and was put away only for the step gets a new artifact.
+    # A result that was shortened only because of the step gets a new artifact.
     renamed = [0, 2, 3, 4, 5, 6]
     assert [again[at] for at in renamed] == [undisturbed[at] for at in renamed]
     assert load(again) == load(undisturbed)

@@ -1,4 +1,4 @@
-"""The tools that plan: where and for whom follows from the turn, never from what the model says."""
+"""The tools for jobs take chat and person from the turn, never from the model."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ ASKS = Inbound(
 
 
 class Kept:
-    """`tools.context.Jobs` that keeps what it is asked."""
+    """`Jobs` that records its calls."""
 
     def __init__(self) -> None:
         self.asked: list[JobRequest] = []

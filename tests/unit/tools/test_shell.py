@@ -1,4 +1,4 @@
-"""Commands run apart from the machine, know nothing of ours, end at their limit, and leave nothing behind."""
+"""Commands run in a sandbox without secrets, within limits, and leave no process behind."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .walls import CANARY, MARK, Desk, all_ended, isolated
 
 @pytest.fixture
 def bare(desk: Desk) -> Desk:
-    """Commands as they run where isolation is off."""
+    """Return commands that run without a sandbox."""
     desk.isolation = Isolation(desk.root, required=False)
     return desk
 
@@ -45,7 +45,7 @@ async def test_it_knows_and_sees_nothing_of_ours(desk: Desk) -> None:
     known = await desk.said("env")
     assert CANARY not in known
     assert {line.partition("=")[0] for line in known.splitlines()} <= {*ENVIRONMENT, "PWD", "SHLVL", "_"}
-    # What does not exist for the model is empty for its commands, wherever it lies and however it is named.
+    # Hidden files are empty for commands, in every folder.
     found = await desk.said(
         f"grep -r {CANARY} . /tmp /run /etc /proc/1/environ {desk.root.parent} 2>/dev/null; true"
     )
@@ -91,7 +91,7 @@ async def test_it_has_no_network(desk: Desk) -> None:
 @isolated
 async def test_it_reaches_no_socket_of_the_machine(desk: Desk) -> None:
     heard: list[object] = []
-    # Not in /tmp, which every wall covers; short, as the names of sockets must be.
+    # The sandbox hides /tmp, so another folder is used. Names of sockets must be short.
     with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
         path = Path(folder) / "bus"
         listening = await asyncio.start_unix_server(lambda *_: heard.append(1), path)
@@ -157,7 +157,7 @@ async def test_where_no_proc_may_be_mounted_it_goes_without(desk: Desk) -> None:
 
 @isolated
 async def test_our_own_code_is_not_for_commands_to_change(desk: Desk) -> None:
-    """Not where a name that is hidden stands in it or beside it, either."""
+    """Hidden names inside the code and beside it make no difference."""
     code = desk.root / "deep/er/.venv/lib"
     code.mkdir(parents=True)
     (code / "x.py").write_text("ours")

@@ -1,4 +1,4 @@
-"""`allowed-tools` of skills: they take away and never give."""
+"""`allowed-tools` of a skill removes rights and grants none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a command makes under a name that instructs says nothing until a person has taken it over."""
+"""An instruction file that a command made is not followed until a person accepts it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SKILL = "---\nname: {}\ndescription: does it\n---\nbody\n"
 
 
 class Chat:
-    """What of a project a chat is told to do."""
+    """Reads the instructions and skills of a project as a chat does."""
 
     def __init__(self, root: Path) -> None:
         (root / ".ship").mkdir(parents=True, exist_ok=True)
@@ -80,7 +80,7 @@ async def test_what_a_command_makes_does_not_instruct(desk: Desk, chat: Chat) ->
     assert await chat.told(*TOUCHED) == ""
     assert "p1/Agent.md: a command has made or changed it" in said
     assert sum("an instruction file waits" in one.message for one in chat.log.entries) == 12
-    # Neither does it after a restart, nor what another command makes of it.
+    # A restart or another command does not change that.
     await desk.call(
         "mv p0/Agent.md x; mv x p0/Agent.md; echo PLANTED >> p2/Agent.md; mv p4 p3 p5; touch p6/*"
     )
@@ -89,7 +89,7 @@ async def test_what_a_command_makes_does_not_instruct(desk: Desk, chat: Chat) ->
 
 @isolated
 async def test_an_include_that_is_not_there_yet_is_not_filled_by_a_command(desk: Desk, chat: Chat) -> None:
-    """Also where it is a folder on the way that a command makes, moves or links to another one."""
+    """The command may also create, move or link a folder of the path."""
     (desk.root / "Agent.md").write_text(
         "@include rules.md\n@include a/rules.md\n@include b/rules.md\n@include c/../rules2.md\n"
     )
@@ -114,7 +114,7 @@ async def test_while_commands_run_only_what_stood_before_instructs(desk: Desk, c
     other = await desk.isolation.run("echo TWO-PLANTED >> pkg/Agent.md", 20)
     assert "pkg/Agent.md" in other.stderr
     assert "PLANTED" not in await chat.told("pkg/x")
-    # Whoever kills Shipmate now finds at the next start what held when the command began.
+    # After a kill, the next start follows the files that were followed when the command began.
     assert "PLANTED" not in (told := await Chat(desk.root).told("pkg/x"))
     assert "GOOD" in told
     await asyncio.to_thread((desk.root / "go").write_text, "")
@@ -124,7 +124,7 @@ async def test_while_commands_run_only_what_stood_before_instructs(desk: Desk, c
 
 
 async def test_a_person_takes_it_over(desk: Desk, chat: Chat) -> None:
-    """By saving it outside of Shipmate, or by a yes of an operator to all of it."""
+    """A person accepts it by saving it, or by an operator's approval of the whole file."""
     await desk.said("mkdir one two; echo ONE > one/Agent.md; echo TWO > two/Agent.md; true")
     assert await chat.told("one/x", "two/x") == ""
     (desk.root / "one/Agent.md").touch()
@@ -193,7 +193,7 @@ async def test_a_command_that_is_stopped_while_it_begins_leaves_nothing_waiting(
 
 @isolated
 async def test_a_link_to_what_commands_do_not_see_instructs_never(desk: Desk, chat: Chat) -> None:
-    """What is kept there may be anybody's words, and is written without anybody's yes."""
+    """Files in hidden folders may contain text of anybody, and are written without approval."""
     kept = desk.root / ".ship/memory/chat.md"
     kept.parent.mkdir()
     kept.write_text(SKILL.format("planted"))
@@ -208,7 +208,7 @@ async def test_a_link_to_what_commands_do_not_see_instructs_never(desk: Desk, ch
 
 
 async def test_a_folder_that_cannot_be_listed_hides_none() -> None:
-    """Whoever knows a name in it can read that."""
+    """A file in such a folder can still be read by its name."""
     with tempfile.TemporaryDirectory() as folder, no_root(Path(folder)) as root:
         chat = Chat(root)
         chat.vetting.begin()
@@ -225,7 +225,7 @@ async def test_a_folder_that_cannot_be_listed_hides_none() -> None:
 
 @contextlib.contextmanager
 def no_root(folder: Path) -> Iterator[Path]:
-    """As a user for whom the modes of files count."""
+    """Run the block as a user who is not root."""
     if os.geteuid() != 0:
         yield folder
         return
@@ -248,7 +248,7 @@ async def test_a_name_that_is_no_text_stops_nothing(desk: Desk, chat: Chat) -> N
 async def test_a_command_that_is_stopped_while_its_beginning_is_slow_leaves_nothing_waiting(
     tmp_path: Path,
 ) -> None:
-    """On a slow disk its end must not come before its beginning: then it would never end."""
+    """On a slow disk, the end of a command must not be recorded before its beginning."""
     slow = Slow(tmp_path)
     isolation = Isolation(tmp_path, vetting=slow)
     task = asyncio.create_task(isolation.run("true", 20))
@@ -261,7 +261,7 @@ async def test_a_command_that_is_stopped_while_its_beginning_is_slow_leaves_noth
 
 
 class Slow(Vetting):
-    """Looks at a project for as long as its command has not ended, but for a moment at the most."""
+    """Delays the beginning of a command until the command has ended, by at most 0.1 seconds."""
 
     def __init__(self, root: Path) -> None:
         super().__init__(root)

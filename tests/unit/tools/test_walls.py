@@ -1,4 +1,4 @@
-"""What a command tries against the machine, against other commands and against what it may not see."""
+"""Commands cannot change the machine, escape their limits or see hidden files."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _names(root: Path) -> set[str]:
 
 
 async def test_the_wall_is_no_program_of_the_project(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the project's folder is somebody's home, PATH leads into it."""
+    """If the project's folder is a home folder, PATH may lead into it."""
     program = desk.root / "bin" / "bwrap"
     program.parent.mkdir()
     program.write_text(
@@ -84,7 +84,7 @@ async def test_a_command_that_fills_the_disk_is_stopped(desk: Desk) -> None:
 @isolated
 async def test_a_bomb_of_processes_is_put_out_for_root_too(desk: Desk) -> None:
     desk.isolation.limits = ShellLimits(processes=40)
-    # Seven generations, of which the last stays: the tests beside this one need processes too.
+    # The bomb has only seven generations, because other tests need processes too.
     bomb = (
         f"b() {{ if [ $1 -gt 7 ]; then sleep {MARK}; else b $(($1 + 1)) | b $(($1 + 1)) & wait; fi; }}; b 1"
     )
@@ -171,7 +171,7 @@ async def test_nothing_of_the_machine_can_be_set_or_changed(desk: Desk) -> None:
             "/proc/sys/kernel/pid_max",
             "/proc/sys/vm/overcommit_memory",
         ):
-            # The same value again: a hole here must not break the machine that finds it.
+            # The same value is written again, so that a hole in the sandbox does not break the machine.
             said = await desk.call(
                 f"v=$(cat {path} 2>/dev/null || echo {Path(path).read_text().strip()}); echo $v > {path} && echo written"
             )
@@ -228,7 +228,7 @@ async def test_what_holds_hidden_names_stays_where_it_is(desk: Desk) -> None:
 
 @isolated
 async def test_a_command_cannot_move_what_another_one_is_about_to_cover(desk: Desk) -> None:
-    """One keeps moving folders while others begin, again and again."""
+    """One command moves folders all the time while other commands start."""
     _pipes(desk.root)
     moving = "while :; do mv sub sub2; mv sub2 sub; mv sub/deep d; mv d sub/deep; done 2>/dev/null"
     mover = asyncio.create_task(desk.isolation.run(f"echo > begun; {moving}", 60))
@@ -352,7 +352,7 @@ def test_a_note_that_is_none_sweeps_nothing(tmp_path: Path, words: str) -> None:
 
 @isolated
 async def test_a_command_does_not_write_into_instructions_by_another_name(desk: Desk) -> None:
-    """A hard link that a person has made. A command can make none, neither of the file nor of that name."""
+    """A person made the hard link. Commands cannot make one."""
     (desk.root / "rules.md").write_text("rules\n")
     (desk.root / "Agent.md").write_text("@include rules.md\n")
     (desk.root / "copies").mkdir()
@@ -370,7 +370,7 @@ async def test_a_command_does_not_write_into_instructions_by_another_name(desk: 
 @isolated
 @pytest.mark.parametrize("many", [False, True], ids=["some", "many"])
 async def test_a_command_does_not_write_into_what_runs_by_another_name(desk: Desk, *, many: bool) -> None:
-    """Installers that share files between environments make hard links of the project's to those of Shipmate."""
+    """Installers may hard-link files of the project's environment to Shipmate's files."""
     ours, theirs = desk.root.parent / "ours", desk.root / "env" / "site-packages"
     (ours / "bin").mkdir(parents=True)
     theirs.mkdir(parents=True)

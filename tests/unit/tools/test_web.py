@@ -1,4 +1,4 @@
-"""One guarded way to the web: public addresses only, at every hop, within bounds, and what comes back is text."""
+"""`web_fetch` reaches only public addresses, at every redirect, and returns text of limited size."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ NAMES = {
 
 
 async def resolve(host: str, port: int) -> Sequence[str]:
-    """Names as above, numbers as this machine reads them."""
+    """Resolve the names in `NAMES`, and all others with the system resolver."""
     return NAMES.get(host) or await system_resolve(host, port)
 
 
@@ -125,7 +125,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class Site:
-    """A server on loopback that every name leads to, and a client that takes loopback for public."""
+    """A loopback server for every host name, and a client for which loopback is public."""
 
     def __init__(self) -> None:
         self.answers: dict[str, Handler] = {}

@@ -1,4 +1,4 @@
-"""`run_shell` in a folder with secrets, in a sandbox."""
+"""A sandbox in a project with secrets."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ MARK = str(10_000_000 + os.getpid())
 
 
 async def all_ended() -> None:
-    """Wait until no command sleeps any more: a killed process is there until the kernel has taken it down."""
+    """Wait until no command of these tests sleeps any more. The kernel needs a moment to remove a killed process."""
     ps = ["ps", "-eo", "args"]
     async with asyncio.timeout(90):
         while (
