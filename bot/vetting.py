@@ -15,7 +15,7 @@ import os
 import re
 import stat
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -46,8 +46,8 @@ NOT_VETTED = (
     "or somebody saves it on the machine"
 )
 Parts = tuple[str, ...]
-_Times = dict[str, set[int]]
-"""Change times (ctime in ns) of files, by normalised name. Names that differ only in case share an entry."""
+_Times = set[tuple[str, int]]
+"""Files with their normalised names and change times (ctime in ns)."""
 
 
 class NotVetted(errors.ShipmateError):
@@ -70,38 +70,6 @@ class InstructionFileSet:
             return True
         found = _state(path)
         return found is not None and (found.st_dev, found.st_ino) in self.nodes
-
-
-def find_instruction_files(
-    root: Path,
-    more: Iterable[Path] = (),
-    skills: Iterable[Path] = (),
-    followed: Callable[[Path, int], bool] = lambda _path, _changed: True,
-) -> InstructionFileSet:
-    """Return the instruction files of a project. References in files that are not `followed` are ignored."""
-    real = Path(os.path.realpath(root))
-    names: set[Parts] = set()
-    nodes: set[tuple[int, int]] = set()
-    changed: dict[Path, int] = {}
-    files, expanded = set[str](), set[Path]()
-    places = [place for folder in (real / ".claude" / "skills", *skills) for place in folder.glob("*/")]
-    todo = [(path, True) for path in (*_named_files(real), *more, *(one / "SKILL.md" for one in places))]
-    for path, instructs in todo:
-        end = Path(os.path.realpath(path))
-        names |= {_parts(path), _parts(Path(os.path.normpath(path))), _parts(end)}
-        if path in changed or (found := _state(end)) is None or not stat.S_ISREG(found.st_mode):
-            continue
-        nodes.add((found.st_dev, found.st_ino))
-        if instructs:
-            changed[path] = _changed_at(path, found)
-            if not followed(path, changed[path]):
-                continue
-        if end.is_relative_to(real):
-            files.add(str(end))
-        if instructs and end not in expanded:
-            expanded.add(end)
-            todo += _references(real, end)
-    return InstructionFileSet(frozenset(names), frozenset(nodes), tuple(sorted(files)), changed)
 
 
 def prose(raw: bytes) -> str:
@@ -185,20 +153,42 @@ class Vetting:
         """Number of times that the set of followed files may have changed."""
         self._known: _Times | None = None
         """Files that were followed when the running commands began; None while no command runs."""
-        self._waiting: _Times = {}
+        self._waiting: _Times = set()
         self._load()
 
     def find_instruction_files(self) -> InstructionFileSet:
-        """Return all instruction files, including the files that wait for acceptance."""
+        """Return all instruction files, including those that wait. References in files that wait are ignored."""
+        names, nodes = set[Parts](), set[tuple[int, int]]()
+        files, expanded, changed = set[str](), set[Path](), dict[Path, int]()
+        folders = (self._root / ".claude" / "skills", *self._skills)
+        skills = [place / "SKILL.md" for folder in folders for place in folder.glob("*/")]
+        todo = [(path, True) for path in (*_named_files(self._root), *self._more, *skills)]
         with self._lock:
-            return find_instruction_files(self._root, self._more, self._skills, self._followed)
+            for path, instructs in todo:  # the list grows during the loop
+                end = Path(os.path.realpath(path))
+                names |= {_parts(path), _parts(Path(os.path.normpath(path))), _parts(end)}
+                if path in changed or (found := _state(end)) is None or not stat.S_ISREG(found.st_mode):
+                    continue
+                nodes.add((found.st_dev, found.st_ino))
+                if instructs:
+                    changed[path] = _changed_at(path, found)
+                    if not self._followed(path, changed[path]):
+                        continue
+                if end.is_relative_to(self._root):
+                    files.add(str(end))
+                if instructs and end not in expanded:
+                    expanded.add(end)
+                    todo += _references(self._root, end)
+        return InstructionFileSet(frozenset(names), frozenset(nodes), tuple(sorted(files)), changed)
 
     def begin(self) -> InstructionFileSet:
         """Record that a command begins. Return the instruction files. Raises OSError if the record cannot be saved."""
         with self._lock:
             found = self.find_instruction_files()
             if self._known is None:
-                known = self._times(one for one in found.changed.items() if self._followed(*one))
+                known = {
+                    (self._name(path), at) for path, at in found.changed.items() if self._followed(path, at)
+                }
                 self._save(known, self._waiting)
                 self._known = known
             return found
@@ -239,8 +229,7 @@ class Vetting:
                 raise errors.ToolError(f"{path.name} cannot be edited: {NOT_VETTED}.")
             yield
             if self._known is not None:
-                for name in {real, *names}:
-                    self._known.setdefault(self._name(name), set()).add(_changed_at(name, real.stat()))
+                self._known |= {(self._name(name), _changed_at(name, real.stat())) for name in {real, *names}}
                 self._save(self._known, self._waiting)
             self.changes += 1
 
@@ -259,22 +248,20 @@ class Vetting:
             inside = (one for one in real.parents if one.is_relative_to(self._root))
             if not all(os.access(one, os.R_OK, effective_ids=True) for one in inside):
                 return False  # no search finds a file in a folder that cannot be listed
-        name = self._name(path)
-        if changed in self._waiting.get(name, ()):
-            return False
-        return self._known is None or changed in self._known.get(name, ())
+        entry = (self._name(path), changed)
+        return entry not in self._waiting and (self._known is None or entry in self._known)
 
     def _compare(self, *, last: bool) -> list[str]:
         """Mark every file that is not followed as waiting. Return the paths of the files that have become waiting."""
         found = self.find_instruction_files().changed.items()
-        unvetted = [(path, changed) for path, changed in found if not self._followed(path, changed)]
-        news = [path for path, changed in unvetted if changed not in self._waiting.get(self._name(path), ())]
+        unvetted = {path: (self._name(path), at) for path, at in found if not self._followed(path, at)}
+        news = [path for path, entry in unvetted.items() if entry not in self._waiting]
         inside = [path.relative_to(self._root) if path.is_relative_to(self._root) else path for path in news]
         # A file name may not be valid text.
         names = sorted(os.fsencode(path).decode(errors="replace") for path in inside)
         for one in names:
             self._log_line(f"an instruction file waits: {NOT_VETTED}", level="warn", file=one)
-        self._waiting = self._times(unvetted)
+        self._waiting = set(unvetted.values())
         if last:
             self._known = None
         # If the write fails, the disk has the earlier state. The next start then compares with that state.
@@ -285,32 +272,32 @@ class Vetting:
     def _save(self, known: _Times | None, waiting: _Times) -> None:
         self.changes += 1
         if self._file is not None and self._disk is not None:
-            state = {"v": 1, "known": known, "waiting": waiting, "running": known is not None}
+            state: Json = {"v": 1, "known": {}, "waiting": {}, "running": known is not None}
+            for kind, entries in (("known", known or ()), ("waiting", waiting)):
+                for name, changed in sorted(entries):
+                    state[kind].setdefault(name, []).append(changed)
             # File names may not be valid text, so they are written with JSON escapes.
-            self._disk.replace(self._file, json.dumps(state, sort_keys=True, default=sorted).encode() + b"\n")
+            self._disk.replace(self._file, json.dumps(state).encode() + b"\n")
 
     def _load(self) -> None:
         try:
             raw = self._disk.read(self._file) if self._disk is not None and self._file is not None else b""
             state: Json = json.loads(raw) if raw else {}
-            self._waiting = {name: set(times) for name, times in state.get("waiting", {}).items()}
-            if state.get("running"):
-                self._known = {name: set(times) for name, times in state["known"].items()}
+            self._waiting, known = (
+                {(name, changed) for name, times in (state.get(kind) or {}).items() for changed in times}
+                for kind in ("waiting", "known")
+            )
         except (OSError, ValueError) as error:
             # Commands cannot write this file. Anybody else who can write it has control of Shipmate anyway.
             self._log_line("what instruction files wait cannot be read", level="error", cause=str(error))
-        if self._known is not None:
-            self._compare(last=True)  # a command was running when Shipmate was killed
+            return
+        if state.get("running"):  # a command was running when Shipmate was killed
+            self._known = known
+            self._compare(last=True)
 
     def _log_line(self, words: str, **more: Any) -> None:
         if self._log is not None:
             self._log.write("prompt", words, **more)
-
-    def _times(self, found: Iterable[tuple[Path, int]]) -> _Times:
-        times: _Times = {}
-        for path, changed in found:
-            times.setdefault(self._name(path), set()).add(changed)
-        return times
 
     def _name(self, path: Path) -> str:
         """Return the key of a path. `..` parts are kept, because after a link they lead to a different folder."""

@@ -76,16 +76,13 @@ Headers = Iterable[tuple[str, str]]
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A response: final address, HTTP status, MIME type and text. `elsewhere` is the target of a redirect to another
-    host. Such a redirect is not followed.
-    """
+    """A response: final address, HTTP status, MIME type and text. `cut` means that the text is not complete."""
 
     address: str
     status: int
     kind: str
     words: str
     cut: bool = False
-    elsewhere: str | None = None
 
 
 async def system_resolve(host: str, port: int) -> list[str]:
@@ -123,14 +120,17 @@ class Web:
         for _ in range(HOPS + 1):
             here = _read(address)
             if _site(here) != _site(began) or (began.scheme, here.scheme) == ("https", "http"):
-                return Page(f"{began.scheme}://{began.host}{began.path}", 0, "", "", elsewhere=address)
-            page, location = await self._hop(address, here)
-            if location is None:
-                return page
-            address = urljoin(address, location).partition("#")[0]
+                raise errors.ToolError(
+                    f"It leads on to another host: {text.preview(address, 2_000)}. Fetch that, if it is what you want."
+                )
+            found = await self._hop(address, here)
+            if isinstance(found, Page):
+                return found
+            address = urljoin(address, found).partition("#")[0]
         raise errors.ToolError(f"The address leads on more than {HOPS} times; nothing was fetched.")
 
-    async def _hop(self, address: str, here: Url) -> tuple[Page, str | None]:
+    async def _hop(self, address: str, here: Url) -> Page | str:
+        """Return the response, or the target of a redirect."""
         pinned = _Pinned(await self._checked(here))
         # The URL is built from the checked parts. Otherwise another parser might find another host in it.
         host = f"[{here.host}]" if ":" in here.host else here.host
@@ -151,7 +151,7 @@ class Web:
         ):
             location = answer.headers.get("Location")
             if answer.status in _REDIRECTS and location is not None:
-                return Page(address, answer.status, "", ""), location
+                return location
             kind = answer.content_type.lower() if "Content-Type" in answer.headers else ""
             raw, cut = await _body(answer) if _TEXTUAL.fullmatch(kind) else (b"", False)
             other = kind or file_types.binary_kind(raw[: file_types.SNIFF])
@@ -159,7 +159,7 @@ class Web:
                 raise errors.ToolError(
                     f"This is {text.preview(other, 80)}, not text. Only text can be fetched."
                 )
-            return Page(address, answer.status, kind, _decoded(raw, answer.charset), cut), None
+            return Page(address, answer.status, kind, _decoded(raw, answer.charset), cut)
 
     async def _checked(self, here: Url) -> Sequence[str]:
         try:

@@ -50,10 +50,6 @@ class WebFetch(BuiltinTool):
 
     async def run(self, args: WebFetchInput) -> str:
         page = await self.ports.web.fetch(args.url)
-        if page.elsewhere is not None:
-            raise errors.ToolError(
-                f"It leads on to another host: {text.preview(page.elsewhere, 2_000)}. Fetch that, if it is what you want."
-            )
         words = await asyncio.to_thread(_text, page)
         if page.status >= 400:
             raise errors.ToolError(
