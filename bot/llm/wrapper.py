@@ -82,7 +82,7 @@ class AttachedFiles(ModelWrapper):
         return self._stream(request, files) if files else self._model.stream(request)
 
     async def _stream(self, request: ModelRequest, files: Mapping[tuple[int, int], str]) -> ModelStream:
-        """Send a request with `files`, which are at (index of the message, index of the block)."""
+        """Send a request with files. The keys of `files` are (index of the message, index of the block)."""
         model = request.model
         left_out = {one for one in files.values() if model in self._blind or (model, one) in self._refused}
         while True:

@@ -234,7 +234,8 @@ class WebRoutes:
         headers = {} if error.retry is None else {"Retry-After": str(error.retry)}
         with speaking(_language(request)):
             sentence = say(error.key, **error.values) if error.key else errors.StorageError().person
-            # `Sec-Fetch-Dest` says if the browser will show the response as a page, but only in secure contexts.
+            # Browsers send `Sec-Fetch-Dest` only in secure contexts. Without this header, `Accept` tells if the browser will
+            # show the response as a page.
             shown_as = request.headers.get("Sec-Fetch-Dest")
             accepts = "text/html" in request.headers.get("Accept", "")
             if shown_as != "document" and (shown_as is not None or not accepts):
@@ -252,8 +253,8 @@ class WebRoutes:
         visitor = request[VISITOR]
         if request.method == "GET" and (better := self._guard.better(request, visitor)) is not None:
             return web.Response(status=303, headers={"Location": better})
-        # As another site caused the request, the browser may have withheld its cookie (SameSite=Strict), which a cookie set
-        # now would replace. When the page reloads itself, the browser sends the cookie.
+        # If another site caused the request, the browser may have withheld its cookie (SameSite=Strict). A cookie set now would
+        # replace the withheld one. When the page reloads itself, the browser sends the cookie.
         headers = request.headers
         away = headers.get("Sec-Fetch-Dest") == "document" and headers.get("Sec-Fetch-Site") != "same-origin"
         if visitor.fresh and request.path.startswith("/open/") and away:
@@ -590,7 +591,7 @@ class WebRoutes:
                     told = {**asdict(model), "model": model.name, "demo": model.name == DEMO}
                     await response.write(event("model", told))
         except (ConnectionError, errors.StorageError):
-            pass  # the browser has disconnected, or it reconnects
+            pass  # the browser has disconnected, or it will reconnect
         finally:
             live.streams.remove(stream)
         return response
