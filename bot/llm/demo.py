@@ -182,7 +182,15 @@ def _answer(request: ModelRequest) -> list[Json]:
             if not calls and "chat_send" in tools:
                 calls = [("chat_send", {"text": words})]
             if calls:
-                return [_call(request, *call, at) for at, call in enumerate(calls)]
+                # Equal requests give equal ids. The same words at another place in the conversation give another id.
+                made = [
+                    hashlib.sha256(wire(request) + f"{name} {at}".encode()).hexdigest()[:24]
+                    for at, (name, _) in enumerate(calls)
+                ]
+                return [
+                    {"type": "tool_use", "id": f"toolu_demo{one}", "name": name, "input": given}
+                    for one, (name, given) in zip(made, calls, strict=True)
+                ]
         return [{"type": "text", "text": words}]
 
 
@@ -258,9 +266,3 @@ def _notes(said: Iterable[str]) -> str:
     rows = [f"- {' '.join(words.split())[:200]}" for words in said if words.strip()]
     facts = "\n".join(rows[-20:]) or "- nothing was said yet"
     return f"## Facts\n{facts}\n\n## Decisions\n(none)\n\n## Preferences\n(none)\n\n## Open tasks\n(none)"
-
-
-def _call(request: ModelRequest, name: str, arguments: Json, at: int) -> Json:
-    # Equal requests give equal ids. The same words at another place in the conversation give another id.
-    digest = hashlib.sha256(wire(request) + f"{name} {at}".encode()).hexdigest()[:24]
-    return {"type": "tool_use", "id": f"toolu_demo{digest}", "name": name, "input": arguments}

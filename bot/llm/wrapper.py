@@ -113,24 +113,20 @@ class AttachedFiles(ModelWrapper):
 
     async def _filled(self, message: Message, left_out: set[str]) -> Message:
         """Return the message with the bytes of its files. A sentence replaces each file in `left_out`."""
-        content = message["content"]
-        if isinstance(content, str) or not any(block.get("type") == ATTACHED for block in content):
-            return message
-        blocks = [await self._block(one, left_out) if one.get("type") == ATTACHED else one for one in content]
-        return {**message, "content": blocks}
-
-    async def _block(self, block: Json, left_out: set[str]) -> Json:
-        mark = {"cache_control": block["cache_control"]} if "cache_control" in block else {}
-        if block["artifact"] in left_out:
-            return {"type": "text", "text": UNSEEN} | mark
-        chat_key = context.current().chat_key
-        if chat_key is not None:
-            with contextlib.suppress(errors.ToolError, errors.StorageError):
-                read = await self._artifacts.read(block["artifact"], chat_key, offset=0, limit=_WHOLE)
-                source = {"type": "base64", "media_type": block["media"], "data": read.text}
-                kind = "image" if block["media"].startswith("image/") else "document"
-                return {"type": kind, "source": source} | mark
-        return {"type": "text", "text": GONE} | mark
+        content, chat_key = list(message["content"]), context.current().chat_key
+        for at, block in enumerate(content):
+            if not isinstance(block, dict) or block.get("type") != ATTACHED:
+                continue
+            mark = {"cache_control": block["cache_control"]} if "cache_control" in block else {}
+            sentence = UNSEEN if block["artifact"] in left_out else GONE
+            content[at] = {"type": "text", "text": sentence} | mark
+            if sentence == GONE and chat_key is not None:
+                with contextlib.suppress(errors.ToolError, errors.StorageError):
+                    read = await self._artifacts.read(block["artifact"], chat_key, offset=0, limit=_WHOLE)
+                    source = {"type": "base64", "media_type": block["media"], "data": read.text}
+                    kind = "image" if block["media"].startswith("image/") else "document"
+                    content[at] = {"type": kind, "source": source} | mark
+        return {**message, "content": content if isinstance(message["content"], list) else message["content"]}
 
 
 # ------------------------------------------------------------ log lines

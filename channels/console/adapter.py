@@ -147,8 +147,11 @@ class ConsoleChannel(LocalChannel[asyncio.Server]):
     async def _session(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         chat_id, language, zone = "", DEFAULT, None
         while line := await reader.readline():
-            said = _parse(line)
-            if said is None:
+            try:
+                said = json.loads(line)
+            except (ValueError, RecursionError):
+                said = None
+            if not isinstance(said, dict):
                 _write(writer, {"error": "That line is not a JSON object."})
             elif "ping" in said:
                 _write(writer, {"pong": said["ping"]})
@@ -231,11 +234,3 @@ def _peer(writer: asyncio.StreamWriter) -> int | None:
 def _write(writer: asyncio.StreamWriter, line: dict[str, Any]) -> None:
     if not writer.is_closing():
         writer.write(json.dumps(line, ensure_ascii=False).encode("utf-8", "replace") + b"\n")
-
-
-def _parse(line: bytes) -> dict[str, Any] | None:
-    try:
-        said = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-    return said if isinstance(said, dict) else None

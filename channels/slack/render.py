@@ -77,18 +77,14 @@ def _with_hosts(markdown: str) -> str:
         label = match["label"] or match["words"] or ""
         name = match["name"]
         url = match["url"] or match["address"] or defined.get((name or label).casefold(), "")
-        words = _words(label)
+        # Slack shows the label without emphasis marks, escapes and entities.
+        words = text.unescaped(_ESCAPED.sub(r"\1", label.translate(_MARKS)))
         # An underscore may be a mark of emphasis, or part of the host's name.
         host = text.real_host(words, url) or text.real_host(words.replace("_", ""), url)
         whole = text.without_direction(match[0]) if url else match[0]
         return whole if host is None else f"{whole} ({host})"
 
     return _LINK.sub(shown, markdown)
-
-
-def _words(label: str) -> str:
-    """Return a link's label as Slack shows it, without emphasis marks, escapes and entities."""
-    return text.unescaped(_ESCAPED.sub(r"\1", label.translate(_MARKS)))
 
 
 def _without_images(markdown: str) -> str:

@@ -11,7 +11,7 @@ import os
 import re
 import secrets
 import threading
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
@@ -166,7 +166,9 @@ class Uploads(ChatFiles):
                 parts = _oldest_first(self._parts, pattern)
                 for part, _ in parts[: max(0, len(parts) + 1 - most)]:
                     self._disk.remove(part)
-            self._append(self._parts / f"{id_}.{user}", head)
+            part = self._parts / f"{id_}.{user}"
+            with self._removed_on_failure(part):
+                self._disk.append(part, head)
         return id_
 
     def add(self, user: str, id_: str, at: int, data: bytes) -> int | None:
@@ -185,25 +187,22 @@ class Uploads(ChatFiles):
                 return have
             if have + len(data) > size:
                 raise ValueError("more bytes than announced")
-            self._append(part, data)
-            if have + len(data) == size:
-                self._finish(part, path)
+            with self._removed_on_failure(part):
+                self._disk.append(part, data)
+                if have + len(data) == size:
+                    self._disk.sync(part)
+                    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                    self._make_room(path.parent, part.stat().st_size)
+                    self._disk.rename(part, path)
         return have + len(data)
 
-    def _append(self, part: Path, data: bytes) -> None:
+    @contextlib.contextmanager
+    def _removed_on_failure(self, part: Path) -> Iterator[None]:
+        """Remove an incomplete upload if the disk refuses a write, because nobody knows how many bytes were written. On a full
+        disk, this also frees space.
+        """
         try:
-            self._disk.append(part, data)
-        except OSError:
-            # Nobody knows how many bytes were written. Removing the file also frees space on a full disk.
-            self._disk.remove(part)
-            raise
-
-    def _finish(self, part: Path, path: Path) -> None:
-        try:
-            self._disk.sync(part)
-            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._make_room(path.parent, part.stat().st_size)
-            self._disk.rename(part, path)
+            yield
         except OSError:
             self._disk.remove(part)
             raise

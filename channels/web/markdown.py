@@ -124,7 +124,9 @@ def nodes(said: str) -> Sequence[Node]:
     """Return the nodes of a message's Markdown. Takes up to 0.1 s, or longer for text that was made to be slow."""
     said = said.replace("\r\n", "\n").replace("\r", "\n")
     if (tokens := parse(said, most=MOST)) is None:
-        return [["p", {}, *_lines(said)]]
+        lines = said.strip("\n").split("\n")
+        found = [node for line in lines for node in (["br", {}], *_with_links(line))]
+        return [["p", {}, *found[1:]]]
     return _Tree().made_of(tokens)
 
 
@@ -162,7 +164,9 @@ class _Tree:
             case "fence" | "code_block":
                 language = "".join(token.info.split()[:1])[:40]
                 facts = {"language": label(language)} if language else {}
-                return [["pre", facts, ["code", {}, *_coloured(token.content.rstrip("\n"), language)]]]
+                pieces = divided(token.content.rstrip("\n"), language)
+                code = [["span", {"token": kind}, words] if kind else words for kind, words in pieces]
+                return [["pre", facts, ["code", {}, *code]]]
             case "hr":
                 return [["hr", {}]]
             case "softbreak" | "hardbreak":
@@ -206,10 +210,6 @@ def _item(children: list[Node]) -> list[Node]:
     return [{}, *children]
 
 
-def _coloured(code: str, language: str) -> list[Node]:
-    return [["span", {"token": kind}, words] if kind else words for kind, words in divided(code, language)]
-
-
 def _link(address: str, children: list[Node]) -> list[Node]:
     """Return a web link, with its host appended if the label looks like another host. Return any other address as code."""
     label = _words(children)
@@ -234,13 +234,6 @@ def _with_links(said: str) -> list[Node]:
         at = match.start() + len(address)
     found.append(said[at:])
     return [one for one in found if one]
-
-
-def _lines(said: str) -> list[Node]:
-    found: list[Node] = []
-    for line in said.strip("\n").split("\n"):
-        found += [["br", {}], *_with_links(line)]
-    return found[1:]
 
 
 def _words(children: Sequence[Node]) -> str:

@@ -45,9 +45,12 @@ function row(loop) {
 
 function decides(loop, { act, label }) {
   const made = button(label, act);
+  const tell = (sentence) => { $("board-told").textContent = sentence; };
   made.addEventListener("click", async () => {
     for (const one of made.parentElement.querySelectorAll("button")) one.disabled = true;
-    $("board-told").textContent = await press(act, loop.id, (sentence) => { $("board-told").textContent = sentence; });
+    tell("");
+    const failed = await press(act, loop.id, tell);
+    if (failed) tell(failed);
     soon();
   });
   return made;
