@@ -482,7 +482,6 @@ def build_dispatcher(services: Services, registry: Registry, door: Door) -> Disp
         narrowing=SkillAllowlist(services.skills, paths),
         vetting=services.vetting,
     )
-    around = door.around_calls(policy, registry)
     return Dispatcher(
         registry,
         clock=services.clock,
@@ -490,6 +489,6 @@ def build_dispatcher(services: Services, registry: Registry, door: Door) -> Disp
         log_content=settings.llm.log_messages,
         redact=services.redact,
         artifacts=services.artifacts,
-        around=CallWatcher(around, registry, door.display.calls) if door.display else around,
+        around=CallWatcher(policy, registry, door.display.calls) if door.display else policy,
         pictures=settings.files.pictures,
     )

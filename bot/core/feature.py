@@ -43,7 +43,7 @@ from bot.core.tasks import TaskEvent
 from bot.periodic_jobs import PeriodicJob
 from bot.tools.context import Answer, Questions, Reply
 from bot.tools.context import Question as ToolQuestion
-from bot.tools.dispatch import CallWrapper, ToolWatch
+from bot.tools.dispatch import ToolWatch
 from bot.tools.registry import Registry
 
 PACKAGE = "bot.features"
@@ -171,8 +171,6 @@ class Hooks:
     """Functions for sections of the home page, by position. Sections with the same title are merged."""
     wrap_reply: Callable[[Chat, Reply, Registry], Reply] | None = None
     """Function that wraps the object with which a turn sends messages. It is called in the turn's task."""
-    wrap_call: Callable[[CallWrapper, Registry], CallWrapper] | None = None
-    """Function that wraps every tool call. The wrapper runs before and after the permission check."""
     wrap_model: Callable[[Model], Model] | None = None
     """Function that wraps each provider's model. The fallback logic is outside of the wrapper."""
     close: Callable[[], Awaitable[None]] | None = None
@@ -239,9 +237,6 @@ class Door:
 
     def model(self, model: Model) -> Model:
         return reduce(lambda inner, wrap: wrap(inner), self.all("wrap_model"), model)
-
-    def around_calls(self, call: CallWrapper, registry: Registry) -> CallWrapper:
-        return reduce(lambda inner, wrap: wrap(inner, registry), self.all("wrap_call"), call)
 
     async def close(self) -> None:
         for close in self.all("close"):

@@ -7,12 +7,10 @@ Each language has a file of phrases in this folder.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import functools
 import re
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from contextvars import ContextVar
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -26,10 +24,8 @@ from bot.core import memory, phrases
 from bot.core.chat import Chat
 from bot.core.feature import Feature, Hooks, Runtime
 from bot.core.phrases import LATIN, Pattern, compiled
-from bot.tools import context
 from bot.tools.builtin.chat_send import ChatSend
 from bot.tools.context import Reply
-from bot.tools.dispatch import CallWrapper
 from bot.tools.permissions.rules import SCHEDULING
 from bot.tools.registry import Registry
 
@@ -38,15 +34,6 @@ Kind = Literal["sent", "mailed", "saved", "deleted", "ran", "scheduled", "acted"
 SHOWN = 120  # max characters of the sentence that a note below the reply quotes
 
 # ------------------------------------------------------------ claims
-
-
-@dataclass(frozen=True, slots=True)
-class ClaimPattern:
-    """Regular expression for one kind of claim. `own`: the phrase says that the author of the reply acted."""
-
-    kind: Kind
-    pattern: Pattern
-    own: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +46,8 @@ class Language:
     name: str
     deed: re.Pattern[str]
     """Pattern of lower-case verbs. Every claim contains at least one of these verbs."""
-    sayings: tuple[ClaimPattern, ...]
+    sayings: tuple[tuple[Kind, Pattern, bool], ...]
+    """Kind of a claim, its pattern, and True if the phrase says that the author of the reply acted."""
     before: Pattern
     around: Pattern
     earlier: Pattern
@@ -73,7 +61,7 @@ class Language:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A claim in a reply. `earlier`: an earlier turn did the action. `own`: see `ClaimPattern`."""
+    """A claim in a reply. `earlier`: an earlier turn did the action. `own`: the author of the reply did."""
 
     kind: Kind
     sentence: str
@@ -94,8 +82,7 @@ def _language(name: str) -> Language:
     """Load a language file. The result is cached, because compiling the patterns takes a tenth of a second."""
     raw: dict[str, Any] = phrases.load(Path(__file__).parent, name)
     sayings = tuple(
-        ClaimPattern(one["kind"], compiled(one["pattern"]), one.get("own", True))
-        for one in raw.pop("sayings")
+        (one["kind"], compiled(one["pattern"]), one.get("own", True)) for one in raw.pop("sayings")
     )
     # Every reply is searched for this pattern. It is compiled without IGNORECASE, which makes the search four times faster.
     deed, name, note = re.compile(raw.pop("deed")), raw.pop("name"), raw.pop("note")
@@ -129,25 +116,24 @@ def claims(words: str, person: str = "") -> list[Claim]:
 def _claimed(sentence: str, shown: str, language: Language, person: str) -> Iterator[Claim]:
     if language.deed.search(sentence.lower()) is None:
         return
-    for saying in language.sayings:
-        match = saying.pattern.search(sentence)
+    reviewing = any(one.reviewing.search(person) for one in languages(person))
+    for kind, pattern, own in language.sayings:
+        match = pattern.search(sentence)
         if match is None or language.before.search(sentence[: match.end()]):
             continue
         around = phrases.clause(sentence, match.start(), match.end())
-        if language.around.search(around) or _is_no_answer_to(person, saying):
-            continue
-        reviewing = any(one.reviewing.search(person) for one in languages(person))
-        earlier = bool(language.earlier.search(sentence)) or reviewing
-        yield Claim(saying.kind, shown, language, saying.own, earlier)
+        if not language.around.search(around) and not _is_no_answer_to(person, kind, own=own):
+            earlier = bool(language.earlier.search(sentence)) or reviewing
+            yield Claim(kind, shown, language, own, earlier)
 
 
-def _is_no_answer_to(person: str, saying: ClaimPattern) -> bool:
+def _is_no_answer_to(person: str, kind: Kind, *, own: bool) -> bool:
     """Return True if the person asked for an answer, a draft or a report, and not for this kind of action."""
     known = languages(person)
-    ordered = any(one.orders[saying.kind].search(person) for one in known)
-    if not saying.own:
+    ordered = any(one.orders[kind].search(person) for one in known)
+    if not own:
         asks = _ASKS_FACTS.search(person) and not any(one.requests.search(person) for one in known)
-        if not ordered or asks or any(one.done[saying.kind].search(person) for one in known):
+        if not ordered or asks or any(one.done[kind].search(person) for one in known):
             return True
     return bool(person) and phrases.composing(person) and not ordered
 
@@ -168,24 +154,13 @@ _BY_EFFECT: dict[Effect, frozenset[Kind]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class PerformedAction:
-    """A tool call that was run. `kinds` are the claims that it can support. `worked`: the tool reported no failure."""
-
-    tool: str
-    kinds: frozenset[Kind]
-    worked: bool
-
-    def supports(self, *, admits: bool) -> frozenset[Kind]:
-        """Return the kinds of claims that the call supports. A failed call supports the kind `ran`. It supports
-        other kinds only if the reply admits the failure.
-        """
-        return self.kinds if self.worked or admits else self.kinds & {"ran"}
-
-
-def action_of(call: ToolCall, registry: Registry, *, failed: bool) -> PerformedAction:
+def _supported(call: ToolCall, registry: Registry, *, worked: bool) -> frozenset[Kind]:
+    """Return the kinds of claims that a tool call supports. A failed call supports the kind `ran` only. The calls inside a
+    subagent are unknown, so a call of the subagent tool supports every kind.
+    """
     tool = registry.get(call.name)
-    return PerformedAction(call.name, _kinds(call, tool.effects if tool else frozenset()), not failed)
+    kinds = _EVERYTHING if call.name == TASK else _kinds(call, tool.effects if tool else frozenset())
+    return kinds if worked else kinds & {"ran"}
 
 
 def _kinds(call: ToolCall, effects: frozenset[Effect]) -> frozenset[Kind]:
@@ -205,55 +180,16 @@ def _kinds(call: ToolCall, effects: frozenset[Effect]) -> frozenset[Kind]:
     return frozenset().union(*(_BY_EFFECT.get(effect, ()) for effect in effects))
 
 
-def performed_in(messages: Iterable[Message], registry: Registry) -> list[PerformedAction]:
-    """Return the tool calls in these messages. The calls inside a subagent are unknown, so a call of the subagent tool
-    supports every kind of claim.
-    """
+def _performed(messages: Iterable[Message]) -> list[tuple[ToolCall, bool]]:
+    """Return the tool calls in these messages that have a result, each with True if the tool reported no failure."""
     calls: dict[str, ToolCall] = {}
-    found: list[PerformedAction] = []
+    found = list[tuple[ToolCall, bool]]()
     for block in (one for message in messages for one in message["content"] if isinstance(one, dict)):
         if block.get("type") == "tool_use":
             calls[block["id"]] = ToolCall.of(block)
         elif block.get("type") == "tool_result" and (call := calls.get(block["tool_use_id"])) is not None:
-            worked = not ToolResult.of(block).failed
-            action = action_of(call, registry, failed=not worked)
-            found.append(PerformedAction(TASK, _EVERYTHING, worked) if call.name == TASK else action)
+            found.append((call, not ToolResult.of(block).failed))
     return found
-
-
-@dataclass(slots=True)
-class PerformedActions:
-    """Tool calls of a turn and of the turn's subagents. `calling` is the number of calls that are running now."""
-
-    done: list[PerformedAction] = field(default_factory=list)
-    calling: int = 0
-
-
-_current: ContextVar[PerformedActions | None] = ContextVar("performed_actions", default=None)
-
-
-@dataclass(frozen=True, slots=True)
-class ActionRecorder:
-    """Implements `tools.dispatch.CallWrapper`: records each tool call that was run."""
-
-    around: CallWrapper
-    registry: Registry
-
-    async def __call__(self, call: ToolCall, run: Callable[[], Awaitable[ToolResult]]) -> ToolResult:
-        actions = _current.get()
-        if actions is None:
-            return await self.around(call, run)
-
-        async def seen() -> ToolResult:
-            actions.calling += 1
-            try:
-                result = await run()
-            finally:
-                actions.calling -= 1
-            actions.done.append(action_of(call, self.registry, failed=result.failed))
-            return result
-
-        return await self.around(call, seen)
 
 
 # ------------------------------------------------------------ replies
@@ -269,81 +205,62 @@ class CheckedReply:
         self._chat = chat
         self._registry = registry
         self._log = runtime.log
-        self._actions = PerformedActions()
-        _current.set(self._actions)  # for the current asyncio task, which runs one turn
         self._corrected = False
 
     async def send(
         self, words: str, step_id: str | None = None, files: Sequence[OutgoingFile] = ()
     ) -> list[Sent]:
         """Implement `tools.context.Reply.send`. Additionally raises `errors.ClaimUnfounded`."""
-        looking = asyncio.ensure_future(self._unfounded(words))
-        try:
-            found = await asyncio.shield(looking)
-        except asyncio.CancelledError:
-            # The turn was stopped, so the model cannot correct the reply. Send it, with a note if a claim is unsupported.
-            await self._inner.send(self._marked(words, await looking), step_id, files)
-            raise
-        if found and self._actions.calling and not self._corrected:
-            self._corrected = True
-            self._note(found, "corrected")
-            raise errors.ClaimUnfounded(claim=text.preview(found[0].sentence, SHOWN))
-        return await self._inner.send(self._marked(words, found), step_id, files)
-
-    def _marked(self, words: str, found: Sequence[Claim]) -> str:
-        if not found:
-            return words
-        self._note(found, "marked")
-        claim = text.preview(found[0].sentence, SHOWN)
-        return f"{words}\n\n{found[0].language.note.format(claim=claim)}"
-
-    def _note(self, found: Sequence[Claim], action: str) -> None:
-        self._log.write(
-            "claim",
-            "a reply says that something was done which no tool did",
-            level="warn",
-            claims=[claim.kind for claim in found],
-            language=found[0].language.name,
-            action=action,
-        )
+        if found := await self._unfounded(words):
+            claim = text.preview(found[0].sentence, SHOWN)
+            corrects = step_id is not None and not self._corrected
+            self._log.write(
+                "claim",
+                "a reply says that something was done which no tool did",
+                level="warn",
+                claims=[claim.kind for claim in found],
+                language=found[0].language.name,
+                action="corrected" if corrects else "marked",
+            )
+            if corrects:
+                self._corrected = True
+                raise errors.ClaimUnfounded(claim=claim)
+            words = f"{words}\n\n{found[0].language.note.format(claim=claim)}"
+        return await self._inner.send(words, step_id, files)
 
     async def _unfounded(self, words: str) -> list[Claim]:
         """Return the claims that no tool call of the turn supports. Earlier turns can support claims about earlier actions;
         if a summary hides the earlier turns, such claims count as supported.
         """
-        turn, done = self._chat.turn, list(self._actions.done)
+        turn, view = self._chat.turn, self._chat.context
         person = "\n".join(one.text for one in turn.members) if turn is not None else ""
         left = await asyncio.to_thread(claims, words, person)
         if not left:
             return []
-        # After a restart, only the context knows the calls that an earlier process made.
-        inside = any(one.tool == TASK for one in done)
-        recorded = performed_in(self._chat.context.current(), self._registry)
-        done += [one for one in recorded if one.tool != TASK or not inside]
+        results = list(view.running.results.values()) if view.running is not None else []
+        done = _performed([*view.current(), {"role": "user", "content": results}])
         admits = any(language.admits.search(words) for language in languages(words))
-        left = _without(left, done, admits=admits)
-        if any(one.worked for one in done):
+        left = self._without(left, done, admits=admits)
+        if any(worked for _, worked in done):
             left = [claim for claim in left if claim.own]  # the other claims may repeat what a tool reported
-        if not any(claim.earlier for claim in left):
-            return left
-        unfounded = list[Claim]()
-        with contextlib.suppress(errors.ToolError):  # outside a tool call, the older messages are unknown
-            view = context.current().view()
-            if not any(map(memory.stands_for, view)):
-                unfounded = _without(left, performed_in(view, self._registry), admits=True)
-        return [claim for claim in left if not claim.earlier or claim in unfounded]
+        if any(claim.earlier for claim in left):
+            before = view.view()
+            hidden = any(map(memory.stands_for, before))
+            unfounded = [] if hidden else self._without(left, _performed(before), admits=True)
+            left = [claim for claim in left if not claim.earlier or claim in unfounded]
+        return left
 
-
-def _without(found: Iterable[Claim], done: Iterable[PerformedAction], *, admits: bool) -> list[Claim]:
-    supported = frozenset[Kind]().union(*(one.supports(admits=admits) for one in done))
-    return [claim for claim in found if claim.kind not in supported]
+    def _without(
+        self, found: Iterable[Claim], done: Iterable[tuple[ToolCall, bool]], *, admits: bool
+    ) -> list[Claim]:
+        """Return the claims that no call supports. If the reply `admits` a failure, failed calls support it too."""
+        each = (_supported(call, self._registry, worked=worked or admits) for call, worked in done)
+        supported = frozenset[Kind]().union(*each)
+        return [claim for claim in found if claim.kind not in supported]
 
 
 def _build(runtime: Runtime) -> Hooks:
-    return Hooks(
-        wrap_reply=lambda chat, reply, registry: CheckedReply(reply, chat, registry, runtime),
-        wrap_call=ActionRecorder,
-    )
+    return Hooks(wrap_reply=lambda chat, reply, registry: CheckedReply(reply, chat, registry, runtime))
 
 
 FEATURE = Feature("claims", _build)
