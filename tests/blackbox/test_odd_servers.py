@@ -93,7 +93,7 @@ async def test_forms_are_asked_field_by_field_with_their_defaults(world: World) 
         "form",
         (head, "skip"),
         ("That doesn't fit.", "花子"),
-        ("2/11 check: yes or no", "はい"),
+        ("2/11 check: yes or no", "是"),
         ("3/11 line: some words.\n\n“ok” takes: It was a dark night.", "ok"),
         ("4/11 email", "skip"),
         ("5/11 age", "130"),

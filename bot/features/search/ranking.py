@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from itertools import repeat
 from operator import rshift
 
-from bot import text
 from bot.contracts.archive import ArchiveLine
 from bot.core.archive_files import read_line
 from bot.features.search import analysis, index
@@ -33,7 +32,6 @@ _SHARED, _SHARED_BY = 200, 200
 _OFFERED = 20  # max words of the best lines that are considered as feedback terms
 _LONG = 160  # min characters of a long line
 _NUMBER = re.compile(r"\d|[一二两三四五六七八九十百千]")
-_WANTED = "role = ifnull(:role, role) AND ts < ifnull(:before, ts + 1) AND ts >= ifnull(:after, ts)"
 Scored = list[tuple[int, float]]
 """Numbers of lines with scores. A line's number also identifies its chat."""
 
@@ -305,20 +303,16 @@ class Finder:
         self._weights = weights
 
     def recall(self, names: Iterable[str], query: RecallQuery) -> Recalled:
-        """Return a page of hits, best first. If a query has no term to rank (`who are you`), search for its literal text."""
+        """Return a page of hits, best first."""
         parsed = [(phrasing, *analysis.parse_query(phrasing, query.now)) for phrasing in query.queries]
         wanted: Mapping[str, object] = {"role": query.role, "before": query.before, "after": query.after}
         with index.transaction(self._db, "DEFERRED"):
             known = (index.chat_named(self._db, name) for name in dict.fromkeys(names))
             chats = [chat for chat in known if chat is not None and chat.lines]
-            if any(ranges or terms for _, ranges, terms in parsed):
-                rankings = [
-                    _sorted(found for chat in chats for found in self._find(chat, *one, wanted))
-                    for one in parsed
-                ]
-                places = rankings[0] if len(rankings) == 1 else self._fused(rankings)
-            else:
-                places = self._literally(chats, next(iter(query.queries), ""), wanted)
+            rankings = [
+                _sorted(found for chat in chats for found in self._find(chat, *one, wanted)) for one in parsed
+            ]
+            places = rankings[0] if len(rankings) == 1 else self._fused(rankings)
             hits, refused = list[tuple[int, float, ArchiveLine]](), 0
             for begin in range(0, len(places), _AT_ONCE):
                 some = places[begin : begin + _AT_ONCE]
@@ -348,13 +342,15 @@ class Finder:
         search = ChatSearch(self._db, chat, self._weights, ranges)
         ranked = search.best(terms)
         rows = self._db.execute(
-            "SELECT line, role, raw ->> '$.text' FROM json_each(:lines) CROSS JOIN lines ON line = value "  # noqa: S608
-            f"WHERE {_WANTED}",
+            "SELECT line, role, raw ->> '$.text' FROM json_each(:lines) CROSS JOIN lines ON line = value WHERE "
+            "role = ifnull(:role, role) AND ts < ifnull(:before, ts + 1) AND ts >= ifnull(:after, ts)",
             {"lines": json.dumps(sorted(line for line, _ in ranked)), **wanted},
         )
         said = {line: (role, words) for line, role, words in rows}
         ranked = [one for one in ranked if one[0] in said]
-        scorer = AnswerScorer(phrasing, None if search.named else _role_meant(phrasing), self._weights)
+        asked = phrasing[:LONGEST].replace("\u2019", "'")
+        role_meant = "assistant" if FORM["you"].search(asked) else "user"
+        scorer = AnswerScorer(phrasing, None if search.named else role_meant, self._weights)
         seen, found, repeated = set[str](), list[tuple[int, float]](), list[int]()
         for place, (line, score) in enumerate(ranked):
             role, words = said[line]
@@ -376,29 +372,12 @@ class Finder:
                 scores[line] += 1 / (self._weights.fusion + place)
         return _sorted(scores.items())
 
-    def _literally(self, chats: Sequence[IndexedChat], words: str, wanted: Mapping[str, object]) -> Scored:
-        """Return the lines that literally contain these words, newest first."""
-        asked, found = text.clean(words.strip()[:200]).casefold(), list[tuple[int, int]]()
-        for chat in chats if asked else ():
-            found += self._db.execute(
-                "SELECT ts, line FROM lines WHERE line BETWEEN :first AND :last "  # noqa: S608
-                f"AND instr(lower(raw ->> '$.text'), :asked) AND {_WANTED}",
-                {"first": chat.first_line, "last": chat.last_line, "asked": asked, **wanted},
-            )
-        return [(line, 0.0) for _, line in sorted(found, reverse=True)]
-
     def _read(self, lines: Iterable[int]) -> dict[int, ArchiveLine]:
         rows = self._db.execute(
             "SELECT line, raw FROM json_each(?) CROSS JOIN lines ON line = value",
             (json.dumps(sorted(lines)),),
         )
         return {line: said for line, raw in rows if (said := read_line(raw.encode())) is not None}
-
-
-def _role_meant(query: str) -> str:
-    """Return the role whose words a query asks about: `assistant` or `user`."""
-    asked = query[:LONGEST].replace("\u2019", "'")
-    return "assistant" if FORM["you"].search(asked) else "user"
 
 
 def _is_wanted(line: ArchiveLine | None, query: RecallQuery) -> bool:

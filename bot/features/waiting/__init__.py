@@ -15,7 +15,7 @@ from itertools import groupby
 from pathlib import Path
 
 from bot import text
-from bot.contracts.approvals import OpenLoop, Viewer
+from bot.contracts.approvals import Act, OpenLoop, Viewer
 from bot.contracts.base import Message
 from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.inbound import Inbound
@@ -106,44 +106,38 @@ class Board:
         # The person has read the messages that the turn sent by tool, and its last text.
         sent = [str(one.input.get("text", "")) for one in _calls(running) if one.name == ChatSend.name]
         said = self._run.redact("\n".join([*sent, running.words]))
-        if not (found := promise_in(said, "\n".join(one.text for one in turn.left))):
-            return Done(facts=facts)
-        self._run.log.write("promise", "an answer promises something that no job carries", request_id=turn.id)
-        value = {
-            "at": now,
-            "chat": str(first.chat_key),
-            "person": str(first.person),
-            "name": first.user_name or "",
-            "words": found,
-            "message": first.message_id or "",
-        }
-        return Done(facts=[*facts, Fact(first.chat_key, FactSet(PROMISE, turn.id, value), turn.id)])
+        if found := promise_in(said, "\n".join(one.text for one in turn.left)):
+            words = "an answer promises something that no job carries"
+            self._run.log.write("promise", words, request_id=turn.id)
+            who = {"person": str(first.person), "name": first.user_name or ""}
+            where = {"chat": str(first.chat_key), "message": first.message_id or ""}
+            value = {"at": now, "words": found, **who, **where}
+            facts.append(Fact(first.chat_key, FactSet(PROMISE, turn.id, value), turn.id))
+        return Done(facts=facts)
 
     def _promises(self, viewer: Viewer) -> dict[str, OpenLoop]:
+        """Return the promises that this person sees on the board, by the id of the turn."""
         found = dict[str, OpenLoop]()
         for turn, one in self._run.chats.facts.all(PROMISE).items():
             who, chat = UserRef.parse(one["person"]), ChatKey.parse(one["chat"])
             if one["at"] >= self._run.clock.now() - KEPT and viewer.sees(who, chat):
-                words, since, name = one["words"], one["at"], one["name"]
-                found[turn] = OpenLoop("promise", turn[-SHORT:], chat, words, since, who, name)
-                if viewer.owns(who):
-                    found[turn] = replace(found[turn], acts=("done",))
+                acts: tuple[Act, ...] = ("done",) if viewer.owns(who) else ()
+                about = one["words"], one["at"], who, one["name"]
+                found[turn] = OpenLoop("promise", turn[-SHORT:], chat, *about, acts=acts)
         return found
 
     async def waiting(self, viewer: Viewer) -> list[OpenLoop]:
         """Return the promises and the running subagent tasks that this person sees on the board."""
-        return [*self._promises(viewer).values(), *self._tasks(viewer)]
-
-    def _tasks(self, viewer: Viewer) -> Iterator[OpenLoop]:
-        turns = [(chat.key, chat.turn) for chat in self._run.chats if chat.turn is not None]
-        for key, turn in turns:
+        found = [*self._promises(viewer).values()]
+        for key, turn in [(chat.key, chat.turn) for chat in self._run.chats if chat.turn is not None]:
             first = turn.first
             for task in turn.tasks.values() if viewer.sees(first.person, key) else ():
                 child = self._run.chats.loaded(chat_of_task(key, task))
                 label = child.task.label if child is not None and child.task is not None else ""
-                what, since = text.preview(label, 120) or say("waiting.some_task"), first.ts / 1000
-                person, name = first.person, first.user_name or ""
-                yield OpenLoop("task", task[-SHORT:], key, what, since, person, name, state="running")
+                what = text.preview(label, 120) or say("waiting.some_task")
+                about = what, first.ts / 1000, first.person, first.user_name or ""
+                found.append(OpenLoop("task", task[-SHORT:], key, *about, state="running"))
+        return found
 
     async def command(self, inbound: Inbound) -> Done:
         """Run `/waiting`: list what waits for the person, or in a group what waits there. `/waiting done NAME` ends a promise."""
@@ -152,8 +146,7 @@ class Board:
         if verb.casefold() == "done":
             return self._close(inbound, Viewer(inbound.person, operator), name.strip().upper())
         viewer = Viewer(inbound.person, operator, None if private else inbound.chat_key)
-        manifest = self._run.manifests.get(inbound.channel)
-        prefix = manifest.command_prefix if manifest is not None else "/"
+        prefix = self._run.manifests[inbound.channel].command_prefix
         parts = list[str]()
         for kind, group in groupby(await self._run.waiting(viewer), key=lambda one: one.kind):
             found = list(group)
@@ -194,13 +187,11 @@ def _calls(running: RunningTurn) -> list[ToolCall]:
 
 def _makes_job(running: RunningTurn) -> bool:
     made = {call.id for call in _calls(running) if call.name == ScheduleCreate.name}
-    results = (
+    said = (
         block for one in running.entries if one.message["role"] == "user" for block in one.message["content"]
     )
-    return any(
-        isinstance(one, dict) and one.get("tool_use_id") in made and not one.get("is_error")
-        for one in results
-    )
+    results = (block for block in said if isinstance(block, dict) and block.get("tool_use_id") in made)
+    return any(not block.get("is_error") for block in results)
 
 
 def _build(runtime: Runtime) -> Hooks:

@@ -27,12 +27,8 @@ WORDS = 3_000
 """Max characters of a question."""
 SKIP = frozenset({"skip", "/skip", "跳过"})
 CANCEL = frozenset({"cancel", "/cancel", "取消"})
-YES = frozenset(
-    ["yes", "y", "ok", "true", "ja", "oui", "sí", "si", "sim", "да", "是", "好", "はい", "네", "نعم", "हाँ"]
-)
-NO = frozenset(
-    ["no", "n", "false", "nein", "non", "não", "нет", "否", "不", "不是", "いいえ", "아니요", "لا", "नहीं"]
-)
+YES = frozenset({"yes", "y", "ok", "true", "是", "好"})
+NO = frozenset({"no", "n", "false", "否", "不", "不是"})
 PLAIN = ("string", "boolean", "integer", "number")
 
 

@@ -137,13 +137,6 @@ async def test_what_was_asked_for_narrows_what_is_found(bed: Bed) -> None:
     assert sorted([*both[0], *both[1]]) == ["umbrella one", "umbrella three", "umbrella two"]
 
 
-async def test_a_question_of_words_that_are_everywhere_is_taken_literally(bed: Bed) -> None:
-    bed.say('so, are you "with" us?')
-    bed.say("nobody")
-    assert await bed.find('ARE you "with" us') == ['so, are you "with" us?']
-    assert await bed.find("  ") == []
-
-
 async def test_the_chats_of_a_channel_are_those_last_spoken_in_first(bed: Bed) -> None:
     slack = [ChatKey.parse("slack:chat:C1:thread:1.2"), ChatKey("slack", "長" * 100)]
     for key in (*slack, KEY):
