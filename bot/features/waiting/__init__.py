@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 import functools
 import re
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
+from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 
