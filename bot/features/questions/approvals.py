@@ -187,7 +187,7 @@ class Approvals(QuestionService):
             choices = tuple(one for one in choices if one not in LASTING)
         with speaking(*spoken):
             if choices:
-                words, while_open = self._words(record, first, to.chat_key, choices, cut=cut)
+                words, while_open = wording.question(self._run, record, first, to.chat_key, choices, cut=cut)
             else:
                 words, while_open = wording.waiting_notice(record)
             if to.chat_key != first.chat_key:
@@ -201,20 +201,6 @@ class Approvals(QuestionService):
             )
         self._append(chat, record.asked.request_id, *rows)
         return rows[-1].row
-
-    def _words(
-        self,
-        record: ApprovalRecord,
-        first: Inbound,
-        chat_key: ChatKey,
-        choices: tuple[Choice, ...],
-        *,
-        cut: bool,
-    ) -> tuple[str, str]:
-        asks = first.person in self._run.operators
-        return wording.question(
-            record, first, chat_key, choices, manifests=self._run.manifests, cut=cut, asker_decides=asks
-        )
 
     async def _sent_whole(self, chat: Chat, found: Question, to: Address, name: str) -> bool:
         """Send the complete call as a file. Return True once the file is delivered or the question is decided; False if the
@@ -319,7 +305,7 @@ class Approvals(QuestionService):
                 if not offered and choices and chat.turn is not None:
                     # The question was sent without buttons, but the person may decide now.
                     with speaking(row.language, row.zone, row.own_zone):
-                        words, _ = self._words(one.record, chat.turn.first, chat_key, choices, cut=False)
+                        words, _ = wording.question(self._run, one.record, chat.turn.first, chat_key, choices)
                 buttons = wording.buttons_of(one.record, choices if row is copy[-1] else ())
                 found.append(ShownQuestion(row.id, words, int(one.record.asked_at * 1000), buttons))
         return found

@@ -8,12 +8,12 @@ from dataclasses import replace
 
 from bot import text
 from bot.contracts.approvals import LASTING, Approval, Choice, QuestionButtons, Verdict
-from bot.contracts.channel import Manifest
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
 from bot.contracts.outbound import OutgoingFile
 from bot.contracts.tools import MCP
 from bot.core import plans
+from bot.core.feature import Runtime
 from bot.core.operators import who_decided
 from bot.core.outgoing import SECONDS, ApprovalRecord, Question
 from bot.tools.permissions.display import in_words, named, quoted, shortened
@@ -102,17 +102,14 @@ def act(asked: Approval, *, names_tool: bool = True) -> str:
         return say("approval.act_budget")
     if asked.step:
         return say("approval.act_step", count=len(asked.step))
-    if asked.replaces is not None:
-        return say("approval.act_replace")
-    if asked.tool.startswith(MCP) and names_tool:
+    if known := "replace" if asked.replaces is not None else _ACTS.get(asked.tool):
+        return say(f"approval.act_{known}")
+    if not names_tool:
+        return say("approval.act_any_tool")
+    if asked.tool.startswith(MCP):
         server, _, tool = asked.tool.removeprefix(MCP).partition("__")
         return say("approval.act_server", tool=quoted(tool), server=quoted(server))
-    known = _ACTS.get(asked.tool)
-    if known is None and not names_tool:
-        return say("approval.act_any_tool")
-    return (
-        say("approval.act_tool", tool=quoted(asked.tool)) if known is None else say(f"approval.act_{known}")
-    )
+    return say("approval.act_tool", tool=quoted(asked.tool))
 
 
 def waiting_notice(record: ApprovalRecord) -> tuple[str, str]:
@@ -159,42 +156,41 @@ def reasons(asked: Approval) -> str:
 
 
 def question(
+    run: Runtime,
     record: ApprovalRecord,
     first: Inbound,
     chat_key: ChatKey,
     choices: tuple[Choice, ...],
     *,
-    manifests: Mapping[str, Manifest],
-    cut: bool,
-    asker_decides: bool,
+    cut: bool = False,
 ) -> tuple[str, str]:
     """Return a question's text for one chat, and the part of the text to remove once the question is decided.
 
     The text says who asked, exactly what would run, why approval is needed, and who decides. On channels without buttons the
     text also names the commands. On a local channel, ids of unnamed people are left out. `cut`: the complete call is in a
-    file above the question. `asker_decides`: the asking person is an operator.
+    file above the question.
     """
-    asked, manifest = record.asked, manifests[chat_key.channel]
+    asked, manifest = record.asked, run.manifests[chat_key.channel]
     here = first.chat_type == "direct" and first.chat_key == chat_key
-    who = "" if here or manifests[first.channel].access == "local" else str(asked.user_id)
+    who = "" if here or run.manifests[first.channel].access == "local" else str(asked.user_id)
     if first.user_name and not here:
         # People choose their names freely. So the name is quoted as code, and the id follows.
         who = f"`{named(first.user_name)}` ({asked.user_id})"
     words = call_in_words(asked)
     shown = plain(in_words(shortened(words, SHOWN)) if cut else words)
     decides = "operators" if not asked.granted else "asker" if who else "you"
-    if here and (asked.own or asker_decides):
+    if here and (asked.own or first.person in run.operators):
         decides = "you_alone"
-    until = [say(f"approval.who_{decides}", count=int(SECONDS // 60), who=who)]
+    while_open = say(f"approval.who_{decides}", count=int(SECONDS // 60), who=who)
     if not manifest.buttons:
-        until.append(say("approval.typed", id=record.id[-SHORT:], prefix=manifest.command_prefix))
-    while_open = paragraph(*until)
-    below = [because] if (because := reasons(asked)) else []
+        typed = say("approval.typed", id=record.id[-SHORT:], prefix=manifest.command_prefix)
+        while_open = paragraph(while_open, typed)
+    below = [because, while_open] if (because := reasons(asked)) else [while_open]
     if cut:
         lasts = any(one in LASTING for one in choices)
         below.insert(0, say("approval.whole_above") if lasts else say("approval.part_hidden"))
     block = [f"```\n{shown}\n```"] if shown else []
-    return "\n\n".join([wish(asked, who), *block, "\n".join([*below, while_open])]), while_open
+    return "\n\n".join([wish(asked, who), *block, "\n".join(below)]), while_open
 
 
 def together(calls: Sequence[Approval]) -> Approval:

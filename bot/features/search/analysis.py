@@ -13,7 +13,7 @@ import tomllib
 import unicodedata
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, time, timedelta, tzinfo
+from datetime import UTC, date, datetime, time, timedelta
 from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any
@@ -222,32 +222,30 @@ def parse_query(query: str, now: int) -> tuple[Ranges, list[Term]]:
     return ranges, terms(rest)
 
 
-def time_ranges(query: str, now: int, zone: tzinfo = UTC) -> tuple[Ranges, str]:
-    """Return the periods that a query names, and the rest of the query. The query was asked at `now` (epoch ms) in the time
-    zone `zone`. Never raises.
-    """
+def time_ranges(query: str, now: int) -> tuple[Ranges, str]:
+    """Return the periods that a query names, and the rest of the query. The query was asked at `now` (epoch ms). Never raises."""
     rest = query[:LONGEST_QUERY]
     try:
-        today = datetime.fromtimestamp(now / 1000, zone).date()
+        today = datetime.fromtimestamp(now / 1000, UTC).date()
     except (ValueError, OverflowError, OSError):
         return (), rest
     ranges: list[tuple[int, int]] = []
     for rule in _RELATIVE:
-        ranges += _read(rule, rest, today, zone)
+        ranges += _read(rule, rest, today)
         rest = rule[0].sub(" ", rest)
     left = rest  # archive lines may contain this date literally, so it is searched as a word too
     for rule in _ABSOLUTE:
-        ranges += _read(rule, left, today, zone)
+        ranges += _read(rule, left, today)
         left = rule[0].sub(" ", left)
     return tuple(dict.fromkeys(ranges))[:MOST], rest
 
 
-def _read(rule: Rule, query: str, today: date, zone: tzinfo) -> Iterator[tuple[int, int]]:
+def _read(rule: Rule, query: str, today: date) -> Iterator[tuple[int, int]]:
     pattern, read, back = rule
     for match in pattern.finditer(query):
         with contextlib.suppress(ValueError, OverflowError):  # raised for a date that does not exist
             days = _READERS[read](match, today, back)
-            first, behind = (datetime.combine(day, time(), zone).timestamp() for day in days)
+            first, behind = (datetime.combine(day, time(), UTC).timestamp() for day in days)
             yield int(first * 1000), int(behind * 1000)
 
 
