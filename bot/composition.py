@@ -37,8 +37,7 @@ from bot.core.fallback import Fallback, FallbackModel, ProviderFallbacks
 from bot.core.feature import Door, Runtime
 from bot.core.intake import Intake as CoreIntake
 from bot.core.locales import Locales
-from bot.core.maintenance import Maintenance
-from bot.core.operators import OperatorAlerts, OperatorChats
+from bot.core.operators import Maintenance, OperatorAlerts, OperatorChats
 from bot.core.outbox import Outbox
 from bot.core.outgoing import Saying
 from bot.core.outgoing_files import OutgoingFiles

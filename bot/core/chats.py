@@ -102,12 +102,10 @@ class Chats:
         return await asyncio.shield(task)
 
     async def _load(self, key: ChatKey) -> Chat:
-        chat = self._make(key)
         position = await self._log.position(key)
+        chat = self._make(key)
         if position is not None:
-            chat.context.left = {}
-            for event in await self._log.read(key, position.first):
-                chat.apply(event)
+            chat = await self.replayed(key, position.first)
             chat.context.left = None
         self._chats[key] = self._alive[key] = chat
         if len(self._chats) > MOST_IDLE:
@@ -116,13 +114,15 @@ class Chats:
                 del self._chats[one]
         return chat
 
-    async def whole(self, key: ChatKey, seen: Callable[[Event, Chat], None]) -> Chat:
-        """Rebuild a separate copy of a chat from all its events, including turns that left the model's context. After
-        each event, call `seen` with the event and the chat. Raises `errors.StorageError`.
+    async def replayed(
+        self, key: ChatKey, since: int = 0, seen: Callable[[Event, Chat], object] = lambda *_: None
+    ) -> Chat:
+        """Rebuild a separate copy of a chat from its events since a number. `context.left` then has the turns that left the
+        model's context. After each event, call `seen` with the event and the chat. Raises `errors.StorageError`.
         """
         chat = self._make(key)
         chat.context.left = {}
-        for number, event in enumerate(await self._log.read(key), 1):
+        for number, event in enumerate(await self._log.read(key, since), 1):
             chat.apply(event)
             seen(event, chat)
             if not number % BATCH:

@@ -1,8 +1,9 @@
-"""Sends alerts to the operators' direct chats, and names the person who decided a question."""
+"""Alerts to operators, and the periodic checks that cause them."""
 
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -12,11 +13,20 @@ from bot.contracts.identity import CONSOLE, UserRef
 from bot.core import events
 from bot.core.access import Memberships
 from bot.core.chats import NO_CHAT, Chats, Fact
+from bot.core.event_log import EventLog
 from bot.core.locales import Locales
 from bot.core.outgoing import Address, Saying
 from bot.core.services import Services
+from bot.core.summaries import LOOK_SECONDS, Summaries
+from bot.disk_reserve import DiskReserve
+from bot.llm.windows import LearnedFile
+from bot.llm.wrapper import RetryingModel
+from bot.periodic_jobs import PeriodicJob
+from bot.rss_monitor import LOOK_EVERY, RssMonitor
+from bot.sizes import in_words
+from bot.tools.mcp.servers import McpServers
 from bot.tools.permissions.display import named
-from bot.words import Sentence, say, speaking
+from bot.words import Sentence, say, sentence, speaking
 
 EVERY = 3_600.0
 """Default min seconds between two alerts about the same subject, even if the process restarts in between."""
@@ -104,3 +114,98 @@ class OperatorChats:
                     operator,
                     Address(operator.channel, chat_key.chat_id, chat_key, "direct", target, request_id),
                 )
+
+
+PROBE_SECONDS = 5.0
+ASK_SECONDS = 30.0
+AWAY_SECONDS = 60.0
+"""Operators are alerted if an MCP server is unavailable for longer than this many seconds."""
+LOW_DISK = (0.02, 0.10)
+"""Shares of free disk space below which operators are warned, in ascending order."""
+WELL_AGAIN = 1.2
+"""An alert ends once the free share exceeds its share in `LOW_DISK` times this factor. The gap prevents repeated alerts."""
+KEEP_ARTIFACT_DAYS = 30
+"""Artifacts are deleted after this many days. By then, no model's context refers to them."""
+HOUR = 3_600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Maintenance:
+    """Periodic checks that alert operators, and clean-up jobs of a running process."""
+
+    services: Services
+    event_log: EventLog
+    reserve: DiskReserve
+    model: RetryingModel
+    learned: LearnedFile
+    servers: McpServers
+    memory: RssMonitor
+    summaries: Summaries
+    alerts: OperatorAlerts
+
+    def jobs(self) -> list[PeriodicJob]:
+        return [
+            PeriodicJob("look at the memory", LOOK_EVERY, self._check_memory),
+            PeriodicJob("see whether the disk has room", PROBE_SECONDS, self._check_disk),
+            PeriodicJob("compact quiet chats", LOOK_SECONDS, self.summaries.look),
+            PeriodicJob("see whether the model is back", ASK_SECONDS, self._check_model),
+            PeriodicJob("look after MCP servers", ASK_SECONDS, self._check_servers),
+            PeriodicJob("keep what was learnt of models", 2 * ASK_SECONDS, self.learned.save),
+            PeriodicJob(
+                "sweep old logs", HOUR, functools.partial(asyncio.to_thread, self.services.log.sweep)
+            ),
+            PeriodicJob(
+                "sweep old artifacts",
+                6 * HOUR,
+                functools.partial(self.services.artifacts.sweep, KEEP_ARTIFACT_DAYS),
+            ),
+        ]
+
+    async def _check_memory(self) -> None:
+        """Free memory if it is short. Alert operators if the process exceeds its memory limit."""
+        memory = self.memory
+        await memory.look()
+        figures = {"used": f"{(memory.used or 0) / 2**20:.0f} MB", "limit": f"{memory.limit // 2**20} MB"}
+        if memory.full:
+            self.alerts.begin("memory", sentence("operators.memory", **figures))
+        else:
+            self.alerts.end("memory", sentence("operators.memory_again", **figures))
+
+    async def _check_disk(self) -> None:
+        await asyncio.to_thread(self.reserve.look)
+        trouble = self.reserve.trouble
+        self._tell("disk", "disk_full", "disk_again", trouble)
+        if trouble:
+            return  # operators have already been alerted that the disk is full
+        self._tell("chat log", "chat_log", "chat_log_again", self.event_log.trouble)
+        space = self.reserve.space
+        if space is None:
+            return
+        figures = {"free": in_words(space.free), "total": in_words(space.total), "left": space.share}
+        for share in LOW_DISK:
+            subject = f"disk {share:.0%}"
+            if space.share < share:
+                self.alerts.begin(subject, sentence("operators.disk_low", share=share, **figures))
+                break
+            if space.share >= share * WELL_AGAIN:
+                self.alerts.end(subject, sentence("operators.disk_low_again", share=share, **figures))
+
+    async def _check_model(self) -> None:
+        before = self.model.trouble
+        await self.model.poll()
+        trouble = self.model.trouble
+        # A single failed request is no reason for an alert, so the model must have failed before the poll too.
+        if before and trouble and self.model.last:
+            self._tell("model", "model_refused" if trouble.of_account else "model", "", trouble.cause)
+        elif not trouble:
+            self._tell("model", "", "model_again", "")
+
+    async def _check_servers(self) -> None:
+        for name, trouble in self.servers.troubles(AWAY_SECONDS).items():
+            self._tell(f"mcp {name}", "server", "server_again", trouble, name=name)
+
+    def _tell(self, subject: str, key: str, again: str, trouble: str, **more: str) -> None:
+        if trouble:
+            self.alerts.begin(subject, sentence(f"operators.{key}", cause=trouble, **more))
+        else:
+            self.alerts.end(subject, sentence(f"operators.{again}", **more))

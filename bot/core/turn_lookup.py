@@ -137,32 +137,27 @@ class TurnWait:
         return self.parts.get(part, 0) / self.ms if self.ms else None
 
 
-class TurnRecords:
-    """Reads waits and texts of turns for the console. Methods block on disk access, and may run on any thread."""
+def slowest(sums: UsageSums, since: float, offset: int, limit: int) -> tuple[list[TurnWait], int]:
+    """Return the waits that ended after `since` (epoch seconds), and their total number. The longest wait comes first.
+    `offset` and `limit` select the page. Blocks on disk access.
+    """
+    with sums.opened() as db:
+        (total,) = db.execute(f"SELECT count(*) {_WAITS.format('')}", (since,)).fetchone()
+        rows = db.execute(_SLOW.format(_WAITS.format(_SAID)), (since, limit, offset)).fetchall()
+    return [_wait(*row) for row in rows], total
 
-    def __init__(self, sums: UsageSums) -> None:
-        self._opened = sums.opened
 
-    def slowest(self, since: float, offset: int, limit: int) -> tuple[list[TurnWait], int]:
-        """Return the waits that ended after `since` (epoch seconds), and their total number. The longest wait comes first.
-        `offset` and `limit` select the page.
-        """
-        with self._opened() as db:
-            (total,) = db.execute(f"SELECT count(*) {_WAITS.format('')}", (since,)).fetchone()
-            rows = db.execute(_SLOW.format(_WAITS.format(_SAID)), (since, limit, offset)).fetchall()
-        return [_wait(*row) for row in rows], total
-
-    def said(self, request: str) -> tuple[str, str]:
-        """Return the person's message and the answer of a turn. Each is "" if it is not in the log."""
-        with self._opened() as db:
-            found = db.execute(_REQUEST, (request,)).fetchone()
-            if found is None:
-                return "", ""
-            chat, seq, said = found
-            rows = db.execute(_ANSWER, (chat, seq, seq + SPAN, request, PARTS)).fetchall()
-        queued = [json.loads(row) for (row,) in rows]
-        answer = [str(one.get("text") or "") for one in queued if "question" not in one]
-        return str(_inbound(said).get("text") or ""), "\n\n".join(filter(None, answer))
+def words_of(sums: UsageSums, request: str) -> tuple[str, str]:
+    """Return the person's message and the answer of a turn. Each is "" if it is not in the log. Blocks on disk access."""
+    with sums.opened() as db:
+        found = db.execute(_REQUEST, (request,)).fetchone()
+        if found is None:
+            return "", ""
+        chat, seq, said = found
+        rows = db.execute(_ANSWER, (chat, seq, seq + SPAN, request, PARTS)).fetchall()
+    queued = [json.loads(row) for (row,) in rows]
+    answer = [str(one.get("text") or "") for one in queued if "question" not in one]
+    return str(_inbound(said).get("text") or ""), "\n\n".join(filter(None, answer))
 
 
 def _wait(request: str, chat: str, at: float, waited: str, said: str | None) -> TurnWait:

@@ -24,9 +24,9 @@ from bot.contracts.approvals import KINDS, Act, OpenLoop
 from bot.contracts.archive import HistoryQuery
 from bot.contracts.environment import Clock, Disk
 from bot.contracts.identity import ChatKey
+from bot.core import turn_lookup
 from bot.core.archive_files import ChatStore, names_of, people_of
 from bot.core.conversation_list import ChatQuery, SearchIndex
-from bot.core.turn_lookup import TurnRecords
 from bot.core.usage import By, UsageSums
 from bot.dashboard import charts
 from bot.dashboard.metrics import Figures
@@ -121,7 +121,6 @@ class Console:
         """Text that each form of this process contains. Pages of other sites cannot read the text."""
         self._said: OrderedDict[str, str] = OrderedDict()
         """Results of decisions, kept until a page shows them; the key is a random name."""
-        self._records = TurnRecords(self.usage)
         self._templates = _environment(self.clock)
 
     def add_to(self, app: web.Application) -> None:
@@ -232,7 +231,7 @@ class Console:
 
     async def _turn(self, request: web.Request) -> Found | None:
         named = request.match_info["request"]
-        found = await asyncio.to_thread(turn_page, named, self.logs, self.disk, self._records)
+        found = await asyncio.to_thread(turn_page, named, self.logs, self.disk, self.usage)
         if found is None:
             return None
         people = await people_of(self.archive, [found["chat"]]) if found["chat"] else {}
@@ -255,7 +254,7 @@ class Console:
     async def _slow(self, request: web.Request) -> Found:
         asked, page = {"days": _period(request)}, _number(request, "page", 1)
         turns, total = await asyncio.to_thread(
-            self._records.slowest, self._since(asked["days"]), (page - 1) * ROWS, ROWS
+            turn_lookup.slowest, self.usage, self._since(asked["days"]), (page - 1) * ROWS, ROWS
         )
         names = await names_of(self.archive, {one.person: one.chat for one in turns})
         return {"turns": turns, "names": names, "at": page, "pages": _pages(total), "asked": asked}

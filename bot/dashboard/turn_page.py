@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from bot.contracts.environment import Disk
-from bot.core.turn_lookup import TurnRecords
+from bot.core.turn_lookup import words_of
+from bot.core.usage import UsageSums
 from bot.telemetry.log_reader import LineFilter, LogReader
 from bot.telemetry.usage import Line, UsageTotals, details_of, epoch_ms, total_of
 
@@ -46,14 +47,14 @@ class Step:
     usage: UsageTotals = field(default_factory=UsageTotals)
 
 
-def turn_page(request: str, logs: Path, disk: Disk, records: TurnRecords) -> dict[str, Any] | None:
+def turn_page(request: str, logs: Path, disk: Disk, sums: UsageSums) -> dict[str, Any] | None:
     """Return the values that the page of a turn shows; None if the log has no lines of this turn."""
     reader = LogReader(logs, disk, LineFilter(request=request))
     lines = [line for _, line in reader.of_request(request)]
     if not lines:
         return None
     steps, total = _waterfall(lines)
-    said, answer = records.said(request)
+    said, answer = words_of(sums, request)
     waited = next((details_of(line) for line in lines if line.get("kind") == "answer_shown"), {})
     ended: Line = next((line for line in lines if line.get("kind") == "turn_end"), {})
     failed = ended.get("level") == "error"

@@ -269,7 +269,7 @@ class Conversation:
     async def resume(self, inbound: Inbound) -> Done:
         """Run `/resume [id]`: return to an earlier conversation. Without an id, list the conversations."""
         sessions, prefix = Sessions(), self._prefix(inbound)
-        past = await self._run.chats.whole(inbound.chat_key, sessions.apply)
+        past = await self._run.chats.replayed(inbound.chat_key, seen=sessions.apply)
         asked = next(iter(inbound.args.split()), "")
         if not asked:
             return Done(self._list(sessions, prefix))
@@ -289,7 +289,7 @@ class Conversation:
         """Run `/fork`: start a conversation that continues from a past turn of the current one."""
         asked = next(iter(inbound.args.split()), "")
         sessions = Sessions()
-        past = await self._run.chats.whole(inbound.chat_key, sessions.apply)
+        past = await self._run.chats.replayed(inbound.chat_key, seen=sessions.apply)
         points = sessions.current.points
         back = int(asked) if asked.isdecimal() and len(asked) <= MOST_BACK else 0
         at = len(points) - 1 - back

@@ -15,7 +15,7 @@ from bot import app, config, discovery, errors
 from bot import lifecycle as serving_module
 from bot.composition import Gateway
 from bot.contracts.channel import Channel, Health, Intake
-from bot.core import maintenance as chores
+from bot.core import operators as chores
 from bot.core.services import Environment
 from bot.dashboard.metrics import LogMetrics
 from bot.instance import prepare_home
