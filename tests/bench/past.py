@@ -127,7 +127,7 @@ async def back(home: Path, key: str, times: int = TIMES) -> Back:
     chat, took = ChatKey.parse(key), list[float]()
     async with opened(home) as (_, chats):
         began = time.perf_counter()
-        view = (await chats.whole(chat, lambda *_: None)).context.view()
+        view = (await chats.replayed(chat)).context.view()
         by_all = (time.perf_counter() - began) * 1_000
     for _ in range(times):
         async with opened(home) as (log, chats):
