@@ -271,7 +271,7 @@ def _missing(
             case ("engine", _, *_):
                 needed = file.engine.kind == "postgresql"
             case ("mcp", "servers", server, *_):
-                needed = file.mcp.servers[server].enabled
+                needed = server not in file.mcp.servers or file.mcp.servers[server].enabled
             case _:
                 needed = True
         if needed:

@@ -71,9 +71,7 @@ class ModelUse(StrictModel):
 
 
 class Fallback(StrictModel):
-    """A model that is asked if all earlier models fail. It is another model of the same provider, or a model at another
-    address.
-    """
+    """A model that is asked if all earlier models fail: another model of the same provider, or one at another address."""
 
     provider: Literal["anthropic"] | None = None
     """`anthropic`: the address of Anthropic. Default: the address in `baseUrl`."""
@@ -130,12 +128,10 @@ class Llm(StrictModel):
     prices: dict[ModelName, ModelPrice] = {}
     """Prices by model. They override the built-in prices, which `shipmate check` lists with their date."""
     retry_seconds: Annotated[float, Field(ge=0, le=3_600)] = 30
-    """Seconds during which a request is retried while the provider is overloaded, failing or unreachable. 0:
-    no retries.
-    """
+    """Seconds for which a request is retried while the provider is overloaded, failing or unreachable. 0: no retries."""
     fallback: Annotated[tuple[Fallback, ...], AfterValidator(_fallback)] = ()
-    """Models that are asked in turn if the first model is overloaded for five seconds, refuses the request or is
-    unreachable. The first model is asked again after five minutes.
+    """Models that are asked in turn while the first is overloaded for five seconds, refuses the request or is unreachable.
+    The first model is asked again after five minutes.
     """
     provider_fallbacks: bool = False
     """If this model refuses to answer, the provider may answer with another of its models."""
@@ -163,9 +159,7 @@ class Compaction(StrictModel):
     """Tokens of the newest messages that are always kept unchanged."""
     idle: Idle = Idle()
     provider: Literal["auto", "never"] = "auto"
-    """`auto`: the provider summarises if the model supports it; otherwise the model gets a built-in prompt.
-    `never`: the model always gets the built-in prompt.
-    """
+    """`auto`: the provider summarises if the model supports it. `never`: the model gets a built-in prompt."""
 
 
 class Context(StrictModel):
@@ -283,22 +277,16 @@ class ShellLimits(StrictModel):
     cpu_seconds: Annotated[int, Field(ge=1)] | None = 600
     """Max CPU seconds of each process of the command."""
     disk_mb: Annotated[int, Field(ge=1)] | None = 4_096
-    """Max MB that the command writes in total. If half of the free space on the project's disk is less than this, that
-    half is the limit.
-    """
+    """Max MB that the command writes in total, and at most half of the free space on the project's disk."""
     tmp_mb: Annotated[int, Field(ge=1)] | None = 512
-    """Max size in MB of the command's `/tmp`, and of its shared memory. Both are in memory and are deleted
-    when the command ends.
-    """
+    """Max size in MB of the command's `/tmp`, and of its shared memory. Both are in memory and end with the command."""
 
 
 class WebSearch(StrictModel):
     """The search engine of `web_search`."""
 
     kind: Literal["auto", "off", "searxng", "brave"] = "auto"
-    """`auto`: the search of the model's provider, if it has one. `off`: no search. `searxng`, `brave`: this search
-    engine.
-    """
+    """`auto`: the search of the model's provider, if it has one. `off`: no search. Else this search engine."""
     base_url: Address | None = None
     """Address of SearXNG, whose JSON output must be enabled. For Brave: an address to use instead of the default."""
     api_key: str | None = None
@@ -328,9 +316,7 @@ class Shell(StrictModel):
     """Commands that the model runs (`run_shell`)."""
 
     isolation: Literal["required", "off"] = "required"
-    """`required`: commands run only inside a sandbox (bubblewrap). `off`: commands run without a sandbox,
-    with the rights of Shipmate's user.
-    """
+    """`required`: commands run only in a sandbox (bubblewrap). `off`: commands have the rights of Shipmate's user."""
     network: bool = False
     """Allow commands to use the network."""
     limits: ShellLimits = ShellLimits()
@@ -378,9 +364,7 @@ class McpServer(StrictModel):
     args: tuple[str, ...] = ()
     """Arguments of the program. `.`, `./…` and `../…` are relative to the project's folder."""
     env: dict[str, str] = {}
-    """Environment variables of the program, in addition to `PATH`, `HOME` and similar ones. The program gets no other
-    variables from Shipmate.
-    """
+    """The program's environment variables, in addition to `PATH`, `HOME` and similar ones. It gets no others."""
     url: Address | None = None
     """Address of the server."""
     headers: dict[str, str] = {}
@@ -407,9 +391,7 @@ class Mcp(StrictModel):
 
 
 class Budgets(StrictModel):
-    """Max cost per day (UTC). Operators are warned at 80 % of a budget. When a budget is spent, Shipmate asks them
-    whether to continue. null: no limit.
-    """
+    """Max cost per day (UTC); null: no limit. At 80 % operators are warned, at 100 % they are asked whether to continue."""
 
     per_chat_usd_per_day: Share | None = None
     """Max US dollars per chat and day, threads included."""
@@ -448,9 +430,7 @@ class OpenTelemetry(StrictModel):
     'opentelemetry-exporter-otlp-proto-http>=1.45,<2'`.
     """
     endpoint: Address | None = None
-    """Address of the collector (OTLP over HTTP), without `/v1/traces`. Default: the environment variable
-    `OTEL_EXPORTER_OTLP_ENDPOINT`, or `http://localhost:4318`.
-    """
+    """Address of the collector (OTLP over HTTP), without `/v1/traces`. Default: `OTEL_EXPORTER_OTLP_ENDPOINT`."""
 
 
 class Telemetry(StrictModel):
@@ -489,9 +469,7 @@ class Transcription(StrictModel):
     """Endpoint that transcribes voice notes, compatible with OpenAI's transcriptions."""
 
     base_url: Address | None = None
-    """Address of the endpoint without `/audio/transcriptions`, such as `https://api.openai.com/v1`. Default:
-    voice notes are not transcribed.
-    """
+    """Address without `/audio/transcriptions`, such as `https://api.openai.com/v1`. Default: no transcription."""
     api_key: str | None = None
     """API key of the endpoint, if the endpoint needs a key."""
     model: str = "whisper-1"
@@ -525,13 +503,9 @@ class Engine(StrictModel):
     """Database that stores the chats."""
 
     kind: Literal["embedded", "postgresql"] = "embedded"
-    """`embedded`: a database file in `.ship`. `postgresql`: a PostgreSQL server; needs `pip install
-    'psycopg[binary]>=3.3,<4'`.
-    """
+    """`embedded`: a file in `.ship`. `postgresql`: a server; needs `pip install 'psycopg[binary]>=3.3,<4'`."""
     database_url: str | None = None
-    """Address of the database, such as `postgresql://user:password@host/shipmate`. Use a variable, because
-    the address contains a password.
-    """
+    """Address such as `postgresql://user:password@host/shipmate`. Use a variable, because it contains a password."""
 
     @model_validator(mode="after")
     def _has_its_database(self) -> Self:

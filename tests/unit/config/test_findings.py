@@ -61,6 +61,7 @@ BAD: dict[str, Any] = {
     },
     "mcp.servers.x.url: .*expected an address": {"mcp": {"servers": {"x": {"url": "y"}}}},
     "mcp.servers.x__y.*: .*expected at most 32 of ": {"mcp": {"servers": {"x__y": {"command": "y"}}}},
+    "mcp.servers.x: found ${NO_SUCH}": {"mcp": {"servers": {"x": "${NO_SUCH}"}}},
     "mcp.servers.x.env.T: found ${NO_SUCH}": {
         "mcp": {"servers": {"x": {"command": "y", "env": {"T": "${NO_SUCH}"}}}}
     },
