@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from typing import Generic, TypeVar
 
@@ -20,7 +21,7 @@ class IdentityCache(Generic[Of, Made]):
     def __init__(self, make: Callable[[Of], Made], *, most: int = MESSAGES) -> None:
         self._make = make
         self._most = most
-        self._known: dict[int, tuple[Of, Made]] = {}
+        self._known: OrderedDict[int, tuple[Of, Made]] = OrderedDict()
 
     def __call__(self, of: Of) -> Made:
         # The object is stored too. While it exists, no other object can have the same id.
@@ -28,7 +29,7 @@ class IdentityCache(Generic[Of, Made]):
         if known is None:
             known = (of, self._make(of))
             while len(self._known) >= self._most:  # several threads may have added one
-                self._known.pop(next(iter(self._known)), None)
+                self._known.popitem(last=False)
             self._known[id(of)] = known
         return known[1]
 
