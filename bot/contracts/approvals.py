@@ -139,7 +139,6 @@ class Approvals(Protocol):
         """Ask people and wait for a verdict. A request that is repeated after a restart continues to wait. `others` are
         later calls of the same step; the question covers them too. Raises `errors.StorageError`.
         """
-        ...
 
 
 class Unattended:

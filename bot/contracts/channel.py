@@ -70,25 +70,20 @@ class Intake(Protocol):
         Raises `errors.StorageError` if the inbound could not be stored. The channel must then not confirm the event, so
         that the platform delivers it again.
         """
-        ...
 
     async def hears_all(self, chat: ChatKey) -> bool:
         """Return True if the bot listens to all messages of a chat. Otherwise a channel may skip messages whose
         `Inbound.addressed` is `chat`, if its `context` can return these messages later.
         """
-        ...
 
     async def keep_dead_letter(self, channel: str, key: str, raw: str, reason: str) -> None:
         """Store an event that cannot be parsed and report it to operators, so that the events after it are processed."""
-        ...
 
     def report_missing_right(self, channel: str, right: str, words: Sentence) -> None:
         """Report to operators, at most once a day, that the platform refused a call because a permission is missing."""
-        ...
 
     async def recent(self, chat_key: ChatKey, limit: int) -> list[ArchiveLine]:
         """Return the newest `limit` archive lines of a conversation, in order of time."""
-        ...
 
     async def conversations(
         self, chat_key: ChatKey, *, query: str = "", after: ChatKey | None = None, limit: int
@@ -96,45 +91,36 @@ class Intake(Protocol):
         """Return conversations of a chat and its threads, most recently used first, beginning after the conversation
         `after`. With a `query`, return only those whose title, or one of whose messages, contains all its words.
         """
-        ...
 
     async def conversation(self, chat_key: ChatKey) -> Conversation | None:
         """Return one conversation; None if it has no messages."""
-        ...
 
     async def rename(self, chat_key: ChatKey, name: str, person: UserRef) -> None:
         """Give a conversation a name. An empty name restores the conversation's first words as the title."""
-        ...
 
     async def home(self, opened: Inbound) -> tuple[HomeSection, ...]:
         """Return the home tab for the sender of `opened`: the bot's abilities, and the person's jobs and settings. A
         stranger sees only how to get access. `opened` is not handled as a message.
         """
-        ...
 
     async def model(self, chat_key: ChatKey, person: UserRef) -> AnsweringModel:
         """Return the model that answers in a chat, and the models and efforts that this person may choose there."""
-        ...
 
     async def questions(self, chat_key: ChatKey, person: UserRef, since: float) -> list[ShownQuestion]:
         """Return the questions of a conversation as this person sees them: those decided since a time (epoch seconds),
         then the open ones.
         """
-        ...
 
     async def ratings(self, chat_key: ChatKey, since: float) -> dict[str, str]:
         """Return the ratings that people gave in a conversation since a time (epoch seconds), by id of the turn."""
-        ...
 
     async def acts(self, chat_key: ChatKey) -> bool:
         """Return True if a turn of this conversation runs and cannot restart unnoticed. Such a turn has shown a part of
         its answer, has used a tool with effects, or replaces an earlier answer.
         """
-        ...
 
     async def board(self, person: UserRef) -> list[OpenLoop]:
         """Return the open loops (questions, jobs, tasks and so on) that this person may see in a private chat."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,18 +297,15 @@ class HttpServer(Protocol):
     @property
     def streams(self) -> int:
         """Return the max number of long-lived responses that all servers together may have open."""
-        ...
 
     async def start(self, app: Any, host: str, port: int, *, grace: float, nearby: bool = False) -> int:
         """Serve a new `aiohttp.web.Application` and return the port. If `port` is in use and `nearby` is true, use the
         next free port. `stop` will wait up to `grace` seconds for running responses. Raises OSError if the server
         cannot listen.
         """
-        ...
 
     async def stop(self) -> None:
         """Stop the server. It may be called twice, and without `start`."""
-        ...
 
 
 class Section(BaseModel):

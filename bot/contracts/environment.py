@@ -15,12 +15,10 @@ from bot.words import Sentence
 class Clock(Protocol):
     def now(self) -> float:
         """Return the seconds since the epoch."""
-        ...
 
     def monotonic(self) -> float: ...
     def boottime(self) -> float:
         """Return monotonic seconds, including the time in which the machine was suspended."""
-        ...
 
     async def sleep(self, seconds: float) -> None: ...
 
@@ -59,11 +57,9 @@ class OpenFile(Protocol):
     @property
     def size(self) -> int:
         """Return the size in bytes when the file was opened."""
-        ...
 
     def read(self, offset: int, count: int) -> bytes:
         """Return `count` bytes from `offset`; fewer only at the end of the file."""
-        ...
 
     def close(self) -> None: ...
 
@@ -77,52 +73,42 @@ class Disk(Protocol):
         """Append to a file, which is created if it does not exist. With `sync`, the data and the name of a
         new file are fsynced.
         """
-        ...
 
     def sync(self, path: Path) -> None:
         """Fsync a file, or the names in a folder. Do nothing if it does not exist."""
-        ...
 
     def read(self, path: Path) -> bytes:
         """Return the whole content of a file; b"" if the file does not exist."""
-        ...
 
     def open(self, path: Path) -> OpenFile:
         """Open a file for reading in pieces. A missing file counts as empty. A later `replace` does not change the open
         file's content.
         """
-        ...
 
     def replace(self, path: Path, data: bytes) -> None:
         """Write a whole file atomically: write a temporary file, fsync it, rename it, and fsync the folder."""
-        ...
 
     def rename(self, source: Path, target: Path) -> None: ...
     def truncate(self, path: Path, size: int) -> None: ...
     def remove(self, path: Path) -> None: ...
     def size(self, path: Path) -> int:
         """Return the size of a file in bytes; 0 if the file does not exist."""
-        ...
 
     def names(self, folder: Path) -> list[str]:
         """Return the sorted names in a folder; [] if the folder does not exist."""
-        ...
 
     def exists(self, path: Path) -> bool:
         """Return True for a file, folder or link. This is the only method that may be called on the event
         loop, since it takes microseconds.
         """
-        ...
 
 
 class Ids(Protocol):
     def ulid(self) -> str:
         """Return a new ULID, greater than every earlier ULID of this process."""
-        ...
 
     def after(self, ulid: str) -> None:
         """Make later ULIDs greater than this ULID of another process, even if the clock was set back."""
-        ...
 
 
 class Log(Protocol):
@@ -142,7 +128,6 @@ class Log(Protocol):
         """Write one log line. `chatKey`, `requestId` and `step` default to the values of the running turn.
         `duration` is in milliseconds. `details` are written as JSON with camelCase keys.
         """
-        ...
 
 
 def started(work: Coroutine[Any, Any, None], log: Log, failure: str) -> asyncio.Task[None]:
@@ -165,4 +150,3 @@ class OperatorNotices(Protocol):
 
     def tell(self, subject: str, words: Sentence, *, every: float = 3_600.0) -> object:
         """Alert operators. Each `subject` is reported at most once in `every` seconds."""
-        ...

@@ -133,7 +133,6 @@ class Learned(Protocol):
     def get(self, model: str, name: str) -> float | None: ...
     def set(self, model: str, name: str, value: float | None) -> None:
         """Store a number; None deletes it."""
-        ...
 
 
 class InMemoryLearned:
@@ -156,17 +155,14 @@ class Model(Protocol):
 
     def stream(self, request: ModelRequest) -> ModelStream:
         """Send one request to the provider, without retries; `bot.llm.wrapper` retries. Raises only `errors.ModelError`."""
-        ...
 
     async def check(self) -> None:
         """Check the API key with the provider. Raises `errors.ModelRefused` or another `ModelError`."""
-        ...
 
     async def facts(self, model: str) -> ModelFacts:
         """Return the provider's facts about a model; empty facts if the provider has no list of models.
         Raises `errors.ModelError`.
         """
-        ...
 
     async def close(self) -> None: ...
 
@@ -176,4 +172,3 @@ class Transcriber(Protocol):
 
     async def transcribe(self, sound: bytes, type: str) -> str:  # noqa: A002 - the MIME type, as everywhere
         """Return the text of a recording with this MIME type; "" if nobody speaks. Raises `errors.TranscriptionFailed`."""
-        ...

@@ -165,10 +165,8 @@ class Tool(Protocol):
     @property
     def ages(self) -> bool:
         """Return True if results become outdated, such as those of reads. A note may then replace old results."""
-        ...
 
     async def run(self, args: Any) -> str | FoundTools | Pictured:
         """Run the tool with an instance of `input` and return the result for the model. Raises `errors.ToolError`,
         whose text tells the model what to change.
         """
-        ...

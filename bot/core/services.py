@@ -28,23 +28,19 @@ class Leadership(Protocol):
     @property
     def epoch(self) -> int:
         """Return the number of the current leadership. Each new leader increases it; 0 means that there was no leader yet."""
-        ...
 
     async def confirmed(self) -> None:
         """Return as soon as this process is certainly the leader. If another process has become the leader, never return,
         so that this process sends nothing more.
         """
-        ...
 
     async def while_leading(self, call: Coroutine[Any, Any, _T]) -> _T:
         """Return the result of a long call. If this process may no longer be the leader, cancel the call and raise
         `errors.DeliveryUncertain`.
         """
-        ...
 
     def role(self) -> str:
         """Return a description of the leadership state for operators; "" if there is nothing to report."""
-        ...
 
 
 class SoleLeader:
