@@ -229,11 +229,8 @@ class Gateway:
     def _agent(self, alerts: OperatorAlerts, memberships: Memberships, spending: Spending) -> AgentDeps:
         """Build the agent that all chats share."""
         services, settings, door, llm = self.services, self.settings, self.door, self.settings.llm
-        windows, home, disk = (
-            build_windows(llm, self.learned, self.services.log),
-            settings.home,
-            services.disk,
-        )
+        log, home, disk = services.log, settings.home, services.disk
+        windows = build_windows(llm, self.learned, log)
         model = build_model(self, windows, alerts, spending)
         prices = configuration.prices_of(llm)
         models = ModelDeps(
@@ -244,7 +241,7 @@ class Gateway:
         instructions = InstructionFiles(
             settings.root,
             encode=encode,
-            log=self.services.log,
+            log=log,
             everywhere=operator_files(os.environ),
             vetting=services.vetting,
         )
@@ -253,7 +250,7 @@ class Gateway:
             settings.name,
             services.skills,
             instructions,
-            self.services.log,
+            log,
             services.vetting,
             services.redact,
             **settings.prompt.sources(settings.root),

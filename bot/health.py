@@ -28,9 +28,8 @@ LOOK_EVERY = 3.0
 """Interval in seconds between two checks of the channels."""
 PATIENCE = 30.0
 """Max seconds for which a channel may try to reconnect by itself. Most interruptions are shorter."""
-FIRST_PAUSE = 30.0
-LONGEST_PAUSE = 300.0
-"""Max interval in seconds between two reconnects by the watchdog. The interval doubles after each of them."""
+HEAL_EVERY = 60.0
+"""Min interval in seconds between the starts of two reconnects of a channel."""
 HEAL_SECONDS = 60.0
 """Timeout in seconds of one reconnect by the watchdog."""
 
@@ -46,7 +45,6 @@ class _Seen:
     open: bool = False
     since: float | None = None
     reported: bool = False
-    pause: float = FIRST_PAUSE
     heal_at: float = 0.0
     healing: asyncio.Task[None] | None = None
 
@@ -100,7 +98,7 @@ class ChannelWatchdog:
                 self._services.log.write("channel", f"{name} is well again", channel=name)
                 minutes = round((now - seen.since) / 60)
                 self._alerts.end(name, sentence("operators.channel_again", channel=name, count=minutes))
-            seen.since, seen.reported, seen.pause, seen.heal_at = None, False, FIRST_PAUSE, 0.0
+            seen.since, seen.reported, seen.heal_at = None, False, 0.0
 
     def _in_trouble(self, name: str, seen: _Seen, trouble: Sentence, now: float, *, patience: float) -> None:
         log = self._services.log
@@ -112,7 +110,7 @@ class ChannelWatchdog:
             log.write("channel", f"{name} is in trouble: {trouble}", level="error", channel=name)
             self._alerts.begin(name, sentence("operators.channel", channel=name, cause=trouble))
         if seen.open and seen.healing is None and now >= seen.heal_at:
-            seen.heal_at, seen.pause = now + seen.pause, min(seen.pause * 2, LONGEST_PAUSE)
+            seen.heal_at = now + HEAL_EVERY
             log.write("channel", f"{name} gets a new connection", level="warn", channel=name)
             seen.healing = asyncio.create_task(self._heal(name, seen), name=f"heal {name}")
 

@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import functools
 import sqlite3
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
 from typing import Any
 
 from bot import config, errors
@@ -154,17 +154,14 @@ async def _stopped(gateway: Gateway) -> None:
     not end in time.
     """
     log, channels = gateway.services.log, gateway.channels.items()
-    await _together(log, {f"pause {name}": channel.pause() for name, channel in channels}, PAUSE_SECONDS)
+    pauses = (_bounded(log, f"pause {name}", channel.pause(), PAUSE_SECONDS) for name, channel in channels)
+    await asyncio.gather(*pauses)
     if not await gateway.runner.close(DRAIN_SECONDS):
         log.write("stop", "turns were cut off; they continue at the next start", level="warn")
-    closings = {f"stop {name}": channel.stop() for name, channel in channels}
     if (display := gateway.door.display) is not None:
         await _bounded(log, "close the display", display.close(), PAUSE_SECONDS)
-    await _together(log, closings, CLOSE_SECONDS)
-
-
-async def _together(log: Log, steps: Mapping[str, Awaitable[object]], seconds: float) -> None:
-    await asyncio.gather(*(_bounded(log, what, work, seconds) for what, work in steps.items()))
+    stops = (_bounded(log, f"stop {name}", channel.stop(), CLOSE_SECONDS) for name, channel in channels)
+    await asyncio.gather(*stops)
 
 
 async def _bounded(log: Log, what: str, work: Awaitable[object], seconds: float) -> None:
@@ -231,20 +228,16 @@ async def ask_limits(gateway: Gateway, say: Say) -> bool:
 
 async def connect_all(gateway: Gateway, say: Say, stop: asyncio.Event) -> None:
     """Start all channels concurrently. Retry unreachable channels until `stop` is set."""
-    stopped = asyncio.create_task(stop.wait())
-    tasks = [
-        asyncio.create_task(_connect(gateway, name, channel, say))
-        for name, channel in gateway.channels.items()
-    ]
+    channels = gateway.channels.items()
+    tasks = [asyncio.create_task(_connect(gateway, name, channel, say)) for name, channel in channels]
+    connected: asyncio.Future[Any] = asyncio.gather(*tasks)
+    stopped: asyncio.Future[Any] = asyncio.create_task(stop.wait())
     try:
-        pending: set[asyncio.Task[Any]] = set(tasks)
-        while pending and not stopped.done():
-            done, _ = await asyncio.wait({*pending, stopped}, return_when=asyncio.FIRST_COMPLETED)
-            pending -= done
-            for task in done - {stopped}:
-                task.result()
+        await asyncio.wait([connected, stopped], return_when=asyncio.FIRST_COMPLETED)
+        if connected.done():
+            connected.result()
     finally:
-        await cancel_all([*tasks, stopped])
+        await cancel_all([*tasks, connected, stopped])
 
 
 async def _connect(gateway: Gateway, name: str, channel: Channel, say: Say) -> None:

@@ -120,12 +120,12 @@ async def test_a_platform_that_gives_no_sign_of_life_while_nothing_happens_is_no
     assert (ward.tele.heals, ward.told) == ([], [])
 
 
-async def test_a_channel_that_stays_away_is_healed_with_growing_pauses_and_told_once(ward: Ward) -> None:
+async def test_a_channel_that_stays_away_is_healed_once_a_minute_and_told_once(ward: Ward) -> None:
     ward.tele.break_off()
-    await ward.wait(1_000)
+    await ward.wait(200)
     pauses = [round(later - one) for one, later in zip(ward.tele.heals, ward.tele.heals[1:], strict=False)]
     assert PATIENCE <= ward.tele.heals[0] <= PATIENCE + LOOK_EVERY
-    assert pauses == [30, 60, 120, 240, 300]
+    assert pauses == [60, 60]
     (told,) = ward.told
     assert "tele doesn't work: it is not connected (断线了 🔌)" in told
     (line,) = ward.log.at("error")
