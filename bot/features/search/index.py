@@ -7,34 +7,27 @@ table `tokens` is the line's number followed by the line's length class.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import sqlite3
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeVar
 
-from bot import errors, text
+from bot import text
 from bot.contracts.archive import ArchiveLine
 from bot.contracts.identity import ChatKey
-from bot.core import events, exports
+from bot.core import exports
 from bot.core.archive_files import NAMES_SHOWN, SEQ, is_dated, is_edit, is_removal, moment_of, read_line
 from bot.core.chats import LONGEST_TITLE
 from bot.core.conversation_list import ChatQuery, ListedChat, ListedChats
-from bot.core.event_log import EventLog
-from bot.core.events import Event
-from bot.core.exports import Export, ExportLost, LineFold
+from bot.core.exports import ExportLost
 from bot.features.search import analysis
 
 FILE = "index.db"
 VERSION = f"6.{analysis.VERSION}"
 BUSY_SECONDS = 5.0
 SESSION_GAP = 3_600_000  # milliseconds without a message after which a new session begins
-SLICE = 500
-"""Max lines per transaction. If fewer lines wait, they are written at the next sync or search."""
 ROLES = ("user", "assistant")
 NAMED_BY = 20
 """Max lines at each end of a chat that are read to find its first words and its speakers' names."""
@@ -63,7 +56,6 @@ CREATE VIRTUAL TABLE tokens USING fts5(
 CREATE VIRTUAL TABLE vocabulary USING fts5vocab(tokens, row);
 INSERT INTO tokens(tokens, rank) VALUES ('hashsize', 16777216);
 """
-T = TypeVar("T")
 
 
 @dataclass(slots=True)
@@ -107,7 +99,7 @@ def speaker_token(token: str) -> str:
     return f"@{token}"
 
 
-def _cursor(db: sqlite3.Connection) -> int:
+def cursor_of(db: sqlite3.Connection) -> int:
     return int(db.execute("SELECT cursor FROM state").fetchone()[0])
 
 
@@ -125,109 +117,20 @@ class Entry:
     since: int = 0
 
 
-class SearchIndex(Export):
-    """Export of the log to the search index in the file `path`. All database work runs on one separate thread."""
-
-    name = "search index"
-
-    def __init__(self, path: Path, log: EventLog) -> None:
-        self._path = path
-        self._log = log
-        self._fold = LineFold(log)
-        self._due: list[Entry] = []
-        self._taken = 0
-        self._cursor = 0
-        """Last known position in the log up to which lines are indexed. A lower number on disk means that the file is new."""
-        self._db: sqlite3.Connection | None = None
-        self._pool: ThreadPoolExecutor | None = None
-        self._one_at_a_time = asyncio.Lock()
-
-    async def cursor(self) -> int:
-        self._fold, self._due = LineFold(self._log), []
-        self._cursor = self._taken = await self.run(_cursor)
-        return self._cursor
-
-    @property
-    def rests_on(self) -> int | None:
-        return self._fold.rests_on
-
-    async def take(self, n: int, event: Event) -> bool:
-        chat, found = str(event.chat), await self._fold.take(n, event)
-        if found is not None:
-            self._due.append(Entry(chat, event.seq, found[1]))
-        match event.data:
-            case events.Removed() as gone:
-                names = frozenset({*gone.requests, *gone.turns})
-                self._due.append(Entry(chat, event.seq, gone=names))
-                for one in await self._log.naming(event.chat, {*names, *gone.messages}):
-                    said = exports.of_message(one) if one.chat == event.chat else None
-                    if said is not None and said.request_id not in names:
-                        self._due.append(Entry(chat, one.seq, said, replaces=True))
-            case events.Expired(at=at):
-                self._due.append(Entry(chat, event.seq, since=int(at * 1000)))
-        self._taken = n
-        return found is not None
-
-    async def write(self) -> None:
-        if len(self._due) >= SLICE:
-            await self.sync()
-
-    async def sync(self) -> None:
-        async with self._one_at_a_time:
-            due, self._due = self._due, []
-            rests_on = self.rests_on
-            cursor = self._taken if rests_on is None else min(self._taken, rests_on - 1)
-            if not due and cursor <= self._cursor:
-                return
-            try:
-                await self.run(lambda db: self._write(db, due, max(cursor, self._cursor)))
-            except errors.StorageError:
-                self._due = due + self._due
-                raise
-
-    async def run(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Run `work` on the index's thread. Raises `errors.StorageError`. Deletes a damaged file and raises `ExportLost`."""
-        self._pool = self._pool or ThreadPoolExecutor(1, thread_name_prefix="index")
-        return await asyncio.get_running_loop().run_in_executor(self._pool, self._guarded, work)
-
-    async def close(self) -> None:
-        if self._pool is not None:
-            await asyncio.get_running_loop().run_in_executor(self._pool, self._close)
-            self._pool.shutdown()
-
-    def _guarded(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        try:
-            self._db = self._db or opened(self._path)
-            return work(self._db)
-        except (sqlite3.Error, OSError) as error:
-            self._close()
-            # An `OperationalError`, such as a lock, or an error of the disk leaves the file intact.
-            damaged = isinstance(error, sqlite3.DatabaseError)
-            if not damaged or isinstance(error, sqlite3.OperationalError):
-                raise errors.StorageError(f"the search index cannot be used: {error}") from error
-            with errors.as_storage_error("the search index cannot be made anew"):
-                for end in ("", "-wal", "-shm"):
-                    self._path.with_name(self._path.name + end).unlink(missing_ok=True)
-            raise ExportLost(f"the search index was damaged: {error}") from error
-
-    def _close(self) -> None:
-        db, self._db = self._db, None
-        if db is not None:
-            with contextlib.suppress(sqlite3.Error):
-                db.close()
-
-    def _write(self, db: sqlite3.Connection, due: Sequence[Entry], cursor: int) -> None:
-        with transaction(db):
-            if _cursor(db) < self._cursor:
-                raise ExportLost("the search index was begun anew")
-            for name in dict.fromkeys(one.chat for one in due):
-                _Writer(db, name).take(one for one in due if one.chat == name)
-            db.execute("UPDATE state SET cursor = ?", (cursor,))
-        self._cursor = cursor
-        if any(one.gone or one.since for one in due):
-            # Only this step erases the removed text from the file.
-            db.execute("INSERT INTO tokens(tokens) VALUES ('optimize')")
-            db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+def write(db: sqlite3.Connection, due: Sequence[Entry], known: int, cursor: int) -> None:
+    """Apply changes, and store the position in the log (`cursor`) up to which events are indexed, in one transaction. Raises
+    `ExportLost` if the stored position is before the last `known` one.
+    """
+    with transaction(db):
+        if cursor_of(db) < known:
+            raise ExportLost("the search index was begun anew")
+        for name in dict.fromkeys(one.chat for one in due):
+            _Writer(db, name).take(one for one in due if one.chat == name)
+        db.execute("UPDATE state SET cursor = ?", (cursor,))
+    if any(one.gone or one.since for one in due):
+        # Only this step erases the removed text from the file.
+        db.execute("INSERT INTO tokens(tokens) VALUES ('optimize')")
+        db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
 
 class _Writer:

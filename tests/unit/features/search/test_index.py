@@ -17,7 +17,8 @@ from bot.contracts.identity import ChatKey
 from bot.core import events, exports
 from bot.core.archive_files import ChatStore
 from bot.core.exports import ArchiveExport, Exporter
-from bot.features.search import Search, index
+from bot.features import search
+from bot.features.search import Search
 from bot.features.search.index import SESSION_GAP
 from bot.system import SystemClock, SystemDisk
 from bot.testing.log import MemoryLog as Lines
@@ -240,7 +241,7 @@ async def test_any_history_leaves_what_a_fresh_index_says_and_what_the_archive_s
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
     monkeypatch.setattr(exports, "SYNC_SECONDS", 0.0)
-    monkeypatch.setattr(index, "SLICE", 3)
+    monkeypatch.setattr(search, "SLICE", 3)
     rng, bed = random.Random(seed), Bed(tmp_path / "index.db")
     texts = ["alpha beta", "beta gamma gamma", "退款政策", "Getting HTTPError", "", "ok 🎉", "x" * 300]
     chats = [ChatKey.parse("web:chat:0"), KEY]
