@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ssl
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote, unquote, urlsplit
 from urllib.request import getproxies, proxy_bypass
@@ -102,7 +102,7 @@ class AnthropicModel:
             open_telemetry=False,
         )
 
-    async def stream(self, request: ModelRequest) -> ModelStream:
+    async def stream(self, request: ModelRequest) -> ModelStream:  # noqa: C901 - one step of an answer after another
         started = self._clock.monotonic()
 
         def since() -> int:
@@ -117,20 +117,30 @@ class AnthropicModel:
         response: httpx2.Response | None = None
         try:
             response = await self._open(request)
-            events = self._events(response, started)
-            async for event in events:
-                delta = answer.feed(event)
-                first = since() if first is None and answer.begun else first
-                if delta is not None:
-                    yield delta
-                if answer.done:
-                    break
-            if not answer.done:
-                raise errors.StreamBroken("The answer ended early.")
+            events, chunks, done = EventStream(), response.aiter_bytes(), False
+            while not done:
+                # aiohttp's own timeout stops working after the first byte that breaks the protocol.
+                async with asyncio.timeout(self._idle):
+                    chunk = await anext(chunks, None)
+                if chunk is None:
+                    raise errors.StreamBroken("The answer ended early.")
+                if self._clock.monotonic() - started > self._total:
+                    late = errors.StreamBroken(f"The answer took longer than {self._total:.0f} s: given up.")
+                    late.retryable = False  # a retry would cost as much again
+                    raise late
+                for event in events.feed(chunk):
+                    if event.get("type") == "error":
+                        raise self._classified(response.status_code, event, response.headers)
+                    delta = answer.feed(event)
+                    first = since() if first is None and answer.begun else first
+                    if delta is not None:
+                        yield delta
+                    if done := answer.done:
+                        break
             # The body is read to its end, so that the connection can be reused.
-            with contextlib.suppress(TimeoutError, errors.ModelError, *_TRANSPORT):
+            with contextlib.suppress(TimeoutError, *_TRANSPORT):
                 async with asyncio.timeout(DRAIN_SECONDS):
-                    await anext(events, None)
+                    await anext(chunks, None)
             model, usage = answer.model or request.model, answer.usage
             yield ModelReply(
                 content=answer.content,
@@ -183,24 +193,6 @@ class AnthropicModel:
                 request_id=_request_id(response.headers),
             )
         return response
-
-    async def _events(self, response: httpx2.Response, started: float) -> AsyncIterator[Json]:
-        """Yield the events of an answer. Raises the error that an event reports."""
-        events, chunks = EventStream(), response.aiter_bytes()
-        while True:
-            # aiohttp's own timeout stops working after the first byte that breaks the protocol.
-            async with asyncio.timeout(self._idle):
-                chunk = await anext(chunks, None)
-            if chunk is None:
-                return
-            if self._clock.monotonic() - started > self._total:
-                failure = errors.StreamBroken(f"The answer took longer than {self._total:.0f} s: given up.")
-                failure.retryable = False  # a retry would cost as much again
-                raise failure
-            for event in events.feed(chunk):
-                if event.get("type") == "error":
-                    raise self._classified(response.status_code, event, response.headers)
-                yield event
 
     def _classified(self, status: int, body: object, headers: Mapping[str, str]) -> errors.ModelError:
         now, secret = self._clock.now(), self._key
