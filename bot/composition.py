@@ -79,7 +79,6 @@ from bot.tools.registry import Registry
 from bot.tools.skills import SkillAllowlist, SkillFolder
 from bot.vetting import Vetting
 
-FILE_TOOLS = frozenset({"read_file", "write_file", "edit_file", "list_dir", "search_files"})
 """Names of the file tools. If any of these tools exists, the prompt describes the project's folder."""
 
 
@@ -254,8 +253,6 @@ class Gateway:
             services.vetting,
             services.redact,
             **settings.prompt.sources(settings.root),
-            has_files=not FILE_TOOLS.isdisjoint(registry.names()),
-            others=origins.foreign_names,
         )
         return AgentDeps(
             **vars(services),

@@ -10,15 +10,13 @@ from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import ClassVar, Literal, TypeAlias
 
 from bot import errors, text
-from bot.config.ship_file import Context
 from bot.contracts.base import Json, Message
-from bot.contracts.environment import Clock, Log, Redact
 from bot.contracts.model import ATTACHED, ModelRequest
 from bot.contracts.tools import omission
 from bot.core import blocks, events, view
-from bot.core.agent import MODEL, Budget, ModelDeps
+from bot.core.agent import MODEL, AgentDeps, Budget, ModelDeps
 from bot.core.chat import Chat
-from bot.core.context import AgentContextStore, RunningTurn
+from bot.core.context import RunningTurn
 from bot.core.memory import condensed, in_plain_words
 from bot.core.prompt import Frozen
 from bot.llm import messages_api
@@ -108,20 +106,15 @@ class Frame:
     forms: Sequence[tuple[Json, ...]]
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(eq=False)
 class Fit:
     """Builds the requests of one turn, and shrinks the messages if a request does not fit the context window."""
 
     chat: Chat
     models: ModelDeps
-    limits: Context
-    _: KW_ONLY
-    ages: Callable[[str], bool]
-    """Function that returns True if results of the tool with this name become worthless with time."""
+    agent: AgentDeps
     append: Callable[[events.EventData], None]
-    clock: Clock
-    log: Log
-    redact: Redact = str
+    _: KW_ONLY
     prefix: Sequence[Message] = ()
     """Messages that precede the chat's own in each request. They are never shrunk."""
     purpose: str = "turn"
@@ -134,9 +127,10 @@ class Fit:
     _tries: Counter[str] = field(init=False, default_factory=Counter)
     """Number of times that each measure was taken in this turn."""
 
-    @property
-    def context(self) -> AgentContextStore:
-        return self.chat.context
+    def __post_init__(self) -> None:
+        self.context = self.chat.context
+        self.limits = self.agent.settings.context
+        self.log = self.agent.log
 
     def budget(self) -> Budget:
         """Return the token limits for the model that answers."""
@@ -156,7 +150,7 @@ class Fit:
         asked_at, threshold = self.context.asked_at, self.limits.mask_threshold_tokens
         if crowded(self.context.shown()):
             self.mask_old("size", above=0)
-        elif asked_at is None or self.clock.now() - asked_at > COLD_AFTER:
+        elif asked_at is None or self.agent.clock.now() - asked_at > COLD_AFTER:
             self.mask_old("cold_cache", above=threshold, hides=COLD_HIDES)
         else:
             self.mask_old("size", above=WARM * threshold, hides=WARM_HIDES * self.tokens())
@@ -311,8 +305,12 @@ class Fit:
                 self.apply(events.Masked(results, reason))
 
     def _masks(self) -> dict[str, str]:
-        keep, context = self.limits.keep_recent_observations, self.context
-        return masks(context.shown(), ages=self.ages, keep=keep, masked=context.masked)
+        keep, context, registry = self.limits.keep_recent_observations, self.context, self.agent.registry
+
+        def ages(name: str) -> bool:
+            return (tool := registry.get(name)) is not None and tool.ages
+
+        return masks(context.shown(), ages=ages, keep=keep, masked=context.masked)
 
     def apply(self, change: Change, *, reason: str = "overflow") -> None:
         """Append an event that changes the model's context, and log its effect."""

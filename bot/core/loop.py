@@ -130,10 +130,10 @@ class Loop:
         about_to_speak = running is not None and running.speaks and not running.open_calls
         more = self.chat.joinable()
         if more and (not about_to_speak or any(one.kind == "edit" for one in more)):
-            self._append(events.Joined(tuple(one.request_id for one in more)))
+            self.fit.append(events.Joined(tuple(one.request_id for one in more)))
         for inbound in self.chat.untold:
             if (told := await self.tell(inbound)) is not None:
-                self._append(told)
+                self.fit.append(told)
 
     async def _act(self, calls: Sequence[ToolCall], cut: frozenset[str]) -> None:
         """Run tool calls. A single `chat_send` ends the turn, unless it announces more or somebody wrote meanwhile."""
@@ -146,7 +146,7 @@ class Loop:
         running, touched, self._touched = self.chat.context.running, self._touched, []
         if running is not None and not running.speaks and not self._said():
             for message in await self.found(running.entries[-1].message, touched):
-                self._append(events.Told(message))
+                self.fit.append(events.Told(message))
 
     def _goes_on(self, running: RunningTurn) -> bool:
         """Return True if the model must be called again: with news, or because its answer is unfinished."""
@@ -220,13 +220,13 @@ class Loop:
         """If `wait`, record on disk that a call starts. On `errors.StorageError`, the call must not run."""
         if wait:
             task = self.tasks.name(call) if self.tasks is not None else ""
-            self._append(events.ToolStarted(call.id, call.name, self.agent.boot, task))
+            self.fit.append(events.ToolStarted(call.id, call.name, self.agent.boot, task))
             await self.event_log.committed(patient=False)
 
     def finished(self, call: ToolCall, result: ToolResult) -> None:
         """Record the result of a call. The result of a task is recorded later, with the others of its step."""
         if call.id in self._open() and (self.tasks is None or call.id not in self.tasks.given):
-            self._append(events.ToolEnded(call.id, result.block))
+            self.fit.append(events.ToolEnded(call.id, result.block))
 
     def looked(self, call: ToolCall, result: ToolResult, began_at: float) -> None:
         """Record nothing for a call without side effects, because it can run again after a crash."""
@@ -269,7 +269,7 @@ class Loop:
         await self.before_asking(self.fit)
         while True:
             request = self.fit.request()
-            self._append(events.Asked(self.agent.ids.ulid(), self.agent.boot, request.model))
+            self.fit.append(events.Asked(self.agent.ids.ulid(), self.agent.boot, request.model))
             try:
                 reply = await self._listen(request)
             except errors.ModelError as error:
@@ -336,7 +336,7 @@ class Loop:
             return
         kept = [{"type": "text", "text": f"{words}\n\n{STOPPED}"}]
         spoke = self._spoke()
-        self._append(events.Answered(turn.call, kept, "stopped", origin=self._origin(kept)))
+        self.fit.append(events.Answered(turn.call, kept, "stopped", origin=self._origin(kept)))
         if not spoke:
             await self.reply.leave(f"{text.with_code_closed(words)}\n\n{say('turn.stopped')}", "stopped")
 
@@ -361,7 +361,7 @@ class Loop:
             lambda: blocks.redacted(said, lambda words: self.agent.redact(text.clean(words))),
         )
         used = (usage.input_tokens, usage.output_tokens, usage.cache_read_tokens, usage.cache_write_tokens)
-        self._append(
+        self.fit.append(
             events.Answered(
                 call,
                 content,
@@ -381,9 +381,6 @@ class Loop:
     def _origin(self, content: list[Json]) -> Any:
         answer: Message = {"role": "assistant", "content": content}
         return taint.stamped(answer, self.chat.context.shown())[ORIGIN] or None
-
-    def _append(self, data: events.EventData) -> None:
-        self.chats.append(Fact(self.chat.key, data, self.turn))
 
 
 def _only_sent(running: RunningTurn) -> bool:

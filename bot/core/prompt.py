@@ -43,14 +43,9 @@ SHORTER = (192_000, 128_000, 96_000, 64_000, 48_000, 32_000, 16_000, 8_000)
 """Lengths in characters to which instructions are shortened if they are too long. The first length that fits is used."""
 SHARED = 32
 """Max cached prompt texts. Chats with equal texts share one string object."""
-LISTED_CHARACTERS = 200
-"""Max characters of names in one folder listing; the remaining names are only counted."""
 INSTRUCTIONS = "instructions"
 TITLE = "# Instructions\n\nWhere they contradict each other, the later ones hold."
 NEARER = "# Instructions for this conversation\n\nWhere they contradict the ones above, these hold."
-FOLDER = "projectFolder"
-_SKIPPED = frozenset({"node_modules", "__pycache__", "venv"})
-Names = frozenset[str] | None
 
 AGENT_FILE = "Agent.md"
 TOTAL_LIMIT = 512 * 1024
@@ -347,8 +342,6 @@ class Frozen:
     own: str = ""
     """Instructions that apply only to this chat."""
     appended: str = ""
-    surroundings: Mapping[str, str] = field(default_factory=dict)
-    """Short listing of the project's files. If the listing changes, the next user message contains the new one."""
     cut: tuple[str, ...] = ()
     """Names of instruction files that were shortened, and `INSTRUCTIONS` if all of them together were shortened."""
 
@@ -357,7 +350,7 @@ class Frozen:
         the chat. If `hour` is True, the provider caches the tools and the static block, which all chats share, for an hour.
         """
         facts = {"projectRoot": root, "chatKey": first.chat_key, "channel": first.channel}
-        facts |= {"chatId": first.chat_id, "chatType": first.chat_type, **self.surroundings}
+        facts |= {"chatId": first.chat_id, "chatType": first.chat_type}
         lines = [f"{name}: {value}" for name, value in facts.items()]
         own = f"{NEARER}\n\n{self.own}" if self.own else ""
         chat = ["# This conversation", "\n".join(lines), rules.strip(), own, self.appended]
@@ -368,36 +361,10 @@ class Frozen:
         return [{"type": "text", "text": part, "cache_control": mark} for part, mark in marks if part]
 
 
-def top_level(root: Path, others: Callable[[], Names] = frozenset) -> str:
-    """Return the names in a folder as one line, folders first. The model reads the prompt as instructions. Therefore names
-    that other people may have chosen are only counted; `others` returns these names, or None for all. Raises OSError.
-    """
-    theirs, real = others(), root.resolve()
-    with os.scandir(real) as found:
-        known = [
-            entry
-            for entry in found
-            if not entry.name.startswith(".")
-            and entry.name not in _SKIPPED
-            and not hidden(real, Path(entry.path))
-        ]
-    ours = [entry for entry in known if theirs is not None and entry.name not in theirs]
-    files = sorted((not one.is_dir(follow_symlinks=False), one.name) for one in ours)
-    shown: list[str] = []
-    for is_file, name in files:
-        if sum(len(one) + 2 for one in shown) + len(name) > LISTED_CHARACTERS:
-            break
-        shown.append(name if is_file else f"{name}/")
-    if more := len(known) - len(shown):
-        shown.append(f"{more} more" if shown else f"{more}, not named here")
-    return ", ".join(shown) or "none"
-
-
 @dataclass(slots=True)
 class Prompts:
-    """Builds system prompts. `custom` replaces the built-in rules and the listing of the project's files; `append` is added
-    at the end. Each is a text, or the path of a file. The listing is made only if the model has file tools (`has_files`).
-    `top_level` explains `others`.
+    """Builds system prompts. `custom` replaces the built-in rules; `append` is added at the end. Each is a text, or the path
+    of a file.
     """
 
     root: Path
@@ -409,8 +376,6 @@ class Prompts:
     redact: Redact = str
     custom: str | Path = ""
     append: str | Path = ""
-    has_files: bool = False
-    others: Callable[[], Names] = frozenset
     _shared: Callable[[str], str] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -453,14 +418,9 @@ class Prompts:
             told_now = "the prompt was too large: parts are left out or shortened"
             dropped, shortened = list(made.dropped), list(made.shortened)
             self.log.write("prompt", told_now, level="warn", dropped=dropped, shortened=shortened)
-        surroundings: dict[str, str] = {}
-        if self.has_files and not self.custom:
-            work = asyncio.to_thread(top_level, self.root, self.others)
-            folder = await self._part("folder", work, "")
-            surroundings = {FOLDER: self.redact(folder)} if folder else {}
         cut = (*found.cut, *(name for name in made.shortened if name == INSTRUCTIONS))
         own = self.redact(found.own)
-        return Frozen(self._shared(made.text), own, self._shared(append), surroundings, cut)
+        return Frozen(self._shared(made.text), own, self._shared(append), cut)
 
     async def of_person(self, inbound: Inbound) -> str:
         """Return the instructions for the sender of a message. They become part of the user message."""

@@ -524,8 +524,8 @@ async def _provided(
     words = memory.read_summary(str(found[0].get("content") or ""), known, block=True)
     # A redacted block would break the provider's signature. So a block with a secret becomes plain text.
     written = json.dumps(found[0], ensure_ascii=False)
-    fits = blocks.redacted(found, fit.redact) == found and text.clean(written) == written
-    return (words, found[0]) if fits else (text.clean(fit.redact(words)), None)
+    fits = blocks.redacted(found, fit.agent.redact) == found and text.clean(written) == written
+    return (words, found[0]) if fits else (text.clean(fit.agent.redact(words)), None)
 
 
 async def _summarize(prefix: Prefix, known: SessionMemory | None, question: Message, fit: Fit) -> str:
@@ -549,7 +549,7 @@ async def _ask(prefix: Prefix, question: Message, fit: Fit, *, purpose: str) -> 
     fit.models.learn(asked, reply)
     if reply.stop_reason in LENGTH:
         raise TooLong(f"cut off after {reply.usage.output_tokens} tokens: {reply.stop_reason}")
-    return fit.redact(blocks.plain_text(reply.content))
+    return fit.agent.redact(blocks.plain_text(reply.content))
 
 
 def _request(

@@ -367,12 +367,8 @@ class Worker(ModelWrapper):
         fit = Fit(
             chat,
             self._models,
-            agent.settings.context,
-            ages=parent.ages,
-            append=lambda data: tasks.chats.append(Fact(chat.key, data, self.id)),
-            clock=agent.clock,
-            log=agent.log,
-            redact=agent.redact,
+            agent,
+            lambda data: tasks.chats.append(Fact(chat.key, data, self.id)),
             prefix=self._prefix,
             purpose="subagent",
         )

@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from bot import errors, tags
+from bot import errors
 from bot.contracts.base import Message
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
@@ -63,7 +63,6 @@ class Turns:
         if running is None:
             raise errors.ShipmateError(f"turn {turn} is over")
         first = running.first
-        news = dict[str, str]()
         if self.door.display is not None:
             self.door.display.begin(running)
 
@@ -78,10 +77,8 @@ class Turns:
             quoted = [quotes.edited(one) for one in edits]
             quoted += await self.door.before_turn(chat, inbound) if opens else []
             admitted = self.cleaner.admitted(inbound, quoted)
-            fresh, begins = news if opens else {}, opens and not seen
-            said = await user_message(
-                inbound, admitted, files, agent, seen, wrong=wrong, news=fresh, begins=begins
-            )
+            begins = opens and not seen
+            said = await user_message(inbound, admitted, files, agent, seen, wrong=wrong, begins=begins)
             return events.Told(said, (inbound.request_id,), tuple(one.request_id for one in edits))
 
         async def found(
@@ -122,7 +119,7 @@ class Turns:
             agent=agent,
             fit=fit,
             model=fit.models.model,
-            frame=lambda: self._frame(chat, first, fit.models, news),
+            frame=lambda: self._frame(chat, first, fit.models),
             tell=tell,
             found=lambda results, touched: found(
                 [*chat.context.view(), *chat.context.current()], results, touched
@@ -154,7 +151,7 @@ class Turns:
         """Compact the history of the chat in which the command `inbound` was written (see `Runtime.compact`)."""
         chat = await self.chats.get(inbound.chat_key)
         fit = self._fit(chat, inbound.request_id, "turn")
-        fit.take(await self._frame(chat, inbound, fit.models, {}))
+        fit.take(await self._frame(chat, inbound, fit.models))
         return await self.summaries.compact(fit, inbound.args)
 
     def models(self, chat: ChatKey, purpose: str = "turn") -> ModelDeps:
@@ -164,32 +161,23 @@ class Turns:
         return replace(self.agent.models, chosen=chosen, chosen_effort=how, purpose=purpose)
 
     def _fit(self, chat: Chat, turn: str, purpose: str) -> Fit:
-        agent = self.agent
-        return Fit(
-            chat,
-            self.models(chat.key, purpose),
-            agent.settings.context,
-            ages=lambda name: (tool := agent.registry.get(name)) is not None and tool.ages,
-            append=lambda data: self.chats.append(Fact(chat.key, data, turn)),
-            clock=agent.clock,
-            log=agent.log,
-            redact=agent.redact,
-        )
+        models = self.models(chat.key, purpose)
+        return Fit(chat, models, self.agent, lambda data: self.chats.append(Fact(chat.key, data, turn)))
 
-    async def _frame(self, chat: Chat, first: Inbound, models: ModelDeps, news: dict[str, str]) -> Frame:
-        """Return the system prompt and tools of a chat's requests. If the listing of the project's files changed, add it to `news`."""
+    async def _frame(self, chat: Chat, first: Inbound, models: ModelDeps) -> Frame:
+        """Return the system prompt and tools of a chat's requests."""
         if models.chosen is not None:
             # Another process may have stored the choice of this model. So this process must ask once for the model's limits.
             with suppress(errors.ModelError):
                 await models.windows.ask(models.model, models.chosen)
         agent = self.agent
-        frozen = await self._frozen(chat, first, models, news)
+        frozen = await self._frozen(chat, first, models)
         rules, hour = agent.manifests[first.channel].rules, models.prices.hour_pays(models.name)
         return Frame(
             frozen, frozen.system(agent.settings.root, first, rules, hour=hour), agent.registry.forms
         )
 
-    async def _frozen(self, chat: Chat, first: Inbound, models: ModelDeps, news: dict[str, str]) -> Frozen:
+    async def _frozen(self, chat: Chat, first: Inbound, models: ModelDeps) -> Frozen:
         """Return the chat's prompt. A prompt that is still cached stays the same."""
         context, agent = chat.context, self.agent
         before = context.frame
@@ -199,16 +187,6 @@ class Turns:
         if known is not None and warm:
             return known
         fresh = await replace(agent, models=models).freeze(chat.key, first.channel)
-        if before is None or not len(context):
-            return fresh
-        # Project files change often. A changed listing alone does not change the prompt, so that the cache stays valid.
-        same = replace(fresh, surroundings=before.frozen.surroundings)
-        if known != same:
+        if before is not None and len(context) and known != fresh:
             agent.log.write("prompt", "the instructions or the skills have changed")
-            return fresh
-        told = dict(same.surroundings)
-        for message in context.view():
-            facts = tags.facts(message)
-            told |= {name: facts[name] for name in told if isinstance(facts.get(name), str)}
-        news |= {name: words for name, words in fresh.surroundings.items() if told.get(name) != words}
-        return same
+        return fresh

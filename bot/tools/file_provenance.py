@@ -80,19 +80,6 @@ class FileProvenance:
             origin |= mark.origin if mark.channel == (channel or "") else ANYBODYS
         return origin
 
-    def foreign_names(self) -> frozenset[str] | None:
-        """Return the names at the top of the project that strangers may have chosen: marked files, and folders that
-        contain only marked files. None means that strangers may have chosen any name.
-        """
-        with self._lock:
-            if "" in self._marks or self._running:
-                return None
-            marked = {path for path in self._marks if self._holds(path)}
-            tops = {path.partition("/")[0] for path in marked}
-            return frozenset(
-                top for top in tops if top in marked or all(path in marked for path in self._files(top))
-            )
-
     @contextlib.contextmanager
     def writing(self, path: str, origin: Provenance, channel: str | None, *, whole: bool) -> Iterator[None]:
         """Mark a file that is written inside the `with` block, if the provenance requires a mark. If `whole` is True,

@@ -202,14 +202,11 @@ class Screen:
 
 @dataclass
 class Chat:
-    """One chat in a folder. With `sends` the model answers through `chat_send`, else in plain text. With
-    `works`, the folder is a project in which files and commits are added with every turn.
-    """
+    """One chat in a folder. With `sends` the model answers through `chat_send`, else in plain text."""
 
     root: Path
     sends: bool = True
     limits: Context = field(default_factory=Context)
-    works: bool = False
     memory_tokens: int = MEMORY_TOKENS
 
     def __post_init__(self) -> None:
@@ -246,7 +243,6 @@ class Chat:
                 instructions=InstructionFiles(self.root, encode=encode, log=log, vetting=vetting),
                 log=log,
                 vetting=vetting,
-                has_files=self.works,
             ),
             memories=memories,
         )
@@ -314,8 +310,6 @@ class Chat:
             for number, turn in enumerate(turns):
                 await self.clock.advance(turn.gap)
                 self.model.turn = number
-                if self.works:
-                    await asyncio.to_thread(self._commit, number)
                 await self._turn(number, turn)
         finally:
             await self._turns.summaries.stop()
@@ -335,19 +329,6 @@ class Chat:
         status = self.log.of("turn_end")[-1].details
         if status["status"] != "done" or self.model.answers:
             raise RuntimeError(f"turn {number}: {status}")
-
-    def _commit(self, number: int) -> None:
-        """Change the project as a person at work would: each turn adds a module, every twentieth turn a folder."""
-        (self.root / ".git").mkdir(exist_ok=True)
-        (self.root / ".git" / "HEAD").write_text(f"{number:040x}\n", encoding="utf-8")
-        package = self.root / f"part{number // 20}" / f"module{number}"
-        package.mkdir(parents=True, exist_ok=True)
-        (package / "main.py").write_text(f"print({number})\n", encoding="utf-8")
-        report = self.root / "report.md"
-        if number % 20 == 0:
-            report.write_text("Done.\n", encoding="utf-8")
-        elif number % 20 == 10:
-            report.unlink()
 
     async def _settled(self) -> None:
         """Wait until all background work is done."""

@@ -51,7 +51,6 @@ async def measured(folder: Path, size: Size, say: Say) -> dict[str, Any]:
     ways = {
         "shipmate": Chat(_folder(folder, "sends")),
         "  answers in plain text": Chat(_folder(folder, "plain"), sends=False),
-        "  in a folder in which files change": Chat(_folder(folder, "works"), works=True),
         "  with a memory that is full": Chat(_folder(folder, "full"), memory_tokens=FULL_MEMORY),
         f"  keepTokens {OTHER:,}": Chat(_folder(folder, "other"), limits=_keeps(OTHER)),
     }

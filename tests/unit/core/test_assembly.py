@@ -130,15 +130,9 @@ async def test_channel_and_chat_have_their_own_part_behind_the_one_that_all_chat
     assert "crew" not in chat_part(other)
 
 
-async def test_a_custom_prompt_replaces_the_rules_and_the_surroundings_are_not_looked_at(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def never(*args: object) -> Any:
-        raise AssertionError(args)
-
-    monkeypatch.setattr(prompt, "top_level", never)
+async def test_a_custom_prompt_replaces_the_rules(desk: Desk) -> None:
     desk.write("Agent.md", "Be kind.")
-    frozen = await desk.freeze(custom="  You are a parrot.\n", has_files=True)
+    frozen = await desk.freeze(custom="  You are a parrot.\n")
     assert frozen.static.startswith("You are a parrot.\n\n# Instructions")
     assert "Be kind." in frozen.static
     assert "chat_send" not in frozen.static
@@ -159,32 +153,13 @@ async def test_prompts_in_files_are_read_with_their_includes_and_again_for_each_
     assert desk.warnings == ["left out of the prompt: prompt.custom"]
 
 
-async def test_the_top_of_the_folder_is_told_to_a_model_that_works_with_files_and_to_no_other(
-    desk: Desk,
-) -> None:
-    before = await desk.freeze(has_files=True)
-    desk.write(".git/HEAD", "ref: refs/heads/hafen\n")
-    desk.write("src/图/deep/deeper/last.py", "")
-    desk.write("README.md", "")
-    frozen = await desk.freeze(has_files=True)
-    assert "projectFolder: src/, README.md\n" in chat_part(frozen)
-    assert frozen.static == before.static == (await desk.freeze()).static
-    assert "projectFolder" not in chat_part(await desk.freeze())
-
-
-async def test_a_part_that_fails_takes_nothing_else_with_it(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def broken(root: Path, others: object) -> str:
-        raise PermissionError(13, "denied", str(root))
-
-    monkeypatch.setattr(prompt, "top_level", broken)
+async def test_a_part_that_fails_takes_nothing_else_with_it(desk: Desk) -> None:
     desk.skills.failure = OSError("gone")
     desk.write("Agent.md", "Be kind.")
-    frozen = await desk.freeze(has_files=True)
+    frozen = await desk.freeze()
     for words in ("Be kind.", "chat_send"):
         assert words in frozen.static
-    assert sorted(desk.warnings) == ["left out of the prompt: folder", "left out of the prompt: skills"]
+    assert desk.warnings == ["left out of the prompt: skills"]
 
 
 async def test_what_does_not_fit_is_shortened_or_left_out_and_told(desk: Desk) -> None:

@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bot import errors
-from bot.config.ship_file import Context
 from bot.contracts.base import Json
 from bot.contracts.identity import ChatKey
 from bot.contracts.model import InMemoryLearned, ModelRequest
@@ -21,11 +20,11 @@ from bot.core.events import Event, EventData
 from bot.core.fit import Fit, Frame, HistoryCleared, TurnTooLarge
 from bot.core.prompt import Frozen
 from bot.llm.windows import ContextWindows
-from bot.testing.clock import FakeClock
 from bot.testing.log import MemoryLog
 from bot.testing.model import ScriptedModel
 from tests.shares import examples
 from tests.unit.core import world
+from tests.unit.core.stand_ins import agent
 
 TOOLS = tuple({"name": f"tool{number}", "description": "x" * 400, "input_schema": {}} for number in range(9))
 FORMS = (TOOLS, TOOLS[:3], TOOLS[:1])
@@ -61,11 +60,8 @@ class Asking:
         self.fit = Fit(
             self.chat,
             ModelDeps(ScriptedModel(), "m", windows),
-            Context(),
-            ages=lambda _: True,
-            append=partial(self.append, name),
-            clock=FakeClock(),
-            log=MemoryLog(),
+            agent(),
+            partial(self.append, name),
         )
         self.fit.begin(Frame(Frozen("rules"), [text("rules " * 50)], FORMS))
 

@@ -24,6 +24,7 @@ from bot.testing.clock import FakeClock
 from bot.testing.log import MemoryLog
 from bot.testing.model import ScriptedModel, reply, text
 from tests.unit.core import world
+from tests.unit.core.stand_ins import agent
 
 SUMMARY = "## Facts\n- 服务器叫「海」\n\n## Open tasks\n(none)"
 
@@ -62,11 +63,8 @@ class Quiet:
         self.fit = Fit(
             self.chat,
             ModelDeps(self.model, "m", ContextWindows(InMemoryLearned(), log=log)),
-            Context(compaction=policy),
-            ages=lambda _: True,
-            append=self.append,
-            clock=self.clock,
-            log=log,
+            agent(Context(compaction=policy), clock=self.clock),
+            self.append,
         )
         for _ in range(6):
             said = world.inbound(people, 0)

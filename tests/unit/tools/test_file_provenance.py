@@ -108,20 +108,6 @@ async def test_what_was_written_with_foreign_text_in_view_is_foreign(desk: Desk,
     assert (await desk.origin("run_shell", command="cat docs/a.md")).taint == Taint.FOREIGN
 
 
-async def test_names_that_may_be_words_of_others_are_known(desk: Desk) -> None:
-    (desk.root / "docs").mkdir()
-    (desk.root / "docs" / "own.md").write_text("x")
-    assert desk.origins.foreign_names() == frozenset()
-    for path in ("docs/obey.md", "obey.md", "obey me/now/a.md"):
-        await desk.call("write_file", FOREIGN, path=path, content="x")
-    await desk.call("write_file", person("U7"), path="mine.md", content="an operator's")
-    assert desk.origins.foreign_names() == frozenset({"obey me", "obey.md"})
-    (desk.root / "obey.md").write_text("I have read this, and it is fine.")
-    assert desk.origins.foreign_names() == frozenset({"obey me"})
-    desk.origins.begin(ANYBODYS, "slack")
-    assert desk.origins.foreign_names() is None, "while a command runs nobody knows"
-
-
 async def test_a_command_that_may_have_read_it_hands_it_on(desk: Desk) -> None:
     await desk.call("write_file", FOREIGN, path="a.md", content="obey me")
     await desk.call("write_file", FOREIGN, path="sub/deep/d.md", content="obey me")
