@@ -23,8 +23,6 @@ from bot.contracts.base import Json
 FILE = "requests.db"
 CHAT_BYTES = 32 * 1024 * 1024
 """Max total bytes of the pieces of one chat. Above the limit, the chat's oldest requests are deleted."""
-MOST_PIECES = 4_000
-"""Max pieces of a body. A body that would have more is stored as one piece."""
 REMOVED = "words were removed from this conversation since"
 DAMAGED = "its record is damaged"
 REDACTED = "it held a secret, which is not recorded"
@@ -33,6 +31,11 @@ _SCHEMA = Path(__file__).with_suffix(".sql").read_text("utf-8")
 _BORDER = re.compile(rb'\{"role":|,"cache_control":|\}\]\}')
 _LEVEL = 1
 _FOUND = "SELECT id, chat, turn, task, purpose, model, sha256, redacted, body, answer FROM requests WHERE turn = ? OR task = ? ORDER BY id"
+_SIZE = (
+    "SELECT (SELECT coalesce(sum(length(bytes)), 0) FROM pieces WHERE chat = ?), "
+    "(SELECT count(*) FROM requests WHERE chat = ?)"
+)
+_OLDEST = "DELETE FROM requests WHERE id IN (SELECT id FROM requests WHERE chat = ? ORDER BY id LIMIT ?)"
 _ERASED = "chat = ? AND id >= ? AND (id <= ? OR task IS NOT NULL AND turn <= ?)"
 
 
@@ -123,7 +126,7 @@ class RecordedRequests:
         borders = [0, *(found.start() for found in _BORDER.finditer(body)), len(body)]
         parts = [body[begin:end] for begin, end in itertools.pairwise(borders) if begin < end]
         names = array("q")
-        for part in parts if len(parts) <= MOST_PIECES else [body]:
+        for part in parts:
             digest = hashlib.blake2b(part, digest_size=16).digest()
             known = self._db.execute(
                 "SELECT id FROM pieces WHERE chat = ? AND digest = ?", (chat, digest)
@@ -167,21 +170,12 @@ class RecordedRequests:
         gone = self._db.execute("DELETE FROM requests WHERE chat = ? AND id < ?", (chat, before)).rowcount
         if gone:
             self._prune(chat)
-        while self._size(chat) > CHAT_BYTES:
-            (count,) = self._db.execute("SELECT count(*) FROM requests WHERE chat = ?", (chat,)).fetchone()
-            if count < 2:
-                break
-            gone += self._db.execute(
-                "DELETE FROM requests WHERE id IN (SELECT id FROM requests WHERE chat = ? ORDER BY id LIMIT ?)",
-                (chat, count // 4 + 1),
-            ).rowcount
+        while True:
+            size, count = self._db.execute(_SIZE, (chat, chat)).fetchone()
+            if size <= CHAT_BYTES or count < 2:
+                return gone
+            gone += self._db.execute(_OLDEST, (chat, count // 4 + 1)).rowcount
             self._prune(chat)
-        return gone
-
-    def _size(self, chat: str) -> int:
-        sql = "SELECT coalesce(sum(length(bytes)), 0) FROM pieces WHERE chat = ?"
-        size: int = self._db.execute(sql, (chat,)).fetchone()[0]
-        return size
 
     def _prune(self, chat: str) -> None:
         self._erased, used = True, set[int]()

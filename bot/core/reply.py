@@ -208,7 +208,6 @@ class PartialReply:
         self._text = ""
         self._calls: dict[str, str] = {}
         """Input (partial JSON) of each `chat_send` call so far, by call id."""
-        self._said: dict[str, str] = {}
         self._first: tuple[str, str] | None = None
         """Id and name of the first tool call."""
 
@@ -240,15 +239,14 @@ class PartialReply:
         return "\n\n".join(sent) or _aloud(self._text.strip())
 
     def _message(self, call: str) -> str:
-        """Return the text of a `chat_send` call so far. If the input cannot be parsed, return the last known text."""
+        """Return the text of a `chat_send` call so far."""
         try:
             raw = self._calls.get(call, "").encode("utf-8", "replace")
             value = jiter.from_json(raw, partial_mode="trailing-strings", cache_mode="none")
         except ValueError:
-            return self._said.get(call, "")
+            return ""
         words = value.get("text") if isinstance(value, dict) else None
-        self._said[call] = _aloud(words) if isinstance(words, str) else ""
-        return self._said[call]
+        return _aloud(words) if isinstance(words, str) else ""
 
 
 def _aloud(words: str) -> str:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeVar
@@ -93,10 +93,8 @@ class _Work:
     writing: asyncio.Task[None] | None = None
     since: int | None = None
     """Event number of the message that was the newest when the last memory update began."""
-    unwritten: int = 0
-    """Number of memory updates that have failed in a row."""
-    failures: int = 0
-    """Number of compactions that have failed in a row. The last one failed at `failed_at` (monotonic seconds)."""
+    failures: Counter[str] = field(default_factory=Counter)
+    """Numbers of compactions and of memory updates that have failed in a row. The last failure was at `failed_at`."""
     failed_at: float = 0.0
 
 
@@ -128,9 +126,8 @@ class Summaries:
         work = self._of(chat)
         work.fit = fit
         if work.compacting is not None and not await ends_within(WAIT_SECONDS, work.compacting, self.clock):
-            self._warn(chat, "a compaction took too long and was given up")
-            # Count a failure. Otherwise each turn would start another slow compaction, for which the next turn waits.
-            work.failures, work.failed_at = work.failures + 1, self.clock.monotonic()
+            # This counts as a failure. Otherwise each turn would start another slow compaction, for which the next turn waits.
+            self._failed(chat, "compaction", TimeoutError(f"no end within {WAIT_SECONDS:g} seconds"))
             await cancel_all([work.compacting])
         remembers = limits.compaction.enabled and self.memories is not None
         if len(context.view()) <= limits.max_messages * (GROWTH if remembers else 1):
@@ -201,7 +198,8 @@ class Summaries:
     def _pays(self, fit: Fit, dropped: Sequence[int]) -> bool:
         """Return True if the dropped messages have enough tokens, and compactions are not paused after failures."""
         work = self._of(fit.chat)
-        paused = work.failures >= FAILURES and self.clock.monotonic() - work.failed_at < PAUSE_SECONDS
+        lately = self.clock.monotonic() - work.failed_at < PAUSE_SECONDS
+        paused = lately and work.failures["compaction"] >= FAILURES
         return not paused and fit.measure(_messages(fit, dropped)) >= WORTH
 
     # ------------------------------------------------------------ compaction
@@ -209,9 +207,9 @@ class Summaries:
     async def compact(self, fit: Fit, focus: str) -> CompactResult:
         """Compact a chat for the command `/compact`. If there is a `focus`, always make a summary, which preserves the focus."""
         dropped = _border(fit, min(_keep(fit), fit.measure(fit.context.view()) // 4))
-        return (
-            await self._compact(fit, "compact", dropped, focus=focus) if dropped else CompactResult("nothing")
-        )
+        if not dropped:
+            return CompactResult("nothing")
+        return await self._compact(fit, "compact", dropped, focus=focus)
 
     async def _compact(
         self,
@@ -239,10 +237,9 @@ class Summaries:
                 with contextlib.suppress(*FAILED):  # only a summary that is a valid memory replaces it
                     await self._keep(chat, memory.read(words), newest, prefix.messages)
         except FAILED as error:
-            work.failures, work.failed_at = work.failures + 1, self.clock.monotonic()
-            self._failed(chat, "compaction", work.failures, error)
+            self._failed(chat, "compaction", error)
             return CompactResult("failed")
-        work.failures = 0
+        work.failures["compaction"] = 0
         if not {*change.dropped} <= {*_numbers(context.turns)}:
             return CompactResult("nothing")  # another change has already dropped these messages
         before = fit.measure(context.view())
@@ -292,10 +289,9 @@ class Summaries:
                 return memory.changed(known, await _ask(prefix, question, fit, purpose="memory"))
 
             await self._keep(chat, (await _again_if_long(ask, fit)).capped(), newest, prefix.messages)
-            work.unwritten = 0
+            work.failures["memory"] = 0
         except FAILED as error:
-            work.unwritten += 1
-            self._failed(chat, "memory", work.unwritten, error)
+            self._failed(chat, "memory", error)
 
     async def _keep(
         self, chat: Chat, known: SessionMemory, covers: int | None, seen: Iterable[Message]
@@ -350,17 +346,20 @@ class Summaries:
         task.add_done_callback(over)
         return task
 
-    def _failed(
-        self, chat: Chat, what: Literal["compaction", "memory"], times: int, error: Exception
-    ) -> None:
+    def _failed(self, chat: Chat, what: Literal["compaction", "memory"], error: Exception) -> None:
+        """Count and log a failure. From the third in a row on, alert operators."""
+        work = self._of(chat)
+        work.failures[what] += 1
+        work.failed_at = self.clock.monotonic()
         self._warn(chat, f"the {what} failed", error)
-        if times >= FAILURES and not isinstance(error, errors.BudgetSpent):
+        if work.failures[what] >= FAILURES and not isinstance(error, errors.BudgetSpent):
             key = "operators.compaction" if what == "compaction" else "operators.chat_memory"
-            words = sentence(key, chat=chat.key, times=times, cause=f"{type(error).__name__}: {error}")
+            cause = f"{type(error).__name__}: {error}"
+            words = sentence(key, chat=chat.key, times=work.failures[what], cause=cause)
             self.operators.tell(f"the {what} of chats", words)
 
-    def _warn(self, chat: Chat, what: str, error: BaseException | None = None) -> None:
-        cause = f"{type(error).__name__}: {error}" if error is not None else None
+    def _warn(self, chat: Chat, what: str, error: BaseException) -> None:
+        cause = f"{type(error).__name__}: {error}"
         self.log.write("memory", what, level="warn", chat_key=chat.key, cause=cause)
 
 
