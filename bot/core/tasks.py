@@ -212,9 +212,6 @@ class TurnTasks:
                 worker.ended("stopped", "It was stopped.")
                 raise
             finally:
-                worker.ended(
-                    "failed", "Something went wrong in it."
-                )  # ignored if the end is already reported
                 first_token.set()
                 context.report_provenance(worker.origin)
         if result.status == "failed":
@@ -338,10 +335,9 @@ class Worker(ModelWrapper):
         self._began: float | None = None
         self._waits = 0
         self._waits_since = 0.0
-        self._over = False
         self._refused = 0
-        self.steered = False
-        """True once a person wrote a message instead of a decision about a call of this task."""
+        self.stop = ""
+        """Reason why the model may not be called again, after “stopped: ”."""
         self._last_call = ""
         """Limit that allows no further model call after the latest; "" if another call fits."""
         self._prefix: list[Message] = []
@@ -481,10 +477,8 @@ class Worker(ModelWrapper):
     # ------------------------------------------------------------ reports
 
     def ended(self, kind: Literal["ended", "failed", "stopped"], error: str, told: str = "") -> None:
-        """Report the end of the task, once. `error` goes to the log; `told` is the sentence for people."""
-        if self._over:
-            return
-        self._over, totals = True, Totals.of(self._chat, self._models.prices)
+        """Report the end of the task. `error` goes to the log; `told` is the sentence for people."""
+        totals = Totals.of(self._chat, self._models.prices)
         self._agent.log.write(
             "task",
             f"the task has {kind}",
@@ -575,10 +569,8 @@ class Worker(ModelWrapper):
         """Stream the answer to a request (see `contracts.model.Model`). If no call fits after this one, ask the model for
         its summary and ignore tool calls. Raises `LimitReached`.
         """
-        if self.steered:
-            raise LimitReached("stopped: the person wrote something new, which comes first")
-        if self._refused >= REFUSALS:  # more attempts would be denied too
-            raise LimitReached("stopped: its calls were refused again and again")
+        if self.stop:
+            raise LimitReached(f"stopped: {self.stop}")
         models, name = self._models, request.model
         size = models.estimator.request(request)
         most, self._last_call = self._next_call(size, request.max_tokens, name)
@@ -634,6 +626,8 @@ class Worker(ModelWrapper):
 
         result = await judge(call, through)
         self._refused += not ran
+        if self._refused >= REFUSALS:  # more attempts would be denied too
+            self.stop = "its calls were refused again and again"
         return result
 
 
@@ -650,5 +644,6 @@ class TaskApprovals:
         label = visible(self.worker.label)
         with self.worker.waiting():
             verdict = await self.approvals.decide(*(replace(one, task=label) for one in asked))
-        self.worker.steered |= verdict.ended == "steered"
+        if verdict.ended == "steered":
+            self.worker.stop = "the person wrote something new, which comes first"
         return verdict
