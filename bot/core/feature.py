@@ -84,8 +84,8 @@ class Runtime(Services):
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """Result of a command, or of a hook at a turn's end: text for the person ("" for none) and events to append. All of
-    it is stored in the transaction that ends the command or turn, so that no command runs twice.
+    """Result of a command, or of a hook at a turn's end: text for the person and events to append. All of it is stored in
+    the transaction that ends the command or turn, so that no command runs twice.
     """
 
     say: str = ""
@@ -133,9 +133,7 @@ class Hooks:
     commands: Mapping[str, Command] = field(default_factory=dict)
     signals: Mapping[str, Command] = field(default_factory=dict)
     approvals: Approvals | None = None
-    """Service that asks people for approval of calls for which a rule requires it. If no feature has this hook, such
-    calls are denied.
-    """
+    """Service that asks people for approval of calls. Without this hook, calls that need an approval are denied."""
     serves: Sequence[Callable[[], Coroutine[Any, Any, None]]] = ()
     """Functions whose coroutines run while the gateway runs."""
     questions: Callable[[ChatKey, UserRef], list[ShownQuestion]] | None = None
@@ -150,15 +148,11 @@ class Hooks:
     periodic: Sequence[PeriodicJob] = ()
     """Jobs that run at intervals while the channels are connected."""
     turn_ends: Callable[[Turn, TurnEndState], Done] | None = None
-    """Function that returns events and text for the end of a turn. Its buttons appear below the notice that ends the
-    turn, if there is a notice.
-    """
+    """Function that returns events and text for the end of a turn. Its buttons appear below the turn's last notice."""
     turn_fails: Callable[[Turn, TurnEndState], Done] | None = None
     """Function like `turn_ends` that is called only for turns that fail."""
     before_intake: Callable[[Inbound], Awaitable[Sequence[Inbound]]] | None = None
-    """Function that returns the messages to accept in place of a message from an admitted person: the same one, a
-    corrected one, or several. () means that the message is not for the bot.
-    """
+    """Function that returns the messages to accept in place of an admitted person's message; () if it is not for the bot."""
     before_turn: Callable[[Chat, Inbound], Awaitable[Sequence[Quoted]]] | None = None
     """Function that returns messages to show the model together with the first message of a turn."""
     kinds: frozenset[str] | None = None
@@ -227,9 +221,15 @@ class Door:
             self._outcomes |= hooks.outcomes
             self._hooks.append(hooks)
 
-    def all(self, name: str) -> list[Any]:
-        """Return this hook of each feature that implements it. The items of hooks that are sequences are joined."""
-        found = [hook for hooks in self._hooks if (hook := getattr(hooks, name)) is not None]
+    def all(self, name: str, inbound: Inbound | None = None) -> list[Any]:
+        """Return this hook of each feature that implements it and wants this kind of message. The items of hooks that are
+        sequences are joined.
+        """
+        kind = ""
+        if inbound is not None:
+            kind = "command" if inbound.command is not None else "opening" if inbound.opens else inbound.kind
+        wanting = [one for one in self._hooks if not kind or one.kinds is None or kind in one.kinds]
+        found = [hook for hooks in wanting if (hook := getattr(hooks, name)) is not None]
         return [one for hook in found for one in (hook if isinstance(hook, Sequence) else (hook,))]
 
     def wrapped(self, chat: Chat, reply: Reply, registry: Registry) -> Reply:
@@ -256,25 +256,18 @@ class Door:
         return command is not None and command.queued and bool(inbound.args or not command.tells)
 
     def turn_ends(self, turn: Turn, state: TurnEndState) -> list[Done]:
-        hooks = [
-            *self.all("turn_ends"),
-            *(self.all("turn_fails") if state in {"failed", "withdrawn"} else ()),
-        ]
-        return [ends(turn, state) for ends in hooks]
+        failed = self.all("turn_fails") if state in {"failed", "withdrawn"} else []
+        return [ends(turn, state) for ends in (*self.all("turn_ends"), *failed)]
 
     async def before_intake(self, inbound: Inbound) -> Sequence[Inbound]:
         found: Sequence[Inbound] = (inbound,)
-        for before in [one.before_intake for one in self._wanting(inbound) if one.before_intake is not None]:
+        for before in self.all("before_intake", inbound):
             found = [more for one in found for more in await before(one)]
         return found
 
     async def before_turn(self, chat: Chat, inbound: Inbound) -> list[Quoted]:
-        hooks = [one.before_turn for one in self._wanting(inbound) if one.before_turn is not None]
+        hooks = self.all("before_turn", inbound)
         return [quoted for before in hooks for quoted in await before(chat, inbound)]
-
-    def _wanting(self, inbound: Inbound) -> list[Hooks]:
-        kind = "command" if inbound.command is not None else "opening" if inbound.opens else inbound.kind
-        return [one for one in self._hooks if one.kinds is None or kind in one.kinds]
 
     async def waiting(self, viewer: Viewer) -> list[OpenLoop]:
         """Return all open loops (matters that wait for somebody) that a viewer may see, by kind and time."""

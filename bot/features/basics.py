@@ -157,10 +157,7 @@ class Basics:
         with speaking(*self._run.locales.choose(inbound, "zone", name)):
             known = self._run.locales.locale(inbound.person).zone is not None
             key = "now" if name is not None else "auto" if known else "unknown"
-            told = say(f"timezone.{key}", zone=zone(), time=times.clock(now))
-            # These zones have no daylight saving time, but most people who choose them live where it applies.
-            fixed = [say("timezone.fixed", zone=name, prefix=prefix)] if name in {"EST", "MST", "HST"} else []
-            return paragraph(told, *fixed)
+            return say(f"timezone.{key}", zone=zone(), time=times.clock(now))
 
     async def whoami(self, inbound: Inbound) -> str:
         """Run `/whoami`: show the person's id, name and role."""
