@@ -10,9 +10,9 @@ import importlib
 import importlib.util
 import pkgutil
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from importlib import metadata
-from importlib.metadata import EntryPoints
+from importlib.metadata import EntryPoint, EntryPoints
 from typing import Any
 
 from bot import errors
@@ -30,23 +30,25 @@ def manifests(package: str = PACKAGE) -> dict[str, Manifest]:
     found: dict[str, Manifest] = {}
     findings: list[str] = []
     folder = importlib.import_module(package)
-    for module in sorted(pkgutil.iter_modules(folder.__path__), key=lambda item: item.name):
-        name = f"{package}.{module.name}.manifest"
-        if not module.ispkg or importlib.util.find_spec(name) is None:
-            continue
-        try:
-            manifest = getattr(importlib.import_module(name), "MANIFEST", None)
-        except ImportError as error:
-            findings.append(f"{name}: cannot be imported: {error}")
-        else:
-            findings += _added(found, module.name, name, manifest)
-    for entry in entry_points(GROUP):
+    modules = {
+        one.name: f"{package}.{one.name}.manifest"
+        for one in sorted(pkgutil.iter_modules(folder.__path__), key=lambda item: item.name)
+        if one.ispkg and importlib.util.find_spec(f"{package}.{one.name}.manifest") is not None
+    }
+    own = [EntryPoint(name, f"{module}:MANIFEST", GROUP) for name, module in modules.items()]
+    for entry in (*own, *entry_points(GROUP)):
         try:
             manifest = entry.load()
         except (ImportError, AttributeError) as error:
             findings.append(f"{entry.value}: cannot be imported: {error}")
-        else:
-            findings += _added(found, entry.name, entry.value, manifest)
+            continue
+        if not isinstance(manifest, Manifest) or manifest.name != entry.name:
+            findings.append(
+                f"{entry.value}: found no MANIFEST for a channel of this name; expected a contracts.channel.Manifest "
+                f'with name="{entry.name}"; see docs/extend/channel.md'
+            )
+        elif found.setdefault(entry.name, manifest) is not manifest:
+            findings.append(f"{entry.value}: the channel {entry.name} is there already")
     if findings:
         raise errors.ConfigError(*findings)
     return found
@@ -60,34 +62,18 @@ def entry_points(group: str) -> EntryPoints:
     return metadata.entry_points(group=group)
 
 
-def _added(found: dict[str, Manifest], name: str, place: str, manifest: Any) -> Iterator[str]:
-    """Add a channel's manifest to `found`. Yield a finding if the object is not a manifest or the name is already taken."""
-    if not isinstance(manifest, Manifest) or manifest.name != name:
-        yield (
-            f"{place}: found no MANIFEST for a channel of this name; expected a contracts.channel.Manifest "
-            f'with name="{name}"; see docs/extend/channel.md'
-        )
-    elif found.setdefault(name, manifest) is not manifest:
-        yield f"{place}: the channel {name} is there already"
-
-
 def import_without(module: str, unused: Iterable[str]) -> None:
     """Import a module as if the packages `unused` were not installed. If it needs one of them, import it normally. No
     other thread may import these packages during the call.
     """
-    with _absent(unused), contextlib.suppress(ImportError):
-        importlib.import_module(module)
-        return
-    importlib.import_module(module)
-
-
-@contextlib.contextmanager
-def _absent(names: Iterable[str]) -> Iterator[None]:
     # Python raises ImportError for a module whose entry in `sys.modules` is None.
-    absent = dict.fromkeys(name for name in names if name not in sys.modules)
-    sys.modules.update(absent)  # type: ignore[arg-type]
+    absent: dict[str, Any] = dict.fromkeys(name for name in unused if name not in sys.modules)
+    sys.modules.update(absent)
     try:
-        yield
+        with contextlib.suppress(ImportError):
+            importlib.import_module(module)
+            return
     finally:
         for name in absent:
             del sys.modules[name]
+    importlib.import_module(module)
