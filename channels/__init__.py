@@ -13,4 +13,5 @@ def lazy(path: str) -> Callable[..., Any]:
     def call(*given: Any) -> Any:
         return resolve_name(path)(*given)
 
+    call.__module__ = path.partition(":")[0]  # `bot.app.preload` imports the package of this module
     return call
