@@ -61,7 +61,6 @@ from bot.llm.windows import ContextWindows, LearnedFile
 from bot.llm.wrapper import RetryingModel, SystemRoleModel, reply_of
 from bot.rss_monitor import RssMonitor
 from bot.storage.artifacts import ArtifactStore
-from bot.storage.file_names import encode
 from bot.storage.notes import Memories, NoteStore
 from bot.system import read_link
 from bot.telemetry import JsonlLog, Redactor
@@ -238,22 +237,10 @@ class Gateway:
         origins = FileProvenance(settings.root, home / "origins.json", services.operators, disk)
         registry = Registry(builtin_tools(self._ports(model, origins, memberships)), self.mcp)
         instructions = InstructionFiles(
-            settings.root,
-            encode=encode,
-            log=log,
-            everywhere=operator_files(os.environ),
-            vetting=services.vetting,
+            settings.root, log, services.vetting, everywhere=operator_files(os.environ)
         )
-        prompts = Prompts(
-            settings.root,
-            settings.name,
-            services.skills,
-            instructions,
-            log,
-            services.vetting,
-            services.redact,
-            **settings.prompt.sources(settings.root),
-        )
+        sources = settings.prompt.sources(settings.root)
+        prompts = Prompts(settings.name, services.skills, instructions, services.redact, **sources)
         return AgentDeps(
             **vars(services),
             models=models,

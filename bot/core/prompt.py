@@ -27,6 +27,7 @@ from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
 from bot.core import view
 from bot.file_access import hidden
+from bot.storage.file_names import encode
 from bot.tags import CONTEXT, Tag
 from bot.tools.skills import SkillFolder
 from bot.vetting import INCLUDE, LARGEST, NotVetted, Vetting, prose
@@ -265,23 +266,21 @@ class Instructions:
     cut: tuple[str, ...] = ()
 
 
+@dataclass(slots=True)
 class InstructionFiles:
-    """The instruction files of one project. `encode` turns an id into a safe file name."""
+    """The instruction files of one project. `everywhere` are the operator's files for all projects."""
 
-    def __init__(
-        self,
-        root: Path,
-        *,
-        encode: Callable[[str], str],
-        log: Log,
-        vetting: Vetting,
-        everywhere: Sequence[Path] = (),
-    ) -> None:
-        self._root = root.resolve()
-        self._encode = encode
-        self._log = log
-        self._far = [*everywhere, self._root / AGENT_FILE]
-        self._vetting = vetting
+    root: Path
+    log: Log
+    vetting: Vetting
+    everywhere: Sequence[Path] = ()
+
+    def __post_init__(self) -> None:
+        self.root = self.root.resolve()
+
+    @property
+    def _far(self) -> list[Path]:
+        return [*self.everywhere, self.root / AGENT_FILE]
 
     async def of_chat(self, channel: str | None, chat_key: ChatKey, model: str) -> Instructions:
         """Return the instructions for a chat. `channel` is None for a turn that belongs to no channel."""
@@ -301,13 +300,13 @@ class InstructionFiles:
         return resolve(await self._texts([*self._far, *near], []))[-1]
 
     def _path(self, scope: str, *names: str) -> Path:
-        return self._root / ".ship" / "instructions" / scope / f"{'-'.join(map(self._encode, names))}.md"
+        return self.root / ".ship" / "instructions" / scope / f"{'-'.join(map(encode, names))}.md"
 
     async def _texts(self, paths: Sequence[Path], cut: list[str]) -> list[str]:
         """Return the texts of files, in order; "" for a missing file. If all are missing, no thread is started."""
         if not any(map(os.path.lexists, paths)):
             return [""] * len(paths)
-        readers = [_Reader(self._root, self._log, self._vetting, cut=cut) for _ in paths]
+        readers = [_Reader(self.root, self.log, self.vetting, cut=cut) for _ in paths]
         return await asyncio.to_thread(
             lambda: [one.logged(path) for one, path in zip(readers, paths, strict=True)]
         )
@@ -367,12 +366,9 @@ class Prompts:
     of a file.
     """
 
-    root: Path
     name: str
     skills: SkillFolder
     instructions: InstructionFiles
-    log: Log
-    vetting: Vetting
     redact: Redact = str
     custom: str | Path = ""
     append: str | Path = ""
@@ -417,7 +413,9 @@ class Prompts:
         if made.dropped or made.shortened:
             told_now = "the prompt was too large: parts are left out or shortened"
             dropped, shortened = list(made.dropped), list(made.shortened)
-            self.log.write("prompt", told_now, level="warn", dropped=dropped, shortened=shortened)
+            self.instructions.log.write(
+                "prompt", told_now, level="warn", dropped=dropped, shortened=shortened
+            )
         cut = (*found.cut, *(name for name in made.shortened if name == INSTRUCTIONS))
         own = self.redact(found.own)
         return Frozen(self._shared(made.text), own, self._shared(append), cut)
@@ -431,7 +429,8 @@ class Prompts:
         source = self.custom if key == "prompt.custom" else self.append
         if isinstance(source, str):
             return source.strip()
-        work = asyncio.to_thread(must_read, self.root, source, self.log, self.vetting)
+        files = self.instructions
+        work = asyncio.to_thread(must_read, files.root, source, files.log, files.vetting)
         return await self._part(key, work, "")
 
     async def _part(self, name: str, work: Awaitable[T], otherwise: T) -> T:
@@ -439,5 +438,6 @@ class Prompts:
             return await work
         except (OSError, ValueError, errors.ShipmateError) as error:
             cause = f"{type(error).__name__}: {error}"
-            self.log.write("prompt", f"left out of the prompt: {name}", level="warn", cause=cause)
+            log = self.instructions.log
+            log.write("prompt", f"left out of the prompt: {name}", level="warn", cause=cause)
         return otherwise

@@ -43,7 +43,6 @@ from bot.llm.messages_api import body_of
 from bot.llm.windows import ContextWindows
 from bot.llm.wrapper import SystemRoleModel
 from bot.storage.artifacts import ArtifactStore
-from bot.storage.file_names import encode
 from bot.storage.notes import Memories, NoteStore
 from bot.system import SystemDisk, UlidSource
 from bot.telemetry import Redactor
@@ -237,12 +236,9 @@ class Chat:
             registry=registry,
             dispatcher=Dispatcher(registry, clock=clock, log=log, artifacts=artifacts),
             prompts=Prompts(
-                self.root,
                 name="Shipmate",
                 skills=skills,
-                instructions=InstructionFiles(self.root, encode=encode, log=log, vetting=vetting),
-                log=log,
-                vetting=vetting,
+                instructions=InstructionFiles(self.root, log, vetting),
             ),
             memories=memories,
         )

@@ -51,15 +51,12 @@ class Desk:
 
     def prompts(self, **how: Any) -> Prompts:
         files = InstructionFiles(
-            self.root, encode=encode, log=self.log, everywhere=self.everywhere, vetting=Vetting(self.root)
+            self.root, log=self.log, everywhere=self.everywhere, vetting=Vetting(self.root)
         )
         return Prompts(
-            self.root,
             name="Robby {x}",
             skills=cast("SkillFolder", self.skills),
             instructions=files,
-            log=self.log,
-            vetting=Vetting(self.root),
             **how,
         )
 

@@ -41,9 +41,7 @@ class Desk:
         return path
 
     async def read(self, *everywhere: Path) -> Instructions:
-        found = InstructionFiles(
-            self.root, encode=encode, log=self.log, everywhere=everywhere, vetting=Vetting(self.root)
-        )
+        found = InstructionFiles(self.root, log=self.log, everywhere=everywhere, vetting=Vetting(self.root))
         return await found.of_chat("telegram", KEY, "m")
 
     async def shared(self) -> str:

@@ -106,12 +106,9 @@ async def test_the_first_request_is_at_most_12000_characters(tmp_path: Path) -> 
     log, key = MemoryLog(), ChatKey.parse("slack:chat:C01234567:thread:1700000000.000100")
     vetting = Vetting(tmp_path)
     prompts = Prompts(
-        tmp_path,
         name="Shipmate",
         skills=SkillFolder(tmp_path, [], log, vetting),
-        instructions=InstructionFiles(tmp_path, encode=str, log=log, vetting=vetting),
-        vetting=vetting,
-        log=log,
+        instructions=InstructionFiles(tmp_path, log, vetting),
     )
     frozen = await prompts.freeze(key, "slack", "m", budget=60_000, size=len)
     inbound = Inbound(

@@ -39,7 +39,7 @@ class Chat:
         self.vetting = Vetting(root, root / FILE, SystemDisk(), self.log)
 
     async def told(self, *touched: str) -> str:
-        found = InstructionFiles(self.root, encode=str, log=self.log, vetting=self.vetting)
+        found = InstructionFiles(self.root, log=self.log, vetting=self.vetting)
         skills = SkillFolder(self.root, [], self.log, self.vetting)
         paths = [self.root / one for one in touched]
         tags = [tag.words for tag in of_folders(self.root, paths, self.log, self.vetting)]
