@@ -1,4 +1,4 @@
-"""What comes in: the real library on the loopback server."""
+"""Messages and arrivals as the gateway gets them."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from bot import errors
+from bot.contracts.channel import Introduction
+from bot.words import sentence
 
 
 async def test_app_mention_alone_is_enough(stage: Any) -> None:
@@ -126,3 +128,14 @@ async def test_a_thread_that_cannot_be_read_says_why(stage: Any) -> None:
     stage.server.limit("conversations.replies")
     with pytest.raises(errors.ChannelUnreachable, match="ratelimited"):
         await stage.slack.context(message)
+
+
+@pytest.mark.parametrize("scopes", [{"channels:history"}, {"channels:history", "groups:history"}])
+async def test_it_says_which_rights_it_lacks(idle: Any, scopes: set[str]) -> None:
+    idle.server.api.scopes -= scopes
+    await idle.slack.start(idle.intake)
+    await idle.server.invite(idle.channel, by=idle.ada)
+    (added,) = await idle.arrived()
+    introduction: Introduction = await idle.slack.introduce(added)
+    assert introduction.words.endswith(" Without a mention I can't hear you yet: I lack some rights here.")
+    assert introduction.hindrance == sentence("operators.deaf_slack", scopes=", ".join(sorted(scopes)))

@@ -1,4 +1,4 @@
-"""The conversations of a browser's person."""
+"""The conversations of a browser's person, and the messages that are kept of each."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from dataclasses import replace
 import pytest
 
 from bot.contracts.channel import Channel
+from bot.contracts.identity import ChatKey
 from bot.contracts.outbound import OutgoingFile
 from bot.testing.intake import RecordingIntake
+from channels.web import live_chats
 from tests.contracts.channel_contract import reply
 from tests.contracts.web_rig import Browser
 
@@ -81,3 +83,33 @@ async def test_the_list_has_the_newest_first_in_pages_and_every_open_page_learns
     assert {data["id"] for _, data in told} == {"c2"}
     names = [(await tabs[1].next())[0] for _ in range(4)]
     assert names == ["message", "message", "working", "conversation"], "its own page is told what was said"
+
+
+def chat(name: str) -> ChatKey:
+    return ChatKey("web", name)
+
+
+def _said(store: live_chats.LiveChats, name: str, text: str) -> None:
+    store.say(chat(name), live_chats.WebMessage(store.number(), "x", "user", "message", text, ts=1))
+
+
+def test_rooms_without_listeners_are_forgotten_from_the_oldest() -> None:
+    store = live_chats.LiveChats()
+    cut: list[bool] = []
+    store.chat(chat("listening")).streams.append(live_chats.BrowserStream(lambda: cut.append(True)))
+    for number in range(live_chats.MOST_CHATS + 10):
+        _said(store, f"c{number}", "hello")
+    assert len(store.chats) == live_chats.MOST_CHATS
+    assert chat("listening") in store.chats
+    assert chat("c0") not in store.chats
+    assert chat(f"c{live_chats.MOST_CHATS + 9}") in store.chats
+
+
+def test_a_browser_that_does_not_read_is_cut_off() -> None:
+    cut: list[bool] = []
+    stream = live_chats.BrowserStream(lambda: cut.append(True))
+    for _ in range(300):
+        stream.push(b"x")
+    assert cut == []
+    stream.push(b"x")
+    assert cut == [True]

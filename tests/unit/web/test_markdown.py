@@ -69,7 +69,7 @@ def coloured(kind: str, said: str) -> list[Any]:
         ("![](data:image/png,1)", [["p", {}, "data:image/png,1"]]),
         ("[![x](https://b.example)](https://a.example/)", [["p", {}, link("https://a.example/", "x")]]),
         ("(https://a.example/b_(c)).", [["p", {}, "(", link("https://a.example/b_(c)"), ")."]]),
-        ("https://…!", [["p", {}, link("https://…"), "!"]]),
+        ("https://…!", [["p", {}, link("https://…"), " (...)", "!"]]),
         ("https://!!", [["p", {}, "https://!!"]]),
         ("[a]: https://a.example/", [["p", {}, "[a]: ", link("https://a.example/")]]),
     ],

@@ -1,4 +1,4 @@
-"""A message whose words stand in blocks alone is read as a person reads it."""
+"""A message is read as a person reads it: its blocks, mentions, channels and addresses."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from channels.slack.content import TOO_DEEP, text_of
+from channels.slack.content import TOO_DEEP, nobody, readable, text_of
 
 
 def section(*elements: dict[str, Any], kind: str = "rich_text_section") -> dict[str, Any]:
@@ -80,3 +80,42 @@ def test_blocks_nested_without_end_are_read_to_a_fixed_depth() -> None:
     for kind in ("rich_text", "rich_text_section", "table") * 5_000:
         nested = {"type": kind, "elements": [nested], "rows": [[nested]]}
     assert text_of([nested, {"type": "markdown", "text": "after"}]) == f"{TOO_DEEP}\nafter"
+
+
+NAMES = {
+    "U1": "Ada",
+    "U2": "Eve (U1)",
+    "U3": "<@U1> &lt;b",
+    "U4": "\u202eadA",
+    "U5": "（U1）",
+}
+
+
+@pytest.mark.parametrize(
+    ("source", "read"),
+    [
+        ("<@U1> <@U1|old>", "@Ada (U1) @Ada (U1)"),
+        ("<@U2>", "@Eve U1 (U2)"),
+        ("<@U3>", "@U1 lt b (U3)"),
+        ("<@U4>", "@adA (U4)"),
+        ("<@U5>", "@U1 (U5)"),
+        ("<@U9> <@U9|x> <@no>", "<@U9> <@U9|x> <@no>"),
+        ("<#C1|général> <#C1> <#C1|>", "#général (C1) <#C1> <#C1|>"),
+        ("<!here> <!subteam^S1|@devs> <!date^1^{date}|today>", "@here @devs today"),
+        ("<https://a.test/?a=1&amp;b=2>", "https://a.test/?a=1&b=2"),
+        (
+            "<https://a.test|a.test> <http://b.test|this &amp; that>",
+            "https://a.test this & that (http://b.test)",
+        ),
+        ("<https://evil.test|https://good.test>", "https://good.test (https://evil.test)"),
+        ("<mailto:a@b.test|a@b.test> <tel:+49|+49>", "a@b.test +49"),
+        ("&lt;@U1&gt; &lt;https://a.test|b&gt; &amp;lt;", "<@U1> <https://a.test|b> &lt;"),
+        ("1 < 2 > 0 <angles> <> <<@U1>>", "1 < 2 > 0 <angles> <> <@Ada (U1)>"),
+    ],
+)
+def test_a_text_names_people_channels_and_addresses(source: str, read: str) -> None:
+    assert readable(source, NAMES.get) == read
+
+
+def test_without_names_the_ids_stay() -> None:
+    assert readable("<@U1> <http://a.test|b>", nobody) == "<@U1> b (http://a.test)"

@@ -1,7 +1,8 @@
-"""Buttons below a question: each is a command of whoever pressed it, and answered to them alone."""
+"""Buttons, thumbs, task cards and the Home tab; a workspace that refuses blocks gets words."""
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import Any
 
@@ -9,10 +10,12 @@ import pytest
 
 from bot import errors
 from bot.contracts.approvals import CHOICES, Choice, QuestionButtons
+from bot.contracts.channel import HomeSection
 from bot.contracts.identity import ChatKey
-from bot.contracts.outbound import Outbound
+from bot.contracts.inbound import Inbound
+from bot.contracts.outbound import Card, Outbound
 from bot.features.questions.admissions import ABOUT_A_PERSON
-from channels.slack import inbound
+from channels.slack import inbound, render
 from channels.slack.inbound import BotIdentity
 
 NAME = "01JC0000000000000000000ABC"
@@ -126,3 +129,83 @@ async def test_a_slack_that_does_not_take_thumbs_gets_words_from_then_on(stage: 
         await stage.slack.send(replace(out("answer", stage.direct, asked), ends=True))
     assert [seen.text for seen in stage.server.replies(stage.direct)] == ["answer", "answer"]
     assert len(stage.server.called("chat.postMessage")) == 3
+
+
+CARDS = (
+    Card("01A", "Look at <alpha> 你好", "complete", "0:10"),
+    Card("01B", "Look at beta", "in_progress", "0:04 · web_fetch"),
+    Card("01C", "Look at gamma", "error", "0:02 · No page."),
+    Card("01D", "Look at delta", "pending"),
+)
+
+
+def progress(out: Any, stage: Any, asked: str) -> Outbound:
+    message: Outbound = out("**Working: 1 of 4**", stage.direct, asked)
+    return replace(message, kind="progress", title="Working: 1 of 4", cards=CARDS)
+
+
+def blocks(call: Any) -> Any:
+    found = call.params.get("blocks")
+    return json.loads(found) if isinstance(found, str) else found
+
+
+async def test_work_is_a_plan_of_cards_that_is_changed_in_place(stage: Any, out: Any) -> None:
+    asked = await stage.server.say("?", channel=stage.direct, user=stage.ada)
+    message = progress(out, stage, asked)
+    sent = await stage.slack.send(message)
+    await stage.slack.edit(replace(message, text="**Done: 4 of 4**", title="Done: 4 of 4"), sent.message_id)
+    (seen,) = stage.server.replies(stage.direct)
+    assert seen.text == "**Done: 4 of 4**", "what a notification shows"
+    (posted,) = stage.server.called("chat.postMessage")
+    (updated,) = stage.server.called("chat.update")
+    (plan,) = blocks(posted)
+    assert (plan["type"], plan["title"]) == ("plan", "Working: 1 of 4")
+    assert [(task["task_id"], task["title"], task["status"]) for task in plan["tasks"]] == [
+        (card.id, card.title, card.state) for card in CARDS
+    ]
+    assert plan["tasks"][1]["details"]["elements"][0]["elements"][0]["text"] == "0:04 · web_fetch"
+    assert "details" not in plan["tasks"][3]
+    assert blocks(updated)[0]["title"] == "Done: 4 of 4"
+
+
+async def test_a_slack_that_does_not_take_cards_gets_words_from_then_on(stage: Any, out: Any) -> None:
+    asked = await stage.server.say("?", channel=stage.direct, user=stage.ada)
+    stage.server.fail("chat.postMessage", status=200, body={"ok": False, "error": "invalid_blocks"})
+    message = progress(out, stage, asked)
+    sent = await stage.slack.send(message)
+    await stage.slack.edit(replace(message, text="**Done**"), sent.message_id)
+    (seen,) = stage.server.replies(stage.direct)
+    assert (seen.ts, seen.text) == (sent.message_id, "**Done**")
+    tried = [*stage.server.called("chat.postMessage"), *stage.server.called("chat.update")]
+    assert [blocks(call) is not None for call in tried] == [True, False, False]
+
+
+async def test_the_tab_of_messages_is_no_home(stage: Any) -> None:
+    await stage.server.open_home(stage.ada, tab="messages")
+    await stage.server.open_home(stage.grace)
+    await stage.server.until(lambda: bool(stage.server.home_of(stage.grace)))
+    assert stage.server.home_of(stage.ada) == ""
+    assert stage.intake.dead_letters == []
+
+
+async def test_a_home_that_cannot_be_made_or_published_is_told_to_the_log_alone(stage: Any) -> None:
+    async def refused(_: Inbound) -> tuple[HomeSection, ...]:
+        raise errors.StorageError("full")
+
+    stage.server.fail("views.publish", status=200, body={"ok": False, "error": "not_enabled"})
+    await stage.server.open_home(stage.ada)
+    await stage.server.until(lambda: len(stage.log.at("warn")) == 1)
+    stage.intake.home = refused
+    await stage.server.open_home(stage.grace)
+    await stage.server.until(lambda: len(stage.log.at("warn")) == 2)
+    assert [one.message for one in stage.log.at("warn")] == [
+        "Slack did not take the home of a person (SlackApiError)",
+        "Slack did not take the home of a person (StorageError)",
+    ]
+
+
+def test_what_people_wrote_is_text_and_fits() -> None:
+    (header, section) = render.home((HomeSection("x" * 200, ("<!channel> *b*", "y" * 5_000)),))["blocks"]
+    assert len(header["text"]["text"]) == 150
+    assert section["text"]["text"].startswith("• &lt;!channel&gt;")
+    assert len(section["text"]["text"]) <= 3_000
