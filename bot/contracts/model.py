@@ -165,10 +165,3 @@ class Model(Protocol):
         """
 
     async def close(self) -> None: ...
-
-
-class Transcriber(Protocol):
-    """Transcribes speech."""
-
-    async def transcribe(self, sound: bytes, type: str) -> str:  # noqa: A002 - the MIME type, as everywhere
-        """Return the text of a recording with this MIME type; "" if nobody speaks. Raises `errors.TranscriptionFailed`."""

@@ -17,7 +17,7 @@ from typing import NamedTuple, Protocol
 
 from bot import errors, text, ulids
 from bot.contracts.inbound import Attachment, Inbound
-from bot.contracts.model import ShownFile, Transcriber
+from bot.contracts.model import ShownFile
 from bot.core.file_words import REFUSED, SeenFile, size_in_words
 from bot.core.services import Services
 from bot.documents import file_types, parser_process
@@ -77,7 +77,7 @@ class FileReader:
         self._services = services
         self._limits = limits = services.settings.files
         speech = limits.transcription
-        self._transcriber: Transcriber | None = None
+        self._transcriber: HttpTranscriber | None = None
         if speech.base_url is not None:
             self._transcriber = HttpTranscriber(speech.base_url, speech.model, speech.api_key)
         self._rss_monitor = rss_monitor

@@ -20,7 +20,7 @@ _SUFFIXES = {
 
 
 class HttpTranscriber:
-    """Implements `contracts.model.Transcriber` over HTTP. `url` is the part of the address before
+    """Transcribes recordings over HTTP. `url` is the part of the address before
     `/audio/transcriptions`. Each recording is sent in one request, which has a timeout in seconds.
     """
 
@@ -30,13 +30,14 @@ class HttpTranscriber:
         self._headers = {"Authorization": f"Bearer {key}"} if key else {}
         self._timeout = aiohttp.ClientTimeout(total=seconds)
 
-    async def transcribe(self, sound: bytes, type: str) -> str:  # noqa: A002 - as in the protocol
+    async def transcribe(self, sound: bytes, mime: str) -> str:
+        """Return the text of a recording; "" if nobody speaks. Raises `errors.TranscriptionFailed`."""
         form = aiohttp.FormData()
         form.add_field("model", self._model)
         form.add_field("response_format", "json")
         # A file object is sent in pieces. Sending the recording at once would block the event loop.
         voice = io.BytesIO(sound)
-        form.add_field("file", voice, filename=f"voice.{_SUFFIXES.get(type, 'bin')}", content_type=type)
+        form.add_field("file", voice, filename=f"voice.{_SUFFIXES.get(mime, 'bin')}", content_type=mime)
         try:
             async with (
                 aiohttp.ClientSession(timeout=self._timeout, headers=self._headers) as session,

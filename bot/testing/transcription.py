@@ -1,4 +1,4 @@
-"""A fake server with OpenAI's transcription API, and a fake transcriber that needs no server."""
+"""A fake server with OpenAI's transcription API."""
 
 from __future__ import annotations
 
@@ -6,23 +6,7 @@ from collections.abc import Mapping
 
 from aiohttp import web
 
-from bot import errors
 from bot.testing.loopback import Loopback
-
-
-class FakeTranscriber:
-    """A `contracts.transcription.Transcriber` that returns the known text of each known recording."""
-
-    def __init__(self, said: Mapping[bytes, str]) -> None:
-        self.said = said
-        self.heard: list[str] = []
-        """MIME types of the recordings that were given to the transcriber."""
-
-    async def transcribe(self, sound: bytes, type: str) -> str:  # noqa: A002 - as in the protocol
-        self.heard.append(type)
-        if sound not in self.said:
-            raise errors.TranscriptionFailed("nobody knows this recording")
-        return self.said[sound]
 
 
 class TranscriptionServer(Loopback):

@@ -11,12 +11,12 @@ from bot import errors
 from bot.llm.transcription import HttpTranscriber
 from bot.testing.transcription import TranscriptionServer
 
-SOUND = b"OggS\0 1234"
+SOUND, SILENCE = b"OggS\0 1234", b"OggS silence"
 
 
 @pytest.fixture
 async def server() -> AsyncIterator[TranscriptionServer]:
-    async with TranscriptionServer({SOUND: "hello"}, key="sk-secret") as server:
+    async with TranscriptionServer({SOUND: "hello", SILENCE: ""}, key="sk-secret") as server:
         yield server
 
 
@@ -32,6 +32,13 @@ async def test_the_recording_goes_out_once_with_key_model_and_a_name_for_its_for
     (call,) = server.calls
     assert call.params == {"model": "whisper-1", "response_format": "json", "file": "voice.ogg"}
     assert call.headers["Authorization"] == "Bearer sk-secret"
+
+
+async def test_silence_has_no_words_and_noise_is_a_failure(server: TranscriptionServer) -> None:
+    transcriber = HttpTranscriber(f"{server.url}/v1/", "whisper-1", "sk-secret")
+    assert await transcriber.transcribe(SILENCE, "audio/ogg") == ""
+    with pytest.raises(errors.TranscriptionFailed):
+        await transcriber.transcribe(b"OggS noise", "audio/ogg")
 
 
 @pytest.mark.parametrize(
