@@ -171,12 +171,14 @@ def channel(
         return
     if isinstance(host := getattr(settings, "host", None), str):
         yield from bind(f"channels.{name}", host, getattr(settings, "token", None))
-    for token, key in keys_in_use(settings, manifest).items():
+    keys = keys_in_use(settings, manifest)
+    half = settings.enabled is None and any(getattr(settings, token) for token in keys)
+    for token, key in keys.items():
         if value := getattr(settings, token):
             try:
                 credential(value)
             except ValueError as error:
                 yield f"channels.{name}.{key}: found [hidden]; {error}"
-        elif settings.enabled and ("channels", name, key) not in filled.missing:
+        elif half or (settings.enabled and ("channels", name, key) not in filled.missing):
             mend = f"set {variable(name, token)} and refer to it, or set enabled to false"
             yield finding(f"channels.{name}.{key}", "nothing", "a token", mend)

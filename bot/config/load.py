@@ -166,6 +166,11 @@ def load(
     if llm.provider == "anthropic" and not llm.api_key and ("llm", "apiKey") not in filled.missing:
         mend = 'set ANTHROPIC_API_KEY, or provider to "demo"'
         found.append(finding("llm.apiKey", "nothing", "a key", mend))
+    for at, one in enumerate(llm.fallback):
+        loc = ("llm", "fallback", at, "apiKey")
+        if one.address(llm.base_url) != llm.base_url and not one.api_key and loc not in filled.missing:
+            expected = "a key, since that of llm is not sent elsewhere"
+            found.append(finding(dotted(loc), "nothing", expected, "set it"))
     found += checks.bind("dashboard", file.dashboard.host, file.dashboard.token)
     for name, manifest in manifests.items():
         found += checks.channel(name, channels[name], manifest, filled)

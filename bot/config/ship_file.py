@@ -89,14 +89,6 @@ class Fallback(StrictModel):
         return self.base_url or (None if self.provider else first)
 
 
-def _fallback(models: tuple[Fallback, ...], info: ValidationInfo) -> tuple[Fallback, ...]:
-    first = info.data.get("base_url")
-    for at, one in enumerate(models):
-        if one.address(first) != first and not one.api_key:
-            raise ValueError(f"expected an apiKey in [{at}], since that of llm is not sent elsewhere; set it")
-    return models
-
-
 class Llm(StrictModel):
     """The language model."""
 
@@ -129,7 +121,7 @@ class Llm(StrictModel):
     """Prices by model. They override the built-in prices, which `shipmate check` lists with their date."""
     retry_seconds: Annotated[float, Field(ge=0, le=3_600)] = 30
     """Seconds for which a request is retried while the provider is overloaded, failing or unreachable. 0: no retries."""
-    fallback: Annotated[tuple[Fallback, ...], AfterValidator(_fallback)] = ()
+    fallback: tuple[Fallback, ...] = ()
     """Models that are asked in turn while the first is overloaded for five seconds, refuses the request or is unreachable.
     The first model is asked again after five minutes.
     """

@@ -71,7 +71,6 @@ _HEADERS = {
 }
 _DAY = 86_400
 _PERIODS = ("1", "7", "30", "all")
-_COST_PERIODS = ("today", "yesterday", *_PERIODS)
 _GROUPS: Mapping[str, By] = {"day": "day", "person": "person", "chat": "chat", "model": "model"}
 Found = dict[str, Any]
 
@@ -261,9 +260,10 @@ class Console:
 
     async def _costs(self, request: web.Request) -> Found:
         by = _GROUPS.get(request.query.get("by", ""), "day")
-        days = _day(request) or _period(request, _COST_PERIODS)
+        days = _day(request) or _period(request)
         asked = {**_asked(request, "channel"), "days": days, "by": by}
-        (since, until), page, channel = self._bounds(days), _number(request, "page", 1), asked["channel"]
+        page, channel = _number(request, "page", 1), asked["channel"]
+        since, until = (self._since(days), math.inf) if days in _PERIODS else _bounds(days)
         total, found = await asyncio.to_thread(
             lambda: (
                 self.usage.total(since=since, until=until, channel=channel),
@@ -281,8 +281,7 @@ class Console:
         return {
             "by": by,
             "asked": asked,
-            "day": "" if days in _COST_PERIODS else days,
-            "periods": _COST_PERIODS,
+            "day": "" if days in _PERIODS else days,
             "channels": self.channels(),
             "groups": groups,
             "highest": max((usage.cost for _, usage in found), default=0.0),
@@ -363,16 +362,6 @@ class Console:
     def _since(self, period: str) -> float:
         return 0.0 if period == "all" else self.clock.now() - int(period) * _DAY
 
-    def _bounds(self, period: str) -> tuple[float, float]:
-        """Return begin and end (epoch seconds) of a period chosen on the costs page. The period may be a date (UTC)."""
-        if period in _PERIODS:
-            return self._since(period), math.inf
-        today = self.clock.now() // _DAY * _DAY
-        since = {"today": today, "yesterday": today - _DAY}.get(period)
-        if since is None:
-            since = datetime.fromisoformat(period).replace(tzinfo=UTC).timestamp()
-        return since, since + _DAY
-
 
 def _number(request: web.Request, name: str, least: int) -> int:
     """Return a number from the URL query. The number is at least `least`, which is also the default."""
@@ -389,9 +378,9 @@ def _language(request: web.Request) -> str:
     return best_language(request.headers.get("Accept-Language", "")) or DEFAULT
 
 
-def _period(request: web.Request, periods: Sequence[str] = _PERIODS) -> str:
+def _period(request: web.Request) -> str:
     given = request.query.get("days", "")
-    return given if given in periods else "7"
+    return given if given in _PERIODS else "7"
 
 
 def _day(request: web.Request) -> str:
@@ -400,6 +389,12 @@ def _day(request: web.Request) -> str:
         return date.fromisoformat(request.query.get("day") or request.query.get("days", "")).isoformat()
     except ValueError:
         return ""
+
+
+def _bounds(day: str) -> tuple[float, float]:
+    """Return begin and end (epoch seconds) of a day (UTC)."""
+    since = datetime.fromisoformat(day).replace(tzinfo=UTC).timestamp()
+    return since, since + _DAY
 
 
 def _pages(rows: int) -> int:

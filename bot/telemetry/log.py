@@ -245,7 +245,7 @@ class JsonlLog:
         left, gone = sum(size for _, _, size in files), 0
         for day, path, size in files:
             if now.date() - day > self._keep or (left > self._max_bytes and path != self._current):
-                gone += self._try(self._remove, path)
+                gone += self._try(self._disk.remove, path)
                 left -= size
         return gone
 
@@ -257,12 +257,6 @@ class JsonlLog:
         with closing(self._disk.open(path)) as file:
             pieces = [packer.compress(file.read(at, PIECE)) for at in range(0, file.size, PIECE)]
         self._disk.replace(path.with_name(path.name + PACKED), b"".join([*pieces, packer.flush()]))
-        self._disk.remove(path)
-
-    def _remove(self, path: Path) -> None:
-        # A crash may have left the file in both forms. If the compressed form stayed alone, readers would use it.
-        if path.suffix != PACKED:
-            self._disk.remove(path.with_name(path.name + PACKED))
         self._disk.remove(path)
 
     def _try(self, work: Callable[[Path], None], path: Path) -> bool:

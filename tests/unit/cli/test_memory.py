@@ -11,7 +11,6 @@ import pytest
 
 from bot.contracts.identity import ChatKey
 from bot.core.memory import SessionMemory
-from bot.storage import file_names
 from bot.storage.notes import Memories, MemoryOwner, NoteStore, Written
 from bot.system import SystemDisk
 from tests.unit.cli.conftest import Shipmate, Terminal
@@ -51,25 +50,6 @@ def test_the_list_names_every_owner_and_file(remembered: Path, shipmate: Shipmat
         ("person", "telegram:77", "diet.md"),
     ]
     assert "telegram:77  diet.md" in shipmate("memory", "list", "--dir", remembered).out
-
-
-LONG = ChatKey.parse("slack:chat:C1:thread:" + "長" * 70)
-
-
-def test_a_chat_with_a_key_too_long_for_a_folder_is_listed_by_the_folders_name(
-    project: Path, shipmate: Shipmate
-) -> None:
-    async def write() -> None:
-        by = Written(BY.ts, "01R", LONG, "77")
-        await store(project).change(MemoryOwner("chat", str(LONG)), "plan.md", lambda _: "one", by)
-
-    asyncio.run(write())
-    (one,) = shipmate("memory", "list", "--dir", project, "--json").lines
-    assert (one["owner"], one["path"]) == (file_names.encode(LONG), "plan.md")
-    for owner in (LONG, one["owner"]):
-        assert "one" in shipmate("memory", "show", owner, "--dir", project).out
-    assert shipmate("memory", "forget", one["owner"], "--yes", "--dir", project).code == 0
-    assert shipmate("memory", "list", "--dir", project, "--json").lines == []
 
 
 def test_every_line_is_shown_with_where_it_comes_from(remembered: Path, shipmate: Shipmate) -> None:

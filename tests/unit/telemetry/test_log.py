@@ -332,31 +332,10 @@ def test_a_line_of_a_day_that_is_compressed_goes_to_a_new_part(
     assert "2027-01-15.2.jsonl" in _names(tmp_path / "logs"), "lines go there"
 
 
-def test_what_is_cut_off_between_the_two_forms_counts_once(
-    make: Make, tmp_path: Path, disk: GatedDisk, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder = tmp_path / "logs"
-    folder.mkdir()
-    (folder / "2027-01-13.jsonl").write_text('{"one": 1}\n')
-    (folder / "2026-01-13.jsonl").write_text('{"old": 1}\n')
-    (folder / "2026-01-13.jsonl.gz").write_bytes(b"")
-    remove, stays = disk.remove, [True]
-
-    def stuck(path: Path) -> None:
-        if path.name == "2027-01-13.jsonl" and stays:
-            raise OSError("stays")
-        remove(path)
-
-    monkeypatch.setattr(disk, "remove", stuck)
-    log = make()
-    assert log.sweep() == 1
-    assert _names(folder)[:2] == ["2027-01-13.jsonl", "2027-01-13.jsonl.gz"]
-    assert not any(name.startswith("2026") for name in _names(folder))
-    assert next(path.name for _, _, path in telemetry.day_files(folder, disk)) == "2027-01-13.jsonl"
-    stays.clear()
-    log.sweep()
-    assert log.flush()
-    assert _names(folder) == ["2027-01-13.jsonl.gz", "2027-01-15.jsonl"]
+def test_a_day_in_both_forms_is_listed_once(tmp_path: Path) -> None:
+    for name in ("2027-01-13.jsonl", "2027-01-13.jsonl.gz"):
+        (tmp_path / name).touch()
+    assert [path.name for _, _, path in telemetry.day_files(tmp_path, SystemDisk())] == ["2027-01-13.jsonl"]
 
 
 def test_the_oldest_files_go_where_all_take_too_much(make: Make, tmp_path: Path) -> None:
