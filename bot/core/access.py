@@ -13,11 +13,7 @@ from bot import errors, text
 from bot.access_list import AccessList
 from bot.contracts.archive import ArchiveLine
 from bot.contracts.base import ChatType
-from bot.contracts.channel import (
-    Channel,
-    Manifest,
-    MembershipAnswer,
-)
+from bot.contracts.channel import Channel, Manifest, MembershipAnswer
 from bot.contracts.environment import Log, Redact
 from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.inbound import Command, Inbound, Quoted

@@ -28,7 +28,7 @@ from bot.contracts.channel import FILE_PIECE, ChannelDeps, Intake
 from bot.contracts.identity import THREAD, ChatKey, UserRef
 from bot.contracts.inbound import Attachment, Command, Inbound
 from bot.contracts.model import DEMO, AnsweringModel
-from bot.words import CATALOGUES, DEFAULT, best_language, names, say, speaking
+from bot.words import CATALOGUES, DEFAULT, Sentence, best_language, names, say, speaking
 from channels import approval_buttons
 from channels.local import CHAT_ID, command
 from channels.web import guard
@@ -233,7 +233,7 @@ class WebRoutes:
         """Return an error as JSON. A person who opens an address gets a page, with a link to the chat if they have access."""
         headers = {} if error.retry is None else {"Retry-After": str(error.retry)}
         with speaking(_language(request)):
-            sentence = say(error.key, **error.values) if error.key else errors.StorageError().person
+            sentence = str(Sentence(error.key, error.values)) if error.key else errors.StorageError().person
             # Browsers send `Sec-Fetch-Dest` only in secure contexts. Without this header, `Accept` tells if the browser will
             # show the response as a page.
             shown_as = request.headers.get("Sec-Fetch-Dest")
