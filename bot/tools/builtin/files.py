@@ -114,7 +114,6 @@ class ReadFileInput(ToolInput):
     path: str
     offset: int = Field(default=1, ge=1, description="First line.")
     limit: int = Field(default=LINES, ge=1, le=LINES, description="Lines.")
-    encoding: str | None = Field(default=None, max_length=40, description="If not UTF-8.")
 
 
 class ReadFile(FileTool):
@@ -129,16 +128,10 @@ class ReadFile(FileTool):
         raw, found = self.raw(place, LARGEST)
         self.report(str(place))
         self.touch(place)
-        head = raw[: file_types.SNIFF]
-        if args.encoding is None and (kind := file_types.binary_kind(head)) is not None:
+        if (kind := file_types.binary_kind(raw[: file_types.SNIFF])) is not None:
             raise errors.ToolError(f"{place} is a {kind} of {found.st_size} bytes. Only text can be read.")
-        name = file_types.bom_encoding(head) or "utf-8"
-        if args.encoding is not None:
-            known = file_types.python_name(args.encoding)
-            if known is None:
-                raise errors.ToolError(f"There is no encoding {text.preview(args.encoding, 40)!r}.")
-            name = known
-        lines = _lines(raw.decode(name, "replace"))
+        words = file_types.decode(raw)
+        lines = _lines(raw.decode("utf-8", "replace") if words is None else words)
         if not lines and args.offset == 1:
             return f"{place} is empty."
         if args.offset > len(lines):
@@ -152,8 +145,7 @@ class ReadFile(FileTool):
         notes = [f"{place}, lines {args.offset} to {last} of {len(lines)}"]
         notes += [f"go on with offset {last + 1}"] if last < len(lines) else []
         notes += [f"only its first {LARGEST:,} bytes can be read"] if found.st_size > LARGEST else []
-        if name == "utf-8" and not file_types.is_utf8(head):
-            notes.append("it is not UTF-8, and what could not be read is shown as �: name its encoding")
+        notes += ["it is in no known encoding: what could not be read is shown as �"] if words is None else []
         return "\n".join([f"[{'; '.join(notes)}]", *shown])
 
 
