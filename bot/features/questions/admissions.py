@@ -248,12 +248,13 @@ class Admissions(QuestionService):
         """Admit or deny an id. An id without the prefix `channel:` belongs to the channel of the command."""
         if not self._run.access.is_operator(inbound.person):
             return Done(say("commands.operators_admit"))
-        asked, prefix = inbound.args, self._manifests[inbound.channel].command_prefix
+        asked = inbound.args
         channel, _, user_id = asked.rpartition(":")
         channel = channel or inbound.channel
         manifest = self._manifests.get(channel)
         if not user_id or manifest is None or not manifest.valid_id(user_id):
             name = inbound.command.name if inbound.command is not None else ""
+            prefix = self._manifests[inbound.channel].command_prefix
             said = say("commands.no_id", asked=text.preview(asked, 60))
             said = said if asked else say("commands.needs_id", name=name, prefix=prefix)
             form = id_form(manifest or self._manifests[inbound.channel])

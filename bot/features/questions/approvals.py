@@ -349,29 +349,30 @@ class Approvals(QuestionService):
             return Done(say("approval.not_yours"))
         if inbound.chat_type != "direct":
             return Done(say("commands.allow_privately"))
-        found = self._lasting()
-        if not inbound.args:
-            how = say("approvals.how", prefix=self._run.manifests[inbound.channel].command_prefix)
-            return Done("\n".join([*map(self._line, found), how]) if found else say("approvals.none"))
-        for record in found:
-            if _is_called(record, inbound.args.upper()):
-                self._note(record, inbound, "taken back")
-                gone = events.FactSet(GRANTED, record.id, None)
-                return Done(say("approvals.gone", name=record.id[-SHORT:]), (Fact(inbound.chat_key, gone),))
-        return Done(say("approval.no_such", name=text.preview(inbound.args, 40)))
-
-    def _line(self, record: ApprovalRecord) -> str:
-        verdict, asked, now = record.verdict or Verdict("approved"), record.asked, self._run.clock.now()
-        return say(
-            f"approvals.line_{verdict.scope}",
-            name=record.id[-SHORT:],
-            act=act(asked),
-            call=named(asked.shown),
-            chat=asked.chat_key,
-            by=who_decided(verdict, "approval.an_operator"),
-            time=times.recent(record.decided_at or now, now),
-            count=record.used,
-        )
+        found, now = self._lasting(), self._run.clock.now()
+        if inbound.args:
+            for record in found:
+                if _is_called(record, inbound.args.upper()):
+                    self._note(record, inbound, "taken back")
+                    gone = Fact(inbound.chat_key, events.FactSet(GRANTED, record.id, None))
+                    return Done(say("approvals.gone", name=record.id[-SHORT:]), (gone,))
+            return Done(say("approval.no_such", name=text.preview(inbound.args, 40)))
+        lines = [
+            say(
+                f"approvals.line_{verdict.scope}",
+                name=record.id[-SHORT:],
+                act=act(record.asked),
+                call=named(record.asked.shown),
+                chat=record.asked.chat_key,
+                by=who_decided(verdict, "approval.an_operator"),
+                time=times.recent(record.decided_at or now, now),
+                count=record.used,
+            )
+            for record in found
+            if (verdict := record.verdict) is not None
+        ]
+        how = say("approvals.how", prefix=self._run.manifests[inbound.channel].command_prefix)
+        return Done("\n".join([*lines, how]) if lines else say("approvals.none"))
 
     async def _decide(self, inbound: Inbound, name: str, ended: Ended, scope: Scope) -> Done:
         found = self._named(inbound, name)
@@ -404,19 +405,19 @@ class Approvals(QuestionService):
         """Return the open question of this name. Without a name, return the only open question in this chat or its threads.
         Otherwise return the sentence that says why no single question was found.
         """
-        open_ones = [one for _, one in self._open("call", "budget", "person")]
         if wanted := name.upper():
-            found = [one for one in open_ones if _is_called(one.record, wanted)]
+            every = (one for _, one in self._open("call", "budget", "person"))
+            found = [one for one in every if _is_called(one.record, wanted)]
             if len(found) == 1:
                 return found[0]
             # Only buttons contain the full id. An unknown full id thus comes from the button of a closed question.
             closed = len(wanted) == len(self._run.ids.ulid())
             return say("approval.unknown") if closed else say("approval.no_such", name=text.preview(name, 40))
-        seen = {one.id: self._seen_in(one, inbound) for one in open_ones if not one.record.asked.admits}
-        here = [one for one in open_ones if inbound.chat_key in seen.get(one.id, ())]
-        near = [one for one in open_ones if seen.get(one.id)]
-        if len(here) == 1 or len(near) == 1:
-            return (here or near)[0]
+        seen = [(one, self._seen_in(one, inbound)) for _, one in self._open("call", "budget")]
+        near = [one for one, places in seen if places]
+        here = [one for one, places in seen if inbound.chat_key in places]
+        if len(found := here or near) == 1:
+            return found[0]
         if not near:
             return say("approval.nothing")
         names = [

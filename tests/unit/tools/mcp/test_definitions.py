@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import threading
 from typing import Any
 
 import pydantic
@@ -14,7 +12,7 @@ from hypothesis import strategies as st
 
 from bot.testing import anthropic_rules as rules
 from bot.tools.mcp import definitions
-from bot.tools.registry import ToolOffer
+from bot.tools.mcp.definitions import words_of
 from tests.unit.tools.mcp.conftest import Start, raw
 
 
@@ -27,22 +25,6 @@ def body(*tools: dict[str, Any]) -> dict[str, Any]:
         "messages": [{"role": "user", "content": "x"}],
         "tools": [core, *later],
     }
-
-
-async def test_others_go_on_while_it_is_read_what_a_server_says(
-    start: Start, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    loop, gone_on, seen, read = asyncio.get_running_loop(), threading.Event(), list[bool](), definitions.offer
-
-    def slow(*words: Any) -> ToolOffer:
-        loop.call_soon_threadsafe(gone_on.set)
-        seen.append(gone_on.wait(30))
-        return read(*words)
-
-    monkeypatch.setattr(definitions, "offer", slow)
-    await start(one=raw("evil"))
-    assert seen
-    assert all(seen)
 
 
 async def test_of_evil_tools_only_what_can_be_declared_is_offered(start: Start) -> None:
@@ -184,3 +166,33 @@ def test_arguments_are_held_against_the_schema(arguments: Any, wrong: str | None
     with pytest.raises(pydantic.ValidationError) as caught:
         model.model_validate(arguments)
     assert wrong in str(caught.value)
+
+
+PAGE = "file:///page"
+
+
+@pytest.mark.parametrize(
+    ("part", "told"),
+    [
+        ({"type": "text", "text": "Hello."}, "Hello."),
+        ({"type": "image", "mimeType": "image/png", "data": "A" * 4_000}, "[image: image/png, 3,000 bytes]"),
+        ({"type": "audio", "mimeType": "audio/ogg"}, "[audio: audio/ogg, 0 bytes]"),
+        ({"type": "resource_link", "name": "page", "uri": PAGE}, f"[resource: page, {PAGE}]"),
+        ({"type": "resource", "resource": {"uri": PAGE, "text": "Its words."}}, f"[{PAGE}]\nIts words."),
+        (
+            {"type": "resource", "resource": {"uri": PAGE, "mimeType": "image/png", "blob": "AAAA"}},
+            f"[resource: {PAGE}, image/png, not shown]",
+        ),
+        ({"type": "resource"}, "[resource: not shown]"),
+        ({"type": "hologram"}, "[hologram: not shown]"),
+    ],
+)
+def test_a_part_is_its_text_or_a_line_that_tells_of_it(part: dict[str, Any], told: str) -> None:
+    assert words_of({"content": [part]}) == told
+
+
+def test_structured_content_stands_in_where_there_is_no_other() -> None:
+    structured = {"name": "花子"}
+    assert words_of({"content": [], "structuredContent": structured}) == '{"name": "花子"}'
+    assert words_of({"content": [{"type": "text", "text": "Hi."}], "structuredContent": structured}) == "Hi."
+    assert words_of({}) == ""
