@@ -81,7 +81,7 @@ class SharedDisk:
         trouble = ""
         while True:
             try:
-                await asyncio.to_thread(self.bring_files if leads else self._catch_up)
+                await asyncio.to_thread(self.store_changed if leads else self._catch_up)
                 trouble = ""
             except OSError as error:
                 if str(error) != trouble:
@@ -157,7 +157,7 @@ class SharedDisk:
             self._log.write("cluster", f"files of another Shipmate are kept in {aside.name}", level="warn")
         self._inner.replace(self._home / NOTE, jsonl.dumps({"store": store}))
 
-    def bring_files(self) -> None:
+    def store_changed(self) -> None:
         """Store the files in `FILES` that a command on this host has changed."""
         with self._alone:
             for name in FILES:

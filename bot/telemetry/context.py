@@ -45,9 +45,9 @@ def waiting_for_model(seconds: float) -> AbstractContextManager[object]:
     return _waiting.get()(seconds)
 
 
-def on_waiting_for_model(told: _Waiting) -> None:
+def on_waiting_for_model(notify: _Waiting) -> None:
     """Set the context manager that `waiting_for_model` returns in this task and in tasks that this task starts."""
-    _waiting.set(told)
+    _waiting.set(notify)
 
 
 def turn_scope(

@@ -86,7 +86,7 @@ class JsonlLog:
         self._reported = 0
         """Number of lost lines that the log itself has already reported."""
         self._queued = self._written = 0
-        self._hurried = self._closed = False
+        self._flush_now = self._closed = False
         self._current: Path | None = None
         """File to which lines are appended."""
         self._sound = True
@@ -156,9 +156,9 @@ class JsonlLog:
         while not ends:
             with self._wake:
                 self._wake.wait_for(lambda: self._pending or self._closed)
-                self._wake.wait_for(lambda: self._hurried or self._closed, timeout=LINGER)
+                self._wake.wait_for(lambda: self._flush_now or self._closed, timeout=LINGER)
                 batch, self._pending = self._pending, []
-                self._pending_bytes, self._hurried = 0, False
+                self._pending_bytes, self._flush_now = 0, False
                 ends, count, unreported = self._closed, len(batch), self.lost - self._reported
             if unreported:
                 notice = {"dropped": unreported}
@@ -178,9 +178,9 @@ class JsonlLog:
         try:
             return day, render(line, self._redact)
         except (ValueError, TypeError, LookupError, ArithmeticError, AttributeError, RecursionError) as error:
-            told = {"kind": "log", "message": f"a line of the kind {line['kind']} could not be written"}
+            failed = {"kind": "log", "message": f"a line of the kind {line['kind']} could not be written"}
             kept = {key: line[key] for key in ("id", "timestamp", "type", "level")}
-            return day, _dump(kept | told | {"details": {"cause": type(error).__name__}})
+            return day, _dump(kept | failed | {"details": {"cause": type(error).__name__}})
 
     def _append(self, lines: Sequence[tuple[str, bytes]]) -> int:
         """Write lines, each given as (day, bytes). Return the number of lines that could not be written."""
@@ -220,7 +220,7 @@ class JsonlLog:
     def flush(self, seconds: float = 5.0) -> bool:
         """Wait until all lines written so far are on disk or lost. Return False after a timeout."""
         with self._wake:
-            target, self._hurried = self._queued, True
+            target, self._flush_now = self._queued, True
             self._wake.notify_all()
             return self._wake.wait_for(
                 lambda: self._written >= target or not self._thread.is_alive(), timeout=seconds

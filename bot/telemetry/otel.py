@@ -114,8 +114,8 @@ class SpanExport:
             "shipmate.task": line["details"].get("task"),
             "error.type": error and error_type(error),
         }
-        told = {key: one for key, one in attributes.items() if one is not None}
-        told |= {key: self._redact(one) for key, one in told.items() if isinstance(one, str)}
+        fields = {key: one for key, one in attributes.items() if one is not None}
+        fields |= {key: self._redact(one) for key, one in fields.items() if isinstance(one, str)}
         number = ulids.number_of(line.get("requestId") or line["id"]) or own
         ended = round(datetime.fromisoformat(line["timestamp"]).timestamp() * 1000) * 1_000_000
         context = Context()
@@ -133,7 +133,7 @@ class SpanExport:
                 self._redact(" ".join(name)),
                 context,
                 trace.SpanKind.CLIENT if operation in {"chat", "send"} else trace.SpanKind.INTERNAL,
-                told,
+                fields,
                 start_time=ended - round(line.get("duration", 0) * 1_000_000),
             )
         if error:

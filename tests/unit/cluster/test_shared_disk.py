@@ -112,6 +112,6 @@ def test_files_of_another_shipmate_are_put_aside_and_what_was_erased_goes_everyw
 def test_what_a_command_writes_beside_the_leader_is_brought(leads: Hosts, tmp_path: Path) -> None:
     a = leads("a")
     (tmp_path / "a/access.json").write_text(json.dumps({"v": 1}))
-    a.bring_files()
+    a.store_changed()
     leads("b")
     assert leads.there("b") == {"access.json": b'{"v": 1}'}
