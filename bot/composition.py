@@ -61,7 +61,7 @@ from bot.llm.windows import ContextWindows, LearnedFile
 from bot.llm.wrapper import RetryingModel, SystemRoleModel, reply_of
 from bot.rss_monitor import RssMonitor
 from bot.storage.artifacts import ArtifactStore
-from bot.storage.notes import Memories, NoteStore
+from bot.storage.notes import NoteStore
 from bot.system import read_link
 from bot.telemetry import JsonlLog, Redactor
 from bot.tools.builtin import Search, ToolPorts, builtin_tools
@@ -245,7 +245,6 @@ class Gateway:
             **vars(services),
             models=models,
             archive=self.archive,
-            memories=Memories(home / "memory", disk=disk),
             registry=registry,
             dispatcher=build_dispatcher(services, registry, door),
             task_events=door.display.tasks if door.display else lambda _: None,

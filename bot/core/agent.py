@@ -21,7 +21,6 @@ from bot.core.prompt import LEAST_BUDGET, MOST_BUDGET, SHARE, Frozen, Prompts
 from bot.core.services import Services
 from bot.llm.costs import PriceTable
 from bot.llm.windows import EFFORTS, ContextWindows
-from bot.storage.notes import Memories
 from bot.tools.dispatch import Dispatcher
 from bot.tools.registry import Registry
 from bot.words import sentence
@@ -205,8 +204,6 @@ class AgentDeps(Services):
     dispatcher: Dispatcher
     prompts: Prompts
     alerts: OperatorNotices
-    memories: Memories | None = None
-    """Session memories by chat; None if the session memory is off."""
     task_events: Callable[[TaskEvent], object] = lambda _: None
     approvals: Approvals = field(default_factory=Unattended)
 

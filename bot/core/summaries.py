@@ -28,7 +28,7 @@ from bot.core.context import LENGTH, ContextEntry, KeptTurn, api_rounds
 from bot.core.fit import COLD_AFTER, Fit
 from bot.core.memory import MemoryInvalid, SessionMemory, TooLong
 from bot.llm.wrapper import reply_of
-from bot.storage.notes import Memories
+from bot.storage.notes import NoteStore
 from bot.tools.permissions import taint
 from bot.words import sentence
 
@@ -100,10 +100,10 @@ class _Work:
 
 @dataclass(frozen=True, slots=True)
 class Summaries:
-    """Compacts the histories of all chats. `memories` is None if the session memory is off."""
+    """Compacts the histories of all chats."""
 
     append: Callable[[Chat, events.EventData], None]
-    memories: Memories | None
+    notes: NoteStore
     put_back: PutsBack
     operators: OperatorNotices
     clock: Clock
@@ -120,7 +120,7 @@ class Summaries:
 
     async def before_turn(self, fit: Fit) -> None:
         """Wait for a running compaction. Then drop the oldest messages if their number exceeds the message cap, or twice the
-        cap if session memories are on.
+        cap if compaction is on.
         """
         chat, context, limits = fit.chat, fit.context, fit.limits
         work = self._of(chat)
@@ -129,7 +129,7 @@ class Summaries:
             # This counts as a failure. Otherwise each turn would start another slow compaction, for which the next turn waits.
             self._failed(chat, "compaction", TimeoutError(f"no end within {WAIT_SECONDS:g} seconds"))
             await cancel_all([work.compacting])
-        remembers = limits.compaction.enabled and self.memories is not None
+        remembers = limits.compaction.enabled
         if len(context.view()) <= limits.max_messages * (GROWTH if remembers else 1):
             return
         over = context.over_cap()
@@ -166,12 +166,11 @@ class Summaries:
                 fit.tokens() > fit.budget().limit and self._begin(fit, "size", _keep(fit))
             ):
                 return
-            if self.memories is not None:
-                if over and work.writing is None and _is_covered(fit, over):
-                    work.compacting = self._task(chat, self._compact(fit, "message_cap", over))
-                elif work.writing is None and self._enough_is_new(fit, over_cap=bool(over)):
-                    self._begin_memory(fit)
-                return
+            if over and work.writing is None and _is_covered(fit, over):
+                work.compacting = self._task(chat, self._compact(fit, "message_cap", over))
+            elif work.writing is None and self._enough_is_new(fit, over_cap=bool(over)):
+                self._begin_memory(fit)
+            return
         if over:
             self.append(chat, events.Cut(tuple(over), chat.context.head, "message_cap"))
 
@@ -300,15 +299,14 @@ class Summaries:
         origin, words = _origin(chat, seen), known.markdown
         self.append(chat, events.Remembered(words, covers, origin.packed()))
         self.log.write("memory", "the memory of the chat is written", covers=str(covers))
-        if self.memories is not None:
-            await self.memories.save(chat.key, words)
+        await self.notes.save_session(chat.key, words)
 
     async def _import_edits(self, chat: Chat) -> None:
         """Append the memory file's text to the log if an operator has changed the file."""
         before = chat.context.memory
-        if self.memories is None or before is None:
+        if before is None:
             return
-        kept = await self.memories.load(chat.key)
+        kept = await self.notes.load_session(chat.key)
         if kept is None or kept == text.clean(before.markdown):
             return
         try:

@@ -47,7 +47,7 @@ class Turns:
     def __post_init__(self) -> None:
         self.summaries = Summaries(
             lambda chat, data: self.chats.append(Fact(chat.key, data)),
-            self.agent.memories,
+            self.agent.notes,
             lambda key, gone, kept, most: reattach.put_back(
                 gone, kept, self.agent, most, chat_key=key, person=context.current().person
             ),

@@ -1,4 +1,4 @@
-"""Stores the memory files of chats and people (`NoteStore`), and the session memory of each chat (`Memories`).
+"""Stores the memory files of chats and people, and the session memory of each chat.
 
 Beside each memory file, another file has the sources of each line. Every owner has one folder without subfolders. A
 path is encoded as a file name in this folder, so that no path can lead outside of it.
@@ -139,7 +139,9 @@ DEEPEST = 4
 LONGEST = 180
 """Max bytes of a path that is encoded as a file name."""
 SESSION = "session.md"
-"""Path of the session memory. It is listed among a chat's memory files, but only `Memories` and operators write it."""
+"""Path of a chat's session memory. It is listed among the chat's memory files, but the model cannot write it."""
+LARGEST_SESSION = 256 * 1024
+"""Max bytes of a session memory's file. A larger file is ignored."""
 LINES = ".lines"
 """Suffix of the file with the sources of a memory file's lines."""
 _WORDS = ".md"
@@ -262,6 +264,18 @@ class NoteStore:
         names = (name for name in self._disk.names(self.folder) if name not in {_PEOPLE, jsonl.LOCK})
         keys = (file_names.decode(name) or (name if file_names.is_hashed(name) else None) for name in names)
         return [key for key in keys if key is not None and self._sizes(MemoryOwner("chat", key))]
+
+    @on_disk("the memory cannot be read")
+    def load_session(self, chat_key: ChatKey) -> str | None:
+        """Return a chat's session memory as Markdown; None if the file is missing or too large."""
+        raw = self._disk.read(self._path(MemoryOwner("chat", str(chat_key)), SESSION))
+        return raw.decode("utf-8", "replace") if 0 < len(raw) <= LARGEST_SESSION else None
+
+    @on_disk("the memory cannot be written", alone=True)
+    def save_session(self, chat_key: ChatKey, markdown: str) -> None:
+        """Replace a chat's session memory by `markdown`. Redact secrets before this call."""
+        path = self._path(MemoryOwner("chat", str(chat_key)), SESSION)
+        self._disk.replace(path, text.clean(markdown).encode())
 
     # The methods below run on a thread, under the lock.
 
@@ -393,31 +407,3 @@ def _free(taken: Iterable[str], name: str) -> None:
             raise errors.ToolError(
                 "There is something at this path already. Use another path, or delete that first."
             )
-
-
-# ------------------------------------------------------------ session memories
-
-LARGEST_SESSION = 256 * 1024
-"""Max bytes of a session memory's file. A larger file is ignored."""
-
-
-class Memories:
-    """Stores the session memory of each chat in the file `folder/<encoded chatKey>/session.md`, which operators may edit.
-    Methods raise `errors.StorageError`.
-    """
-
-    def __init__(self, folder: Path, *, disk: Disk) -> None:
-        self.folder = folder
-        self._disk = disk
-
-    @on_disk("the memory cannot be read")
-    def load(self, chat_key: ChatKey) -> str | None:
-        """Return a chat's session memory as Markdown; None if the file is missing or too large."""
-        raw = self._disk.read(self.folder / file_names.encode(chat_key) / SESSION)
-        return raw.decode("utf-8", "replace") if 0 < len(raw) <= LARGEST_SESSION else None
-
-    @on_disk("the memory cannot be written", alone=True)
-    def save(self, chat_key: ChatKey, markdown: str) -> None:
-        """Replace a chat's session memory by `markdown`. Redact secrets before this call."""
-        path = self.folder / file_names.encode(chat_key) / SESSION
-        self._disk.replace(path, text.clean(markdown).encode())

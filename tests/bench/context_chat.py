@@ -43,7 +43,7 @@ from bot.llm.messages_api import body_of
 from bot.llm.windows import ContextWindows
 from bot.llm.wrapper import SystemRoleModel
 from bot.storage.artifacts import ArtifactStore
-from bot.storage.notes import Memories, NoteStore
+from bot.storage.notes import NoteStore
 from bot.system import SystemDisk, UlidSource
 from bot.telemetry import Redactor
 from bot.testing import anthropic_cache as cache
@@ -225,7 +225,6 @@ class Chat:
             archive.search, artifacts, skills, clock, memory, project, isolation, whose, vetting
         )
         registry = Registry([*builtin_tools(ports), self.look])
-        memories = Memories(self.root / "memory", disk=disk)
         self._windows = ContextWindows(InMemoryLearned(), log=log)
         nobody: Any = None  # the bench needs no receiver of reports
         agent = AgentDeps(
@@ -240,7 +239,6 @@ class Chat:
                 skills=skills,
                 instructions=InstructionFiles(self.root, log, vetting),
             ),
-            memories=memories,
         )
         self._serve(agent)
 

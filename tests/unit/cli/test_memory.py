@@ -11,7 +11,7 @@ import pytest
 
 from bot.contracts.identity import ChatKey
 from bot.core.memory import SessionMemory
-from bot.storage.notes import Memories, MemoryOwner, NoteStore, Written
+from bot.storage.notes import MemoryOwner, NoteStore, Written
 from bot.system import SystemDisk
 from tests.unit.cli.conftest import Shipmate, Terminal
 
@@ -31,7 +31,7 @@ def remembered(project: Path) -> Path:
         files = store(project)
         await files.change(CHAT, "plan.md", lambda _: "one\n二", BY)
         await files.change(PERSON, "diet.md", lambda _: "no nuts", BY)
-        await Memories(project / ".ship" / "memory", disk=SystemDisk()).save(KEY, MARKDOWN)
+        await files.save_session(KEY, MARKDOWN)
 
     asyncio.run(write())
     return project
@@ -95,7 +95,7 @@ def test_the_memory_of_a_conversation_is_edited_as_what_it_is(
     fresh = SessionMemory(facts=("the ship is called 鯨",)).markdown
     text.write_text(fresh, encoding="utf-8")
     assert shipmate("memory", "edit", KEY, "session.md", "--from", text, "--dir", remembered).code == 0
-    kept = asyncio.run(Memories(remembered / ".ship" / "memory", disk=SystemDisk()).load(KEY))
+    kept = asyncio.run(store(remembered).load_session(KEY))
     assert kept == fresh
 
 

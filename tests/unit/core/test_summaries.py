@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 
 import pytest
 
@@ -19,7 +20,8 @@ from bot.core.prompt import Frozen
 from bot.core.summaries import Summaries
 from bot.core.view import PutBack
 from bot.llm.windows import ContextWindows
-from bot.system import UlidSource
+from bot.storage.notes import NoteStore
+from bot.system import SystemDisk, UlidSource
 from bot.testing.clock import FakeClock
 from bot.testing.log import MemoryLog
 from bot.testing.model import ScriptedModel, reply, text
@@ -43,7 +45,7 @@ async def nothing(*_: object) -> PutBack:
 class Quiet:
     """A chat whose turns are over, each of so many characters, and whose last request has read so much from the cache."""
 
-    def __init__(self, size: int, cached: int, policy: Compaction) -> None:
+    def __init__(self, home: Path, size: int, cached: int, policy: Compaction) -> None:
         self.chat = Chat(ChatKey("telegram", "1"))
         self.clock, self.model, log = (
             FakeClock(),
@@ -53,7 +55,7 @@ class Quiet:
         people = world.World(1, finds=True, kills=set(), refuses=range(0))
         self.summaries = Summaries(
             lambda _, data: self.append(data),
-            None,
+            NoteStore(home, disk=SystemDisk()),
             nothing,
             Telling(),
             self.clock,
@@ -108,9 +110,9 @@ IDLE = Compaction()
     ],
 )
 async def test_a_quiet_chat_is_compacted_just_before_the_cache_forgets_it(
-    size: int, cached: int, policy: Compaction, seconds: float, compacted: bool
+    tmp_path: Path, size: int, cached: int, policy: Compaction, seconds: float, compacted: bool
 ) -> None:
-    quiet = Quiet(size, cached, policy)
+    quiet = Quiet(tmp_path, size, cached, policy)
     assert await quiet.look(seconds) is compacted
     assert len(quiet.model.requests) == compacted
     if compacted:
