@@ -110,7 +110,7 @@ IDLE = Compaction()
     ],
 )
 async def test_a_quiet_chat_is_compacted_just_before_the_cache_forgets_it(
-    tmp_path: Path, size: int, cached: int, policy: Compaction, seconds: float, compacted: bool
+    tmp_path: Path, *, size: int, cached: int, policy: Compaction, seconds: float, compacted: bool
 ) -> None:
     quiet = Quiet(tmp_path, size, cached, policy)
     assert await quiet.look(seconds) is compacted
