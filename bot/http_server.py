@@ -23,7 +23,6 @@ HEAD_SECONDS = 10.0
 """Timeout in seconds for receiving a request's head. It also applies to the next request on an open connection."""
 BODY_SECONDS = 15.0
 """Timeout in seconds for a request's body."""
-LAST_PORT = 65_535
 MOST_FILES = 65_536
 """Max value to which the limit of open files is raised. With a higher limit, some programs that the process starts take
 long, because they loop over all possible descriptors.
@@ -115,15 +114,13 @@ class HttpServer:
         try:
             while self._server is None:
                 try:
-                    # Opening and serving are two steps, so that a start cancelled in between can close the socket.
                     self._server = await loop.create_server(
-                        lambda: self._connections.accept(inner), host, port, start_serving=False
+                        lambda: self._connections.accept(inner), host, port
                     )
                 except OSError as failure:
-                    if not nearby or failure.errno != errno.EADDRINUSE or port >= LAST_PORT:
+                    if not nearby or failure.errno != errno.EADDRINUSE:
                         raise
                     port += 1
-            await self._server.start_serving()
         except (OSError, asyncio.CancelledError):
             await self.stop()
             raise
@@ -173,21 +170,12 @@ def port_owner(port: int) -> int | None:
         if state == _LISTEN and near.endswith(f":{port:04X}")
     }
     with contextlib.suppress(OSError):
-        for process in PROC.iterdir() if sockets else ():
+        for link in PROC.glob("[0-9]*/fd/*") if sockets else ():
             # Files of other users' processes, and of processes that have just ended, are unreadable.
             with contextlib.suppress(OSError):
-                if process.name.isdecimal() and any(
-                    _target(one) in sockets for one in (process / "fd").iterdir()
-                ):
-                    return int(process.name)
+                if str(link.readlink()) in sockets:
+                    return int(link.parent.parent.name)
     return None
-
-
-def _target(link: Path) -> str:
-    try:
-        return str(link.readlink())
-    except OSError:
-        return ""
 
 
 def user_of(near: Address, far: Address) -> int | None:

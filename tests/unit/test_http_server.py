@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import errno
 import os
 import socket
 from collections.abc import AsyncIterator
@@ -97,24 +96,6 @@ async def test_a_request_that_does_not_arrive_in_time_is_cut(
             writer.close()
     finally:
         await server.stop()
-
-
-@pytest.mark.parametrize("steps", range(12))
-async def test_a_start_that_is_cancelled_leaves_no_port_that_listens(
-    clock: FakeClock, log: MemoryLog, steps: int
-) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    server = Connections(8, clock=clock, log=log).server()
-    starting = asyncio.create_task(server.start(web.Application(), "127.0.0.1", port, grace=0))
-    for _ in range(steps):
-        await asyncio.sleep(0)
-    starting.cancel()
-    await asyncio.wait([starting])
-    if starting.cancelled():
-        with socket.socket() as client:
-            assert client.connect_ex(("127.0.0.1", port)) == errno.ECONNREFUSED
-    await server.stop()
 
 
 @pytest.mark.parametrize(
