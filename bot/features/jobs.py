@@ -389,7 +389,6 @@ class Jobs:
         return self._settings.timezone, UNKNOWN
 
     async def _platform(self, person: UserRef) -> str:
-        """Return the time zone that the platform knows of a person; "" if it knows none."""
         try:
             async with asyncio.timeout(ASK_SECONDS):
                 told = await self._run.channels[person.channel].zone_of(person.user_id)

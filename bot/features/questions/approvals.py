@@ -395,7 +395,6 @@ class Approvals(QuestionService):
         return Done(say(f"approval.{key}"), (decided, *granted))
 
     def _refusal(self, asked: Approval, inbound: Inbound, scope: Scope) -> str:
-        """Return the sentence that says why this person may not decide; "" if the person may."""
         asker = asked.granted and inbound.person == asked.person
         if inbound.person not in self._run.operators and (not asker or scope == "always"):
             return say("approval.not_always" if asker else "approval.not_yours")

@@ -37,7 +37,6 @@ class QuestionService:
         self._run.chats.append(*(Fact(chat.key, one, turn) for one in data))
 
     def _open(self, *subjects: Subject) -> list[tuple[Chat, Asked]]:
-        """Return the undecided questions about these subjects."""
         return [
             (chat, one)
             for chat in self._run.chats

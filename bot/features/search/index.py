@@ -203,7 +203,6 @@ class _Writer:
             self._insert(self._next(line), line, seq)
 
     def _indexed(self, condition: str, value: str | int) -> list[tuple[int, ArchiveLine]]:
-        """Return the chat's indexed lines that fulfil an SQL condition, each with its number."""
         found = self._db.execute(
             f"SELECT line, raw FROM lines WHERE line BETWEEN ? AND ? AND {condition} ORDER BY line",  # noqa: S608 - a constant
             (self._chat.first_line, self._chat.last_line, value),

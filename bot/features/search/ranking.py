@@ -120,7 +120,6 @@ class ChatSearch:
         return self._top(CANDIDATES)
 
     def _timely(self) -> list[int]:
-        """Return the newest lines of the requested periods, newest first."""
         newest = "SELECT line FROM lines WHERE line BETWEEN ? AND ? ORDER BY line DESC LIMIT ?"
         found = {
             line
@@ -255,7 +254,6 @@ class ChatSearch:
         return f'"{self._chat.prefix}{token}"'
 
     def _any_rare(self) -> str:
-        """Return an expression that matches lines with any rare word of the query."""
         return f"({' OR '.join(map(self._quoted, self._rare))})"
 
 
@@ -338,7 +336,6 @@ class Finder:
         terms: Sequence[Term],
         wanted: Mapping[str, object],
     ) -> Scored:
-        """Return the chat's best lines. Lines that repeat a better line's text come last."""
         search = ChatSearch(self._db, chat, self._weights, ranges)
         ranked = search.best(terms)
         rows = self._db.execute(
@@ -365,7 +362,6 @@ class Finder:
         return found + [(line, found[-1][1]) for line in repeated]
 
     def _fused(self, rankings: Iterable[Scored]) -> Scored:
-        """Merge the rankings of several phrasings by reciprocal rank fusion."""
         scores: dict[int, float] = defaultdict(float)
         for ranked in rankings:
             for place, (line, _) in enumerate(ranked, 1):

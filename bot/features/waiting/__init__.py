@@ -116,7 +116,6 @@ class Board:
         return Done(facts=facts)
 
     def _promises(self, viewer: Viewer) -> dict[str, OpenLoop]:
-        """Return the promises that this person sees on the board, by the id of the turn."""
         found = dict[str, OpenLoop]()
         for turn, one in self._run.chats.facts.all(PROMISE).items():
             who, chat = UserRef.parse(one["person"]), ChatKey.parse(one["chat"])

@@ -126,7 +126,6 @@ def _merged(schema: Any) -> Json:
 
 
 def _fields(schema: Json, whole: Json) -> Json:
-    """Return the properties of a schema and of its branches."""
     own = schema.get("properties")
     own = own if isinstance(own, dict) else {}
     found = {name: one if isinstance(one, dict | bool) else {} for name, one in own.items()}

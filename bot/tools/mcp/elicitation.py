@@ -166,7 +166,6 @@ class Elicitations:
 
 
 def _literal(words: str, limit: int = 80) -> str:
-    """Return a server's text without formatting, and with links made visible."""
     return text.literal(visible(definitions.line(words, limit)))
 
 
