@@ -13,7 +13,7 @@ WEEK = 7 * 24 * 3600
 
 
 def build(runtime: Runtime) -> Hooks:
-    place = runtime.configuration.root / LIST
+    place = runtime.settings.root / LIST
 
     async def oncall(_: Inbound) -> str:
         try:
