@@ -155,6 +155,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # A core dump would contain tokens and messages.
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # the process was started without this stream
+            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115 - stays open until the process ends
         if isinstance(stream := getattr(sys, name), io.TextIOWrapper):
             stream.reconfigure(errors="replace")
     code = 0

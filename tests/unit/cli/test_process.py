@@ -64,6 +64,15 @@ def test_json_stays_json_where_the_output_is_not_utf_8(project: Path) -> None:
     assert done.lines[0]["message"] == "Grüße 你好 👩‍👩‍👧"
 
 
+def test_a_command_without_an_output_still_does_its_work(project: Path) -> None:
+    command = f"exec {sys.executable} -m bot allow telegram 12345 --dir {project} >&- 2>&-"
+    done = subprocess.run(
+        ["/bin/sh", "-c", command], env={**ENV, "PATH": os.defpath}, timeout=60, check=False
+    )
+    assert done.returncode == 0
+    assert "12345" in (project / ".ship" / "access.json").read_text(encoding="utf-8")
+
+
 def test_a_group_is_let_in_although_its_id_begins_with_a_minus(shipmate: Shipmate, project: Path) -> None:
     assert shipmate("allow", "telegram", "-1001234567890", "--dir", project).code == 0
     assert shipmate("block", "telegram", "-1001234567891", "--dir", project).code == 0
