@@ -152,12 +152,20 @@ def load(
     model: Any = ship_file.with_channels(tuple((name, item.settings) for name, item in manifests.items()))
     context = {"root": root, "manifests": manifests}
     try:
-        file = model.model_validate_json(
-            json.dumps(filled.document), by_alias=True, by_name=False, context=context
-        )
+        file = _validated(model, filled, context)
     except ValidationError as error:
-        found += [_explained(dict(one), model, filled) for one in error.errors(include_url=False)]
-        raise errors.ConfigError(*(without(line, secrets) for line in dict.fromkeys(found))) from None
+        for one in error.errors(include_url=False):
+            found.append(_explained(dict(one), model, filled))
+            match one["loc"]:
+                case ():
+                    raise errors.ConfigError(TOO_DEEP) from None
+                case ("channels", str(channel), *_):
+                    filled.document["channels"].pop(channel, None)
+                case (section, *_):
+                    filled.document.pop(str(section), None)
+        # Invalid sections and channels become the defaults, so that the others are checked too.
+        filled.document["channels"] = dict.fromkeys(manifests, {}) | filled.document.get("channels", {})
+        file = _validated(model, filled, context)
     channels: dict[str, ChannelSettings] = {name: getattr(file.channels, name) for name in manifests}
     state = {name: _state(name, channels[name], item, filled) for name, item in manifests.items()}
     enabled = tuple(name for name, (on, _) in state.items() if on)
@@ -211,6 +219,11 @@ def _with_credentials(document: dict[str, Any], manifests: Mapping[str, Manifest
             section = channels.get(name, {})
             channels[name] = usual | section if isinstance(section, dict) else section
     return {**document, "llm": llm, "channels": channels}
+
+
+def _validated(model: Any, filled: FilledDocument, context: Mapping[str, Any]) -> Any:
+    words = json.dumps(filled.document)
+    return model.model_validate_json(words, by_alias=True, by_name=False, context=context)
 
 
 def _explained(error: dict[str, Any], model: Any, filled: FilledDocument) -> str:

@@ -194,6 +194,7 @@ def test_everything_that_is_wrong_is_told_at_once(load: Load) -> None:
         load(document, {"SMA_LOG_LLM_MESSAGES": "maybe"})
     assert sorted(line.split(": ")[0] for line in caught.value.findings) == [
         "SMA_LOG_LLM_MESSAGES",
+        "channels.door.host",
         "channels.other",
         "channels.pigeon.allow[1]",
         "engine.kind",
