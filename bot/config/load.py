@@ -149,23 +149,7 @@ def load(
         for name in SWITCHES
         if env.get(name, "1").lower() not in _OFF | _ON
     ]
-    model: Any = ship_file.with_channels(tuple((name, item.settings) for name, item in manifests.items()))
-    context = {"root": root, "manifests": manifests}
-    try:
-        file = _validated(model, filled, context)
-    except ValidationError as error:
-        for one in error.errors(include_url=False):
-            found.append(_explained(dict(one), model, filled))
-            match one["loc"]:
-                case ():
-                    raise errors.ConfigError(TOO_DEEP) from None
-                case ("channels", str(channel), *_):
-                    filled.document["channels"].pop(channel, None)
-                case (section, *_):
-                    filled.document.pop(str(section), None)
-        # Invalid sections and channels become the defaults, so that the others are checked too.
-        filled.document["channels"] = dict.fromkeys(manifests, {}) | filled.document.get("channels", {})
-        file = _validated(model, filled, context)
+    file = _validated(filled, manifests, root, found)
     channels: dict[str, ChannelSettings] = {name: getattr(file.channels, name) for name in manifests}
     state = {name: _state(name, channels[name], item, filled) for name, item in manifests.items()}
     enabled = tuple(name for name, (on, _) in state.items() if on)
@@ -221,17 +205,34 @@ def _with_credentials(document: dict[str, Any], manifests: Mapping[str, Manifest
     return {**document, "llm": llm, "channels": channels}
 
 
-def _validated(model: Any, filled: FilledDocument, context: Mapping[str, Any]) -> Any:
-    words = json.dumps(filled.document)
-    return model.model_validate_json(words, by_alias=True, by_name=False, context=context)
+def _validated(
+    filled: FilledDocument, manifests: Mapping[str, Manifest], root: Path, found: list[str]
+) -> Any:
+    """Return the file as a model. Invalid sections and channels are reported in `found` and replaced by their defaults,
+    so that the others are checked too.
+    """
+    model: Any = ship_file.with_channels(tuple((name, item.settings) for name, item in manifests.items()))
+    words, context = json.dumps(filled.document), {"root": root, "manifests": manifests}
+    try:
+        return model.model_validate_json(words, by_alias=True, by_name=False, context=context)
+    except ValidationError as error:
+        for one in error.errors(include_url=False):
+            if not one["loc"]:  # pydantic refuses deeply nested JSON
+                raise errors.ConfigError(TOO_DEEP) from None
+            found.append(_explained(dict(one), model, filled))
+            match one["loc"]:
+                case ("channels", str(channel), *_):
+                    filled.document["channels"].pop(channel, None)
+                case (section, *_):
+                    filled.document.pop(str(section), None)
+    filled.document["channels"] = {name: {} for name in manifests} | filled.document.get("channels", {})
+    return _validated(filled, manifests, root, found)
 
 
 def _explained(error: dict[str, Any], model: Any, filled: FilledDocument) -> str:
     """Return the finding for an error of pydantic."""
     loc: Loc = error["loc"]
     key, kind = dotted(loc), error["type"]
-    if not loc:  # pydantic refuses deeply nested JSON
-        return TOO_DEEP
     if unset := next((item for item in filled.missing.items() if item[0][: len(loc)] == loc), None):
         return _not_set(*unset)
     if kind == "extra_forbidden":
