@@ -50,9 +50,7 @@ class PostgresLeadership:
     """Implements `core.outbox.Leadership` with a lease, which is a row in the log's database."""
 
     def __init__(self, url: str, *, clock: Clock, log: Log, holder: str = "") -> None:
-        self._url = url
-        self._clock = clock
-        self._log = log
+        self._url, self._clock, self._log = url, clock, log
         self.holder = holder or f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(3)}"
         self.epoch = 0
         self.leader = ""
@@ -129,7 +127,10 @@ class PostgresLeadership:
                 self._beat(db)
                 self._trouble = ""
             except psycopg.Error as error:
-                self._lost(error)
+                self._seen = None  # another process may have changed the counter meanwhile
+                if (words := words_of(error)) != self._trouble:
+                    self._trouble = words
+                    self._log.write("cluster", f"the lease cannot be polled: {words}", level="warn")
                 if db is not None:
                     db.close()
                 db = None
@@ -143,13 +144,6 @@ class PostgresLeadership:
                 db.execute(_RELEASE, (self.epoch, self.holder))
                 db.execute(_FORGET, (self.holder,))
         self._until = 0.0
-
-    def _lost(self, error: Exception) -> None:
-        # Another process may have changed the counter while the connection was lost.
-        self._seen = None
-        if (words := words_of(error)) != self._trouble:
-            self._trouble = words
-            self._log.write("cluster", f"the lease cannot be polled: {words}", level="warn")
 
     def _beat(self, db: PostgresSession) -> None:
         db.execute(_SEEN, (self.holder,))

@@ -56,21 +56,15 @@ class SharedDisk:
     """
 
     def __init__(self, inner: Disk, home: Path, url: str, log: Log) -> None:
-        self._inner = inner
-        self._home = home
-        self._url = url
-        self._log = log
+        self._inner, self._home, self._url, self._log = inner, home, url, log
         self._epoch: int | None = None
         self._db: PostgresSession | None = None
         self._alone = threading.RLock()
         self._newest = 0
         self._kept: dict[str, tuple[int, int] | None] = {}
         self._last = 0
-        self.read = inner.read
-        self.open = inner.open
-        self.size = inner.size
-        self.names = inner.names
-        self.exists = inner.exists
+        self.read, self.open, self.size = inner.read, inner.open, inner.size
+        self.names, self.exists = inner.names, inner.exists
 
     # ------------------------------------------------------------ the copies
 
