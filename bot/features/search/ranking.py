@@ -83,7 +83,7 @@ class ChatSearch:
         self._db = db
         self._chat = chat
         self._weights = weights
-        # The sign before `line` makes SQLite use the index of `ts`.
+        # The plus sign before `line` makes SQLite use the index of `ts`.
         within = "SELECT min(line) >> ?, max(line) >> ? FROM lines WHERE ts >= ? AND ts < ? AND +line BETWEEN ? AND ?"
         found = (
             db.execute(within, (PLACE_BITS, PLACE_BITS, *one, chat.first_line, chat.last_line)).fetchone()
@@ -354,7 +354,7 @@ class Finder:
             if place >= self._weights.looked:
                 found.append((line, score))
             elif (same := words.strip().casefold()) in seen:
-                repeated.append(line)
+                repeated.append(line)  # lines that repeat a better line's text come last
             else:
                 seen.add(same)
                 found.append((line, score + ranked[0][1] * scorer.score(words, role)))
