@@ -36,36 +36,6 @@ async def test_what_was_allowed_for_longer_does_not_count_while_words_of_others_
     assert [asked.lasting for asked in asks.asked] == [lasting]
 
 
-@pytest.mark.parametrize(
-    "path",
-    (  # noqa: SIM905 - a list would take a page
-        "Agent.md AGENT.MD docs/agent.md to/x .claude/skills/a/SKILL.md ./.Claude//Skills/x more/b/SKILL.md"
-    ).split(),
-)
-async def test_instructions_are_written_only_with_an_operators_yes_or_a_marked_rule(
-    tmp_path: Path, path: str
-) -> None:
-    (tmp_path / ".claude" / "skills").mkdir(parents=True)
-    (tmp_path / "to").symlink_to(".claude/skills")
-    asks = Asks("denied")
-    bench = Bench(tmp_path, asks, allow=["write_file"])
-    await bench.run(tool_use("write_file", path=path))
-    assert not bench.tools["write_file"].ran
-    both = Bench(tmp_path, asks, allow=["write_file"], ask=["write_file"])
-    await both.run(tool_use("write_file", path=path))
-    assert [asked.granted for asked in asks.asked] == [False, False], "whoever asked may not press it"
-    marked = Bench(tmp_path, asks, allow=["@trusted:write_file", "write_file"])
-    await marked.run(tool_use("write_file", path=path))
-    assert len(marked.tools["write_file"].ran) == 1
-
-
-async def test_other_files_are_written_as_rules_say(tmp_path: Path) -> None:
-    bench = Bench(tmp_path, allow=["write_file"])
-    for path in ("Agent.md.txt", "skills/x", ".claude/x", "a/Agent.md/x"):
-        await bench.run(tool_use("write_file", path=path))
-    assert len(bench.tools["write_file"].ran) == 4
-
-
 def test_what_runs_as_ourselves_is_not_written(tmp_path: Path) -> None:
     root = tmp_path.resolve()
     (root / "env").mkdir()

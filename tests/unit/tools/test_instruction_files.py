@@ -29,6 +29,8 @@ def root(tmp_path: Path) -> Path:
     for name in ("docs/My Style.md", "deep.md", "café.md", "docs/free.md", "free.md"):
         (root / name).write_text("words\n")
     (root / "to").symlink_to("docs")
+    (root / ".claude" / "skills").mkdir(parents=True)
+    (root / "skills").symlink_to(".claude/skills")
     os.link(root / "deep.md", root / "hard.md")
     return root
 
@@ -88,6 +90,11 @@ PROTECTED = (
     "hard.md",
     "docs/../deep.md",
     "./docs//Rules.MD",
+    "docs/agent.md",
+    "skills/x",
+    ".claude/skills/a/SKILL.md",
+    "./.Claude//Skills/x",
+    "more/b/SKILL.md",
 )
 
 
@@ -106,9 +113,10 @@ async def test_it_needs_an_operators_yes_or_a_marked_rule(root: Path, path: str)
 
 async def test_other_files_are_written_as_rules_say(root: Path) -> None:
     bench = Bench(root, allow=["write_file"])
-    for path in ("free.md", "docs/free.md", "new.md"):
+    others = ("free.md", "docs/free.md", "new.md", "Agent.md.txt", "other/x", ".claude/x", "a/Agent.md/x")
+    for path in others:
         await bench.run(tool_use("write_file", path=path))
-    assert len(bench.tools["write_file"].ran) == 3
+    assert len(bench.tools["write_file"].ran) == len(others)
 
 
 async def test_commands_cannot_change_it(root: Path) -> None:
