@@ -152,7 +152,7 @@ def _kind(found: CronSim, days: list[int]) -> str:
 
 
 def said(when: str) -> str:
-    """Describe the schedule `when` of a `JobRequest` for people. A schedule that runs once or is invalid is returned unchanged."""
+    """Describe the schedule `when` of a job for people. A schedule that runs once or is invalid is returned unchanged."""
     try:
         plan = read(when, zone="UTC", now=0, least=0)
     except errors.ToolInputInvalid:
@@ -161,7 +161,7 @@ def said(when: str) -> str:
 
 
 def read(when: str, *, zone: str, now: float, least: float) -> Plan:
-    """Parse the schedule `when` of a `tools.context.JobRequest`. `zone` is the name of a time zone, `now` is in epoch
+    """Parse the schedule `when` of a job (see `tools.context.Jobs.create`). `zone` is the name of a time zone, `now` is in epoch
     seconds, and `least` is the min interval in seconds. Raises `errors.ToolInputInvalid`, which explains the valid forms.
     """
     words = " ".join(when.split())

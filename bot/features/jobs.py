@@ -27,7 +27,6 @@ from bot.core.locales import zone_named
 from bot.core.outgoing import Address
 from bot.core.plans import MOST_MISSED, Plan
 from bot.periodic_jobs import PeriodicJob
-from bot.tools.context import JobRequest
 from bot.words import DEFAULT, UTC, paragraph, say, speaking, times
 
 JOB = "job"  # kind of the `FactSet` events that store jobs
@@ -298,14 +297,15 @@ class Jobs:
 
     # ------------------------------------------------------------ for the model
 
-    async def create(self, asked: JobRequest) -> str:
-        inbound, origin = asked.inbound, asked.origin
+    async def create(
+        self, inbound: Inbound, prompt: str, when: str, *, timezone: str, origin: Provenance
+    ) -> str:
         _attended(inbound)
-        if not asked.prompt.strip() or len(asked.prompt) > LONGEST:
+        if not prompt.strip() or len(prompt) > LONGEST:
             raise errors.ToolInputInvalid(
-                f"- prompt: expected from 1 to {LONGEST} characters, got {len(asked.prompt)}. Nothing was scheduled."
+                f"- prompt: expected from 1 to {LONGEST} characters, got {len(prompt)}. Nothing was scheduled."
             )
-        zone, source = await self._zone(asked)
+        zone, source = await self._zone(inbound.person, timezone.strip())
         here = (inbound.channel, inbound.chat_id)
         count = sum((job.channel, job.chat_id) == here for job in self._all())
         if count >= self._settings.max_per_chat:
@@ -314,7 +314,7 @@ class Jobs:
                 "cancelled first (schedule_list shows them)."
             )
         now = self._run.clock.now()
-        plan = plans.read(asked.when, zone=zone, now=now, least=60.0 * self._settings.min_minutes)
+        plan = plans.read(when, zone=zone, now=now, least=60.0 * self._settings.min_minutes)
         if source == UNKNOWN and self._settings.timezone == UTC and plans.of_a_clock(plan):
             raise errors.ToolError(
                 "The person's time zone is not known. Ask them in which city they are, then try again with timezone. A "
@@ -324,7 +324,7 @@ class Jobs:
         job = ScheduledJob(
             **{name: getattr(inbound, name) for name in ("channel", "chat_id", "chat_key", "chat_type")},
             id=self._run.ids.ulid()[-SHORT:],
-            prompt=self._run.redact(text.clean(asked.prompt)),
+            prompt=self._run.redact(text.clean(prompt)),
             plan=plan,
             target={name: value for name, value in inbound.target.items() if name != "reply_to"},
             user_id=inbound.user_id,
@@ -335,7 +335,7 @@ class Jobs:
             next=plan.following(now),
         )
         await self._append(job.fact())
-        if asked.timezone:
+        if timezone:
             self._run.locales.note_zone(inbound, zone)
         self._by(job, inbound, "made")
         moment, shown = job.next, list[str]()
@@ -369,11 +369,10 @@ class Jobs:
         # The model does not see the job's text, because another person may have written it. People see the text.
         return f"Job {found.id} is cancelled."
 
-    async def _zone(self, asked: JobRequest) -> tuple[str, str]:
+    async def _zone(self, person: UserRef, named: str) -> tuple[str, str]:
         """Return the time zone of a job, and where the zone comes from."""
-        person = asked.inbound.person
         known = self._run.locales.locale(person)
-        if named := asked.timezone.strip():
+        if named:
             if (zone := await asyncio.to_thread(zone_named, named, self._run.clock.now())) is None:
                 raise errors.ToolInputInvalid(
                     "- timezone: expected a name of the tz database such as Europe/Berlin, got "

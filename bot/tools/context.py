@@ -21,7 +21,7 @@ from bot.contracts.channel import MembershipAnswer
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
 from bot.contracts.outbound import OutgoingFile, Sent
-from bot.contracts.provenance import ANYBODYS, Provenance
+from bot.contracts.provenance import Provenance
 from bot.contracts.tools import ToolCall
 
 TaskMode = Literal["fresh", "fork"]
@@ -114,25 +114,16 @@ class Questions(Protocol):
         """Ask, and return the person's next message in that chat. This message is also handled like any other message."""
 
 
-@dataclass(frozen=True, slots=True)
-class JobRequest:
-    """A job to schedule. The message `inbound` determines the job's chat and rights. `when` is a time (ISO 8601), a
-    cron expression of five fields, or an interval such as `every 2h`. `timezone` is the zone that the person named, or
-    "". `origin` is the provenance of the text in the model's context.
-    """
-
-    inbound: Inbound
-    prompt: str
-    when: str
-    timezone: str = ""
-    origin: Provenance = ANYBODYS
-
-
 class Jobs(Protocol):
     """Scheduled jobs (`bot.features.jobs`). Results are text for the model. Methods raise `errors.StorageError`."""
 
-    async def create(self, asked: JobRequest) -> str:
-        """Schedule a job. Raises `errors.ToolError`, whose message describes the expected arguments."""
+    async def create(
+        self, inbound: Inbound, prompt: str, when: str, *, timezone: str, origin: Provenance
+    ) -> str:
+        """Schedule a job. The message `inbound` determines its chat and rights. `when` is a time (ISO 8601), a cron
+        expression of five fields, or an interval such as `every 2h`. `timezone` is the zone that the person named, or
+        "". `origin` is the provenance of the model's context. Raises `errors.ToolError`.
+        """
 
     async def listed(self, inbound: Inbound) -> tuple[str, Provenance]:
         """Return the jobs of the chat in which a message was written as text, and the provenance of that text."""

@@ -11,7 +11,7 @@ from bot.contracts.inbound import Inbound
 from bot.contracts.tools import WRITES, ToolInput
 from bot.tools import context
 from bot.tools.builtin import BuiltinTool, ToolPorts
-from bot.tools.context import JobRequest, Jobs
+from bot.tools.context import Jobs
 from bot.tools.permissions import taint
 
 UNPLACED = "This works only in a chat."
@@ -45,7 +45,7 @@ class ScheduleCreate(BuiltinTool):
     async def run(self, args: ScheduleCreateInput) -> str:
         jobs, inbound = _asked(self.ports)
         origin = taint.seen(context.current().view())
-        return await jobs.create(JobRequest(inbound, args.prompt, args.when, args.timezone, origin))
+        return await jobs.create(inbound, args.prompt, args.when, timezone=args.timezone, origin=origin)
 
 
 class ScheduleList(BuiltinTool):

@@ -18,7 +18,7 @@ from bot.testing.log import MemoryLog
 from bot.testing.model import tool_use
 from bot.tools.builtin import ToolPorts, schedule
 from bot.tools.builtin.schedule import UNPLACED
-from bot.tools.context import JobRequest, ToolExecutionContext, tool_scope
+from bot.tools.context import ToolExecutionContext, tool_scope
 from bot.tools.dispatch import Dispatcher
 from bot.tools.registry import Registry
 from tests.tool_calls import run_blocks
@@ -40,12 +40,14 @@ class Kept:
     """`Jobs` that records its calls."""
 
     def __init__(self) -> None:
-        self.asked: list[JobRequest] = []
+        self.asked: list[tuple[Any, ...]] = []
         self.cancelled: list[tuple[Inbound, str]] = []
         self.origin = Provenance(frozenset({"U2"}))
 
-    async def create(self, asked: JobRequest) -> str:
-        self.asked.append(asked)
+    async def create(
+        self, inbound: Inbound, prompt: str, when: str, *, timezone: str, origin: Provenance
+    ) -> str:
+        self.asked.append((inbound, prompt, when, timezone, origin))
         return "Scheduled as job ABC123"
 
     async def listed(self, inbound: Inbound) -> tuple[str, Provenance]:
@@ -76,12 +78,10 @@ async def test_place_person_and_whose_words_were_in_view_come_from_the_turn() ->
     call = tool_use("schedule_create", prompt="tell 你好", when="every 2h", timezone="Asia/Tokyo")
     result = await run(jobs, call, view=[said("a", "U1"), said("b", "U2")])
     assert result["content"] == "Scheduled as job ABC123"
-    assert jobs.asked == [
-        JobRequest(ASKS, "tell 你好", "every 2h", "Asia/Tokyo", Provenance(frozenset({"U1", "U2"})))
-    ]
+    assert jobs.asked == [(ASKS, "tell 你好", "every 2h", "Asia/Tokyo", Provenance(frozenset({"U1", "U2"})))]
     page = {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "x", "content": "a page"}]}
     await run(jobs, tool_use("schedule_create", prompt="p", when="every 2h"), view=[page])
-    assert jobs.asked[1].origin == ANYBODYS
+    assert jobs.asked[1][-1] == ANYBODYS
 
 
 async def test_they_are_shown_and_taken_back_for_the_message_that_asks() -> None:
