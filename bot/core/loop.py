@@ -22,8 +22,7 @@ from bot.contracts.model import Model, ModelReply, ModelRequest
 from bot.contracts.provenance import NOBODYS, ORIGIN
 from bot.contracts.tools import ToolCall, ToolResult
 from bot.core import blocks, events, file_words, user_message
-from bot.core.agent import AgentDeps
-from bot.core.chat import Chat, Phase
+from bot.core.chat import Phase
 from bot.core.chats import Chats, Fact
 from bot.core.context import INTERRUPTED, LENGTH, RunningTurn
 from bot.core.event_log import EventLog
@@ -71,18 +70,14 @@ class Loop:
     only once the call's start is on disk.
     """
 
-    chat: Chat
     turn: str
+    fit: Fit
     chats: Chats
     event_log: EventLog
-    agent: AgentDeps
-    fit: Fit
     model: Model
     frame: Callable[[], Awaitable[Frame]]
     tell: Callable[[Inbound], Awaitable[events.Told | None]]
     """Function that returns a person's message in the form that the model sees; None if it is empty."""
-    found: Callable[[Message, Sequence[Path]], Awaitable[Sequence[Message]]]
-    """Function that returns messages to add after tool results: pictures, MCP notes, instructions of folders."""
     before_turn: Callable[[Fit], Awaitable[None]] | None = None
     before_asking: Callable[[Fit], Awaitable[None]]
     """Function that shrinks the model's context before a request, if needed."""
@@ -98,6 +93,9 @@ class Loop:
     _heard: PartialReply = field(init=False, default_factory=PartialReply)
     _touched: list[Path] = field(init=False, default_factory=list)
     """Project paths that the last step's tools used."""
+
+    def __post_init__(self) -> None:
+        self.chat, self.agent = self.fit.chat, self.fit.agent
 
     async def run(self) -> str:
         """Run steps until nothing is left to do. Return a sentence for the person if no answer was sent; else ""."""
@@ -143,9 +141,13 @@ class Loop:
         added = turn is not None and any(one.request_id not in told for one in turn.left)
         self.reply.end_with(call.id if alone and not added else None)
         await self._run_tools(calls, cut)
-        running, touched, self._touched = self.chat.context.running, self._touched, []
-        if running is not None and not running.speaks and not self._said():
-            for message in await self.found(running.entries[-1].message, touched):
+        context, touched, self._touched = self.chat.context, self._touched, []
+        if (running := context.running) is not None and not running.speaks and not self._said():
+            results, seen = (
+                running.entries[-1].message,
+                [*self.fit.prefix, *context.view(), *context.current()],
+            )
+            for message in await user_message.after_results(results, touched, self.agent, seen):
                 self.fit.append(events.Told(message))
 
     def _goes_on(self, running: RunningTurn) -> bool:
@@ -400,24 +402,22 @@ class OlderMessages:
     own `Injection` if the task begins with the turn's messages.
     """
 
-    chat: Chat
     turn: str
-    append: Callable[[events.EventData], None]
-    agent: AgentDeps
+    fit: Fit
     _: KW_ONLY
     task: str = ""
     seen: Injection | None = None
 
     def room(self) -> int:
         """Return the number of messages that the turn may still load; 0 at the token limit."""
-        running = self.chat.context.running
-        if running is None or blocks.tokens(self.chat.context.older()) >= MOST_TOKENS:
+        running = self.fit.chat.context.running
+        if running is None or blocks.tokens(self.fit.chat.context.older()) >= MOST_TOKENS:
             return 0
-        return self.agent.settings.context.max_injected_messages - running.injected
+        return self.fit.agent.settings.context.max_injected_messages - running.injected
 
     def in_view(self, line: ArchiveLine) -> bool:
         # ULIDs sort by time. A message accepted after the turn's first message is not an older message.
-        context, turn = self.chat.context, self.chat.turn
+        context, turn = self.fit.chat.context, self.fit.chat.turn
         if line.request_id >= self.turn or line.request_id in context.sources() - {""}:
             return True
         if self.seen is not None and self.seen.in_view(line):
@@ -426,15 +426,15 @@ class OlderMessages:
             return True
         # Some platforms number messages from 1 in each chat, so a message id is unique only within its chat.
         asked = {one.message_id for one in turn.members} - {None} if turn is not None else set()
-        return line.chat_key == self.chat.key and line.role == "user" and line.message_id in asked
+        return line.chat_key == self.fit.chat.key and line.role == "user" and line.message_id in asked
 
     async def inject(self, lines: Sequence[ArchiveLine]) -> list[ArchiveLine]:
         """Load the newest of these archive lines that fit, at least one. Raises `errors.TurnStopped`."""
-        running = self.chat.context.running
+        running = self.fit.chat.context.running
         if running is None or running.id != (self.task or self.turn):
             raise errors.TurnStopped
         taken, names = list[ArchiveLine](), list[str]()
-        left = MOST_TOKENS - blocks.tokens(self.chat.context.older())
+        left = MOST_TOKENS - blocks.tokens(self.fit.chat.context.older())
         for line in reversed(lines[max(0, len(lines) - self.room()) :]):
             short = line.model_copy(update={"text": text.shorten_middle(line.text, LONGEST_LINE)})
             left -= blocks.text_tokens(short.text) + 2 * blocks.BLOCK_TOKENS
@@ -442,8 +442,8 @@ class OlderMessages:
                 break
             taken.insert(0, short)
             names.insert(0, _key(line))
-        messages = user_message.loaded_messages(taken, tags.nonce(self.agent.ids.ulid()))
-        self.append(events.Injected(tuple(messages), tuple(line.ts for line in taken), tuple(names)))
+        messages = user_message.loaded_messages(taken, tags.nonce(self.fit.agent.ids.ulid()))
+        self.fit.append(events.Injected(tuple(messages), tuple(line.ts for line in taken), tuple(names)))
         return taken
 
 

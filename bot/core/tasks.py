@@ -23,7 +23,7 @@ from bot.contracts.model import ModelReply, ModelRequest, ModelStream, Usage
 from bot.contracts.provenance import ANYBODYS, NOBODYS, Provenance
 from bot.contracts.tools import ToolCall, ToolResult
 from bot.core import blocks, events, quotes, view
-from bot.core.agent import AgentDeps, Manner
+from bot.core.agent import Manner
 from bot.core.chat import Chat, Turn, chat_of_task
 from bot.core.chats import Chats, Fact
 from bot.core.context import ContextEntry
@@ -152,16 +152,11 @@ class TaskResult:
 
 @dataclass(eq=False)
 class TurnTasks:
-    """Implements `tools.context.Tasks` for one turn. `parent` builds the turn's requests. `found` returns messages to add
-    after tool results (see `Loop.found`); its first argument is the list of messages that the task has seen.
-    """
+    """Implements `tools.context.Tasks` for one turn. `parent` builds the turn's requests."""
 
-    chat: Chat
+    parent: Fit
     chats: Chats
     event_log: EventLog
-    parent: Fit
-    agent: AgentDeps
-    found: Callable[[Sequence[Message], Message, Sequence[Path]], Awaitable[Sequence[Message]]]
     _tokens: int = field(init=False, default=0)
     _usd: float = field(init=False, default=0.0)
     _warm: dict[int, asyncio.Event] = field(init=False, default_factory=dict)
@@ -169,6 +164,7 @@ class TurnTasks:
     _results: dict[str, TaskResult] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
+        self.chat, self.agent = self.parent.chat, self.parent.agent
         self._slots = asyncio.Semaphore(self.agent.settings.subagents.max_concurrent)
 
     @property
@@ -369,7 +365,7 @@ class Worker(ModelWrapper):
             purpose="subagent",
         )
         seen = around.injection if forks else None
-        older = OlderMessages(chat, around.request_id, fit.append, agent, task=self.id, seen=seen)
+        older = OlderMessages(around.request_id, fit, task=self.id, seen=seen)
 
         async def frame() -> Frame:
             if forks:
@@ -384,18 +380,13 @@ class Worker(ModelWrapper):
             fit.mask_old("size", above=fit.budget().limit)
 
         return Loop(
-            chat=chat,
             turn=self.id,
+            fit=fit,
             chats=tasks.chats,
             event_log=tasks.event_log,
-            agent=agent,
-            fit=fit,
             model=self,
             frame=frame,
             tell=self._told,
-            found=lambda results, touched: tasks.found(
-                [*self._prefix, *chat.context.current()], results, touched
-            ),
             before_asking=mask_old,
             reply=NoReply(),
             wrapped=NoReply(),

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from bot import errors
-from bot.contracts.base import Message
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
 from bot.core import events, quotes, reattach
@@ -26,7 +24,7 @@ from bot.core.prompt import Frozen
 from bot.core.reply import ChatReply, ReplyPorts
 from bot.core.summaries import CompactResult, Summaries
 from bot.core.tasks import TurnTasks
-from bot.core.user_message import instructions, said_by_servers, user_message
+from bot.core.user_message import user_message
 from bot.telemetry import context
 from bot.tools.context import ToolExecutionContext
 
@@ -81,18 +79,12 @@ class Turns:
             said = await user_message(inbound, admitted, files, agent, seen, wrong=wrong, begins=begins)
             return events.Told(said, (inbound.request_id,), tuple(one.request_id for one in edits))
 
-        async def found(
-            seen: Sequence[Message], results: Message, touched: Sequence[Path]
-        ) -> Sequence[Message]:
-            told = await instructions(touched, agent, seen) if touched else None
-            return [one for one in (said_by_servers(results, agent, seen), told) if one is not None]
-
         quiet = all(one.overheard for one in running.members)
         fit = self._fit(chat, turn, "overheard" if quiet else "turn")
         reply = ChatReply(chat, turn, first, self.chats, self.reply(chat, first.channel))
         wrapped = self.door.wrapped(chat, reply, agent.registry)
-        tasks = TurnTasks(chat, self.chats, self.event_log, fit, agent, found)
-        older = OlderMessages(chat, turn, fit.append, agent)
+        tasks = TurnTasks(fit, self.chats, self.event_log)
+        older = OlderMessages(turn, fit)
 
         def seen_by_tools() -> ToolExecutionContext:
             return ToolExecutionContext(
@@ -112,18 +104,13 @@ class Turns:
             )
 
         return Loop(
-            chat=chat,
             turn=turn,
+            fit=fit,
             chats=self.chats,
             event_log=self.event_log,
-            agent=agent,
-            fit=fit,
             model=fit.models.model,
             frame=lambda: self._frame(chat, first, fit.models),
             tell=tell,
-            found=lambda results, touched: found(
-                [*chat.context.view(), *chat.context.current()], results, touched
-            ),
             before_turn=self.summaries.before_turn,
             before_asking=self.summaries.before_asking,
             reply=reply,

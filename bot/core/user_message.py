@@ -101,30 +101,29 @@ async def _notes(inbound: Inbound, deps: AgentDeps, nonce: str) -> list[Json]:
     return [tags.Tag(tags.NOTES, tags.lines(rows), NOTES, nonce).block | about] if rows else []
 
 
-async def instructions(touched: Sequence[Path], deps: AgentDeps, seen: Iterable[Message]) -> Message | None:
-    """Return the instruction files for paths that tools have used (`touched`); None if the messages `seen` contain all these files."""
-    tags_of = await asyncio.to_thread(of_folders, deps.settings.root, touched, deps.log, deps.vetting)
-    found = [replace(tag, words=deps.redact(tag.words), note=deps.redact(tag.note)) for tag in tags_of]
-    known, nonce = _tags_in(seen) if found else set(), tags.nonce(deps.ids.ulid())
-    fresh = [
-        replace(tag, nonce=nonce).block | {ORIGIN: WORKSPACES.packed()} for tag in found if tag not in known
-    ]
-    return {"role": "user", "content": fresh} if fresh else None
-
-
-def said_by_servers(results: Message, deps: AgentDeps, seen: Iterable[Message]) -> Message | None:
-    """Return a message with the pictures of these tool results, and with the usage notes of the MCP servers whose tools were
-    found. Notes that the messages `seen` contain are left out. Return None if nothing is left.
+async def after_results(
+    results: Message, touched: Sequence[Path], deps: AgentDeps, seen: Sequence[Message]
+) -> list[Message]:
+    """Return the messages to add after tool results: one with the results' pictures and with usage notes of MCP servers,
+    and one with the instruction files for the paths that the tools have used (`touched`). What the messages `seen` contain
+    is left out.
     """
     brought: dict[str, str] = {}
     for result in results["content"]:
         brought |= result.get(INSTRUCTIONS, {})
     known = view.server_notes(seen) if brought else {}
     fresh = {server: words for server, words in brought.items() if known.get(server) != words}
-    content = [view.servers_block(fresh, tags.nonce(deps.ids.ulid()))] if fresh else []
+    served = [view.servers_block(fresh, tags.nonce(deps.ids.ulid()))] if fresh else []
     pictures = (ShownFile(**one) for result in results["content"] for one in result.get(PICTURES, ()))
-    content += [blocks.attached(one) | {ORIGIN: ANYBODYS.packed()} for one in pictures]
-    return {"role": "user", "content": content} if content else None
+    served += [blocks.attached(one) | {ORIGIN: ANYBODYS.packed()} for one in pictures]
+    ruled = list[Json]()
+    if touched:
+        files = await asyncio.to_thread(of_folders, deps.settings.root, touched, deps.log, deps.vetting)
+        clean = [replace(tag, words=deps.redact(tag.words), note=deps.redact(tag.note)) for tag in files]
+        nonce, told = tags.nonce(deps.ids.ulid()), _tags_in(seen)
+        own = [replace(tag, nonce=nonce).block for tag in clean if tag not in told]
+        ruled = [block | {ORIGIN: WORKSPACES.packed()} for block in own]
+    return [{"role": "user", "content": content} for content in (served, ruled) if content]
 
 
 def _tags_in(seen: Iterable[Message]) -> set[tags.Tag]:
