@@ -18,17 +18,17 @@ from typing import Any, Literal, TypeVar
 
 from bot import errors, tags, text
 from bot.contracts.base import Json, Message
-from bot.contracts.environment import Clock, Ids, Log, OperatorNotices, cancel_all, ends_within
+from bot.contracts.environment import cancel_all, ends_within
 from bot.contracts.identity import ChatKey
 from bot.contracts.model import ModelRequest
 from bot.contracts.provenance import NOBODYS, Provenance, unpacked
 from bot.core import blocks, events, memory, view
+from bot.core.agent import AgentDeps
 from bot.core.chat import Chat
 from bot.core.context import LENGTH, ContextEntry, KeptTurn, api_rounds
 from bot.core.fit import COLD_AFTER, Fit
 from bot.core.memory import MemoryInvalid, SessionMemory, TooLong
 from bot.llm.wrapper import reply_of
-from bot.storage.notes import NoteStore
 from bot.tools.permissions import taint
 from bot.words import sentence
 
@@ -102,13 +102,9 @@ class _Work:
 class Summaries:
     """Compacts the histories of all chats."""
 
+    agent: AgentDeps
     append: Callable[[Chat, events.EventData], None]
-    notes: NoteStore
     put_back: PutsBack
-    operators: OperatorNotices
-    clock: Clock
-    ids: Ids
-    log: Log
     _work: OrderedDict[ChatKey, _Work] = field(default_factory=OrderedDict)
 
     async def stop(self) -> None:
@@ -125,7 +121,9 @@ class Summaries:
         chat, context, limits = fit.chat, fit.context, fit.limits
         work = self._of(chat)
         work.fit = fit
-        if work.compacting is not None and not await ends_within(WAIT_SECONDS, work.compacting, self.clock):
+        if work.compacting is not None and not await ends_within(
+            WAIT_SECONDS, work.compacting, self.agent.clock
+        ):
             # This counts as a failure. Otherwise each turn would start another slow compaction, for which the next turn waits.
             self._failed(chat, "compaction", TimeoutError(f"no end within {WAIT_SECONDS:g} seconds"))
             await cancel_all([work.compacting])
@@ -143,7 +141,7 @@ class Summaries:
             change = await self._change(fit, "message_cap", over, context.memory.markdown)
         elif remembers:
             words = sentence("operators.forgotten", chat=chat.key, count=len(over))
-            self.operators.tell("what chats forget", words)
+            self.agent.alerts.tell("what chats forget", words)
         fit.apply(change)
 
     async def before_asking(self, fit: Fit) -> None:
@@ -176,7 +174,7 @@ class Summaries:
 
     async def look(self) -> None:
         """Compact idle chats shortly before their prefix expires from the provider's cache."""
-        now = self.clock.now()
+        now = self.agent.clock.now()
         for work in [*self._work.values()]:
             fit = work.fit
             if fit is None or work.compacting is not None or fit.chat.turn is not None:
@@ -197,7 +195,7 @@ class Summaries:
     def _pays(self, fit: Fit, dropped: Sequence[int]) -> bool:
         """Return True if the dropped messages have enough tokens, and compactions are not paused after failures."""
         work = self._of(fit.chat)
-        lately = self.clock.monotonic() - work.failed_at < PAUSE_SECONDS
+        lately = self.agent.clock.monotonic() - work.failed_at < PAUSE_SECONDS
         paused = lately and work.failures["compaction"] >= FAILURES
         return not paused and fit.measure(_messages(fit, dropped)) >= WORTH
 
@@ -254,7 +252,7 @@ class Summaries:
         kept = _messages(fit, {*_numbers(context.turns)} - {*dropped})
         left = _room(fit) - fit.measure(kept) - fit.models.estimator.text(fit.models.name, words)
         again = await self.put_back(fit.chat.key, [*before, *_messages(fit, dropped)], kept, max(0.0, left))
-        origin, nonce = _origin(fit.chat, context.view()), tags.nonce(self.ids.ulid())
+        origin, nonce = _origin(fit.chat, context.view()), tags.nonce(self.agent.ids.ulid())
         head = memory.head(words, nonce=nonce, origin=origin, block=block, put_back=again)
         return events.Cut(tuple(dropped), head, reason)
 
@@ -298,15 +296,15 @@ class Summaries:
         """Append the session memory `known` to the log, then write its file. Raises `errors.StorageError`."""
         origin, words = _origin(chat, seen), known.markdown
         self.append(chat, events.Remembered(words, covers, origin.packed()))
-        self.log.write("memory", "the memory of the chat is written", covers=str(covers))
-        await self.notes.save_session(chat.key, words)
+        self.agent.log.write("memory", "the memory of the chat is written", covers=str(covers))
+        await self.agent.notes.save_session(chat.key, words)
 
     async def _import_edits(self, chat: Chat) -> None:
         """Append the memory file's text to the log if an operator has changed the file."""
         before = chat.context.memory
         if before is None:
             return
-        kept = await self.notes.load_session(chat.key)
+        kept = await self.agent.notes.load_session(chat.key)
         if kept is None or kept == text.clean(before.markdown):
             return
         try:
@@ -328,7 +326,7 @@ class Summaries:
 
     async def _written(self, work: _Work) -> None:
         """Wait for a running memory update. After `WAIT_SECONDS`, cancel it, so that it cannot replace a newer memory."""
-        if work.writing is not None and not await ends_within(WAIT_SECONDS, work.writing, self.clock):
+        if work.writing is not None and not await ends_within(WAIT_SECONDS, work.writing, self.agent.clock):
             await cancel_all([work.writing])
 
     def _task(self, chat: Chat, work: Any) -> asyncio.Task[Any]:
@@ -348,17 +346,17 @@ class Summaries:
         """Count and log a failure. From the third in a row on, alert operators."""
         work = self._of(chat)
         work.failures[what] += 1
-        work.failed_at = self.clock.monotonic()
+        work.failed_at = self.agent.clock.monotonic()
         self._warn(chat, f"the {what} failed", error)
         if work.failures[what] >= FAILURES and not isinstance(error, errors.BudgetSpent):
             key = "operators.compaction" if what == "compaction" else "operators.chat_memory"
             cause = f"{type(error).__name__}: {error}"
             words = sentence(key, chat=chat.key, times=work.failures[what], cause=cause)
-            self.operators.tell(f"the {what} of chats", words)
+            self.agent.alerts.tell(f"the {what} of chats", words)
 
     def _warn(self, chat: Chat, what: str, error: BaseException) -> None:
         cause = f"{type(error).__name__}: {error}"
-        self.log.write("memory", what, level="warn", chat_key=chat.key, cause=cause)
+        self.agent.log.write("memory", what, level="warn", chat_key=chat.key, cause=cause)
 
 
 def _memory(chat: Chat) -> SessionMemory | None:

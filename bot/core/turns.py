@@ -44,15 +44,11 @@ class Turns:
 
     def __post_init__(self) -> None:
         self.summaries = Summaries(
+            self.agent,
             lambda chat, data: self.chats.append(Fact(chat.key, data)),
-            self.agent.notes,
             lambda key, gone, kept, most: reattach.put_back(
                 gone, kept, self.agent, most, chat_key=key, person=context.current().person
             ),
-            self.agent.alerts,
-            self.agent.clock,
-            self.agent.ids,
-            self.agent.log,
         )
 
     def loop(self, chat: Chat, turn: str) -> Loop:

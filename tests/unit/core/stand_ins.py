@@ -7,19 +7,26 @@ from typing import cast
 
 from bot.config.ship_file import Context
 from bot.core.agent import AgentDeps
+from bot.storage.notes import NoteStore
+from bot.system import UlidSource
 from bot.testing.clock import FakeClock
 from bot.testing.log import MemoryLog
 
 
-def agent(limits: Context | None = None, clock: FakeClock | None = None) -> AgentDeps:
-    """Return the services that a `Fit` uses. The results of every tool age."""
-    tool = SimpleNamespace(ages=True)
+def agent(
+    limits: Context | None = None, clock: FakeClock | None = None, notes: NoteStore | None = None
+) -> AgentDeps:
+    """Return the services that `Fit` and `Summaries` use. The results of every tool age; nobody reads notices."""
+    tool, clock = SimpleNamespace(ages=True), clock or FakeClock()
     return cast(
         "AgentDeps",
         SimpleNamespace(
             settings=SimpleNamespace(context=limits or Context()),
             registry=SimpleNamespace(get=lambda _: tool),
-            clock=clock or FakeClock(),
+            clock=clock,
+            ids=UlidSource(clock),
+            notes=notes,
+            alerts=SimpleNamespace(tell=lambda *_, **__: None),
             log=MemoryLog(),
             redact=str,
         ),

@@ -21,7 +21,7 @@ from bot.core.summaries import Summaries
 from bot.core.view import PutBack
 from bot.llm.windows import ContextWindows
 from bot.storage.notes import NoteStore
-from bot.system import SystemDisk, UlidSource
+from bot.system import SystemDisk
 from bot.testing.clock import FakeClock
 from bot.testing.log import MemoryLog
 from bot.testing.model import ScriptedModel, reply, text
@@ -29,13 +29,6 @@ from tests.unit.core import world
 from tests.unit.core.stand_ins import agent
 
 SUMMARY = "## Facts\n- 服务器叫「海」\n\n## Open tasks\n(none)"
-
-
-class Telling:
-    """`OperatorNotices` that nobody reads."""
-
-    def tell(self, *_: object, **__: object) -> None:
-        """Nothing."""
 
 
 async def nothing(*_: object) -> PutBack:
@@ -53,19 +46,14 @@ class Quiet:
             MemoryLog(),
         )
         people = world.World(1, finds=True, kills=set(), refuses=range(0))
-        self.summaries = Summaries(
-            lambda _, data: self.append(data),
-            NoteStore(home, disk=SystemDisk()),
-            nothing,
-            Telling(),
-            self.clock,
-            UlidSource(self.clock),
-            log,
+        services = agent(
+            Context(compaction=policy), clock=self.clock, notes=NoteStore(home, disk=SystemDisk())
         )
+        self.summaries = Summaries(services, lambda _, data: self.append(data), nothing)
         self.fit = Fit(
             self.chat,
             ModelDeps(self.model, "m", ContextWindows(InMemoryLearned(), log=log)),
-            agent(Context(compaction=policy), clock=self.clock),
+            services,
             self.append,
         )
         for _ in range(6):
