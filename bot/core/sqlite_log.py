@@ -78,7 +78,7 @@ class SqliteLog(EventLog):
         if self._db is None:
             new = not self._path.exists() or not self._path.stat().st_size
             gone = self._mend and new and any((self._path.parent / "chats").glob("*.jsonl"))
-            why = "" if new or not self._mend else _check(self._path, "quick_check")
+            why = "" if new or not self._mend else _check(self._path, "quick_check", "rw")
             old = None
             if why or gone:
                 old = self._path.with_name(f"{self._path.name}.corrupt-{int(self._clock.now())}")
@@ -134,12 +134,12 @@ class SqliteLog(EventLog):
             raise errors.StorageError(f"the log cannot be read: {error}") from None
 
 
-def _check(path: Path, pragma: str) -> str:
-    """Check a database. Return a description of the first damage; "" if none is found. Raises `sqlite3.Error` if the file
+def _check(path: Path, pragma: str, mode: str = "ro") -> str:
+    """Check a database. With `mode="rw"`, first roll back a transaction that a kill has cut off. Return a description of the first damage; "" if none is found. Raises `sqlite3.Error` if the file
     cannot be read, and `errors.StorageError` if the event log has a newer version.
     """
     try:
-        address = f"{path.absolute().as_uri()}?mode=ro"
+        address = f"{path.absolute().as_uri()}?mode={mode}"
         with contextlib.closing(sqlite3.connect(address, uri=True, timeout=30.0)) as db:
             (version,) = db.execute("PRAGMA user_version").fetchone()
             if path.name == FILE and version > VERSION:

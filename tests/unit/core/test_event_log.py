@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing
 from dataclasses import replace
@@ -121,6 +122,26 @@ async def test_what_no_database_takes_is_lost_alone_and_operators_are_told(tmp_p
         assert [one.seq for one in await log.read(OTHER)] == [1]
     assert [one.chat_key for one in lines.of("storage")] == [ONE]
     assert [str(ONE) in one for one in told] == [True]
+
+
+CUT_OFF = """
+import os, sqlite3, sys
+db = sqlite3.connect(sys.argv[1], isolation_level=None)
+db.executescript("PRAGMA cache_size = 1; BEGIN; CREATE TABLE events (n)")
+db.executemany("INSERT INTO events VALUES (?)", [["words " * 99]] * 999)
+os._exit(1)
+"""
+"""A program that dies within a transaction of which a part is in the file already."""
+
+
+async def test_a_start_goes_on_after_a_kill_within_the_first_transaction(tmp_path: Path) -> None:
+    program = await asyncio.create_subprocess_exec(sys.executable, "-c", CUT_OFF, tmp_path / FILE)
+    await program.wait()
+    assert (tmp_path / f"{FILE}-journal").stat().st_size
+    log = SqliteLog(tmp_path / FILE, clock=SystemClock(), log=Lines(), mend=True)
+    assert await log.newest() == ""
+    await log.close()
+    assert not [*tmp_path.glob("*corrupt*")]
 
 
 async def test_an_event_that_cannot_be_read_is_passed_over(tmp_path: Path) -> None:
