@@ -45,9 +45,7 @@ class Project:
         self.root = root
         self.known = known
         self.exists = (root / "ship.json").exists()
-        self.variables = dict(os.environ)
-        with contextlib.suppress(errors.ConfigError):
-            self.variables = read_env_file(root / ".env") | self.variables
+        self.variables = read_env_file(root / ".env", []) | dict(os.environ)
         self.document: dict[str, Any] = {}
         """Content of ship.json; {} if the file is missing or unreadable."""
         with contextlib.suppress(OSError, ValueError):

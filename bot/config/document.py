@@ -69,19 +69,22 @@ def _read_text(path: Path) -> str | None:
     raise errors.ConfigError(line)
 
 
-def read_env_file(path: Path) -> dict[str, str]:
+def read_env_file(path: Path, found: list[str]) -> dict[str, str]:
     """Return the variables of a `.env` file; {} if the file does not exist. Values are used literally,
-    without expansion. Raises `errors.ConfigError`.
+    without expansion. Add a finding to `found` for each line that cannot be read.
     """
     from dotenv.parser import parse_stream
 
-    bindings = list(parse_stream(io.StringIO(_read_text(path) or "")))
-    if broken := [one.original.line for one in bindings if one.error]:
-        lines = (
-            finding(f".env line {at}", "a line I cannot read", "NAME=value", "mend or remove it")
-            for at in broken
-        )
-        raise errors.ConfigError(*lines)
+    try:
+        bindings = list(parse_stream(io.StringIO(_read_text(path) or "")))
+    except errors.ConfigError as error:
+        found += error.findings
+        return {}
+    found += [
+        finding(f".env line {one.original.line}", "a line I cannot read", "NAME=value", "mend or remove it")
+        for one in bindings
+        if one.error
+    ]
     return {one.key: one.value for one in bindings if one.key is not None and one.value is not None}
 
 

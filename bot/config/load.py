@@ -133,7 +133,8 @@ def load(
     root = root.absolute()
     must_be_folder(root / HOME)
     moved = file_access.sweep(root)
-    variables = read_env_file(root / ".env")
+    found: list[str] = []
+    variables = read_env_file(root / ".env", found)
     env = variables | {name: value for name, value in env.items() if value}
     default = {"operators": env.get(OPERATORS, "").replace(",", " ").split()} if defaults else None
     try:
@@ -143,7 +144,7 @@ def load(
     secrets = filled.secrets | {value for name, value in variables.items() if is_secret_key(name)}
     secrets = {secret for secret in secrets if len(secret) >= MIN_SECRET}
     mend = "use letters, digits and _ in the name"
-    found = [finding(dotted(loc), "${ without a name in }", "${NAME}", mend) for loc in filled.malformed]
+    found += [finding(dotted(loc), "${ without a name in }", "${NAME}", mend) for loc in filled.malformed]
     found += [
         finding(name, "another value", "0 or 1", "change it in the environment")
         for name in SWITCHES

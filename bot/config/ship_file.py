@@ -369,7 +369,7 @@ class McpServer(StrictModel):
     @model_validator(mode="after")
     def _is_one_way(self) -> Self:
         program = self.type == "stdio" or (self.type is None and self.url is None)
-        if bool(self.command) != program or bool(self.url) == program:
+        if self.enabled and (bool(self.command) != program or bool(self.url) == program):
             alone = {"stdio": "command", "http": "url", None: "command or url"}[self.type]
             raise ValueError(f"expected {alone} alone; set command for a program, url for an address")
         return self

@@ -33,6 +33,7 @@ def test_what_is_off_stays_off_and_needs_no_tokens(load: Load) -> None:
     assert settings.enabled == ()
     assert settings.channels["pigeon"].base_url == "https://pigeon.example/"  # type: ignore[attr-defined]
     assert load({"llm": {"provider": "demo"}}, KEY).llm.provider == "demo"
+    assert load({"mcp": {"servers": {"x": {"enabled": False, "url": "${NEST}"}}}}).warnings == ()
 
 
 def test_the_environment_wins_over_the_env_file(load: Load) -> None:
