@@ -19,7 +19,7 @@ from typing import Any, Protocol
 import pydantic
 
 from bot import errors, text
-from bot.contracts.base import Message
+from bot.contracts.base import Json, Message
 from bot.contracts.environment import Clock, Log, Redact, off_loop
 from bot.contracts.provenance import ANYBODYS, NOBODYS, Provenance
 from bot.contracts.tools import MCP, READS, Effect, FoundTools, Pictured, Tool, ToolCall, ToolResult
@@ -190,7 +190,7 @@ class Dispatcher:
         return ToolResult(call.id, whole, failed is not None, origin, left_out, pictures=stored)
 
     def _found(self, call: ToolCall, found: FoundTools, origin: Provenance) -> ToolResult:
-        clean = [json.loads(self.redact(json.dumps(one, ensure_ascii=False))) for one in found.definitions]
+        clean: list[Json] = [text.deep(one, self.redact) for one in found.definitions]
         content = [{"type": "tool_reference", "tool_name": one["name"], "definition": one} for one in clean]
         if any(one["name"].startswith(MCP) for one in clean):
             origin = ANYBODYS  # MCP servers wrote these definitions

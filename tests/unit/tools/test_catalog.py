@@ -11,6 +11,7 @@ import pytest
 from bot.contracts.identity import ChatKey
 from bot.contracts.provenance import ANYBODYS
 from bot.contracts.tools import FoundTools, Tool, ToolCall
+from bot.telemetry import Redactor
 from bot.testing.clock import FakeClock
 from bot.testing.log import MemoryLog
 from bot.tools.builtin import ToolPorts
@@ -113,7 +114,12 @@ async def test_where_nothing_fits_the_model_hears_what_there_is() -> None:
 
 
 async def test_what_a_server_says_of_its_tools_is_foreign() -> None:
-    tools = Registry([search(OFFERS, {"git": "ready"})])
-    dispatcher = Dispatcher(tools, clock=FakeClock(), log=MemoryLog())
+    told = offer("git", "leak", "Closes an issue of hunter2%2Dhunter2.")
+    tools = Registry([search([*OFFERS, told], {"git": "ready"})])
+    redact = Redactor(["hunter2-hunter2"])
+    dispatcher = Dispatcher(tools, clock=FakeClock(), log=MemoryLog(), redact=redact)
     (result,) = await dispatcher.run([ToolCall("c", "tool_search", {"query": "issue"})])
     assert result.origin == ANYBODYS
+    found = {one["tool_name"]: one["definition"]["description"] for one in result.block["content"]}
+    assert found["mcp__git__create_issue"] == "Open a new issue in a repository."
+    assert found["mcp__git__leak"] == "[redacted]"
