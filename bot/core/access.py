@@ -31,7 +31,7 @@ SECONDS = 15.0
 
 @dataclass(eq=False)
 class Memberships:
-    """Asks the running channels for people's chats (`tools.context.Membership`) and for links to messages."""
+    """Asks the running channels which chats a person belongs to, and for links to messages (see `tools.context.Membership`)."""
 
     channels: Mapping[str, Channel]
     log: Log
@@ -91,7 +91,7 @@ class Memberships:
             del self._called[oldest]
 
     def called(self, words: Sentence) -> Sentence:
-        """Return the sentence in which known display names replace the ids of people and chats."""
+        """Return the sentence with known display names in place of the ids of people and chats."""
         known, values = self._called.get, words.values.items()
         return Sentence(words.key, {key: known(str(getattr(one, "chat", one)), one) for key, one in values})
 
@@ -134,7 +134,7 @@ class Access:
         return verdict
 
     def prove(self, channel: str) -> None:
-        """Raise `errors.ConfigError` if the rules would admit a stranger although no list contains "*"."""
+        """Raise `errors.ConfigError` if the rules would admit a stranger to a channel that is not `local` and lists no "*"."""
         listed = self.lists.allowed(channel) | self.allow.get(channel, frozenset())
         people = [UserRef(channel, nobody) for nobody in ("", _ANYBODY)]
         kinds: tuple[ChatType, ...] = ("direct", "group")
@@ -182,7 +182,7 @@ class Access:
 
 @dataclass(eq=False)
 class InboundCleaner:
-    """Redacts secrets in incoming messages and removes quotes of people who are not admitted."""
+    """Redacts secrets in incoming messages, and removes quoted messages whose authors are not admitted."""
 
     redact: Redact
     access: Access
@@ -196,7 +196,7 @@ class InboundCleaner:
         return model.model_copy(update=clean | update)
 
     def cleaned(self, inbound: Inbound) -> Inbound:
-        """Return the incoming message with secrets redacted. The quoted messages in it are cleaned by `admitted`."""
+        """Return the incoming message with secrets redacted. `admitted` cleans the quoted messages in it."""
         command = inbound.command
         if command is not None:
             name = ALIASES.get(command.name) or self.words(command.name)
@@ -237,14 +237,14 @@ class InboundCleaner:
 
 
 EVERY = 24 * 3600.0
-"""Min seconds between two admission requests for the same person."""
+"""Length in seconds of a period in which the bot makes at most one admission request for a person."""
 _OF_STRANGERS = "channel chat_id chat_type user_id ts addressed message_id user_name chat_name language zone"
 """Fields that an admission request copies from the stranger's message."""
 
 
 def request_of(inbound: Inbound, now: float) -> Inbound:
-    """Return a request to admit the stranger who wrote this message, without the message's text. Its key limits
-    requests to one per person and day. In a group, only the stranger sees the bot's reply.
+    """Return a request to admit the stranger who wrote this message. The request leaves out the message's text. Its key
+    limits requests to one per person and day. In a group, only the stranger sees the bot's reply.
     """
     alone = (
         {ONLY_TO: inbound.user_id, ABOUT: inbound.message_id or ""} if inbound.chat_type == "group" else {}

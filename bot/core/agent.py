@@ -29,13 +29,13 @@ if TYPE_CHECKING:
     from bot.core.tasks import TaskEvent
 
 MARGIN = 13_000
-"""Max tokens of the context window that stay free, because prompt sizes are estimates. At most a tenth stays free."""
+"""Tokens of the context window that stay free, because prompt sizes are estimates. At most a tenth of the window stays free."""
 
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """Token limits for a model's requests. `window` is its context window and `most_output` its output limit; None if
-    unknown. `max_tokens` is the output limit that requests set. `soft` is the setting `softTokens`.
+    """Token limits for requests to a model. `window` is the model's context window and `most_output` the model's output
+    limit; None if unknown. `max_tokens` is the output limit that requests set. `soft` is the setting `softTokens`.
     """
 
     window: int | None
@@ -45,7 +45,7 @@ class Budget:
 
     @property
     def hard(self) -> int | None:
-        """Return the max tokens of a prompt that leaves room for the answer; None if the window is unknown."""
+        """Return the max tokens of a prompt, so that the answer still fits; None if the window is unknown."""
         if self.window is None:
             return None
         return max(self.window - self.max_tokens - self._margin, self.window // 4)
@@ -65,7 +65,7 @@ class Budget:
         return self.soft if self.hard is None else min(self.soft, self.hard)
 
     def share(self, part: float, most: int) -> int:
-        """Return the fraction `part` of the context window in tokens, at most `most`; `most` for an unknown window."""
+        """Return `part` (a fraction) of the context window in tokens, but at most `most`. If the window is unknown, return `most`."""
         return most if self.window is None else min(most, int(self.window * part))
 
 
@@ -95,7 +95,9 @@ class SentManner:
 
 @dataclass(frozen=True, slots=True)
 class Manner:
-    """Effort, thinking and model for an answer. None means the model's default effort or thinking, or the chat's model."""
+    """Effort, thinking and model for an answer. Without an effort or thinking (None), the model's default applies. Without
+    a model, the chat's model answers.
+    """
 
     effort: Effort | None = None
     thinking: Thinking | None = None
@@ -117,7 +119,7 @@ def effort_of(name: str | None) -> Effort | None:
 
 @dataclass(slots=True)
 class ModelDeps:
-    """The provider's model, with the model names and settings that apply to a chat."""
+    """The provider's model, and the model names and settings of one chat."""
 
     model: Model
     default_model: str
@@ -141,7 +143,7 @@ class ModelDeps:
 
     @property
     def known(self) -> tuple[str, ...]:
-        """Return the models that ship.json names, then those of the default model's family that have a known price."""
+        """Return the names of the models that ship.json uses or prices, and of the default model's family if their price is known."""
         named = [self.default_model, self.fast_model, *(one.model for one in self.purposes.values())]
         family = f"{self.default_model.partition('-')[0]}-"
         priced = [name for name in self.prices.names if name in self.prices.own or name.startswith(family)]
@@ -162,7 +164,7 @@ class ModelDeps:
         return manner.sent(partial(self.windows.takes, manner.model or self.name))
 
     def fitted(self, request: ModelRequest, purpose: str | None = None) -> ModelRequest:
-        """Return the request for the model of its purpose. Content that it cannot read is changed or left out."""
+        """Return the request, addressed to the model of its purpose. Change or leave out content that this model cannot read."""
         sent, model = self.sent(purpose), self.of(purpose or self.purpose).model or self.name
         if model != request.model:
             most = self.windows.max_output(model) or request.max_tokens
@@ -172,7 +174,9 @@ class ModelDeps:
         return replace(request, effort=sent.effort, thinking=sent.thinking)
 
     def learn(self, request: ModelRequest, reply: ModelReply) -> None:
-        """Learn from an answer the model's token ratio and that the prompt fits. Ignore the answer of a fallback model."""
+        """Learn from an answer the model's token ratio, and that a prompt of this size fits. Ignore the answer of a
+        fallback model.
+        """
         if not reply.note:
             used = reply.usage
             self.estimator.observe(request, used)
@@ -180,7 +184,9 @@ class ModelDeps:
             self.windows.fitted(request.model, prompt)
 
     def declared(self, forms: Sequence[tuple[Json, ...]]) -> tuple[Json, ...]:
-        """Return the first version of the tool definitions that takes no more than half of the window, else the last."""
+        """Return the first version of the tool definitions that takes at most half of the context window; if none does, the
+        last version.
+        """
         window = self.windows.window(self.name)
         if window is None:
             return forms[0]

@@ -27,7 +27,7 @@ from bot.storage import file_names, jsonl
 SEQ = "seq"
 """Key of the event number in an archive line's `meta` object."""
 NEWEST = 100
-"""Max lines read from the end of a chat's archive to find one whose event is in the log."""
+"""Max lines at the end of a chat's archive in which a line is searched whose event is in the log."""
 NAME_LINES = 20
 """Max lines per chat that are searched for names of people. The newest lines are searched."""
 NAMES_SHOWN = 3
@@ -64,13 +64,13 @@ def is_edit(line: ArchiveLine) -> bool:
 
 
 def moment_of(line: ArchiveLine) -> tuple[int, str]:
-    """Return the sort key that orders the edits of a message: time, then request id, which grows with arrival."""
+    """Return the sort key that orders the edits of a message: the time, then the request id. Later arrivals have larger ids."""
     return line.ts, line.request_id
 
 
 @dataclass(slots=True)
 class Revisions:
-    """The removals of lines by message id, and the time of the newest edit by message id and role."""
+    """Removal lines by message id (`removed`), and sort keys of the newest edits by message id and role (`edits`)."""
 
     removed: dict[str, ArchiveLine] = field(default_factory=dict)
     edits: dict[tuple[str, str], tuple[int, str]] = field(default_factory=dict)
@@ -123,7 +123,7 @@ class ArchiveFiles:
         return self.folder / f"{name}{MAIN}"
 
     def of(self, name: str) -> list[Path]:
-        """Return a chat's files, oldest first. The main file is the last one, even if it does not exist."""
+        """Return a chat's files, oldest first. The last path is that of the main file, which may not exist."""
         return [*(self._rotated(name, number) for number in self._numbers(name)), self.main(name)]
 
     def chats(self) -> list[str]:
@@ -148,15 +148,17 @@ class ArchiveFiles:
         self.disk.replace(main, newer)
 
     def recover(self, name: str) -> None:
-        """Undo an interrupted rotation: delete the rotated copy if the main file still begins with all of its lines.
-        Needs no free disk space.
+        """Undo an interrupted rotation: delete the newest rotated file if the main file still begins with that file's
+        lines. This needs no free disk space.
         """
         *rotated, main = self.of(name)
         if rotated and self.disk.read(main).startswith(self.disk.read(rotated[-1])):
             self.disk.remove(rotated[-1])
 
     def chat_key(self, name: str) -> str | None:
-        """Return the chatKey for a file name. If the name is a hash, read the key from a line; None if no line has it."""
+        """Return the chatKey for a file name. If the name is a hash, search the chat's lines for the chatKey; None if no
+        line has it.
+        """
         if (plain := file_names.decode(name)) is not None:
             return plain
         raws = (raw for path in self.of(name) for raw in self.disk.read(path).split(b"\n"))
@@ -176,8 +178,8 @@ class ChatInfo:
 
 
 class ChatStore:
-    """Reads and writes the archive in a folder that several processes may share. Lines are ordered by position, not by
-    `ts`. The argument `flush` is a function that writes all pending messages to the files.
+    """Reads and writes the archive in a folder that several processes may share. Lines are ordered by their position in the
+    files, not by `ts`. The argument `flush` is a function that writes all pending messages to the files.
     """
 
     def __init__(
@@ -281,8 +283,8 @@ class ChatStore:
     # ------------------------------------------------------------ writing, on any thread
 
     def newest(self, name: str) -> list[tuple[str, int]]:
-        """Repair what a killed process left behind. Then return the request ids and event numbers of a chat's newest
-        exported lines, newest first, at most `NEWEST`.
+        """Repair files that a killed process left incomplete. Then return the request ids and event numbers of a chat's
+        newest exported lines, newest first, at most `NEWEST`.
         """
         with jsonl.locked(self.files.folder):
             jsonl.tidy(self._disk, self.files.folder)
@@ -295,7 +297,9 @@ class ChatStore:
             return list(islice(((name, seq) for name, seq in found if isinstance(seq, int)), NEWEST))
 
     def append_lines(self, name: str, raws: Sequence[bytes]) -> None:
-        """Append whole lines, under the folder's lock. Rotate the file if it exceeds the line limit. The lines are durable only after `sync`."""
+        """Append whole lines. The caller must hold the folder's lock. Rotate the file if it exceeds the line limit. The
+        lines are durable only after `sync`.
+        """
         main = self.files.main(name)
         while raws:
             size, count = self._tail(name)
@@ -319,8 +323,8 @@ class ChatStore:
         self._disk.sync(self.files.folder)
 
     def _tail(self, name: str) -> tuple[int, int]:
-        """Return the size of a main file and its number of lines. If another process changed the file, first cut off an
-        unreadable end.
+        """Return the size in bytes and the number of lines of a main file. If another process changed the file, first cut
+        off its unreadable end.
         """
         main = self.files.main(name)
         known = self._tails.get(name)

@@ -1,8 +1,8 @@
-"""Reads the files attached to messages. A file's text is stored as an artifact, and the model sees its beginning.
-Pictures and short PDFs are shown to the model as they are.
+"""Reads the files attached to messages. A file's text is stored as an artifact, and the model sees its beginning. The model
+also sees the pictures and short PDFs themselves.
 
-Because an artifact's id is derived from its message, a read that a crash interrupted is repeated under the same id.
-Files that could not be read are listed below the next answer.
+Because an artifact's id is derived from its message, a read that a crash interrupted is repeated under the same id. Files
+that could not be read are listed below the next answer.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from bot.picture_head import picture_of
 STEP = "attachment"
 """Value of `tool` in the metadata of artifacts that hold attached files."""
 HEAD = 2_000
-"""Max characters at the beginning of a file's text that the model is shown."""
+"""Max characters of a file's text that the model is shown, counted from the beginning of the text."""
 SILENCE = "nothing is said in it"
 SECRETIVE = "it holds one of my own secrets"
 TOGETHER = 10_000_000
@@ -41,7 +41,7 @@ READ_SECONDS = 45.0
 """Timeout in seconds for reading all files of one message."""
 AT_ONCE = 16
 UNDER_WAY = 64_000_000
-"""Max total bytes of files that are read at the same time, in all chats. Reading needs several times these bytes."""
+"""Max total bytes of files that are read at the same time, in all chats. Reading a file needs several times its size in memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class _Shown(NamedTuple):
 
 
 class RssMonitor(Protocol):
-    """Tells whether memory is too short for reading files (`bot.rss_monitor.RssMonitor`)."""
+    """Interface of `bot.rss_monitor.RssMonitor`, which tells if memory is too short for reading files."""
 
     @property
     def full(self) -> bool: ...
@@ -207,7 +207,7 @@ class FileReader:
 
     async def _pdf(self, data: bytes, room: int) -> tuple[str | None, _Shown | None]:
         """Return the text of a PDF, and the PDF itself if it is short and contains no secret. Raises
-        `errors.NoReadableText` if there is neither.
+        `errors.NoReadableText` if the PDF has no text and cannot be shown.
         """
         found = await parser_process.read_pdf(data, self._limits.max_bytes)
         words = await asyncio.to_thread(self._cleaned, found.text)

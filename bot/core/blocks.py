@@ -1,6 +1,6 @@
 """Content blocks of the Messages API: functions that inspect them, return copies with blocks changed or left out, and
-estimate tokens. An estimate follows the rates of Claude's tokenizer; `Estimator` multiplies it by the model's ratio, which
-it learns from the usage of the model's answers.
+estimate tokens. An estimate follows the rates of Claude's tokenizer. `Estimator` multiplies the estimate by a ratio that it
+learns from the token usage of the model's answers.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from bot.identity_cache import IdentityCache
 
 THINKING = frozenset({"thinking", "redacted_thinking"})
 LONGEST_OVERLAP, LEAST_OVERLAP, LEAST_VARIED = 4_000, 12, 4
-"""Max and min characters of a repetition at the border of two parts, and its min different characters. A shorter repetition,
-or one such as a line of dashes, may be chance.
+"""Max and min characters of a repetition at the border of two parts of an answer, and min different characters in the
+repetition. A shorter repetition, or a line of dashes, may be chance.
 """
 SERVER_CALLS = frozenset({"server_tool_use", "mcp_tool_use"})
-"""Block types of calls to tools that the provider runs. Call and result are in the same message."""
+"""Block types of calls to tools that the provider runs. Such a call and its result are in the same message."""
 
 
 def unmarked(block: Json) -> Json:
@@ -45,7 +45,9 @@ def redacted(blocks: Iterable[Json], redact: Redact) -> list[Json]:
 
 
 def sayable(content: Iterable[Json], *, paused: bool = False) -> list[Json]:
-    """Return the blocks of an answer that the API accepts in a request. Calls without a result stay only if `paused`."""
+    """Return the blocks of an answer that the API accepts in a request. Keep calls of provider tools without a result only
+    if `paused` is True.
+    """
     kept = [block for block in content if block.get("type") != "text" or block["text"].strip()]
     if not paused:
         kept = without_open_calls(kept)
@@ -57,7 +59,7 @@ def sayable(content: Iterable[Json], *, paused: bool = False) -> list[Json]:
 
 
 def without_open_calls(content: Sequence[Json]) -> list[Json]:
-    """Return the blocks without server tool calls that lack a result, and without all thinking after the first of them."""
+    """Return the blocks without provider tool calls that lack a result. Also leave out all thinking after the first such call."""
     answered = {block.get("tool_use_id") for block in content}
     kept, gone = list[Json](), False
     for block in content:
@@ -69,7 +71,7 @@ def without_open_calls(content: Sequence[Json]) -> list[Json]:
 
 
 def joined(first: Sequence[Json], second: Sequence[Json]) -> list[Json]:
-    """Merge an answer with its continuation. Drop a beginning of `second` that repeats the end of `first`."""
+    """Merge an answer with its continuation. If `second` begins with a repetition of the end of `first`, drop the repetition."""
     content = list(first)
     before = plain_text(first)
     for block in second:
@@ -98,7 +100,7 @@ def plain_text(content: Iterable[Json]) -> str:
 
 
 def without_thinking(messages: Iterable[Message]) -> list[Message]:
-    """Return the messages without thinking blocks. Newer models reject these once an earlier message has changed."""
+    """Return the messages without thinking blocks. Newer models reject thinking blocks after an earlier message has changed."""
     kept = []
     for message in messages:
         content = [block for block in message["content"] if block.get("type") not in THINKING]
@@ -147,9 +149,7 @@ ASCII_PER_TOKEN, DATA_PER_TOKEN, NARROW_PER_TOKEN, OPAQUE_PER_TOKEN = 3.3, 2.8, 
 Latin, and for content that the provider encrypted.
 """
 BLOCK_TOKENS, CALL_TOKENS, TOOL_TOKENS, IMAGE_TOKENS = 4, 12, 16, 1_600
-"""Tokens added to those of the content: for each block, tool call or result, and tool definition. The last value is the
-number of tokens of the largest image.
-"""
+"""Tokens added for each block, for each tool call or result, and for each tool definition; and tokens of the largest image."""
 _WIDE = re.compile("[\u2e80-\U0010ffff]+")
 _ASCII = re.compile("[\x00-\x7f]+")
 
@@ -205,18 +205,20 @@ _TOKENS = IdentityCache[Json, float](_part_tokens)
 
 
 def tokens(parts: Iterable[Message | Json]) -> float:
-    """Return the estimated tokens of messages, system blocks and tool definitions. They must not change later."""
+    """Return the estimated tokens of messages, system blocks and tool definitions. The caller must not change them later,
+    because the estimates are cached.
+    """
     return sum(_TOKENS.each(parts))
 
 
 SMALLEST_SAMPLE, RATIOS = 200, (0.25, 4.0)
-"""Min tokens of a request to learn from, and range of plausible ratios. Any other ratio is ignored."""
+"""Min estimated tokens of a request from which a ratio is learned, and range of plausible ratios. Other ratios are ignored."""
 JUMP, SLOWEST = 1.5, 0.1
 """Max factor by which one answer changes the ratio, and min weight of one answer. The first answers weigh more."""
 
 
 class Estimator:
-    """Multiplies the plain token estimate by the model's ratio. `learned` stores the ratios."""
+    """Estimates tokens: multiplies the plain estimate by the model's ratio. `learned` stores the ratios."""
 
     def __init__(self, learned: Learned | None = None) -> None:
         self._learned = InMemoryLearned() if learned is None else learned

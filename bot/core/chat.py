@@ -32,22 +32,22 @@ MOST_ATTEMPTS = 5
 MOST_RESTARTS = 2
 """Max times that a turn cancels a model call to include a newer message of the person."""
 ALBUM_SECONDS = 1.0
-"""Timeout in seconds for the next item of an album. Then the album counts as complete."""
+"""Timeout in seconds for the next item of an album. After the timeout, the album counts as complete."""
 PASTE_SECONDS = 2.5
 """Timeout in seconds for the next part of a long text that the person's app split into several messages."""
 MOST_EARLY = 10
 """Max edits and deletions that are kept because they arrived before their message."""
 MOST_FILES = 50
-"""Max kept platform ids of sent file messages. The search for a message of unknown delivery skips them."""
+"""Max platform ids of sent file messages that are kept. A search for a message whose delivery is unknown skips these messages."""
 MOST_MISSED = 5
 """Max undelivered answers that the next answer reports. The newest are kept."""
 MOST_EDITS = 20
 """Max edits of answered messages that the next turn shows the model. The newest are kept."""
 KNOWN = 500
-"""Max messages that a chat remembers, the newest. Edits and deletions of older messages are not recognised."""
+"""Max messages that a chat remembers. The newest are kept. Edits and deletions of older messages are not recognised."""
 OWN_TIME = range(5, 86_400)
-"""Range of delays in seconds between a message's own time and its arrival in which its own time is used. For other
-delays, the arrival time is used, because a small delay may be a clock error and a large one is implausible.
+"""Range of plausible delays in seconds from the time that the platform gives a message to its arrival. For such a delay,
+the person's wait begins at the platform's time; otherwise at the arrival. A smaller delay may be a clock error.
 """
 
 # ------------------------------------------------------------ relations between two messages
@@ -184,7 +184,7 @@ class Turn:
     edits: set[str] = field(default_factory=set)
     """Ids of edits that this turn has shown the model, because their messages were already answered."""
     rows: dict[str, events.RowEnded | None] = field(default_factory=dict)
-    """Outbox rows (messages to send) of the turn, each with the event that ended it; None while the row is open."""
+    """Outbox rows (messages to send) of the turn, each with the event that ended the row; None while the row is open."""
     seen: dict[str, tuple[SeenFile, ...]] = field(default_factory=dict)
     """Results of reading attached files, by request id of the message."""
     unread: list[tuple[Sequence[Attachment], Sequence[SeenFile]]] = field(default_factory=list)
@@ -206,8 +206,9 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Stopped:
-    """Outcome of a stop command. `commands` names the waiting commands that it dropped. `anything` is True if it ended
-    any work. `goes_on` is the first message of a turn that the requester may not stop, because another person began it.
+    """Outcome of a stop command. `commands` names the waiting commands that the stop dropped. `anything` is True if the
+    stop ended any work. `goes_on` is the first message of a turn that the requester may not stop, because another person
+    began it.
     """
 
     commands: tuple[str, ...] = ()
@@ -218,7 +219,7 @@ class Stopped:
 @dataclass(slots=True)
 class Waiting:
     """An accepted message that waits for a turn, or a command or signal that needs none. `seq` and `at` are the number and
-    time of its event. `since` is the number of the oldest event that is needed to rebuild it.
+    time of the message's event. `since` is the number of the oldest event that is needed to rebuild the message.
     """
 
     inbound: Inbound
@@ -231,8 +232,9 @@ class Waiting:
 
 @dataclass(slots=True)
 class Burst:
-    """Messages that one person writes in quick succession. `parts` is True while items of an album or parts of a split
-    text may be missing. `goes_on` is True while the next part of a split text is expected.
+    """Messages that one person writes in quick succession, up to the time `until` (epoch seconds). `parts` is True while
+    items of an album or parts of a split text may be missing. `goes_on` is True while the next part of a split text is
+    expected.
     """
 
     number: int
@@ -288,7 +290,7 @@ class Expire(NamedTuple):
 
 
 class WakeAt(NamedTuple):
-    """Effect: wake up at this time (epoch seconds); nothing is due earlier."""
+    """Effect: look for due effects again at this time (epoch seconds)."""
 
     at: float
 
@@ -307,19 +309,21 @@ class Chat:
         self.context = AgentContextStore(max_messages)
         self.turn: Turn | None = None
         self.task: events.Ordered | None = None
-        """The event that ordered this chat's subagent task; None if the chat belongs to no task. Because the turn that
-        ordered the task runs it, `due` returns no effects.
+        """The event that ordered the subagent task of this chat; None for a chat of people. The turn that ordered the task
+        runs the task, so `due` returns no effects for this chat.
         """
         self.outbox: dict[str, OutboxRow] = {}
         """Outgoing messages that are not delivered yet or that may still be edited, in queue order."""
         self.beside: dict[str, Waiting] = {}
         """Commands and signals that need no turn and are not handled yet, by request id."""
         self.stopped: dict[str, Stopped] = {}
-        """Outcomes of stop commands that the person was not told yet, by request id of the command."""
+        """Outcomes of stop commands, by request id of the command. An outcome is kept until the person has been told about it."""
         self.questions: dict[str, Question] = {}
         """Questions that have no verdict yet, or whose message in the chat does not show the verdict yet."""
         self.files_sent: list[str] = []
-        """Platform ids of the newest sent file messages. A file message does not name its outbox row."""
+        """Platform ids of the newest sent file messages. They are kept because a file message does not contain the id of
+        its outbox row.
+        """
         self.missed: list[OutboxRow] = []
         """Undelivered answers that the next answer reports."""
         self._mode = mode
@@ -550,7 +554,7 @@ class Chat:
             if change.inbound.kind == "delete":
                 return
             inbound = revised(inbound, change.inbound)
-        # If this message is sent again, to regenerate its answer, it already contains its edits.
+        # A message that is repeated to regenerate its answer already contains its edits.
         self._keep_edits(lambda _, edit: not same_message(edit.inbound, inbound))
         self._remember(inbound)
         since = min([event.seq, *(one.seq for one in changes)])
@@ -760,7 +764,7 @@ class Chat:
         if question.verdict is None:
             question.decided = self.seq
             question.record = replace(question.record, verdict=verdict, decided_at=at)
-        # Messages with the question that are not sent yet are no longer needed.
+        # Unsent messages that show the question are no longer needed.
         for row in list(self.outbox.values()):
             if row.question == question.id and row.state == "queued":
                 self._end_row(row.id, arrived=False)
@@ -768,7 +772,7 @@ class Chat:
         if turn is not None and turn.id == question.turn and turn.phase is Phase.SUSPENDED:
             turn.phase = Phase.RUNNING
             for row in list(question.copies.values()):
-                self._outdate(turn.id, row)  # later messages must appear below it
+                self._outdate(turn.id, row)  # later messages must appear below the question
         self._forget(question)
 
     def _decide_all(self, turn: Turn, verdict: Verdict, at: float) -> None:
@@ -925,7 +929,7 @@ class Chat:
 
 
 def chat_of_task(asked_in: ChatKey, task: str) -> ChatKey:
-    """Return the chat key of a subagent task. `asked_in` is the chat of the turn that started it."""
+    """Return the chat key of a subagent task. `asked_in` is the chat of the turn that started the task."""
     return ChatKey(asked_in.channel, asked_in.chat_id, task, "task")
 
 

@@ -17,7 +17,7 @@ from bot.core.event_log import Entry, EventLog
 from bot.core.events import Event, EventData, FactSet, encode
 
 MOST_IDLE = 500
-"""Max idle chats in memory. Loading one again takes about 10 ms."""
+"""Max idle chats in memory. Loading a chat again takes about 10 ms."""
 BATCH = 500
 """Number of events processed before other tasks may run."""
 TITLE = "title"
@@ -67,7 +67,7 @@ class Chats:
         self._ids = ids
         self._chats: OrderedDict[ChatKey, Chat] = OrderedDict()
         self._alive = WeakValueDictionary[ChatKey, Chat]()
-        """All chats that any code still refers to, even evicted ones. So no chat exists twice in memory."""
+        """All chats that any code still refers to, even if they are no longer in `_chats`. So no chat exists twice in memory."""
         self._loading: dict[ChatKey, asyncio.Task[Chat]] = {}
         self._watchers: list[Callable[[Chat], object]] = []
         self._waiting: dict[ChatKey, list[asyncio.Future[None]]] = {}
@@ -117,8 +117,9 @@ class Chats:
     async def replayed(
         self, key: ChatKey, since: int = 0, seen: Callable[[Event, Chat], object] = lambda *_: None
     ) -> Chat:
-        """Rebuild a separate copy of a chat from its events since a number. `context.left` then has the turns that left the
-        model's context. After each event, call `seen` with the event and the chat. Raises `errors.StorageError`.
+        """Rebuild a separate copy of a chat from its events, beginning with number `since`. Collect the turns that left the
+        model's context in `context.left`. After each event, call `seen` with the event and the chat. Raises
+        `errors.StorageError`.
         """
         chat = self._make(key)
         chat.context.left = {}

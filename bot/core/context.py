@@ -58,7 +58,7 @@ class RunningTurn:
     since: int
     entries: tuple[ContextEntry, ...] = ()
     results: dict[str, Json] = field(default_factory=dict)
-    """Tool results for the last answer so far, by call id. When all have arrived, they become one message."""
+    """Tool results that have arrived for the last answer, by call id. When all have arrived, they become one message."""
     older: tuple[tuple[int, Message], ...] = ()
     """Older messages that a tool loaded for this turn, oldest first, each with its time in epoch ms."""
     injected: int = 0
@@ -71,8 +71,8 @@ class RunningTurn:
     unfinished: int = 0
     """Number of the model's newest answers in a row that were cut off, paused by the provider, or empty."""
     notes: dict[str, bool] = field(default_factory=dict)
-    """Notes for the person that came with the model's answers, such as that a fallback model answered. True: a message to
-    the person contains the note.
+    """Notes for the person that came with the model's answers, for example that a fallback model answered. The value is
+    True once a message to the person contains the note.
     """
 
     @property
@@ -95,14 +95,14 @@ class RunningTurn:
 
     @property
     def paused(self) -> bool:
-        """Return True if the provider paused its answer. The next request must then end with this answer, unchanged."""
+        """Return True if the provider paused the last answer. The next request must then end with this answer, unchanged."""
         last = self.last
         return self.speaks and last is not None and last.stop_reason == "pause_turn" and not last.continues
 
     @property
     def tail(self) -> tuple[Message, ...]:
-        """Return the user message that must end the next request; () if none must. The message is not stored. Newer models
-        reject a request that ends with assistant text.
+        """Return the user message that must end the next request; () if the request needs no such message. It is needed
+        because newer models reject a request that ends with assistant text. It is not stored.
         """
         last = self.last
         if last is None or self.paused or (not self.speaks and last.stop_reason in LENGTH):
@@ -174,7 +174,7 @@ class AgentContextStore:
 
     @property
     def base(self) -> int | None:
-        """Return the number of the oldest event that rebuilding the context needs; None if it is empty."""
+        """Return the number of the oldest event that rebuilding the context needs; None if the context is empty."""
         lasting = {
             events.Cut.kind: self.head,
             events.Framed.kind: self.frame,
@@ -300,7 +300,7 @@ class AgentContextStore:
         self._show(kept)
 
     def _show(self, kept: Sequence[KeptTurn]) -> None:
-        """Keep only these turns and the running turn, without their thinking, which is valid only after unchanged messages."""
+        """Keep only these turns and the running turn. Remove their thinking, because it is valid only after unchanged messages."""
         self.turns = [_unthinking(turn) for turn in kept]
         if self.running is not None:
             self.running.entries = without_thinking(self.running.entries)
@@ -317,15 +317,15 @@ class AgentContextStore:
         self.turns = [replace(turn, entries=_without(turn.entries, turn.id, gone)) for turn in self.turns]
         if (running := self.running) is not None:
             running.entries = _without(running.entries, running.id, gone)
-            # Nothing records from which request an older message comes, so all of them are redacted.
+            # Nothing records from which request an older message comes, so all older messages are redacted.
             running.older = tuple((at, redacted(one)) for at, one in running.older)
         self._view = None
 
     # ------------------------------------------------------------ messages that may be dropped
 
     def over_cap(self) -> list[int]:
-        """Return the event numbers of messages to drop if there are more than `max_messages`. The oldest turns go
-        first, until half of that is left. If the newest turn alone is too long, its oldest API rounds go.
+        """Return the event numbers of messages to drop if there are more than `max_messages`. Drop the oldest turns first,
+        until half of `max_messages` is left. If the newest turn alone is too long, drop its oldest API rounds.
         """
         over = len(self.view()) - self.max_messages
         if over <= 0 or not self.turns:

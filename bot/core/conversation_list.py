@@ -1,4 +1,4 @@
-"""Queries and pages of the list of all conversations, which the search index answers."""
+"""Types for queries of the list of all conversations. The search index answers the queries."""
 
 from __future__ import annotations
 
@@ -63,4 +63,6 @@ class SearchIndex(Recalls, Protocol):
         """Return a page of all conversations, for operators."""
 
     async def saying(self, chat: ChatKey, words: Sequence[str]) -> frozenset[ChatKey]:
-        """Return those conversations of a chat and its threads in which one line contains all these folded words."""
+        """Return those conversations of a chat and its threads in which one line contains all these words. The words must
+        be case-folded.
+        """

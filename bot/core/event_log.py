@@ -87,7 +87,7 @@ class Position:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """An event to write. `position` is that of the chat after the event, `raw` the event's data as JSON. `blanks` are
+    """An event to write. `position` is the chat's position after the event, `raw` the event's data as JSON. `blanks` are
     older events whose text this event erases, each with its new stored data.
     """
 
@@ -228,9 +228,9 @@ class EventLog(ABC):
                 waiter.set_exception(errors.StorageError(f"the log cannot be written: {cause}"))
 
     def _write(self, batch: Sequence[Sequence[Entry]]) -> Exception | None:
-        """Write a batch of appends in one transaction. If the database rejects the data, write each append separately. If it
-        rejects an append, write the append's events of each chat separately, and drop the events that it rejects again.
-        Return the error if the database is unusable, otherwise None. Runs on the writer's thread.
+        """Write a batch of appends in one transaction. If the database rejects the data, write each append separately. If
+        the database rejects an append, write the append's events of each chat separately, and drop those that are rejected
+        again. Return the error if the database is unusable, otherwise None. Runs on the writer's thread.
         """
         while True:
             try:
@@ -327,7 +327,7 @@ class EventLog(ABC):
         return [one for _, one in await self._events(where, str(chat), since, *kinds)]
 
     async def after(self, n: int, limit: int) -> list[tuple[int, Event]]:
-        """Return events of all chats after a global number, in commit order, with their numbers."""
+        """Return at most `limit` events of all chats after the global number `n`, in commit order, each with its global number."""
         if (n, limit) not in self._new_events:
             read = self._events("n > ? ORDER BY n LIMIT ?", n, limit)
             self._new_events = {(n, limit): asyncio.ensure_future(read)}
@@ -377,8 +377,8 @@ class EventLog(ABC):
         return {(kind, key): json.loads(value) for kind, key, value in rows}
 
     async def older(self, chat: ChatKey, at: float) -> tuple[int, int]:
-        """Return the number of a chat's oldest event, and that of its first event at or after `at`. If there is none, the
-        second is the number of the chat's next event. Both are 0 if the chat has no events.
+        """Return the number of a chat's oldest event, and of its first event at or after the time `at`. If no event is that
+        new, the second number is that of the chat's next event. Both are 0 if the chat has no events.
         """
         await self.committed(patient=False)
         name = str(chat)
@@ -386,8 +386,8 @@ class EventLog(ABC):
         return (first, end if young is None else young) if first is not None else (0, 0)
 
     async def spoken_in(self, place: ChatKey, since: float = 0.0) -> dict[ChatKey, float]:
-        """Return the conversations of a chat and its threads that have a message since a time, the newest first. Each
-        value is the time of the conversation's newest message.
+        """Return the conversations of a chat and its threads that have received a message since `since`, the newest first.
+        Each value is the time of the conversation's newest message.
         """
         found = dict[ChatKey, float]()
         for one in reversed(self._unwritten()):

@@ -1,5 +1,5 @@
 """All event kinds, and their JSON form. A stored event never changes, except that a removal blanks the fields listed in
-`words`. A released kind keeps its fields, and a new field has a default.
+`words`. After its release, a kind keeps its fields, and every new field has a default.
 """
 
 from __future__ import annotations
@@ -86,8 +86,8 @@ class Received(EventData, kind="received", words="inbound"):
 @dataclass(frozen=True, slots=True)
 class Ordered(EventData, kind="ordered", words="inbound label"):
     """A turn started a subagent task. This is the first event of the task's own chat. `inbound` holds the task's
-    instructions in the name of the turn's person, `label` its name for people. In mode `fork`, the task starts with the
-    messages of the turn's context.
+    instructions as a message of the turn's person. `label` is the task's name for people. In mode `fork`, the task starts
+    with the messages of the turn's context.
     """
 
     inbound: Inbound
@@ -111,8 +111,8 @@ class Deleted(EventData, kind="deleted"):
 
 @dataclass(frozen=True, slots=True)
 class Stop(EventData, kind="stop"):
-    """A person stopped their own work, or an operator (`everyones`) stopped anybody's. Messages later than `since` (epoch
-    ms) are not affected.
+    """A person stopped their own work or, if `everyones` is True, an operator stopped the work of anybody. Messages later
+    than `since` (epoch ms) are not affected.
     """
 
     inbound: Inbound
@@ -145,7 +145,7 @@ class Joined(EventData, kind="joined"):
 
 @dataclass(frozen=True, slots=True)
 class TurnLeft(EventData, kind="turn_left"):
-    """A process that shuts down left its turn to the next process. That restart does not count as an attempt."""
+    """A process that shuts down left its turn to the next process. The turn's restart there does not count as an attempt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,7 +241,7 @@ class Answered(EventData, kind="answered", words="content"):
     """The model's answer is complete. `cut` lists tool calls that did not arrive completely. `continues` counts the
     continuations of this answer. `unshown` lists the artifacts of files that the provider refused; `blind` is True if it
     refused all files. `note` is a sentence for the person, added below the next message. `origin` lists all sources in the
-    model's context (`Provenance.packed`), because the answer may repeat their text; None if there were none.
+    model's context (`Provenance.packed`), because the answer may repeat their text; None if there were no sources.
     """
 
     call: str
@@ -260,7 +260,7 @@ class Answered(EventData, kind="answered", words="content"):
 
 @dataclass(frozen=True, slots=True)
 class Used(EventData, kind="used"):
-    """A model call ended. `purpose` is that of the request, such as `turn`. `usage` is what the provider bills; None if
+    """A model call ended. `purpose` is the request's purpose, such as `turn`. `usage` is what the provider bills; None if
     unknown. `error` is the type of the failure; "" on success. Usage totals are sums over these events.
     """
 
@@ -444,7 +444,7 @@ class Injected(EventData, kind="injected", words="messages"):
 @dataclass(frozen=True, slots=True)
 class Framed(EventData, kind="framed"):
     """The prompt, model, effort and thinking of all following requests were fixed (the frame). `prefix` is a digest of the
-    system prompt and tools as sent. The event is appended again when all turns in the context are newer than it.
+    system prompt and tools as sent. The event is appended again when all turns in the context are newer than the event.
     """
 
     frozen: Frozen
@@ -456,7 +456,7 @@ class Framed(EventData, kind="framed"):
 @dataclass(frozen=True, slots=True)
 class Remembered(EventData, kind="remembered", words="markdown"):
     """The session memory was written. It covers the messages up to event number `covers`; None if unknown. `origin` lists
-    the sources of its text. The event is appended again when all turns in the context are newer than it.
+    the sources of its text. The event is appended again when all turns in the context are newer than the event.
     """
 
     markdown: str

@@ -28,18 +28,20 @@ from bot.storage import file_names, jsonl
 BATCH = 200
 """Max events that an export reads at once."""
 SYNC_SECONDS = 5.0
-"""Interval in seconds of fsync and cursor update. After a power failure, the work of one interval is repeated."""
+"""Interval in seconds between two fsyncs of an export, each followed by an update of the cursor. After a power failure, the
+work of one interval is repeated.
+"""
 GATHER_SECONDS = 0.01
-"""Delay in seconds before new events are read. Events gather, because one read for each commit would cost more."""
+"""Delay in seconds before new events are read, so that one read returns the events of several commits."""
 RETRY_SECONDS = 2.0
 """Interval in seconds between retries while the disk refuses writes."""
 BOT_USER = "bot"
 MOST_GONE = 1_000
-"""Max remembered deletions. A message that arrives after its deletion is not archived. It arrives within seconds."""
+"""Max remembered deletions. A message that arrives after its own deletion is not archived. Such a message arrives within seconds."""
 
 
 class ExportLost(errors.StorageError):
-    """An export lost data that it had written. It must be written again, beginning at its cursor."""
+    """An export lost data that it had written. The export must be written again, beginning at its cursor."""
 
 
 class Export(ABC):
@@ -67,7 +69,7 @@ class Export(ABC):
 
     @abstractmethod
     async def take(self, n: int, event: Event) -> bool:
-        """Take in an event. Return True if the event adds output to write. An error changes nothing."""
+        """Take in an event. Return True if the event adds output to write. If the call raises an error, it changes nothing."""
 
     async def write(self) -> None:  # noqa: B027 - some exports write at once
         """Write the output of all events taken in. After an error, the next call writes what is left."""
@@ -160,8 +162,8 @@ class Exporter:
                 await self._clock.sleep(RETRY_SECONDS)
 
     async def _begin(self) -> int:
-        """Return the cursor; 0 if the output lacks a chat or belongs to a lost log. Output that already exists is not
-        written twice.
+        """Return the cursor; 0 if the output lacks a chat, or if the log to which the output belongs is lost. Output that
+        already exists is not written twice.
         """
         own = await self._export.cursor()
         self._log_has_cursor = own is None
@@ -297,8 +299,8 @@ class LineFold:
         return min((one.n for one in self._outgoing.values()), default=None)
 
     async def take(self, n: int, event: Event) -> tuple[int, ArchiveLine] | None:
-        """Return the archive line that this event completes, preceded by the number of the oldest event in it. Return
-        None if the event completes no line. Raises `errors.StorageError`.
+        """Return the archive line that this event completes, after the global number of the oldest event from which it was
+        built. Return None if the event completes no line. Raises `errors.StorageError`.
         """
         line: ArchiveLine | None = None
         match event.data:
@@ -408,7 +410,7 @@ class ArchiveExport(Export):
     async def write(self) -> None:
         while self._due:
             chat = self._due[0].chat
-            # The position becomes known again once the write succeeds. Otherwise some lines may be on disk.
+            # Forget the position until the write has succeeded, because a failed write may leave some lines on disk.
             position = self._positions.pop(chat, None)
             position = await self._position(chat) if position is None else position
             # After a failed write the exporter passes the same events again.

@@ -117,7 +117,7 @@ class FallbackModel(ModelWrapper):
 
 
 class ProviderFallbacks(ModelWrapper):
-    """Wraps a model, and lets the provider answer with another model on a refusal (`llm.providerFallbacks`)."""
+    """Wraps a model. If the model refuses, the provider may answer with another model (`llm.providerFallbacks`)."""
 
     async def stream(self, request: ModelRequest) -> ModelStream:
         """Stream the model's answer (see `contracts.model.Model`)."""

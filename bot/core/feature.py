@@ -56,11 +56,11 @@ UNKNOWN = ""
 
 @dataclass(frozen=True, kw_only=True)
 class Runtime(Services):
-    """The services of the process and the parts of the core, as features use them.
+    """The services of the process, and the parts of the core that features use.
 
-    `models` returns the model settings of a chat. `compact` shortens a chat's history for a command. `suspended` opens
-    a `with` block in which the turn waits for a person and uses no slot. `waiting` returns the open loops (matters that
-    wait for somebody) that a viewer may see.
+    `models` returns the model settings of a chat. `compact` shortens a chat's history for a command. `suspended` opens a
+    `with` block in which the turn waits for a person and uses no slot. `waiting` returns the open loops (matters that wait
+    for somebody) that a viewer may see.
     """
 
     chats: Chats
@@ -95,8 +95,8 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A chat command. A `queued` command waits for the running turn, because the command changes the conversation. If
-    `tells` is True, it does not wait when it has no arguments, because it then only shows something.
+    """A chat command. A `queued` command waits for the running turn, because the command changes the conversation. A queued
+    command with `tells` does not wait if it has no arguments, because it then only shows something.
     """
 
     run: Callable[[Inbound], Awaitable[Done]]
@@ -152,7 +152,7 @@ class Hooks:
     turn_fails: Callable[[Turn, TurnEndState], Done] | None = None
     """Function like `turn_ends` that is called only for turns that fail."""
     before_intake: Callable[[Inbound], Awaitable[Sequence[Inbound]]] | None = None
-    """Function that returns the messages to accept in place of an admitted person's message; () if it is not for the bot."""
+    """Function that returns the messages to accept in place of an admitted person's message; () if the message is not for the bot."""
     before_turn: Callable[[Chat, Inbound], Awaitable[Sequence[Quoted]]] | None = None
     """Function that returns messages to show the model together with the first message of a turn."""
     kinds: frozenset[str] | None = None
@@ -222,8 +222,8 @@ class Door:
             self._hooks.append(hooks)
 
     def all(self, name: str, inbound: Inbound | None = None) -> list[Any]:
-        """Return this hook of each feature that implements it and wants this kind of message. The items of hooks that are
-        sequences are joined.
+        """Return the hook `name` of each feature that implements it and wants messages of this kind. In place of a hook
+        that is a sequence, return its items.
         """
         kind = ""
         if inbound is not None:
