@@ -110,12 +110,11 @@ class Verdict:
 
 @dataclass(eq=False)
 class Access:
-    """Decides by stable ids, never by names, who may use the bot. The block list overrules all rules that admit people.
-    A person whom no rule admits is denied.
+    """Decides by stable ids, never by names, who may use the bot. The block list overrules all rules that admit people. A
+    person whom no rule admits is denied.
 
     A person's id admits the person in every chat. A group's id admits the group's members, but only in that group.
-    Operators are admitted. A channel that only this machine can reach (`local`) admits everyone. Bots are never
-    admitted.
+    Operators are admitted. A channel that only this machine can reach (`local`) admits everyone. Bots are never admitted.
     """
 
     manifests: Mapping[str, Manifest]

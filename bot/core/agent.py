@@ -200,9 +200,7 @@ class ModelDeps:
 
 @dataclass(frozen=True, kw_only=True)
 class AgentDeps(Services):
-    """The services of the process, and the parts that only the agent uses. A reload changes `settings`, `models` and
-    `dispatcher`.
-    """
+    """The services of the process, and the parts that only the agent uses. A reload changes `settings`, `models` and `dispatcher`."""
 
     models: ModelDeps
     archive: ChatStore

@@ -27,9 +27,8 @@ class ChatQuery:
 
 @dataclass(frozen=True, slots=True)
 class ListedChat:
-    """A conversation: the people who wrote last, its title (given by people, or its first words), the number of its
-    lines, and the time of the newest line (epoch milliseconds). `found` is an excerpt of the newest line with the
-    searched words.
+    """A conversation: the people who wrote last, its title (given by people, or its first words), the number of its lines,
+    and the time of the newest line (epoch milliseconds). `found` is an excerpt of the newest line with the searched words.
     """
 
     chat_key: str

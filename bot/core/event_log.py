@@ -158,9 +158,7 @@ class EventLog(ABC):
         self._watchers.append(committed)
 
     def append(self, entries: Sequence[Entry]) -> None:
-        """Write all entries in one transaction, after everything appended earlier. An event that is already in the log is
-        ignored.
-        """
+        """Write all entries in one transaction, after everything appended earlier. An event that is already in the log is ignored."""
         if not entries:
             return
         self._pending.append(entries)

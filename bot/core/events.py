@@ -32,9 +32,7 @@ KINDS: dict[str, type[EventData]] = {}
 
 
 class EventData:
-    """Base class of event kinds. `kind` is the name in the database. `words` names the fields with text by people or
-    the model.
-    """
+    """Base class of event kinds. `kind` is the name in the database. `words` names the fields with text by people or the model."""
 
     __slots__ = ()
     kind: ClassVar[str]

@@ -57,9 +57,7 @@ class Export(ABC):
 
     @property
     def rests_on(self) -> int | None:
-        """Return the number of the oldest event that the export still needs, or None. The stored cursor stays before
-        that event.
-        """
+        """Return the number of the oldest event that the export still needs, or None. The stored cursor stays before that event."""
         return None
 
     async def missing(self, chats: Collection[ChatKey]) -> list[ChatKey]:

@@ -114,9 +114,7 @@ class Plan(Frozen):
 
 
 def in_words(plan: Plan) -> str:
-    """Return a description of the plan for people. The description of a complicated cron expression is the expression
-    itself.
-    """
+    """Return a description of the plan for people. The description of a complicated cron expression is the expression itself."""
     if plan.kind == "once":
         return say("plan.once")
     if plan.kind == "every":

@@ -61,9 +61,7 @@ class Retention:
                 self._run.log.write("retention", words, level="action", chat_key=chat, **counts)
 
     async def _expire_events(self, key: ChatKey, since: float) -> int:
-        """Delete expired events of finished turns from the beginning of a chat's log; return their number. The newest event
-        stays.
-        """
+        """Delete expired events of finished turns from the beginning of a chat's log; return their number. The newest event stays."""
         log, chats = self._run.event_log, self._run.chats
         first, end = await log.older(key, since)
         if first >= end:

@@ -45,9 +45,7 @@ class Admissions(QuestionService):
         self._rules: list[object] = []
 
     async def ask(self, inbound: Inbound) -> Done:
-        """Ask operators to admit a message's author. A second call for the same message, after a crash, reuses the stored
-        request.
-        """
+        """Ask operators to admit a message's author. A second call for the same message, after a crash, reuses the stored request."""
         await asyncio.to_thread(self._run.lists.note, inbound.channel, inbound.user_id, inbound.user_name)
         chat = await self._run.chats.get(inbound.chat_key)
         name = inbound.request_id

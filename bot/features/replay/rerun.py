@@ -59,9 +59,7 @@ class Call:
 
 @dataclass
 class RecordedTurn:
-    """Recorded requests of a turn or task, in order. `results` are the recorded results of each tool call, by tool and
-    arguments.
-    """
+    """Recorded requests of a turn or task, in order. `results` are the recorded results of each tool call, by tool and arguments."""
 
     calls: list[Call]
     results: dict[tuple[str, str], list[Json]] = field(default_factory=dict)
