@@ -73,7 +73,7 @@ class Intake:
         self._coming.update(dict.fromkeys(inbound.keys, over))
         try:
             if await self.event_log.known(inbound.keys):
-                # The event may not be on disk yet. Only then may the platform get a confirmation.
+                # Wait until the event is on disk. Only then may the platform get a confirmation.
                 await self.event_log.committed(patient=False)
                 return False
             quoted = self.cleaner.admitted(inbound, inbound.quoted)
@@ -91,7 +91,7 @@ class Intake:
         return verdict.allowed and bool(found)
 
     def _refused(self, inbound: Inbound, reason: str) -> Inbound | None:
-        """Return a request to admit the stranger who wrote to the bot, without the stranger's text; else None."""
+        """Return a request to admit a stranger who addressed the bot, without the stranger's text; None if no request is due."""
         if inbound.addressed == "chat":
             return None
         self.services.log.write(

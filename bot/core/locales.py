@@ -28,8 +28,8 @@ NEAR = 3
 
 @dataclass(frozen=True, slots=True)
 class Locale:
-    """A person's language and tz database zone. Each is what the person chose (`…_chosen`), or else what the person's
-    app reported last. None if unknown.
+    """A person's language and tz database zone. Each is what the person chose (then `…_chosen` is True), or else the last
+    known value; None if unknown.
     """
 
     language: str | None = None
@@ -39,8 +39,8 @@ class Locale:
 
 
 class ReaderLocale(NamedTuple):
-    """Language and time zone in which texts are written for a reader (`bot.words.speaking`). If the zone is the
-    reader's own (`own`), times are shown without its name.
+    """Language and time zone in which texts are written for a reader (`bot.words.speaking`). If the zone is the reader's
+    own (`own`), times are shown without the zone's name.
     """
 
     language: str
@@ -179,7 +179,7 @@ def near_zones(asked: str) -> list[str]:
 
 
 def _with_offset(apart: timedelta, sign: str, now: float) -> str | None:
-    """Return the zone for a UTC offset: a fixed zone for whole hours, else the first listed zone that has it now."""
+    """Return the zone for a UTC offset: a fixed zone for whole hours, else the first listed zone with this offset now."""
     if not apart % timedelta(hours=1):
         # Zones named Etc/GMT… have the opposite sign: Etc/GMT-2 is UTC+2.
         name = f"Etc/GMT{'-' if sign == '+' else '+'}{apart // timedelta(hours=1)}" if apart else UTC

@@ -56,8 +56,9 @@ LONGEST_CELL = 500
 
 @dataclass(frozen=True, slots=True)
 class Shortened:
-    """A text in which a line with the file's name replaces each passage that became a file. `at` converts an offset in
-    the original text into one in `words`. For an offset in such a passage, it returns the end of this line.
+    """A text in which a line with the file's name replaces each passage that became a file. `at` converts an offset in the
+    original text into one in `words`. For an offset in a replaced passage, `at` returns the end of the line that replaces
+    the passage.
     """
 
     words: str
@@ -97,8 +98,8 @@ class _Block:
 
 
 def shortened(words: str, limits: ReadingLimits | None, *, goes_on: bool = False) -> Shortened:
-    """Return a Markdown text in which the blocks that exceed these limits have become files. `goes_on` means that the text
-    is unfinished, so that a code block at its end may still be open.
+    """Return a Markdown text in which the blocks that exceed these limits have become files. If `goes_on` is True, the text
+    is unfinished, and a code block that is still open at its end may become a file too.
     """
     if limits is None or (2 * len(words) <= limits.columns and words.count("\n") <= limits.lines):
         return Shortened(words)
@@ -170,7 +171,7 @@ def _code(fence: Token, start: int, end: int, words: str) -> _Block:
 
 
 def _code_name(info: str, first: str) -> str:
-    """Return the file name in the fence's information or in a comment on the first line; else one by the language."""
+    """Return the file name in the fence's information or in a comment on the first line; else a name made from the language."""
     titled = _TITLED.fullmatch(first) if len(first) <= LONGEST_NAMED else None
     if named := _NAMED.search(info) or titled:
         return named[1]

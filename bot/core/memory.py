@@ -33,7 +33,7 @@ _NONE = re.compile(r"^\W*(?:none|nothing|n/a|无|無|没有|なし)?\W*$", re.IG
 _ANALYSIS = re.compile(r"<analysis>.*?(?:</analysis>|(?=<summary>))", re.DOTALL)
 _PROMPTS: Mapping[str, str] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
 MEMORY_WORDS, SUMMARY_WORDS = 800, 600
-"""Max words of a second attempt, after a first memory or summary that was too long. The model is told this limit."""
+"""Max words of a memory and of a summary in a second attempt, if the first was too long. The model is told this limit."""
 MOST_INSTRUCTIONS = 16_000
 """Max characters of the instructions for a provider's own summary. The provider accepts 16,384."""
 _SHOWN_NOTE = (
@@ -260,7 +260,7 @@ def stands_for(message: Message) -> bool:
 
 
 def in_plain_words(message: Message) -> Message:
-    """Return a head message whose summary is plain text, which every provider accepts."""
+    """Return the message with a provider's summary replaced by plain text, which every provider accepts."""
     if not condensed(message):
         return message
     block, *rest = message["content"]

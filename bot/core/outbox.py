@@ -44,7 +44,9 @@ repeat may be a duplicate.
 LIVE_SECONDS = 10.0
 """Timeout in seconds of creating or editing a live message. A hanging edit delays an answer by no more than this."""
 SETTLE_SECONDS = 2.0
-"""Seconds for which an edit that the platform did not answer may still arrive. Meanwhile, its target gets nothing."""
+"""Seconds for which an edit that the platform did not answer may still arrive. Meanwhile, nothing is sent to the same chat
+or thread.
+"""
 
 _T = TypeVar("_T")
 
@@ -70,8 +72,9 @@ LastWords = Callable[[OutboxRow, str], LiveText]
 class Outbox:
     """Sends, finds and edits the messages of outbox rows. Only the outbox calls a channel's `send`, `edit` and `find`.
 
-    A live message is edited while a turn runs. Its outbox row exists from before its creation until its final form. The
-    edits in between are not stored as events. A failure of a live message is only logged.
+    A live message is edited while a turn runs. The outbox row of a live message is queued before the message is created,
+    and ends with the message's final form. The edits in between are not stored as events. A failure of a live message is
+    only logged.
     """
 
     services: Services
@@ -86,10 +89,10 @@ class Outbox:
         self._seen: dict[str | None, dict[str, LiveText]] = {}
         """Content of each live message that people see now, by turn and outbox row."""
         self.last_words: dict[OutboundKind, LastWords] = {}
-        """Functions for the final content, by form of message. A message of another form is deleted at the end."""
+        """Functions that return the final content, by form of message. A live message of another form is deleted at the end."""
 
     def _lock(self, row: OutboxRow) -> asyncio.Lock:
-        """Return the lock of a row's target. Its holder sends to this target alone."""
+        """Return the lock of a row's target. Only the lock's holder may send to this target."""
         return self._locks.setdefault(row.place, asyncio.Lock())
 
     async def _call(self, seconds: float, call: Coroutine[Any, Any, _T]) -> _T:

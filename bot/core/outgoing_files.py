@@ -54,7 +54,7 @@ class OutgoingFiles:
     def __post_init__(self) -> None:
         self.folder = self.services.settings.home / "outgoing"
         self._alone = asyncio.Lock()
-        """Its holder stores files and queues their rows, or deletes a file that no row refers to."""
+        """Lock whose holder stores files and queues their rows, or deletes a file that no row refers to."""
         self._started = False
 
     async def start(self) -> None:
@@ -97,8 +97,8 @@ class OutgoingFiles:
 
     @contextlib.asynccontextmanager
     async def kept(self, files: Sequence[OutgoingFile]) -> AsyncIterator[list[StoredFile]]:
-        """Store files, and keep them during the `with` block, which queues the rows that refer to them and waits for
-        nothing. Raises `errors.FileRefused`.
+        """Store files, and keep them during the `with` block. The block queues the rows that refer to the files, and must
+        not wait. Raises `errors.FileRefused`.
         """
         found = [
             StoredFile(shown_name(one.name), one.mime_type, len(one.data), await _digest(one.data), one.path)

@@ -42,8 +42,8 @@ _CRON = re.compile(r"@\S+|\S+(?: \S+){2,}")
 
 
 def cron(said: str, after: datetime, *, reverse: bool = False) -> CronSim:
-    """Return the due times of a cron expression after the time `after`. If `reverse` is True, return the times before it,
-    latest first. Raises `ValueError`.
+    """Return the due times of a cron expression after the time `after`. If `reverse` is True, return the due times before
+    `after`, latest first. Raises `ValueError`.
     """
     expression = NAMED.get(said.strip().lower(), said)
     try:

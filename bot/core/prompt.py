@@ -1,10 +1,10 @@
 """Builds the system prompt of a chat, and reads the instruction files. The prompt does not depend on time, request or
-person, because one changed byte invalidates the provider's cache. The user messages contain what depends on these.
+person, because one changed byte invalidates the provider's cache. User messages contain everything that depends on them.
 
 Instruction files are ordered from the whole machine down to one person: `/etc/shipmate/Agent.md`,
-`~/.config/shipmate/Agent.md` and the project's `Agent.md`, then files for the model, the channel, the chat and the person in
-`.ship/instructions/`. All of them apply. A line `<!-- shipmate: override -->` right below a heading makes this section, with
-its subsections, replace sections with the same heading in earlier files.
+`~/.config/shipmate/Agent.md` and the project's `Agent.md`, then files for the model, the channel, the chat and the person
+in `.ship/instructions/`. All of them apply. A line `<!-- shipmate: override -->` right below a heading makes this section,
+with its subsections, replace sections with the same heading in earlier files.
 """
 
 from __future__ import annotations
@@ -91,8 +91,8 @@ class PromptTooLarge(errors.ShipmateError):
 
 
 def assemble(sections: Iterable[Section], budget: float, size: Callable[[str], float] = len) -> Assembled:
-    """Give each section, the most important first, its longest form that fits the rest of the budget. Optional sections
-    without such a form are dropped. Raises `PromptTooLarge`.
+    """Give each section, in order, its longest form that fits the rest of the budget. Optional sections without such a form
+    are dropped. Raises `PromptTooLarge`.
     """
     parts, dropped, shortened = list[tuple[str, str]](), list[str](), list[str]()
     gap = size(BETWEEN)
@@ -135,7 +135,7 @@ class _Reader:
     """Names of files that were too large, so that only their beginning is used."""
 
     def text(self, name: Path) -> str | None:
-        """Return the file's text with its includes; None if there is no file. Log and skip an unreadable include."""
+        """Return the file's text with its includes; None if the file does not exist. Log and skip an unreadable include."""
         real = name.resolve()
         chats = self.root / ".ship" / "instructions"
         in_chats = not self.opened and name.is_relative_to(chats) and real.is_relative_to(chats.resolve())
@@ -168,7 +168,7 @@ class _Reader:
             self.opened.pop()
 
     def logged(self, path: Path) -> str:
-        """Return the file's text; "" if there is no file. Log a file that cannot be read."""
+        """Return the file's text; "" if the file does not exist. Log a file that cannot be read."""
         try:
             return self.text(path) or ""
         except (Unreadable, OSError, RuntimeError) as error:

@@ -37,7 +37,7 @@ def iso(ts: int) -> str:
 
 
 def edited(edit: Inbound) -> Quoted:
-    """Return an edited message as a quote. A later turn than the one that answered the message shows this quote."""
+    """Return an edited message as a quote. The quote is shown in a later turn than the one that answered the message."""
     return Quoted(
         user_id=edit.user_id,
         text=text.shorten_middle(edit.text, LONGEST_EDIT),

@@ -20,7 +20,7 @@ UNSAID = 1.0
 """Seconds to wait if a platform asks the bot to wait, but does not say how long."""
 UNLIMITED = Pace(burst=1_000_000, every=0.000_001)
 MAX_WAIT = 60.0
-"""Max seconds that messages wait because a platform asks for it. If a platform asks for a longer wait, they are postponed."""
+"""Max seconds for which a message waits at a platform's request. If the platform asks for a longer wait, it is postponed."""
 _DUE = 1e-6  # a sleep may end too early by this many seconds
 
 Budget = tuple[str, Pace]
@@ -64,7 +64,7 @@ class Pacer:
 
     async def slot(self, chat: Budget, total: Budget, *, longest: float = math.inf) -> float:
         """Wait for a slot in both budgets, take it, and return 0. Callers get slots in the order of their calls. If the
-        platform has asked to wait longer than `longest` seconds, take no slot and return these seconds.
+        platform has asked to wait longer than `longest` seconds, take no slot and return the seconds to wait.
         """
         near, far = self._bucket(chat), self._bucket(total)
         near.waiting, far.waiting = near.waiting + 1, far.waiting + 1
@@ -132,7 +132,7 @@ class RateLimiter:
 
     async def slot(self, to: Address) -> float:
         """Wait for a slot, take it, and return 0. If the platform has asked to wait longer than `MAX_WAIT`, take no slot
-        and return these seconds.
+        and return the seconds to wait.
         """
         return await self._pacer.slot(*self._budgets(to), longest=MAX_WAIT)
 

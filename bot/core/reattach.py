@@ -23,7 +23,7 @@ from bot.tools.context import ToolExecutionContext, tool_scope
 
 T = TypeVar("T")
 MOST_TOKENS, SHARE, SOFT_SHARE = 50_000, 0.1, 4
-"""The restored state has at most 50,000 tokens, a tenth of the context window, and a quarter of the soft token limit."""
+"""The restored state has at most 50,000 tokens, at most a tenth of the context window, and at most a quarter of the soft limit."""
 TOOLS, SAID = 0.5, 0.2
 """Max share of tool definitions, and max share of MCP servers' usage notes, in the tokens of the restored state."""
 READ = "read_file"

@@ -20,7 +20,7 @@ _REMOVED: Json = {"type": "text", "text": REMOVED}
 
 @dataclass(frozen=True, slots=True)
 class Gone:
-    """Ids of the content to remove. `requests` are of people's messages, `turns` of answers, and `messages` of quoted messages."""
+    """Content to remove. `requests` are ids of people's messages, `turns` those of answers, `messages` those of quoted messages."""
 
     requests: frozenset[str] = frozenset()
     turns: frozenset[str] = frozenset()

@@ -35,8 +35,8 @@ SHORT = 2_000
 
 @dataclass(frozen=True, slots=True)
 class ReplyPorts:
-    """What a reply needs of its channel: `split` splits a text, `show` shows a preview, and blocks above the `limits` are sent
-    as files (None: never).
+    """Access of a reply to its channel. `split` splits a text, and `show` shows a preview. Blocks of the text that exceed
+    the `limits` are sent as files; None means no limits.
     """
 
     split: Callable[[str], list[str]]

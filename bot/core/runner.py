@@ -99,9 +99,9 @@ class Runner:
             self._look_at(chat)
 
     async def close_restored(self) -> None:
-        """Alert operators if the log was damaged or lost. If the log was restored from a backup, close all unfinished work in one transaction, because the work may have been
-        finished after the backup. Authors of unanswered messages are asked to send them again. Raises
-        `errors.StorageError`.
+        """Alert operators if the log was damaged or lost. If the log was restored from a backup, close all unfinished work
+        in one transaction, because the work may have been finished after the backup. Ask the authors of unanswered messages
+        to send them again. Raises `errors.StorageError`.
         """
         if (lost := self.chats.facts.get(LOST, "log")) is not None:
             # The log remembers this alert, so operators read it once. A later loss has another time, and thus another alert.
@@ -121,7 +121,8 @@ class Runner:
         for question in chat.questions.values():
             if question.verdict is None:
                 yield Fact(chat.key, events.Decided(question.id, Verdict("stopped")), question.turn)
-        # A row may have been sent after the backup. With the state "sending", the outbox finds out whether it was.
+        # A row may have been sent after the backup. With the state "sending", the outbox finds out whether the row was
+        # sent.
         for row in chat.outbox.values():
             if row.state == "queued" and row.question is None:
                 yield Fact(chat.key, events.Sending(row.id, boot=""), row.turn)
@@ -153,7 +154,8 @@ class Runner:
 
     async def close(self, seconds: float) -> bool:
         """Start no new turns. Wait up to `seconds` seconds for running effects, but not for turns that wait for a person's
-        decision. Then cancel the rest; the next process continues these turns. Returns True if nothing was cancelled.
+        decision. Then cancel the remaining effects. The next process continues the cancelled turns. Returns True if nothing
+        was cancelled.
         """
         self._closing = True
         with contextlib.suppress(TimeoutError):

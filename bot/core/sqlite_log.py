@@ -135,8 +135,9 @@ class SqliteLog(EventLog):
 
 
 def _check(path: Path, pragma: str, mode: str = "ro") -> str:
-    """Check a database. With `mode="rw"`, first roll back a transaction that a kill has cut off. Return a description of the first damage; "" if none is found. Raises `sqlite3.Error` if the file
-    cannot be read, and `errors.StorageError` if the event log has a newer version.
+    """Check a database. With `mode="rw"`, first roll back a transaction that a killed process left incomplete. Return a
+    description of the first damage; "" if none is found. Raises `sqlite3.Error` if the file cannot be read, and
+    `errors.StorageError` if the event log has a newer version.
     """
     try:
         address = f"{path.absolute().as_uri()}?mode={mode}"

@@ -46,7 +46,7 @@ MOST_CHATS = 500
 FAILURES, PAUSE_SECONDS = 3, 600.0
 """After three failures in a row, operators are alerted, and the chat is not compacted for 600 seconds."""
 IDLE_KEEPS = 2_000
-"""Min tokens of the newest messages that a compaction of an idle chat keeps. It is small, so that few compactions are needed."""
+"""Min tokens of the newest messages that a compaction of an idle chat keeps. A small number makes compactions rare."""
 GROWTH = 2
 """Factor on the message cap (`max_messages`). Above the cap, messages stay until the session memory covers them, but at most up
 to cap × factor.
@@ -56,7 +56,9 @@ KEEP_MESSAGES = 5
 SPAN = 2
 """Factor on the tokens to keep. If a whole turn would exceed tokens × factor, only the turn's newest API rounds are kept."""
 WORTH = 2_000
-"""Min tokens that a compaction must drop. Dropping fewer would cost more than it saves, since the prefix is cached again."""
+"""Min tokens that a compaction must drop. Dropping fewer would cost more than it saves, because the provider must cache the
+new prefix.
+"""
 EXTRACT_AFTER, EXTRACT_CALLS, EXTRACT_ALONE = 5_000, 3, 15_000
 """The session memory is updated after 5,000 new tokens with at least 3 tool calls, or after 15,000 new tokens."""
 EXTRACT_SHARE = 8
@@ -231,7 +233,9 @@ class Summaries:
                 words, block = await _condense(prefix, _memory(chat), focus, fit)
                 maker = "provider" if block else "summary"
                 change = await self._change(fit, reason, dropped, words, block)
-                with contextlib.suppress(*FAILED):  # only a summary that is a valid memory replaces it
+                with contextlib.suppress(
+                    *FAILED
+                ):  # only a summary that is a valid memory replaces the session memory
                     await self._keep(chat, memory.read(words), newest, prefix.messages)
         except FAILED as error:
             self._failed(chat, "compaction", error)
@@ -443,7 +447,8 @@ def _keep(fit: Fit) -> float:
 @dataclass(frozen=True, slots=True)
 class Prefix:
     """Messages with which a fork's request begins: those of ended turns as sent (`history`), and those of the running turn
-    (`current`). If they are exactly those of the chat's next request, the provider can write the summary.
+    (`current`). If `exact` is True, the chat's next request begins with the same messages, so the provider can write the
+    summary.
     """
 
     history: Sequence[Message]
@@ -482,8 +487,8 @@ async def _condense(
     prefix: Prefix, known: SessionMemory | None, focus: str, fit: Fit
 ) -> tuple[str, Json | None]:
     """Return a summary of the whole conversation, and the block of the provider that contains the summary. If the model
-    supports it, the provider writes the summary, because that reads only cached tokens. Otherwise, or if that fails, a
-    fork writes it. Raises `errors.ModelError` and `MemoryInvalid`.
+    supports it, the provider writes the summary, because it then reads only cached tokens. Otherwise, or if the provider
+    fails, a fork writes it. Raises `errors.ModelError` and `MemoryInvalid`.
     """
     windows, name = fit.models.windows, fit.models.name
     able = fit.limits.compaction.provider == "auto" and windows.takes(name, "compacts")
@@ -508,7 +513,7 @@ async def _condense(
 async def _provided(
     prefix: Prefix, known: SessionMemory | None, focus: str, fit: Fit
 ) -> tuple[str, Json | None]:
-    """Return the summary that the provider writes. The token ratio is not learned from its usage, which does not
+    """Return the summary that the provider writes. No token ratio is learned from the answer's usage, because it does not
     describe the prompt.
     """
     asked = _request(prefix, fit, purpose="compaction", summarize=memory.condensing(known, focus))

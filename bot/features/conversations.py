@@ -1,4 +1,4 @@
-"""Splits a direct chat into conversations on channels where each message outside a thread starts a new one."""
+"""Splits a direct chat into conversations, on channels where each message outside a thread starts a new conversation."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ class Conversations:
         return change
 
     async def before(self, chat: Chat, inbound: Inbound) -> Sequence[Quoted]:
-        """Return the newest turn of the same direct chat as quotes, if it is younger than an hour. Return none after `/new`."""
+        """Return the newest turn of the same direct chat as quotes, if the turn is younger than an hour. Return () after `/new`."""
         if not inbound.opens or chat.context.head is not None or len(chat.context):
             return ()
         since = self._run.clock.now() - RECENT_SECONDS

@@ -61,7 +61,7 @@ class Language:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A claim in a reply. `earlier`: an earlier turn did the action. `own`: the author of the reply did."""
+    """A claim in a reply. `earlier`: an earlier turn did the action. `own`: the author of the reply did it."""
 
     kind: Kind
     sentence: str
@@ -197,7 +197,7 @@ def _performed(messages: Iterable[Message]) -> list[tuple[ToolCall, bool]]:
 
 class CheckedReply:
     """Wraps a `Reply` and checks its claims. The first unsupported claim raises `errors.ClaimUnfounded`, so that the model
-    corrects the reply. A reply with a second unsupported claim is sent with a note.
+    corrects the reply. After that, a reply with an unsupported claim is sent with a note.
     """
 
     def __init__(self, inner: Reply, chat: Chat, registry: Registry, runtime: Runtime) -> None:
@@ -253,7 +253,7 @@ class CheckedReply:
     def _without(
         self, found: Iterable[Claim], done: Iterable[tuple[ToolCall, bool]], *, admits: bool
     ) -> list[Claim]:
-        """Return the claims that no call supports. If the reply `admits` a failure, failed calls support it too."""
+        """Return the claims that no call supports. If the reply `admits` a failure, failed calls also support claims."""
         each = (_supported(call, self._registry, worked=worked or admits) for call, worked in done)
         supported = frozenset[Kind]().union(*each)
         return [claim for claim in found if claim.kind not in supported]
