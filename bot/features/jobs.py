@@ -62,7 +62,7 @@ class ScheduledJob(Frozen):
     user_id: str
     user_name: str | None = None
     words_of: tuple[str, ...] | None = None
-    """Ids of the authors of all text that was in the model's context when the job was created; None if anybody may be one."""
+    """Ids of the authors of all text that was in the model's context when the job was created; None if anybody may be an author."""
     taint: Taint = Taint.NONE
     made_by: str  # id of the request whose turn created the job
     next: float | None
@@ -86,7 +86,7 @@ class ScheduledJob(Frozen):
         return inbound.chat_key.contains(self.chat_key)
 
     def inbound(self, due: float, missed: int, now: float, request_id: str) -> Inbound:
-        """Return the message for the due time `due`. The message also covers the `missed` due times before."""
+        """Return the message for the due time `due`. The message also covers the `missed` due times before it."""
         # If the clock is set back, an interval job restarts and may repeat due times. The start time keeps the keys
         # different.
         since = f"{self.plan.begin:.3f}+" if self.plan.kind == "every" else ""

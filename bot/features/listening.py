@@ -28,7 +28,7 @@ LISTENS = "listening"  # kind of the `FactSet` events that store the `Listening`
 UNSEEN = "unseen"  # kind of the `FactSet` events that store when a chat was told that the bot cannot read it
 DAY = 24 * 3_600.0
 MOST_KNOWN = 10_000
-"""Max conversations cached as conversations that the bot takes part in. For others, the log is searched."""
+"""Max conversations cached as conversations that the bot takes part in. For other conversations, the log is searched."""
 SKEW = 300.0  # max difference in seconds between the clocks of this host and of a platform
 CONTEXT_SECONDS = 20.0
 """Timeout in seconds for a platform to return earlier messages. After the timeout, the turn starts without them."""
@@ -49,7 +49,7 @@ class _RecentMessage:
 
 
 class UnaddressedMessages:
-    """Keeps messages that were not for the bot in memory. On platforms without a history API, they are context of turns."""
+    """Keeps in memory the messages that were not for the bot. On platforms without a history API, they are context of turns."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -217,7 +217,7 @@ class ListeningService:
         """Return earlier messages if the conversation is new to the model, or if a group's message mentions the bot.
 
         The messages come from the platform's history and from the kept messages, without those that the message quotes. If
-        the model knows the conversation, return only people's messages since the last one that it received.
+        the model knows the conversation, return only people's messages since the last message that the model received.
         """
         known = chat.context.head is not None or len(chat.context) > 0
         mentioned = inbound.chat_type == "group" and inbound.addressed == "mention"

@@ -27,7 +27,7 @@ STATES = {"failed": "failed", "withdrawn": "failed", "stopped": "stopped"}
 
 @dataclass(slots=True)
 class SentRow:
-    """A message that the turn sent. `until` is the end of a delay by the platform in epoch seconds; None if there is none."""
+    """A message that the turn sent. `until` is the time (epoch seconds) to which it was postponed; None if it was not."""
 
     kind: OutboundKind
     repeat_of: str | None
@@ -168,7 +168,7 @@ class Account:
         return paragraph(told, say("receipt.cost", cost=shown))
 
     def delivery_lines(self) -> Iterator[str]:
-        """Yield the lines about the delivery of the answer. If the turn has no answer, they are about its other messages."""
+        """Yield the lines about the delivery of the answer. If the turn has no answer, the lines are about its other messages."""
         shown = {name: row for name, row in self.rows.items() if row.kind == "reply"} or self.rows
         rows = list(shown.values())
         if rows and all((row.state, row.repeat_of, row.until) == ("sent", None, None) for row in rows):
@@ -209,7 +209,7 @@ class Receipts:
         self._turns = TurnLookup(runtime.chats, runtime.event_log)
 
     async def receipt(self, inbound: Inbound) -> str:
-        """Return a turn's receipt: the turn that the argument names, that sent the message replied to, or the latest turn."""
+        """Return the receipt of the turn that the argument names or that sent the message replied to; else of the latest turn."""
         words = inbound.args.split()
         asked = words[0] if words else inbound.answers
         found = await self._turns.found(inbound, asked)

@@ -24,8 +24,8 @@ LAST = "last"
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A message to remove. `person` is the author, who may remove it. `gone` names the data to erase in the log. `related` are
-    the turns that answered the message or a quote of it.
+    """A message to remove. `person` is the author, who may remove it. `gone` names the data to erase in the log. `related`
+    are the turns that answered the message or a message that quotes it.
     """
 
     message: str
@@ -77,7 +77,9 @@ class Removal:
         return [Target(target.message, "assistant", target.person, Gone(turns=related), related), target]
 
     async def _target(self, chat: ChatKey, message: str) -> Target | None:
-        """Return the message with this platform id; None if there is none. For an answer in several messages, any id works."""
+        """Return the message with this platform id; None if there is none. For an answer in several messages, each of their
+        ids works.
+        """
         naming, names = self._run.event_log.naming, frozenset({message})
         found = [one for one in await naming(chat, names) if one.chat == chat]
         received = (
@@ -172,7 +174,7 @@ class Removal:
         return facts
 
     async def _heads(self, chat: ChatKey) -> list[Event]:
-        """Return the chat's events that have a summary, but without it, because it may repeat the removed message."""
+        """Return the chat's events that contain a summary, with the summary removed, because it may repeat the removed message."""
         return [
             replace(one, data=replace(one.data, head=None))
             for one in await self._run.event_log.naming(chat, {"head"})

@@ -248,7 +248,7 @@ class TurnDisplay:
                 self._owner.show_sign(self._owner.indicate(to, working=False))
 
     def suspend(self) -> None:
-        """On platforms that can display it, show that a turn waits for a person, or that it works again."""
+        """Show that the turn waits for a person, or that it works again. Platforms without such a display show nothing."""
         waits, to = self._turn.phase is Phase.SUSPENDED, self._to
         if waits == self.suspended:
             return
@@ -289,7 +289,9 @@ class LiveTurns:
             await asyncio.wait(self._signs, timeout=CLOSE_SECONDS)
 
     def _last_preview(self, row: OutboxRow, seen: str) -> LiveText:
-        """Return the shown text and a remark that it is unfinished. For a complete answer, return "", which deletes the preview."""
+        """Return the shown text, and below it a remark that the answer is unfinished. For a complete answer, return "",
+        which deletes the preview.
+        """
         shown = self.turns.get(row.turn)
         if shown is not None and shown.words is not None and not shown.words():
             return LiveText("")
@@ -319,7 +321,7 @@ class LiveTurns:
 
     @contextlib.contextmanager
     def _waiting(self, request_id: str, seconds: float) -> Iterator[None]:
-        """While the `with` block runs, show that the model has not answered. It has been silent for `seconds` already."""
+        """While the `with` block runs, show that the model has not answered. The model has been silent for `seconds` already."""
         since = self.run.clock.now() - seconds
         self._tell(request_id, lambda board: board.waits.append(since))
         try:

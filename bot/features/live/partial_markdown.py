@@ -78,7 +78,9 @@ def _open_fence(written: str) -> tuple[int, str, str] | None:
 
 
 def _code(written: str, start: int, mark: str, before: str) -> RenderablePrefix | int:
-    """Return the complete lines of an open code block. If it has none, return the offset at which to cut the text."""
+    """Return the complete lines of an open code block. If the block has no complete line, return the offset at which to cut
+    the text.
+    """
     head, _, body = written[start:].partition("\n")
     last = body[body.rfind("\n") + 1 :].strip(" \t>")
     if last and set(last) == {mark[0]}:

@@ -38,7 +38,7 @@ _ENDS: dict[str, State] = {"ended": "done", "failed": "failed", "stopped": "stop
 
 @dataclass(slots=True)
 class WorkItem:
-    """A subagent's task or a tool call. Times are in epoch seconds. `note` is its current step, or the error."""
+    """A subagent's task or a tool call. Times are in epoch seconds. `note` is the item's current step, or its error."""
 
     id: str
     label: str

@@ -65,7 +65,9 @@ class Admissions(QuestionService):
         return Done(paragraph(say("strangers.hello"), say(key, who=inbound.person)))
 
     def _asked(self, chat: Chat, inbound: Inbound) -> Iterator[Fact]:
-        """Yield the events that store a request. If fewer than `MOST` were sent today, also yield its messages to operators."""
+        """Yield the events that store a request. If operators got fewer than `MOST` requests today, also yield messages to
+        operators.
+        """
         name, now, run = inbound.request_id, self._run.clock.now(), self._run
         before = run.chats.facts.all(ASKED)
         told = sum(fact["told"] for fact in before.values() if fact["at"] > now - EVERY) < MOST

@@ -46,7 +46,7 @@ _RECORDS = TypeAdapter(ApprovalRecord)
 
 
 class Approvals(QuestionService):
-    """Implements `contracts.approvals.Approvals`. A question is sent to several chats."""
+    """Implements `contracts.approvals.Approvals`. A question may be sent to several chats."""
 
     def __init__(self, runtime: Runtime, admissions: Admissions) -> None:
         super().__init__(runtime)

@@ -157,7 +157,7 @@ class RecordedModel(ModelWrapper):
 
 
 class Removals(Export):
-    """Erases the requests that may contain a removed message. Reads the removals from the log. Each removal is on disk at once."""
+    """Erases recorded requests that may contain a removed message. The event log tells which messages were removed."""
 
     name: ClassVar[str] = "record of requests"
 

@@ -112,7 +112,7 @@ class RerunResult:
 
 
 def recorded(turn: RecordedTurn) -> RerunResult:
-    """Return the turn's recorded result in the form of a rerun."""
+    """Return what the turn recorded, in the form of a rerun's result."""
     told = [call.record.answer for call in turn.calls if call.record.answer is not None]
     said: list[Message] = []
     goes_on = False
@@ -172,8 +172,8 @@ async def rerun(
 
 
 def _said(first: Sequence[Message], last: Sequence[Message]) -> tuple[list[Message], list[Message]]:
-    """Return the messages before the question, and those of people from the question on. `first` and `last` are the
-    messages of the turn's first and last request.
+    """Return the messages before the turn's question, and people's messages from the question on. `first` and `last` are
+    the messages of the turn's first and last request.
     """
     bare = [[_plain(block) for block in message["content"]] for message in last]
     question = [_plain(block) for block in first[-1]["content"]]
@@ -200,7 +200,7 @@ def _result(
 
 
 def _answer(said: Sequence[Message]) -> str:
-    """Return the answer that the person received: the messages sent by tool, or the last text if there were none."""
+    """Return the answer that the person received: the messages sent by tool, or the last text if no tool sent a message."""
     sent = [
         str(call.input.get("text", ""))
         for message in said
