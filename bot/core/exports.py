@@ -190,6 +190,8 @@ class Exporter:
         await self._export.write()
         if found and at == self._kept:
             self._keep_at = self._clock.monotonic() + SYNC_SECONDS
+        if self._at != at:
+            return True  # `rewrite` was called in the meantime
         self._at = at = found[-1][0] if found else at
         if at != self._kept and self._clock.monotonic() >= self._keep_at:
             await self._keep(at)

@@ -376,29 +376,29 @@ def find(root: Path, own: Collection[str]) -> tuple[dict[str, bool], dict[str, _
     left = [str(root)]
     while left:
         folder = left.pop()
-        # Commands cannot list an unreadable folder either.
+        entries = list[os.DirEntry[str]]()
+        # Commands cannot list an unreadable folder either. All other failures prevent the command.
         with (
             contextlib.suppress(FileNotFoundError, NotADirectoryError, PermissionError),
             os.scandir(folder) as found,
         ):
-            for entry in found:
-                hidden = is_hidden(entry.name)
-                if hidden and entry.is_symlink():
-                    real = Path(os.path.realpath(entry.path))
-                    # The link's target may be a file of the project whose name is not hidden.
-                    if real != root and real.exists() and not file_access.hidden(root, real):
-                        masks[str(real)] = real.is_dir()
-                elif entry.is_dir(follow_symlinks=False) and not hidden:
-                    left.append(entry.path)
-                elif not entry.is_symlink() and not (
-                    hidden and folder == str(root) and entry.name not in own
-                ):
-                    node = _shared(entry)
-                    if hidden:
-                        masks[entry.path] = entry.is_dir(follow_symlinks=False)
-                        linked |= {node} if node is not None else set()
-                    elif node is not None:
-                        others[entry.path] = node
+            entries += found
+        for entry in entries:
+            hidden = is_hidden(entry.name)
+            if hidden and entry.is_symlink():
+                real = Path(os.path.realpath(entry.path))
+                # The link's target may be a file of the project whose name is not hidden.
+                if real != root and real.exists() and not file_access.hidden(root, real):
+                    masks[str(real)] = real.is_dir()
+            elif entry.is_dir(follow_symlinks=False) and not hidden:
+                left.append(entry.path)
+            elif not entry.is_symlink() and not (hidden and folder == str(root) and entry.name not in own):
+                node = _shared(entry)
+                if hidden:
+                    masks[entry.path] = entry.is_dir(follow_symlinks=False)
+                    linked |= {node} if node is not None else set()
+                elif node is not None:
+                    others[entry.path] = node
     return masks | {path: False for path, node in others.items() if node in linked}, others
 
 

@@ -19,7 +19,7 @@ from bot.core import events, exports
 from bot.core.archive_files import ChatStore
 from bot.core.event_log import Entry, Position
 from bot.core.events import Event, EventData
-from bot.core.exports import ArchiveExport, Exporter
+from bot.core.exports import ArchiveExport, Export, Exporter
 from bot.storage.file_names import encode
 from bot.system import SystemClock, SystemDisk
 from bot.testing.disk import Failure, FaultyDisk
@@ -139,6 +139,41 @@ async def test_killed_at_any_write_and_deleted_it_has_each_line_once(
         pass
     assert texts(tmp_path) == texts(tmp_path / "anew")
     assert len(texts(tmp_path)) == 2 * chats.number - len(chats.open)
+
+
+class Forgetful(Export):
+    """An export whose output is lost during its first write."""
+
+    name = "forgetful"
+
+    def __init__(self, log: MemoryLog) -> None:
+        self.exporter = Exporter(self, log, clock=SystemClock(), log=Lines())
+        self.output = list[str]()
+        self.lost = False
+
+    async def cursor(self) -> int:
+        return len(self.output)
+
+    async def take(self, n: int, event: Event) -> bool:
+        del n
+        self.output.append(event.id)
+        return True
+
+    async def write(self) -> None:
+        if not self.lost:
+            self.lost = True
+            self.output.clear()
+            self.exporter.rewrite()
+
+
+async def test_output_that_is_lost_while_it_is_written_is_written_again() -> None:
+    log = MemoryLog()
+    Chats(log).ask()
+    export = Forgetful(log)
+    export.exporter.start()
+    await export.exporter.flush()
+    await export.exporter.close()
+    assert export.output == [f"{ONE}-{seq}" for seq in range(1, 5)]
 
 
 async def test_edits_replace_and_deletions_hide_what_was_said(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 from bot import config, file_access
 from bot.config.ship_file import ShellLimits
 from bot.tools import seccomp
-from bot.tools.isolation import CROWDED
+from bot.tools.isolation import CROWDED, find
 from bot.tools.permissions.protected_code import RunningCode, protected_code
 
 from .walls import CANARY, MARK, Desk, all_ended, isolated
@@ -266,6 +266,21 @@ async def test_other_names_of_a_hidden_file_are_covered(desk: Desk) -> None:
     os.link(desk.root / "sub/.env.local", desk.root / "notes.txt")
     for path in ("deep/er/innocent.txt", "notes.txt"):
         assert CANARY not in (await desk.call(f"cat {path}"))["content"]
+
+
+def test_a_hidden_link_that_cannot_be_followed_prevents_commands(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise a command could create such a link, and the next command would see the other hidden files of the folder."""
+    (tmp_path / "api").mkdir()
+    (tmp_path / "api" / ".env").symlink_to("/closed/file")
+
+    def closed(path: Path) -> bool:
+        raise PermissionError(path)
+
+    monkeypatch.setattr(Path, "exists", closed)
+    with pytest.raises(PermissionError):
+        find(tmp_path, ())
 
 
 @isolated
