@@ -72,12 +72,15 @@ class DiskReserve:
                 self._set(f"the disk has no room for the reserve: {error.strerror}")
 
     def give(self) -> bool:
-        """Release a piece of the reserve. Return False if nothing is left of it."""
+        """Release a piece of the reserve. Return False if nothing is left of it, or if the disk refuses the change."""
         with self._lock:
             self._set(self.trouble or "the disk is full")
             if not (left := self.left):
                 return False
-            os.truncate(self._path, max(0, left - PIECE))
+            try:
+                os.truncate(self._path, max(0, left - PIECE))
+            except OSError:
+                return False
             if left <= PIECE:
                 self._log.write("storage", "the reserve on the disk is used up", level="error")
             return True

@@ -55,6 +55,19 @@ def test_a_full_disk_is_told_with_what_is_free_as_people_read_it(
     assert kept.trouble == "the disk is full: 12 MB are free"
 
 
+def test_a_disk_that_refuses_even_to_release_the_reserve_ends_nothing(
+    kept: DiskReserve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A full file system that copies on write may refuse to shorten a file."""
+
+    def refused(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("bot.disk_reserve.os.truncate", refused)
+    assert not kept.give()
+    assert kept.left == 4 * PIECE
+
+
 def test_it_is_given_up_piece_by_piece_told_once_and_made_again(
     tmp_path: Path, kept: DiskReserve, log: MemoryLog
 ) -> None:

@@ -283,7 +283,7 @@ class Server:
     async def _answer(self, client: Client, tool: str, arguments: Json) -> Json:
         import anyio
         from mcp import MCPError
-        from mcp_types import CallToolRequest, CallToolRequestParams, CallToolResult
+        from mcp_types import CONNECTION_CLOSED, CallToolRequest, CallToolRequestParams, CallToolResult
         from pydantic import ValidationError
 
         request = CallToolRequest(params=CallToolRequestParams(name=tool, arguments=arguments))
@@ -315,13 +315,17 @@ class Server:
                 f"The MCP server {self.name} answered with something that is no result. It may have taken effect."
             ) from None
         except (MCPError, anyio.ClosedResourceError, anyio.BrokenResourceError) as error:
-            if await self._works(client):
+            # The SDK raises this for an answer that breaks off. A server can send the same code, so the code alone proves nothing.
+            refused = isinstance(error, MCPError) and not (
+                error.code == CONNECTION_CLOSED and error.message.startswith("SSE stream ")
+            )
+            if refused and await self._works(client):
                 self._hung = 0
                 said = definitions.line(str(error), 1_000)
                 raise errors.ToolError(f"The MCP server {self.name} refused: {said}") from None
             raise errors.ToolError(
-                f"The connection to the MCP server {self.name} was lost while it worked ({self._ending}); it may have taken "
-                "effect. Look before you try again."
+                f"The connection to the MCP server {self.name} was lost while it worked "
+                f"({self._ending or 'its answer broke off'}); it may have taken effect. Look before you try again."
             ) from None
         result = answer.model_dump(mode="json", by_alias=True)
         result["content"][0]["text"] = "\n\n".join(filter(None, (result["content"][0]["text"], *unanswered)))

@@ -134,9 +134,15 @@ async def cut(request: web.Request, asked: dict[str, Any]) -> web.StreamResponse
     return answer
 
 
-@pytest.mark.parametrize("answer", [page, broken, fails, cut])
+async def ends(request: web.Request, asked: dict[str, Any]) -> web.StreamResponse:
+    return web.Response(text=": working\n\n", content_type="text/event-stream")
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"), [(page, ""), (broken, ""), (fails, ""), (cut, ""), (ends, "may have taken effect")]
+)
 async def test_what_is_no_answer_fails_the_call_and_nothing_else(
-    start: Start, elsewhere: Elsewhere, answer: Answer
+    start: Start, elsewhere: Elsewhere, answer: Answer, told: str
 ) -> None:
     clock = FakeClock()
     rig = await start(clock, far={"url": elsewhere.url, "timeoutMs": 5_000})
@@ -144,6 +150,7 @@ async def test_what_is_no_answer_fails_the_call_and_nothing_else(
     with pytest.raises(errors.ToolError) as caught:
         await rig.call("mcp__far__say")
     assert "secret-secret" not in str(caught.value)
+    assert told in str(caught.value)
     elsewhere.calls = lambda _, asked: _good(asked)
     async with asyncio.timeout(90):
         while (words := await _tried(rig)) != "good":
