@@ -8,7 +8,7 @@ from typing import Any
 
 
 def lazy(path: str) -> Callable[..., Any]:
-    """Return a function that imports `path` (`module:name`) when it is called, because a manifest must be imported fast."""
+    """Return a function that imports `path` (`module:name`) only when it is called, so that a manifest is imported fast."""
 
     def call(*given: Any) -> Any:
         return resolve_name(path)(*given)

@@ -27,7 +27,7 @@ _VALUE = re.compile(
 
 
 def offered(buttons: QuestionButtons, language: str) -> dict[Choice, tuple[str, str]]:
-    """Return the label and the value of each button, by choice."""
+    """Return a dict from each choice of `buttons` to the label and the value of its button."""
     with speaking(language):
         return {
             choice: (say(f"buttons.{choice}"), value.format(buttons.question_id))
@@ -37,12 +37,12 @@ def offered(buttons: QuestionButtons, language: str) -> dict[Choice, tuple[str, 
 
 
 def pressed(choice: str, question_id: str) -> Command | None:
-    """Return the command of a button. Return None if no such button exists or the id is invalid."""
+    """Return the command that the button `choice` runs. Return None if no such button exists or `question_id` is invalid."""
     value = _VALUES.get(cast("Choice", choice))
     return command(value.format(question_id)) if value is not None else None
 
 
 def command(value: str) -> Command | None:
-    """Return the command in a pressed button's value; None for any other text, because the person's client sends the value."""
+    """Return the command in a pressed button's value; None for other text, which a manipulated client may send."""
     found = _VALUE.fullmatch(value)
     return Command(name=found["name"], args=found["args"]) if found is not None else None

@@ -61,7 +61,7 @@ async def ask(address: str, *, token: str | None = None, form: Mapping[str, str]
 
 
 def unreachable(channel: str, address: str, error: errors.ChannelUnreachable) -> Examination:
-    """Return the examination of a platform that cannot be reached."""
+    """Return an examination with one finding: the platform at `address` does not answer."""
     remedy = "see whether this machine reaches it, then try again"
     return Examination((Finding(channel, "later", f"{address} does not answer: {error}", remedy),))
 
@@ -78,9 +78,9 @@ async def download(
     size: object,
     mime: object = PAGE,
 ) -> AsyncGenerator[bytes]:
-    """Yield the bytes of a file from a response, as `contracts.channel.Files.fetch` specifies. `size` is the expected number
-    of bytes, and `mime` the expected type, if known. A redirect raises `errors.FileGone`, because following it could leak the
-    token.
+    """Yield the bytes of a file from a response, as `contracts.channel.Channel.fetch` specifies. `size` is the expected
+    number of bytes, if it is known, and `mime` the expected type. A redirect raises `errors.FileGone`, because following it
+    could leak the token.
     """
     try:
         async with opening as answer:

@@ -22,7 +22,7 @@ async def port_error(
     key: str, host: str, port: int, failure: OSError, around: ChannelDeps
 ) -> errors.ShipmateError:
     """Return the error of a server that cannot listen on `port`: `errors.Unavailable` if another process uses the port,
-    otherwise `errors.ConfigError`. `key` is the section of the settings that the error names.
+    otherwise `errors.ConfigError`. `key` is the settings section that the error names.
     """
     where = f"{key}.port: {port} on {host}"
     if failure.errno != errno.EADDRINUSE:
@@ -38,7 +38,8 @@ class WebhookServer:
     """Calls `take` with each POST whose headers `admits` accepts. Answers other POSTs with 401 without reading the body, and
     a GET of the same path with 200, for health checks.
 
-    Each response closes its connection. Otherwise a load balancer could reuse a closed connection and lose a post.
+    Each response closes its connection. Otherwise a load balancer could lose a post on an idle connection that the server is
+    closing.
     """
 
     def __init__(

@@ -1,5 +1,5 @@
-"""Code shared by the web and the console channel: the channel itself, chatKeys, `/` commands and messages. The chatKey of a first conversation
-is `<channel>:chat:<id>`; further conversations add `:thread:<id>`.
+"""Base class, chatKeys, `/` commands and messages of the web and the console channel. The chatKey of a person's first
+conversation is `<channel>:chat:<id>`. Each further conversation adds `:thread:<id>`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _COMMAND = re.compile(r"/([A-Za-z][A-Za-z0-9_-]{0,31})(?:\s+(.*))?", re.DOTALL)
 
 
 class LocalChannel(Channel, Generic[ServerT]):
-    """Base class of a channel to whose server people connect. It keeps no messages of an earlier process, and has no threads."""
+    """Base class of the two channels. Clients connect to the channel's server. `find` knows no messages of an earlier process."""
 
     addresses: tuple[str, ...] = ()
     largest_file = 50_000_000
@@ -48,7 +48,7 @@ class LocalChannel(Channel, Generic[ServerT]):
         return Health(connected=True, last_heard=self._around.clock.now())
 
     async def heal(self) -> None:
-        """Do nothing, because the gateway opens no connections."""
+        """Do nothing, because the clients open the connections."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class LocalKeys:
     name: str
 
     def encode(self, address: Mapping[str, str]) -> ChatKey:
-        """Return the chatKey of a `chat` and an optional `thread`. Raises ValueError for an invalid id."""
+        """Return the chatKey of the id `chat` and the optional id `thread`. Raises ValueError for an invalid id."""
         chat, thread = address.get("chat", ""), address.get("thread")
         if not all(CHAT_ID.fullmatch(part) for part in (chat, thread) if part is not None):
             raise ValueError(f"not the address of a {self.name} chat")
@@ -82,7 +82,7 @@ class LocalKeys:
         zone: object,
         files: tuple[Attachment, ...] = (),
     ) -> Inbound:
-        """Return the inbound of a person's message. `key` is the message's id in its conversation. `zone` is the time zone
+        """Return a person's message as an `Inbound`. `key` is the message's id in its conversation. `zone` is the time zone
         that the client reports.
         """
         target = self.decode(chat_key)

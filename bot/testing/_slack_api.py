@@ -39,7 +39,7 @@ def _flag(value: Any) -> bool | None:
 
 
 def _object(value: Any, error: str) -> Any:
-    """Parse a form parameter whose value is JSON. Raises `ApiError` with the code `error` if that fails."""
+    """Parse a form parameter whose value is JSON. Raises `ApiError` with the code `error` if the value is no JSON."""
     if not isinstance(value, str):
         return value
     try:
@@ -553,7 +553,7 @@ def _is_thumb(button: Json) -> bool:
 
 
 def changed(world: World, room: Room, post: Post, before: Json) -> Json:
-    """Return the event for an edit that was just made."""
+    """Return the event `message_changed` of an edited message. `before` is the message before the edit."""
     ts = world.stamp()
     return {
         "type": "message",

@@ -28,7 +28,7 @@ SILENT_PINGS = 3
 
 @dataclass(slots=True, eq=False)
 class Delivery:
-    """A payload that is sent to the app. `reply` is the payload of the app's acknowledgement, if there is one."""
+    """A payload that is sent to the app. `reply` is the payload of the app's acknowledgement, if it has a payload."""
 
     kind: str
     payload: Any

@@ -44,7 +44,7 @@ class Part:
 
 
 def _raw_parts(body: Json) -> Iterator[tuple[str, Any, bool]]:
-    """Yield each block with its prefix, in the provider's cache order. The flag is True if the block may carry a breakpoint."""
+    """Yield (prefix of the cache key, block, True if the block may carry a breakpoint), in the provider's cache order."""
     loaded = deferred(body)
     for tool in body.get("tools", ()):
         if tool["name"] not in loaded:

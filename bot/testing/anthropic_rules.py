@@ -274,7 +274,7 @@ def _messages(messages: Any, leave: Leave) -> None:
 
 
 def _system(at: int, messages: Sequence[Any]) -> None:
-    """Check that a system message contains only text and that the message before it allows it."""
+    """Check that a system message contains only text, and that the previous message may precede a system message."""
     if any(block["type"] != "text" for block in blocks_of(messages[at])):
         raise Refused(f"messages.{at}: `system` messages may only contain `text` blocks")
     before, behind = messages[max(at - 1, 0)], messages[at + 1 : at + 2]

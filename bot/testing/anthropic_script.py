@@ -145,8 +145,8 @@ def _pieces(words: str, chunk: int) -> Sequence[str]:
 
 
 def _held(pieces: Sequence[str], given: Json | str) -> Sequence[str]:
-    """Return the pieces of a tool call's input, in the same number. Each argument is moved as a whole into the piece in
-    which it ends.
+    """Return a tool call's input in as many pieces as `pieces`. Each argument is moved as a whole into the piece in which it
+    ends.
     """
     items = given.items() if isinstance(given, dict) else ()
     ends = [*itertools.accumulate((len(json.dumps({k: v}, ensure_ascii=False)) for k, v in items))]

@@ -9,8 +9,8 @@ UNTOLD_SECONDS = 0.02
 
 
 class Changes:
-    """Lets tasks wait for conditions. `tell` makes each waiting task check its condition. A task also checks it
-    every 20 ms, because some changes are not reported.
+    """Lets tasks wait for conditions. `tell` makes each waiting task check its condition. Each task also checks every 20 ms,
+    because some changes are not reported.
     """
 
     def __init__(self) -> None:

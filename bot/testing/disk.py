@@ -34,8 +34,8 @@ WRITES = frozenset({"append", "sync", "replace", "rename", "truncate", "remove"}
 
 
 class Countdown(Protocol):
-    """Selects the operations that fail. The first is the `at`-th matching operation. `times` is the number of
-    operations that fail in a row; None means all later ones.
+    """Selects the operations that fail. The first to fail is the `at`-th matching operation. `times` operations in a row fail;
+    None means all later ones.
     """
 
     at: int
@@ -64,7 +64,7 @@ def due(armed: list[FailureT], matches: Callable[[FailureT], bool]) -> FailureT 
 
 @dataclass(slots=True)
 class Failure:
-    """A failure of disk operations. The first is the `at`-th operation of `kind`, where `write` means any operation
+    """A failure of disk operations. The first to fail is the `at`-th operation of `kind`, where `write` means any operation
     that changes something, and `*` any operation. `times` operations in a row fail; None means all later ones.
 
     `when` is `before` (the operation does nothing), `torn` (it writes half of the bytes) or `after` (it is

@@ -23,9 +23,9 @@ CHANNEL = frozenset({"send", "edit"})
 
 @dataclass(slots=True)
 class Fault:
-    """A fault of operations on the disk, the log or a channel (`seam`). The first is the `at`-th operation of `kind`:
-    `*` means any operation, and on the disk `write` means any that changes something. `times` operations in a
-    row fail; None means all later ones. Only files whose name contains `named` are affected.
+    """A fault of operations on the disk, the log or a channel (`seam`). The first to fail is the `at`-th operation of `kind`:
+    `*` means any operation, and on the disk `write` means any that changes something. `times` operations in a row fail; None
+    means all later ones. Only files whose name contains `named` are affected.
 
     `when` is `before` (the operation does nothing), `torn` (it stops in the middle; disk and log only) or `after`
     (it is complete). The fault then raises an error (`error` is the name of an errno) or ends the process.

@@ -7,8 +7,8 @@
                          {"message": {"id": "…", "kind": "reply", "text": "…", "asks": false}}
                          {"working": true}   {"pong": 1}
 
-The gateway confirms a terminal's message after storing it. The bot's messages to a chat without a terminal are kept until
-one connects. `asks` is true if the message asks the person for a decision for which a turn waits.
+The gateway confirms a terminal's message after storing it. The bot's messages to a chat without a terminal are kept until a
+terminal connects. `asks` is true if a turn waits for the person's decision on this message.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from channels.local import CHAT_ID, LocalChannel
 
 LINE = 1 << 20  # Max bytes of one line of the protocol
 ABSENT = 10.0
-"""Delay in seconds before a message is sent again, if its chat has no terminal while the gateway stops. The gateway stops
-sooner, so the next process sends the message.
+"""Delay in seconds of a message whose chat has no terminal while the gateway stops. The gateway ends sooner, so the next
+process sends the message.
 """
 _HELD = 200  # Max messages kept for a chat without a terminal
 _CHATS = 100
@@ -74,7 +74,7 @@ class ConsoleChannel(LocalChannel[asyncio.Server]):
                 "make the folder writable or set channels.console.enabled to false"
             ) from failure
         self._intake = intake
-        # Creating and starting the server are two steps, so that a start cancelled in between can close the server.
+        # The server is created, then started. If the start is cancelled in between, the server can still be closed.
         self._server = await asyncio.start_unix_server(
             self._attached, sock=listener, limit=LINE, start_serving=False
         )

@@ -34,7 +34,7 @@ class Screen:
     def __init__(self, stdout: TextIO, *, interactive: bool) -> None:
         self._out = stdout
         self.interactive = interactive and stdout.isatty()
-        """True if a person uses the terminal. False if a program does, which reads only messages."""
+        """True if a person reads the output. A program that reads the output gets only the messages."""
         self._below = PROMPT
 
     def working(self, *, on: bool) -> None:
@@ -62,7 +62,7 @@ class Screen:
 
 
 async def read_lines(stdin: TextIO) -> AsyncIterator[str]:
-    """Yield each line of `stdin` without its line break. Read the file descriptor directly, so that no thread blocks at exit."""
+    """Yield each line of `stdin` without its line break. Use no thread, because a blocked thread would delay the exit."""
     loop, descriptor = asyncio.get_running_loop(), stdin.fileno()
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     rest = ""
@@ -95,8 +95,8 @@ async def converse(
 ) -> int:
     """Connect standard input and output to the gateway of `home` until the input ends. Return the exit code.
 
-    In a terminal, Ctrl-C stops the running turn; a second Ctrl-C, or Ctrl-D, leaves. Each line from a pipe is a message,
-    which is sent after the answer to the line before. `outlived`: the gateway continues to run after the client ends.
+    In a terminal, Ctrl-C stops the running turn; Ctrl-D or a second Ctrl-C ends the client. Each line from a pipe is a message,
+    which is sent after the previous line is answered. If `outlived`, the gateway survives the client.
     """
     screen = Screen(stdout, interactive=stdin.isatty())
     try:
@@ -121,7 +121,7 @@ class _Conversation:
         self._changed = asyncio.Condition()
         self._messages = 0
         self._working = False
-        self._unanswered = False  # True from sending a message until the next message is received
+        self._unanswered = False  # True after a message is sent, until the next message is received
         self._asked = False  # True while a turn waits for a person's decision; the gateway reports no work for such a turn
         self._failed = False
         self._interrupts = 0
@@ -195,7 +195,7 @@ class _Conversation:
         return confirmed
 
     async def _answered(self, before: int) -> None:
-        """Wait for an answer: a message arrives, the gateway reports no work, and nothing follows for `quiet` seconds."""
+        """Wait until a message has arrived, the gateway reports no work, and nothing has followed for `quiet` seconds."""
         async with self._changed:
             seen = before
             while self._working or self._messages > seen or seen == before:

@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 
 LONGEST = 100
-"""Max bytes of a socket's path that works on every system: macOS allows 104 and Linux 108, including the final NUL."""
+"""Max bytes of a socket's path. With the final NUL, macOS allows 104 bytes and Linux 108."""
 _FOLDER = "shipmate-console-"
 
 
@@ -58,7 +58,7 @@ def open_socket(home: Path) -> tuple[socket.socket, Path]:
 
 
 def remove_socket(home: Path) -> None:
-    """Remove the socket, and the file `console.path` with the socket's path outside `.ship`."""
+    """Remove the socket. Also remove the file `console.path`, which names a socket outside `.ship`."""
     folder = socket_path(home).parent
     if folder.name.startswith(_FOLDER):
         shutil.rmtree(folder, ignore_errors=True)

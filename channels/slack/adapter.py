@@ -45,17 +45,15 @@ from channels.slack.manifest import SlackSettings, is_direct
 from channels.slack.streams import Streams, begun_as
 
 CALL_SECONDS = 20.0  # Timeout in seconds of a Web API call
-IDLE_SECONDS = (
-    4.0  # Max seconds that an unused connection is kept, because firewalls drop idle connections silently
-)
+IDLE_SECONDS = 4.0  # Max seconds that an unused connection is kept. Firewalls drop idle connections silently.
 HOLD_SECONDS = 0.5
-"""Delay in seconds of an `app_mention` without files, so that the `message` that Slack sends with it is processed first."""
+"""Delay in seconds of an `app_mention` without files. The `message` event of the same post must be processed first."""
 MAX_KNOWN = 1_000  # Max response URLs that are kept in memory
-THREAD_MESSAGES = 50  # Max earlier messages of a thread that are context of a message in the thread
+THREAD_MESSAGES = 50  # Max earlier messages that a message in a thread gets as context
 CHANNEL_MESSAGES = 30
-"""Max earlier messages of people, and as many of bots, that are context of a mention outside threads."""
+"""Max earlier messages that a mention outside threads gets as context: so many from people, and as many from bots."""
 CHANNEL_POSTS = 100  # Max messages requested from Slack to find the context of a mention outside threads
-CHANNEL_SECONDS = 86_400  # Max age in seconds of the context of a mention outside threads
+CHANNEL_SECONDS = 86_400  # Max age in seconds of a message that a mention outside threads gets as context
 PAGE = 200
 PAGES = 10  # Max pages of a thread or channel that are requested
 MAX_LOOKUPS = 10  # Max names of people that are looked up for one message
@@ -81,7 +79,7 @@ class _Workspace:
 
 
 class SlackChannel(Channel):
-    """Implements `contracts.channel.Channel`, and the protocols of optional abilities, for one Slack workspace."""
+    """Implements `contracts.channel.Channel` and the protocols of optional channel features for one Slack workspace."""
 
     name = "slack"
     largest_file = 50_000_000
@@ -98,7 +96,7 @@ class SlackChannel(Channel):
         self._started: _Workspace | None = None
         self._events: SocketConnection | HttpEvents | None = None
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        """Locks by channel id. A lock keeps messages in order while names are looked up."""
+        """One lock per channel id. It keeps the channel's messages in order while people's names are looked up."""
         self._response_urls: OrderedDict[str, str] = OrderedDict()
         """Response URLs of slash commands and button presses, by `trigger_id`. They are kept only in memory, because anybody
         who has such a URL can post with it for half an hour.
@@ -343,7 +341,7 @@ class SlackChannel(Channel):
                 raise errors.DeliveryFailed("the press of a button can no longer be answered")
             return Sent(message_id=message.id)
         alone, in_channel = ONLY_TO in message.target, not is_direct(message.target["channel"])
-        # The answer to a slash command is ephemeral, except a question, whose buttons other people may press.
+        # Only the person sees the answer to a slash command. All see a question, because others may press its buttons.
         private = message.kind == "notice" and message.buttons is None and in_channel
         if (alone or private) and await self._whispered(message.target.get("trigger"), markdown):
             return Sent(message_id=message.id)
@@ -428,8 +426,8 @@ class SlackChannel(Channel):
             await self._workspace.client.chat_delete(channel=channel, ts=ts)
 
     async def find(self, message: Outbound) -> Sent | None:
-        """Implement `contracts.channel.Channel.find`: search the metadata of the posts in the thread, or of the channel's
-        newest posts, for the message's id.
+        """Implement `contracts.channel.Channel.find`: find the post whose metadata contains the message's id, in the thread
+        or among the channel's newest posts.
         """
         if ONLY_TO in message.target:
             raise errors.DeliveryUncertain("Slack does not list ephemeral messages")
@@ -465,8 +463,8 @@ class SlackChannel(Channel):
         begun = message.kind == "preview" and mine and not known and begun_as(message, post)
         return begun and files.may_be(post, message)
 
-    # Status, titles and reactions. If the workspace lacks one of these features, this is logged and the method not called
-    # again.
+    # Status, titles and reactions. If the workspace lacks one of these features, the channel logs this once and does not try
+    # the feature again.
 
     async def indicate(self, target: Mapping[str, str], *, working: bool) -> None:
         await self._set_status(target, "processing" if working else "active")
@@ -475,8 +473,8 @@ class SlackChannel(Channel):
         await self._set_status(target, "suspended")
 
     async def _set_status(self, target: Mapping[str, str], status: str) -> None:
-        """Set the status of an agent session, which shows a stop button, and the status line. Does nothing outside threads,
-        because Slack has no session there.
+        """Set a thread's status line and the status of its agent session, which shows a stop button. Does nothing outside
+        threads, because only threads have sessions.
         """
         if "thread_ts" not in target:
             return

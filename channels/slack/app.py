@@ -18,11 +18,11 @@ _MANIFEST = Path(__file__).with_suffix(".toml").read_text("utf-8")
 SCOPES: list[str] = tomllib.loads(_MANIFEST)["oauth_config"]["scopes"][
     "bot"
 ]  # OAuth scopes that Shipmate uses
-MOST_PEOPLE = 20  # Max people of the allow list that this examination looks up at Slack
+MOST_PEOPLE = 20  # Max people of the allow list that one check looks up at Slack
 APP_SCOPE = "connections:write"
 _PASSING = frozenset({"fatal_error", "internal_error", "ratelimited", "service_unavailable"})
 _NO_AGENT = frozenset({"access_denied", "not_allowed", "not_authorized", "unknown_method"})
-"""Error codes that Slack returns to an app that is no agent. To an agent, Slack says that the conversation is missing."""
+"""Error codes that mean that the app is no agent. If the app is an agent, Slack answers the test call with another error."""
 _NOWHERE = {"channel_id": "C00000000", "thread_ts": "0.000000", "status": "active"}
 _PAGES = "of your app at https://api.slack.com/apps"
 _BOT_TOKENS = f'"OAuth & Permissions" {_PAGES}'
@@ -40,7 +40,7 @@ def app_manifest(name: str, posts_to: str | None = None) -> dict[str, Any]:
     made = tomllib.loads(_MANIFEST)
     features, settings = made["features"], made["settings"]
     made["display_information"]["name"] = features["bot_user"]["display_name"] = name[:35] or "Shipmate"
-    # If a person taps a prompt, Slack sends it as the person's message.
+    # If a person taps a suggested prompt, Slack sends the prompt as the person's message.
     starts = [say(f"start.{one}") for one in EXAMPLES]
     features["agent_view"]["suggested_prompts"] = [{"title": words, "message": words} for words in starts]
     settings["socket_mode_enabled"] = posts_to is None
@@ -118,7 +118,7 @@ def _of_app_token(answer: ApiAnswer) -> Finding:
 
 
 def _of_app(bot: ApiAnswer, made: object, app_token: str) -> list[Finding]:
-    """Return a link to the app's settings page. Return an error if the two tokens belong to different apps."""
+    """Return a finding with a link that opens the app in Slack. If the two tokens belong to different apps, return an error."""
     known = made.get("app_id") if isinstance(made, dict) else None
     named = _APP_OF_TOKEN.match(app_token)
     if known is not None and named is not None and named[1] != known:

@@ -13,7 +13,7 @@ from bot.contracts.outbound import Outbound
 from channels.http_client import file_name
 
 Names = Callable[[str], str | None]
-"""Function that returns the name of the person with this id; None if the name is unknown."""
+"""Type of a function that returns the name of a person by id; None if the name is unknown."""
 _MARK = re.compile(r"<([@#!a-z][^<>|\n]{0,3000})(?:\|([^<>\n]{0,1000}))?>", re.IGNORECASE)
 _PERSON = re.compile(r"[UW][A-Z0-9]{1,20}")
 _CHANNEL = re.compile(r"[CG][A-Z0-9]{1,20}")
@@ -22,7 +22,7 @@ _WRITTEN = re.compile(r"[<‹]@([UW][A-Z0-9]{1,20})(?:\|[^<>‹›\n]{0,100})?[>
 _ADDRESS = re.compile(r"[a-z][a-z0-9+.-]*:", re.IGNORECASE)
 _TS = re.compile(r"[0-9]{1,12}\.[0-9]{1,9}")
 DEEPEST = 20  # Max nesting depth of blocks that are read. Slack's own blocks have at most five levels.
-TOO_DEEP = "[…]"  # Text of a block that is nested deeper
+TOO_DEEP = "[…]"  # Text that replaces a block below this depth
 _SHARED = ("is_share", "is_msg_unfurl", "is_reply_unfurl")
 _KINDS: dict[str, Literal["photo", "video", "audio"]] = {"image": "photo", "video": "video", "audio": "audio"}
 _PICTURES = frozenset({"image", "video", "file"})
@@ -79,8 +79,8 @@ def nameless(source: str) -> str:
 
 
 def named(source: str, names: Names, me: str) -> dict[str, str]:
-    """Return the names of the people, groups and channels that a text mentions, if known. Keys are the mentions as
-    `nameless` writes them.
+    """Return the known names of the people, groups and channels that a text mentions. Keys are the mentions as `nameless`
+    writes them.
     """
     found: dict[str, str] = {}
     for mark in _NAMED.finditer(source):
@@ -104,7 +104,7 @@ def begins_with_other(source: str, me: str) -> bool:
 
 
 def without_address(source: str, me: str) -> str:
-    """Return a text without a mention of the bot at its start. A text that is only such a mention stays as it is."""
+    """Return a text without a mention of the bot at its start. A text that contains only the mention is not changed."""
     rest = re.sub(rf"^\s*<@{re.escape(me)}(?:\|[^<>\n]*)?>[\s:,]*", "", source)
     return rest if rest.strip() else source
 
@@ -113,7 +113,9 @@ def without_address(source: str, me: str) -> str:
 
 
 def text_of(blocks: Any) -> str:
-    """Return the text of blocks, one line per list item, row, field or picture. Mentions become `<@U…>`; text that only looks like one is escaped."""
+    """Return the text of blocks, one line per list item, row, field or picture. Mentions become `<@U…>`; text like `<@U…>` is
+    escaped.
+    """
     return "\n".join(line for block in _objects(blocks) for line in _lines(block, DEEPEST)).strip("\n")
 
 
@@ -155,7 +157,7 @@ def _element(one: dict[str, Any], depth: int) -> str:
 
 
 def _text(value: Any) -> str:
-    """Return the text of a string or text object in Slack's markup. Text of the type `mrkdwn` has this markup already."""
+    """Return a string or a text object in Slack's markup. A text object of the type `mrkdwn` contains this markup already."""
     while isinstance(value, dict) and isinstance(value.get("text"), dict):
         value = value["text"]
     facts = value if isinstance(value, dict) else {"text": value}
@@ -182,7 +184,7 @@ def _objects(value: Any) -> list[dict[str, Any]]:
 def shared_messages(
     found: Any, *, by: str | None, channel: str | None, ours: frozenset[str]
 ) -> list[tuple[Quoted, tuple[Attachment, ...]]]:
-    """Return the messages that `by` shared in `channel`, and link previews. Each has its files. `ours` are the bot's ids."""
+    """Return the messages that `by` shared in `channel`, and link previews, each with its files. `ours` are the bot's ids."""
     return [(_quoted(one, by, channel, ours), attachments(one.get("files"))) for one in _objects(found)]
 
 

@@ -161,7 +161,7 @@ class SocketConnection(SocketModeClient):
         await send_async_response(client, request, await run_async_bolt_app(self._app, request), 0.0)
 
     def _report(self, trouble: str) -> None:
-        """Log a change of the trouble. Repeated failures for the same reason are not logged."""
+        """Log why no connection is open, or that Slack is reached again. The same reason is logged only once in a row."""
         log = self._around.log
         if trouble and trouble != self._trouble:
             log.write("channel", "Slack cannot be reached, trying again", level="warn", error=trouble)
@@ -203,14 +203,14 @@ class HttpEvents:
         self.start, self.close = self._server.start, self._server.stop
 
     def health(self) -> Health:
-        """Return the state. A workspace without messages sends no events, so there is no time of the last event."""
+        """Return the webhook's health. It has no time of the last event, because a quiet workspace sends no events."""
         return Health(self._server.up, None, self._trouble)
 
     def renew(self) -> None:
         """Do nothing, because a webhook has no connection to renew."""
 
     def _admits(self, headers: Mapping[str, str]) -> bool:
-        """Return True if the headers have a signature that is not older than `FRESH_SECONDS`. It is verified later."""
+        """Return True if the headers contain a signature not older than `FRESH_SECONDS`. The signature is verified later."""
         stamp = headers.get(STAMP, "")
         fresh = stamp.isdecimal() and len(stamp) < 20 and abs(self._clock.now() - int(stamp)) <= FRESH_SECONDS
         return fresh and headers.get(SIGNATURE, "").startswith("v0=")
@@ -236,8 +236,8 @@ class HttpEvents:
             return web.Response(status=503, headers=RETRY)
 
     async def _dispatch(self, body: bytes, content_type: str) -> web.Response:
-        """Pass a request to bolt as if it had come through Socket Mode. Over HTTP, bolt misreads a slash command with the
-        word `payload`.
+        """Pass a request to bolt as if it had come through Socket Mode. If bolt read the HTTP request itself, it would
+        misread a slash command that contains the word `payload`.
         """
         try:
             # An event is JSON, a button press is JSON inside a form, and a slash command is a form.

@@ -32,7 +32,7 @@ _EXPIRED = frozenset({404, 408, 410, 429})
 
 
 def hosts(base_url: str) -> tuple[str, ...]:
-    """Return the URL prefixes of Slack's files: the Web API's host, and over HTTPS also its `files.` host."""
+    """Return the URL prefixes of Slack's files: the Web API's host and, if it uses HTTPS, also its `files.` host."""
     parts = urlsplit(base_url)
     own = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}/"
     return (own, f"https://files.{parts.hostname}/") if parts.scheme == "https" else (own,)
@@ -46,7 +46,7 @@ async def fetch(
     most: int,
     patience: float,
 ) -> AsyncGenerator[bytes]:
-    """Yield the bytes of a file, as `contracts.channel.Channel.fetch` specifies. `patience` is the timeout of a read in seconds."""
+    """Yield the bytes of a file, as `contracts.channel.Channel.fetch` specifies. `patience` is a read's timeout in seconds."""
     if _ID.fullmatch(attachment.ref or "") is None:
         raise errors.FileGone("the message names no file")
     with web_api.raised_as(_unknown):
@@ -85,8 +85,8 @@ async def send(
     file: OutgoingFile,
     clock: Clock,
 ) -> Sent:
-    """Upload a file and share it. Nothing is visible before the call that shares, so earlier failures can be retried. If the
-    response to that call is lost, `files.info` says if the file was shared. Raises the exceptions of `Channel.send`.
+    """Upload a file, then share it. Nobody sees the file before that, so earlier failures can be retried. If the response to
+    the share call is lost, `files.info` says if the file was shared. Raises the exceptions of `Channel.send`.
     """
     channel = message.target["channel"]
     with web_api.raised_as(_not_shown):
@@ -159,7 +159,7 @@ def _perhaps_shown(error: BaseException) -> errors.DeliveryFailed:
 
 
 def _shown_at(files: Any, channel: str) -> str | None:
-    """Return the `ts` of the message that shows the file in the channel, from the file's `shares`; None if there is none."""
+    """Return the `ts` of the message that shows the file in the channel. Return None if no message shows it."""
     for file in files if isinstance(files, list) else ():
         shares = file.get("shares") if isinstance(file, dict) else None
         for kind in shares.values() if isinstance(shares, dict) else ():
@@ -182,5 +182,5 @@ def is_in(post: Json, message: Outbound, file: OutgoingFile) -> bool:
 
 
 def may_be(post: Json, message: Outbound) -> bool:
-    """Return True if the post is not older than `message` and has no metadata of another message."""
+    """Return True if the post may be `message`: it is not older, and it is not the post of another message in the outbox."""
     return float(post["ts"]) >= message.meant_at - SKEW and str(post["ts"]) not in message.claimed

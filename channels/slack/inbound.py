@@ -1,5 +1,5 @@
-"""Converts Slack's payloads to `Inbound` with pure functions. Fields that decide where an answer is sent are required. All
-other fields are optional.
+"""Converts Slack's payloads to `Inbound` with pure functions. A payload must have the fields that decide where an answer is
+sent. All other fields are optional.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _LEAD = " \t\r\n\u200b\ufeff"
 _COMMAND = re.compile(r"!([A-Za-z][A-Za-z0-9_-]{0,31})(?:\s+(.*))?", re.DOTALL)
 _COMMANDS = frozenset(command_names("help"))
 _MAX_MISSPELT_ARGS = 2
-"""Max words after a misspelt command. More words are a sentence, such as `!news of today, please`."""
+"""Max words after a misspelt command. A text with more words is a sentence, such as `!news of today, please`."""
 
 
 class Unreadable(ValueError):
@@ -48,7 +48,7 @@ class Unreadable(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class BotIdentity:
-    """The bot's ids and name in a workspace. `one_direct`: all messages of a direct chat, also in threads, are one
+    """The bot's ids and name in a workspace. If `one_direct` is True, all messages of a direct chat, also in threads, are one
     conversation.
     """
 
@@ -75,8 +75,8 @@ class BotIdentity:
         where: Mapping[str, str] = {},
         **facts: Any,
     ) -> Inbound:
-        """Return an `Inbound` of the person `user` in the thread `root`. `where` are further parts of its target, `facts`
-        further fields.
+        """Return an `Inbound` of the person `user` in the thread `root`. `where` has further entries of its target, and
+        `facts` its other fields.
         """
         target = {"channel": channel} if root is None else {"channel": channel, "thread_ts": root}
         direct = is_direct(channel)
@@ -93,7 +93,7 @@ class BotIdentity:
 
 
 Words = Annotated[str, BeforeValidator(lambda value: text.clean(value) if isinstance(value, str) else value)]
-"""Text without lone surrogates, because pydantic rejects them."""
+"""Type of a text field. Lone surrogates are replaced, because pydantic rejects them."""
 
 
 class _Payload(BaseModel):
@@ -205,7 +205,7 @@ def _parse(model: type[_PartT], value: Any) -> _PartT:
 
 
 def read(body: Json, me: BotIdentity, now: float, names: Names = content.nobody) -> Inbound | None:
-    """Return the inbound of a payload; None if the payload does not concern the bot. `names` returns the names of mentioned
+    """Return a payload as an `Inbound`; None if the payload does not concern the bot. `names` returns the names of mentioned
     people. Raises `Unreadable`.
     """
     kind = body.get("type")
@@ -239,7 +239,7 @@ def read_event(body: Json, me: BotIdentity, names: Names = content.nobody) -> In
 
 
 def _added(event: _Event, key: str, me: BotIdentity) -> Inbound | None:
-    """Return the inbound of a person who added the bot to a conversation. Return None if somebody else was added."""
+    """Return an `Inbound` if a person added the bot to a conversation. Return None if somebody else was added."""
     if event.user != me.user or event.inviter is None:
         return None
     ts = _nano(event.event_ts) // 1_000_000
@@ -263,8 +263,8 @@ def _stop(event: _Event, key: str, me: BotIdentity) -> Inbound:
 
 
 def read_command(body: Json, me: BotIdentity, now: float) -> Inbound:
-    """Return the inbound of the slash command `/shipmate word args`: a message if `word` is no command. (Threads have no
-    slash commands.)
+    """Return the slash command `/shipmate word args` as an `Inbound`. If `word` is no command, the whole text is a message.
+    (Slack has no slash commands in threads.)
     """
     slash = _parse(_Slash, body)
     said = unescape(slash.text or "").strip(_LEAD)
@@ -285,7 +285,7 @@ def read_command(body: Json, me: BotIdentity, now: float) -> Inbound:
 
 
 def read_press(body: Json, me: BotIdentity, now: float) -> Inbound | None:
-    """Return the inbound of a button press: a command or a rating. Return None for another app's button. Raises `Unreadable`."""
+    """Return a button press as a command or a rating. Return None for another app's button. Raises `Unreadable`."""
     actions = body.get("actions")
     action = actions[0] if isinstance(actions, list) and len(actions) == 1 else None
     value = action.get("value") if isinstance(action, dict) else None
@@ -320,7 +320,7 @@ def read_home(body: Json, me: BotIdentity, now: float) -> Inbound | None:
 
 
 def read_thread(messages: Any, me: BotIdentity, before: str, names: Names = content.nobody) -> list[Quoted]:
-    """Return the messages older than `before` and the messages that they share, oldest first. Other posts are skipped."""
+    """Return the messages older than `before` and the messages that are shared in them, oldest first. Skip unreadable posts."""
     found: list[tuple[int, Quoted]] = []
     for message in messages if isinstance(messages, list) else []:
         try:
@@ -342,13 +342,13 @@ def read_thread(messages: Any, me: BotIdentity, before: str, names: Names = cont
             found.append((at, quoted))
         ours = frozenset({me.user, me.bot})
         for shared, _ in content.shared_messages(post.attachments, by=who, channel=None, ours=ours):
-            # The earlier message shared it, so it does not belong to the message that is answered.
+            # The shared message belongs to this earlier message, not to the message that is answered.
             found.append((at, shared.model_copy(update={"message_id": post.ts, "brought": False})))
     return [quoted for _, quoted in sorted(found, key=lambda each: each[0])]
 
 
 def newest(said: Sequence[Quoted], most: int) -> list[Quoted]:
-    """Return the `most` newest messages of people and as many of bots, all of them oldest first."""
+    """Return the `most` newest messages of people and the `most` newest of bots in one list, oldest first."""
     kinds = (
         [at for at, one in enumerate(said) if (one.kind == BOTS) is bots][-most:] for bots in (False, True)
     )
@@ -382,7 +382,7 @@ def _message(post: _New, event_key: str, me: BotIdentity, names: Names) -> Inbou
 
 
 def rest_of(message: Inbound) -> Inbound | None:
-    """Return an inbound with the files and shared messages that an accepted `app_mention` lacked; None if there are none.
+    """Return an `Inbound` with the files and shared messages that an accepted `app_mention` lacked; None if it lacked none.
     The text becomes a quote, because the bot has answered it already.
     """
     whole = tuple(key for key in message.keys if key.endswith(_WHOLE))
@@ -419,13 +419,13 @@ def _delete(channel: str, post: _Post | None, event_key: str, me: BotIdentity) -
         return None
     addressed = _addressed(channel, me, post)
     if addressed == "chat" and post.thread_ts is not None:
-        addressed = "thread"  # the thread's messages may have quoted this one as context
+        addressed = "thread"  # messages in the thread may have had this one as context
     key = f"message:{channel}:{post.ts}:deleted"
     return _inbound(channel, post, me, None, event_key, key, addressed=addressed, kind="delete")
 
 
 def _addressed(channel: str, me: BotIdentity, *versions: _Post, mentioned: bool = False) -> Addressed:
-    """Return the way in which a message addresses the bot. `versions` are the message's texts, newest first."""
+    """Return the way in which a message addresses the bot. `versions` are the versions of the message, newest first."""
     if is_direct(channel):
         return "direct"
     if mentioned or any(f"<@{me.user}{end}" in post.source for post in versions for end in ">|"):
@@ -448,7 +448,7 @@ def _typed_command(words: str, me: BotIdentity) -> Command | None:
 
 
 def _is_misspelt(typed: Command) -> bool:
-    """Return True if the word resembles a command. If a misspelt command became a message, it would answer an open question."""
+    """Return True if the word resembles a command. Otherwise a misspelt command could answer an open question."""
     short = len(typed.args.split()) <= _MAX_MISSPELT_ARGS
     return typed.name not in _COMMANDS and short and text.nearest(typed.name, _COMMANDS) is not None
 
@@ -456,8 +456,8 @@ def _is_misspelt(typed: Command) -> bool:
 def _inbound(
     channel: str, post: _Post, me: BotIdentity, names: Names | None, *keys: str, **more: Any
 ) -> Inbound:
-    """Return the inbound of a message, edit or deletion. `names` is None for a deletion, whose content is left out. `more`
-    are further fields.
+    """Return a message, edit or deletion as an `Inbound`. `names` is None for a deletion, whose content is left out. `more`
+    has further fields of the `Inbound`.
     """
     facts: dict[str, Any] = {"ts": _nano(post.ts) // 1_000_000}
     if names is not None:
@@ -486,7 +486,7 @@ _KEPT = frozenset({"type", "subtype", "channel", "channel_id", "user", "user_id"
 
 
 def skeleton(body: Any) -> dict[str, str]:
-    """Return only the ids and types of a payload. A dead letter must not contain text, because its author could not delete it."""
+    """Return only the ids and types of a payload. The text's author could not delete it from a dead letter."""
     event = body.get("event") if isinstance(body, dict) else None
     return {
         key: value[:80]

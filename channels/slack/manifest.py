@@ -122,8 +122,8 @@ MANIFEST = Manifest(
     pace={"direct": Pace(burst=3, every=1.0), "group": Pace(burst=3, every=1.0)},
     # Slack accepts one message per second in a conversation, and a few hundred per minute in a workspace.
     total=Pace(burst=20, every=0.25),
-    # Slack accepts about fifty `chat.update` calls per minute in a workspace. Live edits use fewer, so that edits with final
-    # answers still fit.
+    # Slack accepts about fifty `chat.update` calls per minute in a workspace. Edits of unfinished answers use fewer, so that
+    # edits with final answers still fit.
     edits=EditPace({"direct": 1.2, "group": 1.5}, total=Pace(burst=6, every=1.6)),
     ephemeral=True,
     files=True,

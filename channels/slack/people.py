@@ -1,4 +1,4 @@
-"""Looks up people in Slack: their names, languages and time zones, cached for an hour, and their memberships."""
+"""Looks up people in Slack: names, languages and time zones, which are cached for an hour, and the conversations of a person."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class UserNames:
         return inbound.model_copy(update=known | {"chat_name": chat_name and f"#{chat_name}"})
 
     async def learn(self, users: Iterable[str], most: int | None = None) -> None:
-        """Look up unknown and expired ids, at most `most`. A lookup longer than `PATIENCE` continues in the background."""
+        """Look up at most `most` unknown or expired profiles. A lookup longer than `PATIENCE` continues in the background."""
         now = self._clock.monotonic()
         due = [user for user in dict.fromkeys(users) if now - self.profile(user).asked_at > MAX_AGE][:most]
         for user in set(due) - self._lookups.keys():
@@ -108,8 +108,8 @@ async def zone_of(client: AsyncWebClient, user: str) -> str | None:
 async def chats_of(
     client: AsyncWebClient, user_id: str, chat_keys: Sequence[ChatKey], *, direct: bool
 ) -> MembershipAnswer:
-    """Return those of `chat_keys` whose conversation has the person as a member now. In the answer,
-    `unanswered` are the chatKeys that may be on pages that were not read.
+    """Return those of `chat_keys` whose conversation has the person as a member now. `unanswered` in the result has the
+    chatKeys that may be on pages that were not read.
     """
     types = f"{_KINDS},im" if direct else _KINDS
     answer = await client.users_conversations(user=user_id, types=types, limit=PAGE)

@@ -50,7 +50,7 @@ def render(markdown: str) -> str:
 
 
 def size(markdown: str) -> int:
-    """Return a number that is not lower than the length after `render`. Faster than rendering, because `split` calls it often."""
+    """Return an upper bound of the length after `render`. `split` calls this function often, so it does not render the text."""
     return (
         len(markdown)
         + markdown.count("<!")
@@ -88,7 +88,7 @@ def _with_hosts(markdown: str) -> str:
 
 
 def _without_images(markdown: str) -> str:
-    """Make every `!` harmless that may begin an image.
+    """Change every `!` that may begin an image, so that it begins none.
 
     An image needs `](` or `][` in the same paragraph, or a link definition anywhere in the text. The text is not parsed, so
     also some `!` in code are changed.
@@ -114,11 +114,11 @@ CARDS, THUMBS = "task cards", "thumbs"
 REFUSED = frozenset({"invalid_blocks", "invalid_blocks_format", "unsupported_block_type", "block_mismatch"})
 """Slack's error codes for blocks that it refuses."""
 _SHOWN_WHOLE: frozenset[Choice] = frozenset({"again", "renew"})
-"""Choices whose message may appear in a notification as a whole, because the message asks for no approval."""
+"""Choices of messages that ask for no approval. A notification may show such a message as a whole."""
 
 
 class BlockWriter:
-    """Sends task cards and thumbs as blocks. After Slack has refused cards, no more cards are sent; thumbs likewise."""
+    """Sends task cards and thumbs (rating buttons) as blocks. If Slack refuses cards or thumbs, they are never sent again."""
 
     def __init__(self, log: Log) -> None:
         self._log = log
@@ -182,7 +182,7 @@ def _with_buttons(markdown: str, asked: QuestionButtons, language: str) -> Json:
         }
         for choice, (label, value) in approval_buttons.offered(asked, language).items()
     ]
-    # Slack shows `fallback` in notifications, even on a locked phone, so the call that needs an approval is left out.
+    # Slack shows `fallback` in notifications, even on a locked phone, so the tool call that needs an approval is left out.
     fallback = markdown if _SHOWN_WHOLE & {*asked.choices} else markdown.partition("\n\n")[0]
     # A decided question has no buttons. It still needs blocks, because without them Slack keeps the old buttons.
     actions = [{"type": "actions", "elements": elements}] if elements else []

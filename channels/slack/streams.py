@@ -29,7 +29,7 @@ _NO_WORDS = re.compile(r"\W|_")
 
 @dataclass(slots=True)
 class _Stream:
-    """Content that Slack has confirmed for an open stream. `unsure`: a response was lost, so Slack may have more."""
+    """Content that Slack has confirmed for an open stream. If `unsure`, a response was lost, and Slack may have more content."""
 
     channel: str
     ts: str
@@ -55,7 +55,7 @@ class Streams:
 
     async def begin(self, message: Outbound) -> str | None:
         """Start a stream and return its `ts`. Return None if the message must be posted instead. After a workspace has
-        refused streams as unsupported, none is started again.
+        refused streams as unsupported, no stream is started again.
         """
         target, words = message.target, render.render(message.sure)
         now = self._clock.monotonic()
@@ -128,7 +128,7 @@ class Streams:
         self._open.pop(place, None)
 
     def _delta(self, stream: _Stream, message: Outbound, words: str) -> Json | None:
-        """Return the content to append; {} if there is none. Return None if appending cannot turn the stream into the message."""
+        """Return the content to append; {} if nothing is new. Return None if appending cannot produce the message."""
         if stream.unsure or self._clock.monotonic() - stream.began > MAX_SECONDS:
             return None
         if stream.cards:

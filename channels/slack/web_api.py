@@ -208,7 +208,7 @@ def send_error(error: BaseException) -> errors.DeliveryFailed:
 
 
 def edit_error(error: BaseException) -> errors.DeliveryFailed:
-    """Return the gateway's error for a failed edit: `EditRefused` if no edit can succeed, else that of `send_error`."""
+    """Return the gateway's error for a failed edit. `EditRefused` means that no later edit of the message can succeed."""
     if error_code(error) == CONFLICT:
         return errors.DeliveryThrottled(f"Slack: {name(error)}", retry_after=_CONFLICT_SECONDS)
     failure = send_error(error)

@@ -56,7 +56,9 @@ because rendering would take too long.
 """
 SEEN = "👀"  # Reaction that marks a message as received
 SIGNS = 6
-"""Max concurrent calls that show that the bot works. It is less than `CONNECTIONS`, so that messages find a free connection."""
+"""Max concurrent calls that show activity, such as `typing`. It is below `CONNECTIONS`, so that messages find a free
+connection.
+"""
 GROUP_MENU = ("help", "new", "stop", "forget", "jobs", "listen", "language", "status", "approve", "deny")
 """Commands in the menu of groups."""
 MENU = tuple(name for name in names("help") if name not in {"allow", "block", "listen", "usage"})
@@ -64,13 +66,13 @@ MENU = tuple(name for name in names("help") if name not in {"allow", "block", "l
 OPERATORS_MENU = tuple(name for name in names("help") if name not in {"listen", "usage"})
 """Commands in the menu of operators' private chats."""
 _LANGUAGES = {code: None if code == DEFAULT else code for code in CATALOGUES}
-"""Telegram's language code of each catalogue. The default catalogue has None: Telegram shows it for all languages without one."""
+"""Telegram's language code of each catalogue. The default catalogue has None, which covers all languages without a catalogue."""
 UNKNOWN_METHOD = (EndPointNotFound, InvalidToken)
-"""Exceptions for a method that the server does not know. An older server answers as if the token were wrong."""
-MOST_GROUPS = 200
-"""Max groups that are asked about a person in one search, because each group takes a request. The most relevant groups are
-first.
+"""Exceptions for a method that the server does not know. An older server answers an unknown method as if the token were
+wrong.
 """
+MOST_GROUPS = 200
+"""Max groups in which one search looks up a person, because each group takes a request. The most relevant groups come first."""
 _AT_ONCE = 20  # Max concurrent requests in one search
 _SUPERGROUP = "-100"
 _TOKEN = re.compile(r"[0-9]+:[A-Za-z0-9_-]+")
@@ -95,7 +97,7 @@ class TelegramChannel(Channel):
         self._verified = bot_api.VerifiedConnections(partial(self._make_bot, connections=1), around.pace)
         self._updates: UpdatePoller | UpdateWebhook | None = None
         self._frozen: dict[str, float] = {}
-        """Time (monotonic seconds) until which Telegram forbids calls for each chat."""
+        """Monotonic time in seconds, by chat id, until which Telegram forbids calls for the chat."""
         self._migrations = GroupMigrations(around.home, around.disk, around.log)
         self._signs = asyncio.Semaphore(SIGNS)
         self._drafts = True
@@ -144,7 +146,7 @@ class TelegramChannel(Channel):
         return ()  # a Telegram bot cannot read earlier messages
 
     async def chats_of(self, user_id: str, chat_keys: Sequence[ChatKey], *, direct: bool) -> MembershipAnswer:
-        """A private chat's id is its person's id, so no request is needed for it."""
+        """Return the chats that the person is a member of. A private chat needs no request: its id is the person's id."""
         if self._bot is None:
             raise errors.ChannelUnreachable("Telegram is not connected")
         chats = {key: self._migrations.now(key.chat_id) for key in chat_keys if key.channel == self.name}
@@ -184,7 +186,7 @@ class TelegramChannel(Channel):
         return self._bot.fetch(attachment, most=most)
 
     def permalink(self, line: ArchiveLine) -> str | None:
-        """Only messages in supergroups have an address."""
+        """Return the URL of an archived message. Return None outside supergroups, because only their messages have URLs."""
         # The id of a message in a supergroup that was once a group includes the supergroup's id.
         chat, _, number = (line.message_id or "").rpartition("/")
         chat = chat or line.chat_key.chat_id
@@ -226,7 +228,7 @@ class TelegramChannel(Channel):
     def _delivering(
         self, target: Mapping[str, str], refused: type[errors.DeliveryFailed] = errors.DeliveryFailed
     ) -> Iterator[bot_api.Bot]:
-        """Yield the bot, and convert its errors to the gateway's. If another message could succeed, the error is `refused`.
+        """Yield the bot, and convert its errors to the gateway's. If Telegram refuses only this message, raise `refused`.
         Report a missing right to operators.
         """
         if self._bot is None or self._intake is None:
@@ -289,7 +291,7 @@ class TelegramChannel(Channel):
     ) -> Sent:
         fields = _where(place) | {"reply_markup": _keyboard(message) or _examples(message)}
         if message.kind == "progress":
-            fields["disable_notification"] = True  # only the answer makes a sound
+            fields["disable_notification"] = True  # only the answer notifies people with a sound
         if (answered := place.get("reply_to", "")).isdecimal():
             fields["reply_parameters"] = {"message_id": int(answered), "allow_sending_without_reply": True}
         content = _words(shown) if message.file is None else {"caption": shown.text or None}
@@ -337,7 +339,7 @@ class TelegramChannel(Channel):
         return int(number) if found else None
 
     async def draft(self, message: Outbound) -> bool:
-        """Only private chats have drafts; a draft has a stop button."""
+        """Show a draft with a stop button. Return False if Telegram refuses the draft, or if the chat is not private."""
         place = message.target
         if not self._drafts or place["chat_id"].startswith("-"):
             return False
@@ -351,8 +353,7 @@ class TelegramChannel(Channel):
             except bot_api.UNANSWERED:
                 raise
             except TelegramError as exc:
-                # Other refusals concern only this text. The text is then shown as a message, and later drafts are tried
-                # again.
+                # Other refusals concern only this draft, so later drafts are tried again.
                 self._drafts = not isinstance(exc, UNKNOWN_METHOD)
                 reason = bot_api.said(exc)
                 self._log.write("delivery", f"Telegram does not take a draft ({reason})", level="warn")
@@ -376,8 +377,8 @@ class TelegramChannel(Channel):
             await self._sign("setMessageReaction", place, fields)
 
     async def _sign(self, method: str, place: Mapping[str, str], fields: Json) -> None:
-        """Call a method that shows that the bot works. Does nothing while Telegram forbids calls for the chat, because more
-        calls would prolong the ban.
+        """Call a method that shows activity. Do nothing while Telegram forbids calls for the chat, because more calls would
+        prolong the ban.
         """
         if self._frozen.get(place["chat_id"], 0.0) <= self._around.clock.monotonic():
             with self._delivering(place) as bot:

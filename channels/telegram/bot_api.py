@@ -46,7 +46,7 @@ IDLE = 4.0
 and a message sent on it would have an unknown outcome.
 """
 FILE_SECONDS = 180.0  # Timeout in seconds of a file's upload, including the response
-PROOFS = 8  # Max concurrent new connections for repeating messages
+PROOFS = 8  # Max new connections at the same time for messages that are sent again
 PROOF_SECONDS = 10.0  # Timeout in seconds for `getMe` on a new connection
 _LONGEST_WAIT = 24 * 3600.0  # Max seconds of a `retry_after` that is obeyed
 
@@ -212,7 +212,7 @@ class Bot(telegram.Bot):
         return found
 
     async def send(self, message: Json, file: OutgoingFile | None) -> int:
-        """Send a message with these fields, with `file` through `sendDocument`. Return the number of the new message."""
+        """Send a message with the fields `message`, or `file` with these fields. Return the number of the new message."""
         method, seconds = "sendMessage", None
         if file is not None:
             document = telegram.InputFile(file.data, filename=file.name)
@@ -256,7 +256,7 @@ def connect(
     token: str, base_url: str, patience: float, pace: float = 1.0, connections: int = CONNECTIONS
 ) -> Bot:
     """Return a bot without a connection. The first call blocks while it reads the TLS certificates."""
-    # At level INFO, these loggers write addresses with the token. At DEBUG, the library's logger also writes messages.
+    # At level INFO, these loggers write URLs that contain the token. At DEBUG, the library's logger also writes messages.
     for name in ("httpx", "httpcore", "telegram"):
         logging.getLogger(name).setLevel(logging.WARNING)
     tls()

@@ -91,8 +91,8 @@ async def invite(settings: TelegramSettings, code: str) -> str:
 
 
 async def look(settings: TelegramSettings, code: str) -> str | None:
-    """Implement `contracts.channel.Claim.look`: return the person who sent the code. Requests without an offset, which
-    confirms no update.
+    """Implement `contracts.channel.Claim.look`: return the person who sent the code. Request updates without an offset,
+    because an offset would confirm updates.
     """
     found = (await _asked(settings, "getUpdates?timeout=3")).body.get("result")
     for update in found if isinstance(found, list) else ():

@@ -81,7 +81,7 @@ _OF_ANY_KIND = frozenset(
         MessageType.SUGGESTED_POST_INFO,
     }
 )
-"""Fields of any message that the library lists as types of messages."""
+"""Fields that a message of any type may have, although the library lists them as types of messages."""
 
 
 class Unreadable(ValueError):
@@ -183,7 +183,7 @@ def _message(raw: Json, message: Json, me: User, *, edit: bool) -> Inbound | Non
 
 
 def _stop(raw: Json, me: User, now: float) -> Inbound | None:
-    """Return the inbound of a draft's stop button. The update names no person, so presses outside private chats are dropped."""
+    """Return a press of a draft's stop button. The update names no person, so presses outside private chats are dropped."""
     stopped = raw[STOPPED]
     chat = stopped["chat"]
     number(stopped["draft_id"])
@@ -195,8 +195,8 @@ def _stop(raw: Json, me: User, now: float) -> Inbound | None:
 
 
 def _press(raw: Json, me: User, now: float) -> Inbound | None:
-    """Return the inbound of a button press. The person's client sends the value, so only known commands are accepted.
-    Telegram itself sends the person's id.
+    """Return a button press as an `Inbound`. The person's client sends the button's value, so only known commands are
+    accepted. The person's id is trusted, because Telegram itself sends it.
     """
     pressed = raw[PRESSED]
     command, press = approval_buttons.command(string(pressed.get("data"))), string(pressed["id"])
@@ -220,7 +220,7 @@ def _press(raw: Json, me: User, now: float) -> Inbound | None:
 
 
 def _added(raw: Json, me: User) -> Inbound | None:
-    """Return the inbound of a person who added the bot to a group. Return None for other changes of membership."""
+    """Return an `Inbound` if a person added the bot to a group. Return None for other changes of membership."""
     change = raw[ADDED]
     chat, at = change["chat"], number(change["date"])
     before, after = (is_inside(change[which]) for which in ("old_chat_member", "new_chat_member"))
@@ -234,7 +234,7 @@ def _added(raw: Json, me: User) -> Inbound | None:
 
 
 def _reacted(raw: Json, me: User) -> Inbound | None:
-    """Return the inbound of a thumb that a person added to a message or removed. Return None for other or anonymous reactions."""
+    """Return an `Inbound` if a person added or removed a thumb on a message. Return None for other or anonymous reactions."""
     change = raw[REACTED]
     before, after = (
         next((_RATINGS[one["emoji"]] for one in change[which] if one.get("emoji") in _RATINGS), None)
@@ -259,7 +259,7 @@ def _reacted(raw: Json, me: User) -> Inbound | None:
 def _inbound(
     raw: Json, me: User, sender: Json, chat: Json, place: Mapping[str, str], *, key: str = "", **facts: Any
 ) -> Inbound:
-    """Return an inbound of a person. `key` is a de-duplication key besides the update's id."""
+    """Return an `Inbound` of the person `sender`. `key` is a de-duplication key besides the update's id."""
     keys = [f"update:{number(raw['update_id'])}", *([key] if key else [])]
     known: dict[str, Any] = {"target": dict(place)} | facts
     tag = sender.get("language_code")
@@ -292,7 +292,7 @@ def _place(chat_id: Any, topic: Any) -> dict[str, str]:
 
 
 def _command(said: str, spans: Sequence[Json], me: User) -> tuple[Command | None, bool]:
-    """Return the command at the start of a message, also after a mention of the bot, and True if it is for another bot."""
+    """Return the command at a message's start or after a mention of the bot. The bool is True for another bot's command."""
     begins = _own_mention_end(said, me)
     for entity in spans:
         # Only ASCII precedes the command, so its offset is the same in UTF-16 units and in characters.
@@ -317,19 +317,19 @@ def _mentions(entity: Json, said: str, me: User) -> bool | None:
 
 
 def _own_mention_end(said: str, me: User) -> int:
-    """Return the offset after a mention of the bot at the start of a text; 0 if there is none."""
+    """Return the offset after a mention of the bot at the start of a text; 0 if the text does not begin with one."""
     found = re.match(rf"\s*@{re.escape(me.username or '')}\b[\s:,]*", said, flags=re.IGNORECASE)
     return found.end() if found else 0
 
 
 def _answered(message: Json) -> Json | None:
-    """Return the message that this one replies to. In a topic, a reply to the topic's first message does not count."""
+    """Return the message that `message` replies to. In a topic, a reply to the topic's first message does not count."""
     answered: Json | None = message.get("reply_to_message")
     return answered if answered is not None and "forum_topic_created" not in answered else None
 
 
 def _quoted(message: Json, me: User) -> tuple[Quoted, ...]:
-    """Return the message that this one replies to, which may be in another chat. The quote's `part` is the passage that the
+    """Return the message that `message` replies to, which may be in another chat. The quote's `part` is the passage that the
     person selected. From another chat, Telegram sends only this passage.
     """
     quote, story = message.get("quote"), message.get("reply_to_story")
@@ -381,7 +381,7 @@ def _brought(message: Json, origin: Origin | None, kind: str | None, note: str) 
 
 
 def _attachments(message: Json) -> tuple[Attachment, ...]:
-    """Return the message's file; of a photo, the largest size."""
+    """Return the message's file. Of a photo, return the largest size."""
     sizes = message.get("photo") or ()
     photo = max(sizes, key=lambda size: number(size["width"]) * number(size["height"]), default=None)
     found = [(photo, "photo")] if photo is not None else [(message.get(key), _FILES[key]) for key in _FILES]

@@ -57,7 +57,7 @@ def without_markup(said: str) -> Rendered:
 
 @lru_cache(maxsize=128)
 def render(markdown: str, *, goes_on: bool = False) -> Rendered:
-    """Render Markdown. Return it as plain text if parsing takes too long or would lose text. `goes_on`: more text follows,
+    """Render Markdown. Return it as plain text if parsing takes too long or would lose text. If `goes_on`, more text follows,
     so a spoiler without an end hides the rest.
     """
     bare = without_markup(markdown)
@@ -198,7 +198,7 @@ class _Writer:
                 self._inline(child)
                 continue
             done, self._box = 4 if self._box else 0, ""
-            for mark in hidden[at]:  # the begin or end of a spoiler
+            for mark in hidden[at]:  # the beginning or end of a spoiler
                 self._put(child.content[done:mark])
                 done = mark + 2
                 self._end(SPOILER) if self._in_spoiler() else self._begin(SPOILER)

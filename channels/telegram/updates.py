@@ -33,12 +33,12 @@ from channels.telegram.manifest import decode, encode, valid_id
 FILE = "telegram-groups.json"
 NOT_WRITTEN = "messages wait at Telegram because they cannot be written down here"
 REMEMBERED = 2_000
-"""Max messages, and max albums, that are kept in memory. After a restart, an edit that changes nothing may count as an edit
-once.
+"""Max messages, and max albums, that are kept in memory. After a restart, the first edit of a message counts even if it
+changes nothing.
 """
 TRIES = 3
 """Max attempts to process an update that causes an unexpected error. Then it becomes a dead letter."""
-_PASSING = (errors.ShipmateError, OSError, MemoryError)  # Errors without any relation to the update
+_PASSING = (errors.ShipmateError, OSError, MemoryError)  # Errors that the update did not cause
 
 
 class NotTaken(errors.ShipmateError):
@@ -47,7 +47,7 @@ class NotTaken(errors.ShipmateError):
 
 @dataclass(frozen=True, slots=True)
 class _Update:
-    """One update. `inbound` is None if it does not concern the bot. `fault` says why it cannot be read."""
+    """One update. `inbound` is None if the update does not concern the bot. `fault` says why the update cannot be read."""
 
     raw: Json
     inbound: Inbound | None = None
@@ -75,11 +75,11 @@ class UpdateIntake:
         """Message of each album that addresses the bot. The album's other messages then address the bot too."""
         self._failures: Counter[int] = Counter()
         self.stopping = False
-        """If True, no update is processed except those that have begun."""
+        """If True, updates that are being processed are finished, and no other update is processed."""
 
     async def take(self, raws: Iterable[Json]) -> tuple[set[int], BaseException | None]:
         """Pass updates to the gateway, several chats at a time. Return the ids of the finished updates. Telegram must send
-        the others again; the exception (`errors.StorageError` or `NotTaken`) says why.
+        the others again; the exception (`errors.StorageError` or `NotTaken`) says why they failed.
         """
         ordered = sorted(raws, key=lambda raw: int(raw["update_id"]))
         try:
@@ -107,8 +107,8 @@ class UpdateIntake:
         return _Update(raw, self._migrations.here(found), inbound.album(raw) if found.of_album else None)
 
     async def _take_chat(self, updates: Sequence[_Update], taken: set[int]) -> BaseException | None:
-        """Process one chat's updates in order, and return the first failure. After a failure, process stops only, so that no
-        message overtakes another.
+        """Process one chat's updates in order, and return the first failure. After a failure, process only updates that stop
+        a turn, so that no message overtakes another.
         """
         failed: BaseException | None = None
         for one in updates:
@@ -174,7 +174,7 @@ def has_id(raw: object) -> TypeGuard[Json]:
 
 
 class _Receiver:
-    """State that polling and the webhook share: the trouble is logged once when it begins, and once when it ends."""
+    """State shared by polling and the webhook. A trouble is logged once when it begins and once when it ends."""
 
     def __init__(self, bot: bot_api.Bot, updates: UpdateIntake, around: ChannelDeps) -> None:
         self._bot = bot
@@ -195,22 +195,22 @@ class _Receiver:
 # -- long polling --------------------------------------------------------------------------------------------------
 
 HOLD = 10  # Seconds that Telegram waits for an update before it answers a poll
-LATE = 5.0  # Timeout in seconds for the answer to a poll, added to `HOLD`
+LATE = 5.0  # Seconds after `HOLD` at which an unanswered poll times out
 FAREWELL = 3.0
 """Timeout in seconds of the last confirmation when polling stops. Telegram sends unconfirmed updates again, and the gateway
 drops the duplicates.
 """
 LONGEST_PAUSE = 3.0
-"""Max seconds between two polls after a failure. It is short, because no updates arrive in between and a poll is cheap."""
+"""Max seconds between two polls after a failure. They are few, because no updates arrive meanwhile and a poll is cheap."""
 REFUSED_PAUSE = 30.0  # Max seconds between two polls while Telegram refuses the token
 DISK_PAUSE = 0.5
-"""Max seconds between two polls while no update can be written to disk. It is short, because a stop needs no disk and
-must be received.
+"""Max seconds between two polls while no update can be written to disk. The pause is short, because a request to stop a turn
+needs no disk and must arrive.
 """
 LONGEST_RETRY_AFTER = 600.0
 """Max seconds of Telegram's `retry_after` that are obeyed, because no updates arrive during the wait."""
 CALM = 30.0
-"""Seconds without a conflict after which a conflict has ended. The other process may pause between its polls."""
+"""A conflict has ended if Telegram reports none for this many seconds. The other process may pause between its polls."""
 CONTESTED = 30.0
 """Seconds of conflict after which the channel counts as disconnected. At a restart, two processes overlap for less time."""
 
@@ -335,7 +335,7 @@ class UpdatePoller(_Receiver):
 
 # -- webhook -------------------------------------------------------------------------------------------------------
 
-LOOK_EVERY = 15.0  # Seconds between requests to Telegram that ask if its posts arrive
+LOOK_EVERY = 15.0  # Seconds between requests that ask Telegram whether its posts arrive
 SECRET = "X-Telegram-Bot-Api-Secret-Token"  # noqa: S105  the name of a header
 
 
@@ -448,7 +448,7 @@ class UpdateWebhook(_Receiver):
 
 
 class GroupMigrations:
-    """Groups that became supergroups, which have another id and number their messages from the beginning.
+    """Maps groups to the supergroups that they became. A supergroup has another id and numbers its messages anew.
 
     The chatKey of the conversation keeps the group's id, so that history, jobs, memory, approvals and admission stay valid.
     Updates from the supergroup get the group's id. Messages to the group are sent to the supergroup. A migration is on disk
@@ -500,17 +500,17 @@ class GroupMigrations:
         return frozenset({chat, group, self.now(group)})
 
     def now(self, chat: str) -> str:
-        """Return the id of the chat to which messages for this chat are sent."""
+        """Return the id of the chat to which messages for `chat` are sent."""
         return self._supergroups.get(chat, chat)
 
     def named(self, chat: str, message: str) -> str:
-        """Return a message's id in its conversation. For a supergroup, it includes the supergroup's id, because the group
+        """Return a message's id in its conversation. In a supergroup, the id includes the supergroup's id, because the group
         may have had a message with the same number.
         """
         return f"{chat}/{message}" if chat in self._groups else message
 
     def here(self, inbound: Inbound) -> Inbound:
-        """Return an inbound from a supergroup with the chatKey of the former group."""
+        """Return `inbound`. If it comes from a supergroup, give it the chatKey of the former group."""
         chat, group = inbound.chat_id, self._groups.get(inbound.chat_id)
         if group is None:
             return inbound
@@ -532,7 +532,7 @@ class GroupMigrations:
 
     def place(self, target: Mapping[str, str]) -> dict[str, str]:
         """Return a target with the supergroup's id. Leave out a reply to a message of the former group, because Telegram
-        does not allow it.
+        refuses such a reply.
         """
         place = dict(target)
         if (chat := place.get("chat_id", "")) in self._supergroups:

@@ -1,5 +1,5 @@
 """Stores the files of web chats: files that the bot sent (`.ship/sent`) and files that people uploaded (`.ship/received`). A
-file `<chat>/<id>.bin` has a line of JSON, then the bytes. All methods except `fetch` block and raise OSError.
+stored file `<chat>/<id>.bin` has a line of JSON before its bytes. All methods except `fetch` block and raise OSError.
 """
 
 from __future__ import annotations
@@ -31,9 +31,7 @@ TOTAL = 500_000_000  # Max bytes of all files in a folder. The oldest files are 
 MOST, MOST_OF_CHAT = 10_000, 1_000
 """Max files in a folder, and max files of one chat. The search for the oldest file reads the whole folder."""
 OF_CHAT = 250_000_000
-"""Max bytes of one chat's uploads. It is more than one message's files need, because uploads are stored before their message
-is sent.
-"""
+"""Max bytes of one chat's uploads. The files of one message need less, but uploads are stored before their message is sent."""
 LARGEST = 20_000_000  # Max bytes of an upload; Telegram has the same limit for bots
 MOST_FILES = 10  # Max files of one message
 PARTS = Path(
@@ -144,8 +142,8 @@ class ChatFiles:
 
 
 class Uploads(ChatFiles):
-    """Files that people upload. They arrive in pieces, so that the size limit of requests applies to a piece, and a lost
-    piece can be sent again. `user` is the id of a browser. A restart of the gateway drops incomplete uploads.
+    """Files that people upload. A file arrives in pieces, so that each piece fits the size limit of requests and can be sent
+    again. `user` is the id of a browser. A restart of the gateway drops incomplete uploads.
     """
 
     def __init__(self, home: Path, disk: Disk) -> None:
@@ -172,9 +170,9 @@ class Uploads(ChatFiles):
         return id_
 
     def add(self, user: str, id_: str, at: int, data: bytes) -> int | None:
-        """Append a piece that begins at the offset `at`, and return the number of bytes stored so far. If `at` is another
-        number, store nothing. Return None if the upload does not exist. Raises ValueError if the pieces have more bytes than
-        announced. An OSError ends the upload.
+        """Append a piece that begins at the offset `at`. If `at` is not the number of bytes stored so far, store nothing.
+        Return the number of bytes stored. Return None if the upload does not exist. Raises ValueError if the pieces have more
+        bytes than announced. An OSError ends the upload.
         """
         part, path = self._parts / f"{id_}.{user}", self._path(KEYS.encode({"chat": user}), id_)
         with self._writing:
@@ -224,7 +222,7 @@ class Uploads(ChatFiles):
         return Attachment(kind=kind, name=file.name or None, size=file.size, mime=mime, ref=f"{user}:{id_}")
 
     def shown(self, ref: object, name: object, size: object) -> ChatFile:
-        """Return the description of a file in an archived message, which may no longer be stored."""
+        """Return the description of a file in an archived message. The file itself may no longer be stored."""
         user, _, id_ = str(ref).partition(":")
         kept = self.find(ChatKey(KEYS.name, user), id_) if user and id_ else None
         if kept is not None:

@@ -1,8 +1,8 @@
 """Decides who may use the web page. The request's origin, the cookie, the token and the client's system user decide.
 
-An IP address proves no identity. If a token is set, requests from this machine need it too. Without a token, only the
-user who started Shipmate may use the page: either the kernel names the system user of the client's process, or the
-browser has opened a one-time link. Behind a proxy, the client's process is the proxy, so a token is needed.
+An IP address proves no identity. If a token is set, requests from this machine need it too. Without a token, only the user
+who started Shipmate may use the page. Either the kernel names this user as the owner of the client's process, or the browser
+has opened a one-time link. Behind a proxy, the client's process is the proxy, so a token is needed.
 
     web.json    {"v": 1, "key": "…", "name": "shipmate-….localhost", "address": "http://127.0.0.1:3000"}
     links/      one file for each unused link; the file's name is the hash of the link's key
@@ -82,7 +82,9 @@ VISITOR = web.RequestKey("visitor", Visitor)
 
 
 class Refused(Exception):
-    """A request is answered with an HTTP error. `key` names the sentence for the person; `retry` is in seconds."""
+    """Answers a request with the HTTP error `status`. `key` names the sentence to show. `retry` is the `Retry-After` in
+    seconds.
+    """
 
     def __init__(self, status: int, key: str, retry: int | None = None, **values: object) -> None:
         super().__init__(key)
@@ -103,9 +105,9 @@ class Guard:
         self._names = {*_SHARED, own.name, host} if is_loopback(settings.host) else None
 
     async def admit(self, request: web.Request) -> None:
-        """Find the browser of a request, and store it in the request. Raises `Refused`: for another host name (on a loopback
-        address, other names mean DNS rebinding), for a request that a page of another site caused, for a body that a form of
-        another site could send, and for a browser without access to the path.
+        """Find the browser of a request, and store it in the request. Raises `Refused` if the host name is unknown (on a
+        loopback address, this means DNS rebinding), if a page of another site caused the request, if a form of another site
+        could send such a body, and if the browser has no access to the path.
         """
         host, api = name_of(request), request.path.startswith("/api/")
         if not host or (self._names is not None and host not in self._names):
@@ -127,8 +129,8 @@ class Guard:
         match = _COOKIE.fullmatch(request.cookies.get(COOKIE, ""))
         if match is not None and hmac.compare_digest(match[3], self._seal(match[1], match[2])):
             appointed, user = match[2].endswith(_APPOINTED), match[2].removesuffix(_APPOINTED)
-            # A program may have known the secret before the browser opened the link. Its cookie must not give an operator's
-            # rights.
+            # A program may have known the secret before the browser opened the link. The program's cookie must not give an
+            # operator's rights.
             if appointed or UserRef(NAME, _user(match[1])) not in self._around.operators:
                 admitted = user in {_ANYBODY, str(peer)}
                 return Visitor(match[1], fresh=False, admitted=admitted, peer=peer, appointed=appointed)
@@ -181,8 +183,8 @@ class Guard:
 
     def better(self, request: web.Request, visitor: Visitor) -> str | None:
         """Return the page's address with this server's own host name, to which the browser is redirected. Otherwise the
-        browser would send its cookie to every server on `localhost`. Return None if the browser uses it already, for programs,
-        and for Safari, which cannot resolve names below `localhost`.
+        browser would send its cookie to every server on `localhost`. Return None if the browser uses this name already, for
+        programs, and for Safari, which cannot resolve names below `localhost`.
         """
         agent = request.headers.get("User-Agent", "")
         if (
@@ -222,7 +224,7 @@ def _same_origin(request: web.Request) -> bool:
 class WebState:
     """Stored state of the web channel. `key` signs cookies. `name` is a random host name that browsers resolve to this
     machine. Browsers send cookies of 127.0.0.1 to every port, but cookies of `name` only to this server, because no other
-    one knows the name.
+    server knows the name.
     """
 
     key: bytes
@@ -250,7 +252,7 @@ def save_address(home: Path, address: str) -> None:
 
 
 def create_link(home: Path) -> str:
-    """Return a new one-time link. Raises OSError; LookupError if the page was never served."""
+    """Return a new one-time link. Raises LookupError if the page was never served, and OSError."""
     address = _read(home).get("address")
     if address is None:
         raise LookupError(FILE)

@@ -1,7 +1,7 @@
 """Keeps the newest messages of each web conversation, and the event streams to its browsers.
 
-A browser that connects gets the whole conversation, then each change. All messages are in the archive; here, the oldest
-ones are dropped when a limit is reached.
+A browser that connects gets the whole conversation, then each change. Above a limit, the oldest messages are dropped here.
+They stay in the archive.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ class LiveChats:
         self._number = 0
 
     def chat(self, chat: ChatKey) -> LiveChat:
-        """Return the live chat of a conversation, created if necessary. Drop chats without browsers above the limit."""
+        """Return the live chat of a conversation, or a new one. Above `MOST_CHATS`, drop the chats without browsers."""
         live = self.chats.setdefault(chat, LiveChat())
         self.chats.move_to_end(chat)
         empty = [other for other, known in self.chats.items() if not known.streams and other != chat]

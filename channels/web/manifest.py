@@ -13,8 +13,7 @@ from channels.local import LocalKeys
 NAME = "web"
 KEYS = LocalKeys(NAME)
 FIRST = "first"
-"""Id of a person's first conversation, `web:chat:<user>`. Each further conversation is `web:chat:<user>:thread:<id>`.
-"""
+"""Id of a person's first conversation (chatKey `web:chat:<user>`). Further chatKeys are `web:chat:<user>:thread:<id>`."""
 
 
 class WebSettings(ChannelSettings):

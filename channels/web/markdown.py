@@ -1,5 +1,5 @@
 """Converts Markdown to nodes, from which the page creates elements. A node is a text or `[tag, attributes, *children]`. The
-page never gets HTML. Code is divided into tokens with Pygments, which the page's stylesheet colours.
+page never gets HTML. Pygments divides code into tokens, and the page's stylesheet colours them.
 """
 
 from __future__ import annotations

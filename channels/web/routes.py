@@ -41,7 +41,7 @@ from channels.web.markdown import nodes
 
 LARGEST = 1_000_000  # Max bytes of a request
 STALLED_SECONDS = 60.0  # Timeout in seconds for a browser to accept the next piece of a file
-_EARLIER = 100  # Max archive lines on a page that opens
+_EARLIER = 100  # Max lines of the archive that a page gets when it opens
 _LISTED = 50  # Max conversations in one response
 SETTINGS = frozenset({"model", "effort"})
 """Settings in the page's header. A choice runs the command of the same name."""
@@ -58,7 +58,7 @@ _BELOW = (
     "good_label",
     "bad",
     "bad_label",
-)  # Keys of further sentences on buttons
+)  # Keys of the sentences on the other buttons
 _TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
 _CSP = "Content-Security-Policy"
 _HEADERS = {
@@ -111,7 +111,7 @@ class _File(_Body):
 
 
 class _Sent(_Body):
-    """A message, an edit or a press. `zone` is the time zone of the browser, `client_id` the id that the browser gave it."""
+    """A message, an edit or a press. `zone` is the browser's time zone. `client_id` is the id from the browser."""
 
     client_id: _Id
     conversation: _Id | None = None
@@ -265,8 +265,8 @@ class WebRoutes:
         return None
 
     def _welcome(self, request: web.Request, response: web.StreamResponse) -> None:
-        """Give a new browser its cookie, in a response of the API and not of the page. A browser that follows another site's
-        link to the page withholds its cookie, and a new cookie would replace the withheld one.
+        """Give a new browser its cookie with a response of the API, never with the page itself. A browser that follows
+        another site's link to the page withholds its cookie, and a new cookie would replace the withheld one.
         """
         visitor = request[VISITOR]
         if request.path.startswith("/api/") and visitor.fresh and visitor.admitted:
@@ -528,7 +528,7 @@ class WebRoutes:
         key = _conversation(request, request.query.get("conversation"))
         if self._streams[chat] >= STREAMS or self._streams.total() >= self._most:
             raise Refused(503, "web.too_many", retry=30)
-        self._streams[chat] += 1  # before the first await, so that concurrent requests see it
+        self._streams[chat] += 1  # before the first await, so that concurrent requests see this stream
         try:
             return await self._stream(request, key)
         finally:
@@ -621,8 +621,9 @@ class WebRoutes:
 
 
 def _merge(earlier: list[WebMessage], said: Sequence[WebMessage]) -> list[WebMessage]:
-    """Return the archived messages, then those of the live chat, which has all messages since its first one. A message that
-    was asked or answered again appears once: a person's message at its first place, a message of the bot at its newest place.
+    """Return the archived messages, then those of the live chat. The live chat has all messages since its first one. A
+    message that was asked or answered again appears once: a person's message at its first place, a message of the bot at its
+    newest place.
     """
     known = {message.id for message in said}
     since = next((message.ts for message in said if not message.restored), math.inf)

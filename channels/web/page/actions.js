@@ -1,4 +1,4 @@
-// Actions on a message: decide a question, edit, ask for another answer, rate. None of them appears as a message.
+// Actions on a message: decide a question, edit, ask for another answer, rate. No action appears as a message.
 
 import { current, newId } from "/conversations.js";
 import { $, button, composing, el, grow, post, wait } from "/dom.js";
@@ -47,7 +47,7 @@ export function ask(item, { id, approval, choices }) {
     heading.setAttribute("aria-level", "2");
     card.setAttribute("aria-labelledby", heading.id);
   }
-  for (const block of card.querySelectorAll("pre")) block.tabIndex = 0; // so that the arrow keys scroll it
+  for (const block of card.querySelectorAll("pre")) block.tabIndex = 0; // so that the arrow keys scroll the block
   if (approval) card.append(row(approval, choices));
 }
 
@@ -89,7 +89,7 @@ function tell(row, sentence) {
 
 // -- answers and one's own messages --------------------------------------------------------------------------
 
-/** Add the buttons below a message. The style shows some of them only below the last one. */
+/** Add the buttons below a message. The style sheet shows some buttons only below the last message. */
 export function tools(item, { role, kind, text, turn }) {
   const meta = item.querySelector(".meta");
   if (role === "user" && !text.startsWith("/")) meta.append(button(said.edit, "edit"));

@@ -117,7 +117,7 @@ function toEnd() {
   $("newer").hidden = true;
 }
 
-/** Return a key of an answer. A second answer may replace the first one in its place. */
+/** Return a key of an answer. A second answer may replace the first one; it has the same id, but another turn. */
 const spoken = (message) => `${message.id} ${message.turn ?? ""}`;
 
 /** Let the screen reader read a finished answer once. Other changes of the conversation are not read. */

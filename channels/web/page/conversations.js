@@ -1,5 +1,5 @@
 // The person's conversations: the list in the sidebar, search, names, and the conversation that the page shows.
-// The address names the conversation (`/#<id>`); without an id it is the first one.
+// The address names the conversation (`/#<id>`); an address without an id names the first conversation.
 
 import { $, composing, el, post, request } from "/dom.js";
 import { words as said } from "/words.js";

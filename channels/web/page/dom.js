@@ -4,7 +4,7 @@ export const $ = (id) => document.getElementById(id);
 
 export const wait = (seconds) => new Promise((done) => setTimeout(done, seconds * 1000));
 
-/** Create an element. `facts` are properties, and attributes whose names contain a hyphen. */
+/** Create an element. `facts` are its properties; a name with a hyphen becomes an attribute. */
 export function el(tag, { dataset, ...facts } = {}, ...children) {
   const made = document.createElement(tag);
   for (const [name, value] of Object.entries(facts)) {

@@ -1,5 +1,5 @@
-// Files: those of the next message, which are sent to the server in pieces as soon as they are chosen, and those of
-// shown messages, as a picture or as a link to open or save the file.
+// Files of the next message are sent to the server in pieces as soon as they are chosen. Files of shown messages
+// appear as a picture, or as a link that opens or saves the file.
 
 import { $, button, el, request, wait } from "/dom.js";
 import { words as said } from "/words.js";
@@ -91,7 +91,7 @@ export function nextFiles(list, changed, loggedOut) {
     if (item.state === "gone") { drop(id); return; }
     Object.assign(item, { id, state: "whole", kept: kept ?? { id, name: file.name, size: file.size } });
     if (item.kept.width) {
-      const image = el("img", { alt: "", src: address({ id }) }); // the name stands beside it
+      const image = el("img", { alt: "", src: address({ id }) }); // no text, because the name stands beside the picture
       image.addEventListener("error", () => image.remove());
       item.row.prepend(image);
     }
@@ -101,7 +101,7 @@ export function nextFiles(list, changed, loggedOut) {
 
   /** Return the server's response, and the sentence of its first refusal. Retries while the server cannot be reached. */
   async function asked(path, how) {
-    let sentence = ""; // a retry may only report that the upload was dropped
+    let sentence = ""; // of the first refusal, because a retry may only report that the upload was dropped
     for (const pause of PAUSES) {
       const answer = await request(path, how);
       sentence ||= answer.told.error ?? "";
@@ -116,7 +116,7 @@ export function nextFiles(list, changed, loggedOut) {
     /** Return true if all files are uploaded, so that the message can be sent. */
     ready: () => items.every((item) => item.state === "whole"),
     any: () => items.length > 0,
-    /** Upload the files again whose upload has failed. */
+    /** Repeat the failed uploads. */
     resume() {
       for (const item of items) if (item.state === "failed") item.again?.();
     },

@@ -1,4 +1,4 @@
-// Shows the model and its reasoning effort in this conversation. An operator chooses them; other people see the name.
+// Shows the model and its reasoning effort in this conversation. An operator can choose both; others only see the name.
 
 import { press } from "/actions.js";
 import { $, button, composing } from "/dom.js";
@@ -8,7 +8,7 @@ const OTHER = "other";
 const EFFORTS = { low: said.low, medium: said.medium, high: said.high };
 let latest;
 
-/** Show the model's name. Also fill the list of example messages; the demo model has its own. */
+/** Show the model's name. Also fill the list of example messages; the demo model has its own examples. */
 export function showModel(answering) {
   const { model, demo, models } = latest = answering;
   Object.assign($("model"), { textContent: demo ? said.demo : model, title: model, hidden: !model, disabled: !models.length });

@@ -1,4 +1,4 @@
-// The board of what waits for the person: a panel, and the number on its button.
+// The board: a panel that lists what is open, and a button that shows how many entries wait for this person.
 
 import { press } from "/actions.js";
 import { $, button, el, request } from "/dom.js";
