@@ -31,19 +31,19 @@ MOST_LOWERED, MIN_OUTPUT_TOKENS, OUTPUT_MARGIN = 2, 256, 64
 RAISES = 4
 """Max factor by which the configured output limit is raised, if the model's own limit is unknown."""
 LARGE_TURN, MISJUDGED = 2_000, 3.0
-"""Min tokens of a turn that may be too large. Max factor between our count and a provider's count that we trust."""
+"""Min tokens of a turn that may be too large, and max factor between the estimate and a provider's count that is trusted."""
 COLD_AFTER = 300.0
 """Seconds from a request's start until the provider's cache has certainly expired."""
 COLD_HIDES = 2_000
 """Min tokens that masking must save if the provider's cache has expired."""
 WARM, WARM_HIDES = 3, 0.5
-"""Factor that raises the token threshold, and min share of tokens to save, while the provider's cache is valid."""
+"""While the provider's cache is valid: factor on the token threshold for masking, and min share of tokens that it must save."""
 LEAST_KEPT, KEPT_TOKENS = 3, 2_000
-"""Min tool results that stay unmasked, and max total tokens up to which more stay. The newest stay."""
+"""Min number of newest tool results that stay unmasked. More results stay while together they have at most `KEPT_TOKENS`."""
 KEPT_FILES, KEPT_BYTES = 4, 8_000_000
-"""Max newest files that stay unmasked, and their max total bytes."""
+"""Max number of newest files that stay unmasked, and max total bytes of these files."""
 CROWD = 12
-"""Max files in the context before old ones are masked. The provider accepts twenty."""
+"""Max files in the context. If there are more, old files are masked. The provider accepts twenty."""
 GONE = "[a file was shown here ({}); it is not shown any more]"
 Change: TypeAlias = events.Cut | events.Masked | events.Injected | events.Framed
 _TOLD: Mapping[type[events.EventData], tuple[Literal["compaction", "masking", "injection"], str]] = {
@@ -57,7 +57,7 @@ _BAD = frozenset({"overflow", "thinking", "summary_refused", "invalid"})
 
 
 class Withdrawn(errors.ShipmateError):
-    """The turn must leave the history, because with it every later turn would fail."""
+    """Raised for a turn that must leave the history. If the turn stayed, every later turn would fail."""
 
     said: ClassVar[str]
     """Key of the sentence for people, in section `turn` of the catalogue."""
@@ -116,7 +116,7 @@ class Fit:
     append: Callable[[events.EventData], None]
     _: KW_ONLY
     prefix: Sequence[Message] = ()
-    """Messages that precede the chat's own in each request. They are never shrunk."""
+    """Messages that precede the chat's own messages in each request. They are never shrunk."""
     purpose: str = "turn"
     """Label of the requests in the operators' log."""
     frame: Frame = field(init=False, default=Frame(Frozen(""), (), ((),)))
@@ -212,7 +212,7 @@ class Fit:
         return most if self._output is None else min(most, self._output)
 
     def more_room(self) -> bool:
-        """Return True if the next answer may be longer. If the last one filled the window, first shrink the prompt."""
+        """Return True if the next answer may be longer. If the last answer filled the window, first shrink the prompt."""
         running = self.context.running
         if running is None or running.last is None or not running.last.stop_reason:
             return False
@@ -261,7 +261,7 @@ class Fit:
         raise HistoryCleared from error
 
     def _turn_is_too_large(self, model: str, frame: float, own: float, error: errors.ContextOverflow) -> bool:
-        """Return True if the request is too large even without history. A plausible count by the provider is used."""
+        """Return True if the request is too large even without history. Use the provider's token count if it is plausible."""
         history = blocks.tokens(self.context.view())
         total = frame + own + history
         told = error.tokens or total
@@ -271,7 +271,7 @@ class Fit:
         return own > max(history, LARGE_TURN)
 
     def _drop_bound(self, error: errors.ModelError) -> None:
-        """Drop thinking or a summary that only another provider or model accepts. Raise the error if there is neither."""
+        """Drop thinking or a summary that only another provider or model accepts. Raise the error if the context has neither."""
         head = self.context.head
         if isinstance(error, errors.ThinkingUnbound) and not self._tries["thinking"]:
             self._tries["thinking"] += 1
@@ -282,7 +282,7 @@ class Fit:
             raise error
 
     def _lower_output(self, asked: int, error: errors.OutputOverflow) -> bool:
-        """Lower the output limit, because input and output exceeded the window. Return False if that cannot help."""
+        """Lower the output limit, because input and output exceeded the window. Return False if a lower limit cannot help."""
         fitting = asked // 2
         if error.limit is not None:
             fitting = error.limit

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 MOST_STEPS = 50
 """Max model calls of a turn, unless another limit is set."""
 MOST_UNFINISHED = 3
-"""Max answers in a row that are cut off or paused and after which the model is called again."""
+"""Max consecutive cut-off or paused answers after which the model is called again."""
 STOPPED = "(stopped)"
 """Marker in the history that tells the model that this answer was cut off because somebody stopped the turn."""
 MOST_TOKENS = 30_000
@@ -53,7 +53,7 @@ LONGEST_LINE = 20_000
 
 
 class Refused(Withdrawn):
-    """The model refused to answer, with these words. The turn leaves the history, as the provider recommends."""
+    """The model refused to answer. `words` is the text of the refusal. The turn leaves the history, as the provider recommends."""
 
     def __init__(self, words: str) -> None:
         super().__init__("refusal")
@@ -66,8 +66,8 @@ class Refused(Withdrawn):
 
 @dataclass(eq=False, kw_only=True)
 class Loop:
-    """Runs one turn of a chat, or one subagent task. As the recorder of its tool calls, it runs a call with side effects
-    only once the call's start is on disk.
+    """Runs one turn of a chat, or one subagent task. A tool call with side effects runs only after the call's start has
+    been written to disk.
     """
 
     turn: str
@@ -77,7 +77,7 @@ class Loop:
     model: Model
     frame: Callable[[], Awaitable[Frame]]
     tell: Callable[[Inbound], Awaitable[events.Told | None]]
-    """Function that returns a person's message in the form that the model sees; None if it is empty."""
+    """Function that returns a person's message in the form that the model sees; None if the message is empty."""
     before_turn: Callable[[Fit], Awaitable[None]] | None = None
     before_asking: Callable[[Fit], Awaitable[None]]
     """Function that shrinks the model's context before a request, if needed."""
@@ -134,7 +134,9 @@ class Loop:
                 self.fit.append(told)
 
     async def _act(self, calls: Sequence[ToolCall], cut: frozenset[str]) -> None:
-        """Run tool calls. A single `chat_send` ends the turn, unless it announces more or somebody wrote meanwhile."""
+        """Run tool calls. A single `chat_send` ends the turn, unless it announces another message or the person has written
+        meanwhile.
+        """
         (call, *others) = calls
         alone = not others and call.name == SEND and call.id not in cut and not promises_more(call.input)
         told, turn = self.chat.context.sources(), self.chat.turn
@@ -151,7 +153,7 @@ class Loop:
                 self.fit.append(events.Told(message))
 
     def _goes_on(self, running: RunningTurn) -> bool:
-        """Return True if the model must be called again: with news, or because its answer is unfinished."""
+        """Return True if the model must be called again, because it has not read the newest message or its answer is unfinished."""
         last = running.last
         if last is None:
             return True
@@ -162,7 +164,8 @@ class Loop:
             return False
         if running.speaks:
             return last.stop_reason in {"max_tokens", "pause_turn"}
-        # An answer without content is asked for again once: with more room, or if the person still waits after tool results.
+        # After an answer without content, ask once more if the next answer may be longer, or if the person waits after tool
+        # results.
         if last.stop_reason in LENGTH:
             return again == 1 and self.fit.more_room()
         newest = itertools.takewhile(lambda one: one.message["role"] == "user", reversed(running.entries))
@@ -170,7 +173,7 @@ class Loop:
         return again == 1 and results and not (self._spoke() and _only_sent(running))
 
     async def _say_the_rest(self, running: RunningTurn) -> str:
-        """Send the final text, unless a tool has sent the answer. Return a sentence to send instead; "" if none."""
+        """Send the final text, unless a tool has sent the answer. Return a sentence to send instead; "" if no sentence is needed."""
         words, cut = running.words, running.last is not None and running.last.stop_reason in LENGTH
         quiet = self.chat.turn is not None and all(one.overheard for one in self.chat.turn.left)
         if silent := words.startswith(SILENT):
@@ -219,14 +222,14 @@ class Loop:
             self.chats.append(*facts)
 
     async def started(self, call: ToolCall, *, wait: bool) -> None:
-        """If `wait`, record on disk that a call starts. On `errors.StorageError`, the call must not run."""
+        """If `wait` is True, record on disk that a call starts. If this raises `errors.StorageError`, the call must not run."""
         if wait:
             task = self.tasks.name(call) if self.tasks is not None else ""
             self.fit.append(events.ToolStarted(call.id, call.name, self.agent.boot, task))
             await self.event_log.committed(patient=False)
 
     def finished(self, call: ToolCall, result: ToolResult) -> None:
-        """Record the result of a call. The result of a task is recorded later, with the others of its step."""
+        """Record the result of a call. The result of a task is recorded later, with the other results of the step."""
         if call.id in self._open() and (self.tasks is None or call.id not in self.tasks.given):
             self.fit.append(events.ToolEnded(call.id, result.block))
 
@@ -277,7 +280,7 @@ class Loop:
             except errors.ModelError as error:
                 unfit = isinstance(error, errors.RequestInvalid | errors.ContextOverflow)
                 if not unfit and running.speaks and running.tail and running.words:
-                    # The rest of an answer failed. Send the part that came.
+                    # The continuation of an answer failed. Send the part that has arrived.
                     told, cause = (
                         "the rest of the answer could not be had",
                         f"{type(error).__name__}: {error}",

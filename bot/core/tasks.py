@@ -1,6 +1,6 @@
 """Subagent tasks: work that a turn delegates. Each task has its own chat, runs the agent loop there within limits, and
-reports to the turn's tool call. A killed process loses only running model and tool calls; the tool call then continues
-the task.
+reports to the turn's tool call. A killed process loses only running model and tool calls. The next process continues the
+task.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ PLACEHOLDER = "A worker of its own carries this out."
 LABEL, SUMMARY = 60, 3_000
 """Max characters of a task's label for people, and of the summary that the turn gets. The transcript has the whole text."""
 ANSWER_TOKENS, LEAST_ANSWER = 1_024, 256
-"""Output tokens assumed for a later model call, and min output tokens that must be left for the next one."""
+"""Output tokens assumed for a later model call, and min output tokens that must be left for the next call."""
 _TEXTS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
 PROMPTS = {name: words.replace("<rule>", _TEXTS["rule"]) for name, words in _TEXTS.items()}
 
@@ -160,7 +160,7 @@ class TurnTasks:
     _tokens: int = field(init=False, default=0)
     _usd: float = field(init=False, default=0.0)
     _warm: dict[int, asyncio.Event] = field(init=False, default_factory=dict)
-    """Flags by step of the turn. A step's first fork sets its flag when the provider has cached the shared prefix."""
+    """Flags by step of the turn. The first fork of a step sets the step's flag when the provider has cached the shared prefix."""
     _results: dict[str, TaskResult] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -333,7 +333,7 @@ class Worker(ModelWrapper):
         self._waits_since = 0.0
         self._refused = 0
         self.stop = ""
-        """Reason why the model may not be called again, after “stopped: ”."""
+        """Reason why the model may not be called again; "" if it may. The reason completes the sentence “stopped: …”."""
         self._last_call = ""
         """Limit that allows no further model call after the latest; "" if another call fits."""
         self._prefix: list[Message] = []
@@ -607,7 +607,7 @@ class Worker(ModelWrapper):
     async def _call(
         self, judge: CallWrapper, call: ToolCall, run: Callable[[], Awaitable[ToolResult]]
     ) -> ToolResult:
-        """Run a tool call of the task inside the wrapper that the turn's calls have too. Count the call and a denial."""
+        """Run a tool call of the task inside the same wrapper as the turn's calls. Stop the task after `REFUSALS` denied calls."""
         ran = False
 
         async def through() -> ToolResult:

@@ -1,5 +1,5 @@
-"""Builds the request to the model from the stored messages, and validates it. Equal messages and prompts give requests
-with equal bytes. A chat's next request begins with the same bytes, unless a compaction changes the messages or pointers
+"""Builds the request to the model from the stored messages, and validates it. Equal messages and prompts give requests with
+equal bytes. A chat's next request begins with the same bytes, unless a compaction changes the messages or placeholders
 replace old tool results.
 """
 
@@ -285,8 +285,8 @@ def _block_faults(block: Any, role: str) -> Iterator[str]:
 
 
 def _pairs(messages: Sequence[Message], *, paused: bool) -> Iterator[str]:
-    """Yield a fault for each call without its result, result without its call, and repeated id. At the end, `paused`
-    allows a call of a provider's tool without its result.
+    """Yield a fault for each call without its result, result without its call, and repeated id. If `paused` is True, the
+    last message may contain a call of a provider's tool without its result.
     """
     calls, seen, hosted = list[str](), set[str](), set[str]()
     for at, message in enumerate(messages):
@@ -313,7 +313,7 @@ def _pairs(messages: Sequence[Message], *, paused: bool) -> Iterator[str]:
 
 
 def _ends(messages: Sequence[Message], *, final: bool) -> Iterator[str]:
-    """Yield a fault for each answer that ends in thinking, and for an answer as last message, which `final` allows."""
+    """Yield a fault for each answer that ends in thinking. If `final` is False, also yield one if the last message is an answer."""
     for message, after in itertools.pairwise((*messages, None)):
         if message is None or message["role"] == "user" or (after is None and final):
             continue

@@ -63,7 +63,7 @@ class PastTurn:
 
 
 class PastTurns:
-    """Past turns of a chat, rebuilt from its events. `edits` are by request id."""
+    """Past turns of a chat, rebuilt from its events. `edits` has the edits by request id."""
 
     def __init__(self, found: Iterable[Event]) -> None:  # noqa: C901 - one `match` of the kinds
         said = dict[str, Inbound | None]()
@@ -104,7 +104,7 @@ class PastTurns:
         return next((turn for turn in turns if turn.first and plain(turn.first)), None)
 
     def about(self, edit: Inbound) -> PastTurn | None:
-        """Return the latest turn that answered the message which `edit` changes; None if there is none."""
+        """Return the latest turn that answered the message which `edit` changes; None if no turn answered it."""
         for turn in reversed(self.turns.values()):
             if any(one is not None and same_message(one, edit) for one in turn.members.values()):
                 return turn
@@ -125,7 +125,7 @@ ANSWERED = frozenset[TurnEndState]({"answered", "stopped"})
 
 
 class Retries:
-    """Retries each failed turn once, and answers each edit once. The log accepts the key of the new message only once."""
+    """Retries failed turns, and answers edited messages again. No retry runs twice, because the log accepts each key only once."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._run = runtime
@@ -137,8 +137,8 @@ class Retries:
         return Done(buttons=QuestionButtons(turn.id, AGAIN) if plain(turn.first) else None)
 
     async def run(self, press: Inbound) -> Done:
-        """Run `/retry`: try a failed turn again, or answer the latest turn again if no turn is running. The new turn has the
-        rights of the person who asked. That person and operators may use it.
+        """Run `/retry`: try a failed turn again, or answer the latest turn again if no turn is running. The new turn has
+        the rights of the person who asked. That person and operators may use the command.
         """
         past = await self._past(press)
         turn = past.turns.get(press.args)
@@ -168,7 +168,7 @@ class Retries:
         return Done(facts=(Fact(edit.chat_key, shown),))
 
     async def renew(self, press: Inbound) -> Done:
-        """Run `/renew`: answer an edited message again, and replace the old answer. The asker and operators may use it."""
+        """Run `/renew`: answer an edited message again, and replace the old answer. The asker and operators may use the command."""
         past = await self._past(press)
         edit = past.edits.get(press.args)
         turn = past.about(edit) if edit is not None else None
@@ -196,7 +196,7 @@ class Retries:
     async def _begin(
         self, turn: PastTurn, key: str, words: str, shown: Sequence[Queued], *, renews: str | None = None
     ) -> Done:
-        """Return the events of a retry: edits that remove buttons, and the new message. A second press returns none."""
+        """Return the events of a retry: edits that remove buttons, and the new message. A second press returns no events."""
         whole = turn.whole()
         if whole is None:
             return Done(say("retry.unknown"))

@@ -30,7 +30,7 @@ from bot.tools.context import Recalled, RecallQuery
 WAIT_SECONDS = 20.0  # timeout in seconds for a search to wait until the index is up to date
 LIST_SECONDS = 0.2  # timeout in seconds for a list of conversations to wait until the index is up to date
 SLICE = 500
-"""Max lines per transaction. If fewer lines wait, they are written at the next sync or search."""
+"""Number of waiting changes at which they are written. Fewer changes are written at the next sync or search."""
 T = TypeVar("T")
 
 

@@ -58,7 +58,7 @@ ASKING_CJK = re.compile("|".join(map(re.escape, sorted(_WORDS["asking_cjk"].spli
 ASKING_PHRASES = compiled(_WORDS["asking_phrases"])
 PARTICLES = frozenset(_WORDS["particles"].strip())
 VERSION = 5
-"""Version of the tokenisation. After each change of this module, raise it, so that every index is rebuilt."""
+"""Version of the tokenisation. Raise this number after each change of this module, so that every index is rebuilt."""
 LONGEST_TEXT = 200_000  # max characters of an archive line that are indexed
 LONGEST_QUERY = 4_000
 MOST_TERMS = 64  # max terms of a search query

@@ -1,8 +1,8 @@
 """The search index: archive lines and their tokens, derived from the log. If somebody deletes the file, it is rebuilt.
 
-Each token in the index has its chat's number as a prefix, so that a query of one chat cannot find lines of another. A line's
-number consists of its chat, its session and its place in the session, so adjacent lines have adjacent numbers. A row of the
-table `tokens` is the line's number followed by the line's length class.
+Each token in the index has its chat's number as a prefix, so that a query of one chat cannot find lines of another. A
+line's number consists of its chat, its session and its place in the session, so adjacent lines have adjacent numbers. A row
+id of the table `tokens` consists of the line's number and the line's length class.
 """
 
 from __future__ import annotations
@@ -118,8 +118,8 @@ class Entry:
 
 
 def write(db: sqlite3.Connection, due: Sequence[Entry], known: int, cursor: int) -> None:
-    """Apply changes, and store the position in the log (`cursor`) up to which events are indexed, in one transaction. Raises
-    `ExportLost` if the stored position is before the last `known` one.
+    """Apply changes, and store the position in the log (`cursor`) up to which events are indexed, in one transaction.
+    Raises `ExportLost` if the stored position is before `known`, the position at the last write.
     """
     with transaction(db):
         if cursor_of(db) < known:
@@ -331,7 +331,7 @@ def chats_of(db: sqlite3.Connection, channel: str) -> list[ChatKey]:
 
 
 def chats_saying(db: sqlite3.Connection, chat: ChatKey, words: Sequence[str]) -> frozenset[ChatKey]:
-    """Return each conversation, of a chat and its threads, in which one line contains all of these folded words."""
+    """Return each conversation, of a chat and its threads, in which one line contains all of these case-folded words."""
     bits = SESSION_BITS + PLACE_BITS
     said = db.execute(
         "SELECT name, raw ->> '$.text' FROM chats JOIN lines ON line BETWEEN id << ?2 AND (id + 1 << ?2) - 1 "

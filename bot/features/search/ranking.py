@@ -142,7 +142,7 @@ class ChatSearch:
         return found + [Term(token) for token in self.named if len(names) == len(terms)]
 
     def _search(self, terms: Sequence[Term]) -> None:
-        """Score the lines of each term. If the query has rare words, frequent words count only in lines with a rare one."""
+        """Score the lines of each term. If the query has rare words, frequent words count only in lines with a rare word."""
         counts = self._counts(term.token for term in terms)
         common = list[Term]()
         for term in sorted(terms, key=lambda term: counts[term.token]):

@@ -1,4 +1,5 @@
-"""The board: the command `/waiting` lists what a chat waits for. It includes the bot's promises without a scheduled job.
+"""The board: the command `/waiting` lists what a chat waits for. The list includes the bot's promises for which no job is
+scheduled.
 
 A promise is a sentence of an answer in which the bot says that it will do something later. Quotes, code, drafts, questions
 and offers are no promises. In doubt, a sentence is no promise. Each language has a file of phrases in this folder.
@@ -139,7 +140,9 @@ class Board:
         return found
 
     async def command(self, inbound: Inbound) -> Done:
-        """Run `/waiting`: list what waits for the person, or in a group what waits there. `/waiting done NAME` ends a promise."""
+        """Run `/waiting`: list what waits for the person or, in a group, what waits in the group. `/waiting done NAME` ends
+        a promise.
+        """
         private, operator = inbound.chat_type == "direct", inbound.person in self._run.operators
         verb, _, name = inbound.args.partition(" ")
         if verb.casefold() == "done":
