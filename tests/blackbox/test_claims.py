@@ -47,3 +47,12 @@ async def test_a_claim_that_a_tool_bears_out_is_said(world: World) -> None:
     assert world.texts()[0] == said
     assert (world.root / "docs" / "a.md").read_text(encoding="utf-8") == "x"
     assert not any(text == "I've also emailed Bob." for text in world.texts())
+
+
+async def test_a_plain_answer_with_an_unfounded_claim_is_sent_with_a_note(world: World) -> None:
+    world.model.answer("I've emailed Bob.")
+    await world.start("telegram")
+    world.telegram.say("email Bob")
+    await world.telegram.until(lambda: len(world.texts()) == 1)
+    (text,) = world.texts()
+    assert text.startswith("I've emailed Bob.\n\n")

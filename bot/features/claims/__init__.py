@@ -25,7 +25,7 @@ from bot.core.chat import Chat
 from bot.core.feature import Feature, Hooks, Runtime
 from bot.core.phrases import LATIN, Pattern, compiled
 from bot.tools.builtin.chat_send import ChatSend
-from bot.tools.context import Reply
+from bot.tools.context import CALL, Reply
 from bot.tools.permissions.rules import SCHEDULING
 from bot.tools.registry import Registry
 
@@ -196,8 +196,9 @@ def _performed(messages: Iterable[Message]) -> list[tuple[ToolCall, bool]]:
 
 
 class CheckedReply:
-    """Wraps a `Reply` and checks its claims. The first unsupported claim raises `errors.ClaimUnfounded`, so that the model
-    corrects the reply. After that, a reply with an unsupported claim is sent with a note.
+    """Wraps a `Reply` and checks its claims. The first unsupported claim in a `chat_send` call raises
+    `errors.ClaimUnfounded`, so that the model corrects the reply. Any other reply with an unsupported claim is sent with a
+    note.
     """
 
     def __init__(self, inner: Reply, chat: Chat, registry: Registry, runtime: Runtime) -> None:
@@ -213,7 +214,8 @@ class CheckedReply:
         """Implement `tools.context.Reply.send`. Additionally raises `errors.ClaimUnfounded`."""
         if found := await self._unfounded(words):
             claim = text.preview(found[0].sentence, SHOWN)
-            corrects = step_id is not None and not self._corrected
+            # Only a tool call has a result from which the model learns of the claim. A final text is sent in any case.
+            corrects = CALL.get() != "" and not self._corrected
             self._log.write(
                 "claim",
                 "a reply says that something was done which no tool did",
