@@ -179,7 +179,7 @@ def normalized(words: str) -> str:
 def real_host(label: str, url: str) -> str | None:
     """Return the host of a link if the link's label hides the host; otherwise None. The host is then shown beside the
     label. A label hides the host if it names another host. A host that follows a user name, or that has letters outside
-    ASCII, always counts as hidden.
+    ASCII (`xn--`), always counts as hidden.
     """
     try:
         parts = urlsplit(url)
@@ -188,7 +188,7 @@ def real_host(label: str, url: str) -> str | None:
         return None
     if parts.scheme not in {"http", "https"} or not host:
         return None
-    if not host.isascii():
+    if not host.isascii() or "xn--" in host:
         with contextlib.suppress(UnicodeError):
             return host.encode("idna").decode("ascii")
     seen = _UNSEEN.sub("", normalized(label)).casefold()

@@ -100,6 +100,7 @@ def test_letters_that_look_alike_are_written_out(host: str) -> None:
     assert (text.real_host(host, f"https://{host}/") or "").startswith("xn--")
     assert "(xn--" in telegram.render(f"[{host}](https://{host}/)").text
     assert "(xn--" in on_page(f"[{host}](https://{host}/)")
+    assert "(xn--" in on_page(f"[look](https://{host}/)")
     assert "(xn--" in slack.render(f"[{host}](https://{host}/)")
 
 
