@@ -45,7 +45,7 @@ class Budget:
 
     @property
     def hard(self) -> int | None:
-        """Return the max tokens of a prompt, so that the answer still fits; None if the window is unknown."""
+        """Return the max tokens that a prompt may have so that the answer still fits; None if the window is unknown."""
         if self.window is None:
             return None
         return max(self.window - self.max_tokens - self._margin, self.window // 4)
@@ -70,11 +70,11 @@ class Budget:
 
 
 ROOM = {"low": 4_096, "medium": 8_192, "high": 16_384}
-"""Tokens by which the output limit is raised for thinking, by effort."""
+"""Tokens that are added to the output limit for thinking, by effort."""
 NOTES = 1_024
-"""Tokens by which the output limit is raised for text between tool calls, if the model does not think."""
+"""Tokens that are added to the output limit for text between tool calls, if the model does not think."""
 MODEL, EFFORT = "model", "effort"
-"""Kinds of the stored facts that record which model and effort an operator chose for a chat."""
+"""Kinds of the `FactSet` events that store which model and which effort an operator chose for a chat."""
 _FORMS: dict[Thinking | None, tuple[str, ...]] = {
     None: (),
     "adaptive": ("adaptive",),
@@ -133,7 +133,7 @@ class ModelDeps:
     """Settings that replace those in `manner`, by purpose of the request."""
     chosen: str | None = None
     chosen_effort: Effort | None = None
-    """Effort that an operator chose for the chat; None to use that of ship.json."""
+    """Effort that an operator chose for the chat; None to use the effort in ship.json."""
     purpose: str = "turn"
     """Purpose of the running turn: `turn`, or `overheard` if nobody addressed the bot."""
 
@@ -200,7 +200,9 @@ class ModelDeps:
 
 @dataclass(frozen=True, kw_only=True)
 class AgentDeps(Services):
-    """The services of the process, and the parts that only the agent uses. A reload changes `settings`, `models` and `dispatcher`."""
+    """The services of the process, and the objects that only the agent uses. A reload changes `settings`, `models` and
+    `dispatcher`.
+    """
 
     models: ModelDeps
     archive: ChatStore

@@ -27,7 +27,7 @@ from bot.storage import file_names, jsonl
 SEQ = "seq"
 """Key of the event number in an archive line's `meta` object."""
 NEWEST = 100
-"""Max lines at the end of a chat's archive in which a line is searched whose event is in the log."""
+"""Max newest lines of a chat's archive whose events are looked up in the log."""
 NAME_LINES = 20
 """Max lines per chat that are searched for names of people. The newest lines are searched."""
 NAMES_SHOWN = 3

@@ -46,8 +46,8 @@ MOST_EDITS = 20
 KNOWN = 500
 """Max messages that a chat remembers. The newest are kept. Edits and deletions of older messages are not recognised."""
 OWN_TIME = range(5, 86_400)
-"""Range of plausible delays in seconds from the time that the platform gives a message to its arrival. For such a delay,
-the person's wait begins at the platform's time; otherwise at the arrival. A smaller delay may be a clock error.
+"""Range of plausible delays in seconds between a message's timestamp and its arrival. With such a delay, the person's wait
+counts from the timestamp, otherwise from the arrival. A smaller delay may be a clock error.
 """
 
 # ------------------------------------------------------------ relations between two messages

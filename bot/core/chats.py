@@ -21,7 +21,7 @@ MOST_IDLE = 500
 BATCH = 500
 """Number of events processed before other tasks may run."""
 TITLE = "title"
-"""Kind of the stored fact with the name that a person gave a conversation. The fact's key is the chatKey."""
+"""Kind of the `FactSet` events with the names that people gave to conversations. The key of an event is the chatKey."""
 LONGEST_TITLE = 80
 """Max characters of a conversation's title."""
 NO_CHAT = ChatKey("shipmate", "gateway")

@@ -67,7 +67,7 @@ class RunningTurn:
     last: events.Answered | None = None
     """The model's newest answer; None if a user message or tool results came after it."""
     answers: list[events.Answered] = field(default_factory=list)
-    """All answers of the model, for their usage."""
+    """All answers of the model. Their token usage is added up."""
     unfinished: int = 0
     """Number of the model's newest answers in a row that were cut off, paused by the provider, or empty."""
     notes: dict[str, bool] = field(default_factory=dict)
@@ -101,8 +101,8 @@ class RunningTurn:
 
     @property
     def tail(self) -> tuple[Message, ...]:
-        """Return the user message that must end the next request; () if the request needs no such message. It is needed
-        because newer models reject a request that ends with assistant text. It is not stored.
+        """Return the user message that must end the next request; () if the request needs no such message. Newer models
+        reject a request that ends with assistant text. The message is not stored.
         """
         last = self.last
         if last is None or self.paused or (not self.speaks and last.stop_reason in LENGTH):

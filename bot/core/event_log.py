@@ -40,7 +40,7 @@ AND instr(data, '"command":{') = 0 AND instr(data, '"text":"') > 0 ORDER BY seq 
 CURSOR = "cursor"
 """`kind` of the rows of the table `facts` that contain the position of an export in the log."""
 RESTORED = "restored"
-"""Kind and key of the stored fact that a restored backup sets. The next start then closes unfinished work."""
+"""Kind and key of the row of the table `facts` that restoring a backup writes. The next start then closes unfinished work."""
 LINGER = 0.05
 """Max seconds until an event for which no caller waits is written. Only such events are lost if the process is killed."""
 RETRY_SECONDS = 2.0
@@ -290,7 +290,7 @@ class EventLog(ABC):
         await self._changed((FACT, (CURSOR, export, str(n))))
 
     async def delete_before(self, chat: ChatKey, seq: int) -> None:
-        """Delete a chat's events before a number, with their platform keys. Usage totals stay."""
+        """Delete a chat's events before the number `seq`, and their platform keys. Usage totals stay."""
         delete = (
             "DELETE FROM events WHERE chat = ? AND seq < ?",
             "DELETE FROM keys WHERE chat = ? AND seq < ?",

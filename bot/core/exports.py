@@ -57,11 +57,13 @@ class Export(ABC):
 
     @property
     def rests_on(self) -> int | None:
-        """Return the number of the oldest event that the export still needs, or None. The stored cursor stays before that event."""
+        """Return the number of the oldest event that the export still needs; None if it needs no event. The stored cursor
+        stays before that event.
+        """
         return None
 
     async def missing(self, chats: Collection[ChatKey]) -> list[ChatKey]:
-        """Return those of these chats that are missing in the output."""
+        """Return the chats among `chats` that are missing in the output."""
         del chats
         return []
 
@@ -299,8 +301,8 @@ class LineFold:
         return min((one.n for one in self._outgoing.values()), default=None)
 
     async def take(self, n: int, event: Event) -> tuple[int, ArchiveLine] | None:
-        """Return the archive line that this event completes, after the global number of the oldest event from which it was
-        built. Return None if the event completes no line. Raises `errors.StorageError`.
+        """Return the archive line that this event completes, paired with the global number of the oldest event in the line.
+        Return None if the event completes no line. Raises `errors.StorageError`.
         """
         line: ArchiveLine | None = None
         match event.data:

@@ -1,5 +1,5 @@
-"""`FallbackModel` wraps the primary model. The fallback models (`llm.fallback`) answer if the primary model is
-overloaded, unavailable or refuses.
+"""`FallbackModel` wraps the primary model. The fallback models (`llm.fallback`) answer if the primary model is overloaded
+or unavailable, or if it refuses.
 """
 
 from __future__ import annotations

@@ -156,8 +156,8 @@ class Hooks:
     before_turn: Callable[[Chat, Inbound], Awaitable[Sequence[Quoted]]] | None = None
     """Function that returns messages to show the model together with the first message of a turn."""
     kinds: frozenset[str] | None = None
-    """Kinds of messages for which `before_intake` and `before_turn` are called; None for all. A command has the kind
-    `command`, a message that may begin a new conversation `opening`, any other message `Inbound.kind`.
+    """Kinds of messages for which `before_intake` and `before_turn` are called; None for all. The kind of a command is
+    `command`, of a message that may begin a new conversation `opening`, and of any other message `Inbound.kind`.
     """
     hears_all: Callable[[ChatKey], Awaitable[bool]] | None = None
     """Function that returns True if the bot answers every message of this chat."""
@@ -270,7 +270,7 @@ class Door:
         return [quoted for before in hooks for quoted in await before(chat, inbound)]
 
     async def waiting(self, viewer: Viewer) -> list[OpenLoop]:
-        """Return all open loops (matters that wait for somebody) that a viewer may see, by kind and time."""
+        """Return all open loops (matters that wait for somebody) that a viewer may see, ordered by kind and time."""
         found = [loop for waiting in self.all("waiting") for loop in await waiting(viewer)]
         return sorted(found, key=lambda one: (KINDS.index(one.kind), one.due or one.since, one.id))
 

@@ -123,7 +123,7 @@ class Fit:
     tools: tuple[Json, ...] = field(init=False, default=())
     """Tool definitions that the requests contain, in the version that fits."""
     _output: int | None = field(init=False, default=None)
-    """Output limit that a refused request has shown to fit."""
+    """Lower output limit that is used after a refused request; None if no request was refused."""
     _tries: Counter[str] = field(init=False, default_factory=Counter)
     """Number of times that each measure was taken in this turn."""
 

@@ -126,7 +126,7 @@ def shortened(words: str, limits: ReadingLimits | None, *, goes_on: bool = False
 
 
 def _blocks(words: str) -> Iterator[_Block]:
-    """Yield the code blocks and tables of a text, except quoted ones."""
+    """Yield the code blocks and tables of a text, except those inside quotes."""
     ends = [*(found.start() for found in _LINE_END.finditer(words)), len(words)]
     starts = [0, *(found.end() for found in _LINE_END.finditer(words))]
     quotes = 0

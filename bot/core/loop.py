@@ -164,7 +164,7 @@ class Loop:
             return False
         if running.speaks:
             return last.stop_reason in {"max_tokens", "pause_turn"}
-        # After an answer without content, ask once more if the next answer may be longer, or if the person waits after tool
+        # After an answer without content, ask once more if a longer answer may come, or if the person waits after tool
         # results.
         if last.stop_reason in LENGTH:
             return again == 1 and self.fit.more_room()

@@ -1,5 +1,5 @@
 """Sends outbox rows: one at a time for each target, within the platforms' rate limits. If a platform did not confirm a
-send, the outbox finds out whether the message arrived. It also edits live messages, such as previews of an answer.
+send, the outbox finds out whether the message arrived. The outbox also edits live messages, such as previews of an answer.
 """
 
 from __future__ import annotations

@@ -177,7 +177,8 @@ class _Reader:
             return ""
 
     def _expanded(self, words: str, by: Path) -> Iterator[str]:
-        # An include is relative to the including file if that is in the project, else to the project's root.
+        # An include is relative to the including file's folder. If this folder is outside the project, it is relative to
+        # the root.
         folder = self.root if hidden(self.root, by.parent) else by.parent
         fenced = False
         for line in words.splitlines():

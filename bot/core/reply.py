@@ -234,7 +234,7 @@ class PartialReply:
         return self._message(self._first[0]) if self.speaks else ""
 
     def words(self) -> str:
-        """Return the text for people: that of `chat_send` calls if there is any, else the plain text."""
+        """Return the text for people: the text of `chat_send` calls or, if there is none, the plain text."""
         sent = [words for call in self._calls if (words := self._message(call).strip())]
         return "\n\n".join(sent) or _aloud(self._text.strip())
 

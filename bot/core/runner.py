@@ -121,8 +121,7 @@ class Runner:
         for question in chat.questions.values():
             if question.verdict is None:
                 yield Fact(chat.key, events.Decided(question.id, Verdict("stopped")), question.turn)
-        # A row may have been sent after the backup. With the state "sending", the outbox finds out whether the row was
-        # sent.
+        # A row may have been sent after the backup. In the state "sending", the outbox asks the platform about the row.
         for row in chat.outbox.values():
             if row.state == "queued" and row.question is None:
                 yield Fact(chat.key, events.Sending(row.id, boot=""), row.turn)

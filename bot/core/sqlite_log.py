@@ -35,8 +35,8 @@ _R = TypeVar("_R")
 
 
 class SqliteLog(EventLog):
-    """The event log in the database file `path`. A missing file is created. With `mend`, a damaged file is renamed, and its
-    readable rows are copied to a new file. Only the process that writes the log may use `mend`.
+    """The event log in the database file `path`. A missing file is created. If `mend` is True, a damaged file is renamed,
+    and its readable rows are copied to a new file. Only the process that writes the log may use `mend`.
     """
 
     refusals = (sqlite3.Error, OSError)

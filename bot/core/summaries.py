@@ -347,7 +347,7 @@ class Summaries:
         return task
 
     def _failed(self, chat: Chat, what: Literal["compaction", "memory"], error: Exception) -> None:
-        """Count and log a failure. From the third in a row on, alert operators."""
+        """Count and log a failure. From the third failure in a row on, alert operators."""
         work = self._of(chat)
         work.failures[what] += 1
         work.failed_at = self.agent.clock.monotonic()
@@ -404,7 +404,7 @@ def _border(fit: Fit, keep: float) -> list[int]:
 
 
 def _covered(fit: Fit, dropped: Sequence[int]) -> list[int]:
-    """Return those of the `dropped` event numbers that the session memory covers. A memory covers whole turns."""
+    """Return the numbers in `dropped` of events that the session memory covers. A memory covers whole turns."""
     covers = fit.context.memory.covers if fit.context.memory is not None else None
     return [one for one in dropped if one <= (covers or 0)]
 

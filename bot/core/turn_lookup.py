@@ -38,8 +38,8 @@ class TurnLookup:
     event_log: EventLog
 
     async def found(self, inbound: Inbound, asked: str | None) -> TurnRef | None:
-        """Return the turn to which `asked` refers; None if there is no such turn. `asked` is the id of a turn, of a request,
-        of a sent message or of a received message, in this order. For None, return the latest turn.
+        """Return the turn to which `asked` refers; None if there is no such turn. `asked` is the id of a turn, request,
+        sent message or received message; these are tried in this order. If `asked` is None, return the latest turn.
         """
         if asked is None:
             return await self._latest(inbound)

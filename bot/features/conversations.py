@@ -77,7 +77,7 @@ class Conversations:
         return chat
 
     async def _placed(self, inbound: Inbound) -> Inbound:
-        """Assign a new message to the conversation of the message sent just before it, if the latter is still unanswered.
+        """Assign a new message to the conversation of the message sent just before it, if that message is still unanswered.
         Assign an edit or deletion to the conversation of the changed message.
         """
         if not inbound.opens:

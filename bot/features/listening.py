@@ -39,8 +39,8 @@ LONGEST_KEPT = 2_000  # max characters of a kept message
 
 @dataclass(slots=True)
 class _RecentMessage:
-    """A message that was not for the bot. `at` is its arrival in monotonic seconds. `said` is its current text, with the
-    messages that it shares; () after a deletion.
+    """A message that was not for the bot. `at` is its arrival in monotonic seconds. `said` has its current text and the
+    messages that it forwards; () after a deletion.
     """
 
     inbound: Inbound

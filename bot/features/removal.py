@@ -102,7 +102,7 @@ class Removal:
         return Target(message, "assistant", person, Gone(turns=turns, messages=names), turns)
 
     async def _quoted(self, deletion: Inbound, message: str) -> Target | None:
-        """Return a message that was never received, but quoted to the model."""
+        """Return a message that the bot never received, but that was quoted to the model."""
         gone = Gone(messages=frozenset({message}))
         found = await self._run.event_log.naming(deletion.chat_key.chat, gone.names)
         told = [one for one in found if blanked(one, gone) != one.data]

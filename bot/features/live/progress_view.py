@@ -100,7 +100,7 @@ class ProgressState:
         self.items[call.id] = WorkItem(call.id, _action(call), at, "running", at, call=True)
 
     def noted(self, call_id: str, words: str | None, at: float) -> None:
-        """Update a tool call with the progress that it reports. `words` None means that the call waits for a person."""
+        """Update a tool call with the progress that it reports. If `words` is None, the call waits for a person."""
         if (item := self.items.get(call_id)) is not None and item.open:
             item.since = item.since if item.state == "running" else at
             item.state, item.note = ("waiting", "") if words is None else ("running", words)

@@ -40,8 +40,8 @@ _ACTS: Mapping[str, str] = {
 
 
 def that_hold(asked: Approval, choices: tuple[Choice, ...]) -> tuple[Choice, ...]:
-    """Return those of `choices` that can take effect for this call. If untrusted text is in the model's context, add the
-    choice to start over.
+    """Return the choices that can take effect for this call. If untrusted text is in the model's context, add the choice to
+    start over.
     """
     held = tuple(one for one in choices if asked.lasting or one not in LASTING)
     return (*held, "afresh") if asked.about else held

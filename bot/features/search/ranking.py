@@ -238,7 +238,7 @@ class ChatSearch:
     def _rows(
         self, expression: str, most: int = -1, first: int | None = None, last: int | None = None
     ) -> list[int]:
-        """Return the newest rows that match, at most `most`, in the sessions `first` to `last`."""
+        """Return the newest rows that match the full-text `expression`, at most `most`, in the sessions `first` to `last`."""
         low = self._chat.first_line if first is None else first << PLACE_BITS
         high = self._chat.last_line if last is None else (last + 1 << PLACE_BITS) - 1
         # SQLite joins the rows to one string, which is twice as fast as fetching them.
