@@ -174,9 +174,7 @@ class ModelDeps:
         return replace(request, effort=sent.effort, thinking=sent.thinking)
 
     def learn(self, request: ModelRequest, reply: ModelReply) -> None:
-        """Learn from an answer the model's token ratio, and that a prompt of this size fits. Ignore the answer of a
-        fallback model.
-        """
+        """Learn from an answer the model's token ratio and that this prompt size fits. Ignore the answer of a fallback model."""
         if not reply.note:
             used = reply.usage
             self.estimator.observe(request, used)
@@ -184,9 +182,7 @@ class ModelDeps:
             self.windows.fitted(request.model, prompt)
 
     def declared(self, forms: Sequence[tuple[Json, ...]]) -> tuple[Json, ...]:
-        """Return the first version of the tool definitions that takes at most half of the context window; if none does, the
-        last version.
-        """
+        """Return the first version of the tool definitions that takes at most half of the window; if none does, the last version."""
         window = self.windows.window(self.name)
         if window is None:
             return forms[0]
@@ -200,9 +196,7 @@ class ModelDeps:
 
 @dataclass(frozen=True, kw_only=True)
 class AgentDeps(Services):
-    """The services of the process, and the objects that only the agent uses. A reload changes `settings`, `models` and
-    `dispatcher`.
-    """
+    """The services of the process, and objects that only the agent uses. A reload changes `settings`, `models` and `dispatcher`."""
 
     models: ModelDeps
     archive: ChatStore

@@ -156,9 +156,7 @@ class ArchiveFiles:
             self.disk.remove(rotated[-1])
 
     def chat_key(self, name: str) -> str | None:
-        """Return the chatKey for a file name. If the name is a hash, search the chat's lines for the chatKey; None if no
-        line has it.
-        """
+        """Return the chatKey for a file name. If the name is a hash, search the chat's lines for the key; None if no line has it."""
         if (plain := file_names.decode(name)) is not None:
             return plain
         raws = (raw for path in self.of(name) for raw in self.disk.read(path).split(b"\n"))

@@ -249,9 +249,7 @@ class FileReader:
 
 
 def artifact_id(request_id: str, at: int, attachment: Attachment, kind: str = "") -> str:
-    """Return the artifact id for a file: a ULID with the message's time. The same message, position and kind always
-    give the same id.
-    """
+    """Return the artifact id for a file: a ULID with the message's time. Equal messages, positions and kinds give equal ids."""
     named = f"{request_id} {at} {attachment.ref}{kind and ' '}{kind}"
     digest = hashlib.sha256(named.encode()).digest()
     # The first ten characters of a ULID are its time.

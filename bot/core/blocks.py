@@ -45,8 +45,8 @@ def redacted(blocks: Iterable[Json], redact: Redact) -> list[Json]:
 
 
 def sayable(content: Iterable[Json], *, paused: bool = False) -> list[Json]:
-    """Return the blocks of an answer that the API accepts in a request. Keep calls of provider tools without a result only
-    if `paused` is True.
+    """Return the blocks of an answer that the API accepts in a request. Keep provider tool calls without a result only if
+    `paused` is True.
     """
     kept = [block for block in content if block.get("type") != "text" or block["text"].strip()]
     if not paused:

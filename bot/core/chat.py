@@ -321,9 +321,7 @@ class Chat:
         self.questions: dict[str, Question] = {}
         """Questions that have no verdict yet, or whose message in the chat does not show the verdict yet."""
         self.files_sent: list[str] = []
-        """Platform ids of the newest sent file messages. They are kept because a file message does not contain the id of
-        its outbox row.
-        """
+        """Platform ids of the newest sent file messages. They are kept because a file message does not name its outbox row."""
         self.missed: list[OutboxRow] = []
         """Undelivered answers that the next answer reports."""
         self._mode = mode
@@ -919,8 +917,8 @@ class Chat:
                 yield Deliver("send", row)
 
     def _asks_anew(self, turn: Turn) -> bool:
-        """Return True if the model must be called again: a message was edited, or a new message arrived before the turn
-        had any visible effect.
+        """Return True if the model must be called again: a message was edited, or a new message arrived before the turn had
+        any visible effect.
         """
         more = self.joinable()
         if turn.phase is not Phase.RUNNING or not more:

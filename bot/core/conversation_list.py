@@ -62,6 +62,4 @@ class SearchIndex(Recalls, Protocol):
         """Return a page of all conversations, for operators."""
 
     async def saying(self, chat: ChatKey, words: Sequence[str]) -> frozenset[ChatKey]:
-        """Return those conversations of a chat and its threads in which one line contains all these words. The words must
-        be case-folded.
-        """
+        """Return those conversations of a chat and its threads in which one line contains all these case-folded words."""

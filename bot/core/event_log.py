@@ -141,7 +141,7 @@ class EventLog(ABC):
 
     @abstractmethod
     def _reading(self, work: Callable[[Any], _R]) -> _R:
-        """Call `work` with the session for reading, and return its result. Runs on the reader's thread. Raises
+        """Call `work` with the session for reading, and return the result. Runs on the reader's thread. Raises
         `errors.StorageError`.
         """
 

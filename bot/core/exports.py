@@ -57,8 +57,8 @@ class Export(ABC):
 
     @property
     def rests_on(self) -> int | None:
-        """Return the number of the oldest event that the export still needs; None if it needs no event. The stored cursor
-        stays before that event.
+        """Return the number of the oldest event that the export still needs; None if it needs none. The cursor stays before
+        this event.
         """
         return None
 

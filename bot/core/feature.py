@@ -113,9 +113,7 @@ class Command:
 
 @dataclass(frozen=True, slots=True)
 class Display:
-    """Shows running turns to people. `begin` is called in the asyncio task of each turn. `preview` shows an answer
-    while the model writes it.
-    """
+    """Shows running turns to people. `begin` is called in each turn's task. `preview` shows an answer while the model writes it."""
 
     begin: Callable[[Turn], object]
     preview: Callable[[Chat, Inbound, Callable[[], str]], object]

@@ -1,6 +1,4 @@
-"""Intake of all events from channels. It checks access, recognises events that a platform delivers again, and appends
-events to the log.
-"""
+"""Intake of all events from channels. It checks access, recognises events that are delivered again, and appends events to the log."""
 
 from __future__ import annotations
 

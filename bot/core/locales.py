@@ -156,9 +156,7 @@ def _is_zone(name: str | None) -> bool:
 
 
 def zone_named(asked: str, now: float) -> str | None:
-    """Return the time zone for a zone name, a place in the zone, or a UTC offset; None if none or several match. Blocks
-    on disk reads.
-    """
+    """Return the time zone for a zone name, a place in the zone, or a UTC offset; None if none or several match. Reads the disk."""
     if (offset := _OFFSET.fullmatch(unicodedata.normalize("NFKC", asked).strip())) is not None:
         return _with_offset(timedelta(hours=int(offset[2]), minutes=int(offset[3] or 0)), offset[1], now)
     found = _zones().get(_key(asked), ())

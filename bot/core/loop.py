@@ -66,9 +66,7 @@ class Refused(Withdrawn):
 
 @dataclass(eq=False, kw_only=True)
 class Loop:
-    """Runs one turn of a chat, or one subagent task. A tool call with side effects runs only after the call's start has
-    been written to disk.
-    """
+    """Runs one turn of a chat, or one subagent task. A tool call with side effects runs only after its start is on disk."""
 
     turn: str
     fit: Fit
@@ -134,9 +132,7 @@ class Loop:
                 self.fit.append(told)
 
     async def _act(self, calls: Sequence[ToolCall], cut: frozenset[str]) -> None:
-        """Run tool calls. A single `chat_send` ends the turn, unless it announces another message or the person has written
-        meanwhile.
-        """
+        """Run tool calls. A single `chat_send` ends the turn, unless it announces another message or the person has written."""
         (call, *others) = calls
         alone = not others and call.name == SEND and call.id not in cut and not promises_more(call.input)
         told, turn = self.chat.context.sources(), self.chat.turn
@@ -164,7 +160,7 @@ class Loop:
             return False
         if running.speaks:
             return last.stop_reason in {"max_tokens", "pause_turn"}
-        # After an answer without content, ask once more if a longer answer may come, or if the person waits after tool
+        # After an answer without content, ask once more if a longer answer may come, or the person waits after tool
         # results.
         if last.stop_reason in LENGTH:
             return again == 1 and self.fit.more_room()

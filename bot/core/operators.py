@@ -87,9 +87,7 @@ class OperatorAlerts:
 
 
 def who_decided(verdict: Verdict, nameless: str) -> str:
-    """Return the name that the person had at the time of the decision. If the name is unknown, return the text with the key
-    `nameless`.
-    """
+    """Return the person's name at the time of the decision. If the name is unknown, return the text with the key `nameless`."""
     if verdict.by == CONSOLE:
         return say("operators.the_console")
     # People choose their names freely, so formatting and links in names are not rendered.

@@ -38,15 +38,11 @@ messages are not delayed any longer.
 AGAIN_SECONDS = 5.0
 """Interval in seconds between retries of an edit whose outcome is unknown."""
 REPEAT_SECONDS = (0.0, 8.0, 64.0, 600.0, 3_600.0)
-"""Intervals in seconds before the repeats of a message that may not have arrived. The intervals grow, because each
-repeat may be a duplicate.
-"""
+"""Intervals in seconds before repeats of a message that may not have arrived. They grow, because a repeat may be a duplicate."""
 LIVE_SECONDS = 10.0
 """Timeout in seconds of creating or editing a live message. A hanging edit delays an answer by no more than this."""
 SETTLE_SECONDS = 2.0
-"""Seconds for which an edit that the platform did not answer may still arrive. Meanwhile, nothing is sent to the same chat
-or thread.
-"""
+"""Seconds for which an edit that the platform did not answer may still arrive. Meanwhile, nothing is sent to its chat or thread."""
 
 _T = TypeVar("_T")
 
@@ -320,8 +316,8 @@ class Outbox:
             self._append(row, kept if content.words else replace(kept, state="failed", reason="not shown"))
 
     def _has_room(self, chat: Chat, row: OutboxRow, *, edit: bool) -> bool:
-        """Take a rate-limit slot for a change that can be skipped. Return False if no slot is free or another message
-        waits for the same target.
+        """Take a rate-limit slot for a change that can be skipped. Return False if no slot is free or another message waits
+        for the same target.
         """
         waits = any(other.place == row.place and not other.live for other in chat.outbox.values())
         return not (waits or self._lock(row).locked()) and self.limits.spare(row.address, edit=edit)

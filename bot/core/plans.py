@@ -134,9 +134,7 @@ def in_words(plan: Plan) -> str:
 
 
 def _kind(found: CronSim, days: list[int]) -> str:
-    """Return the key, without `plan.`, of the sentence that fully describes a cron expression. Return "cron" if there is no
-    such sentence.
-    """
+    """Return the key, without `plan.`, of the sentence that fully describes a cron expression. Return "cron" if no sentence does."""
     _, _, hour, day, month, weekday = found.parts
     if month != "*" or len(found.minutes) > 1 or "#" in weekday or "L" in f"{day}{weekday}":
         return "cron"

@@ -177,8 +177,7 @@ class _Reader:
             return ""
 
     def _expanded(self, words: str, by: Path) -> Iterator[str]:
-        # An include is relative to the including file's folder. If this folder is outside the project, it is relative to
-        # the root.
+        # An include is relative to the including file's folder. If this folder is not in the project, the root is used.
         folder = self.root if hidden(self.root, by.parent) else by.parent
         fenced = False
         for line in words.splitlines():
@@ -363,9 +362,7 @@ class Frozen:
 
 @dataclass(slots=True)
 class Prompts:
-    """Builds system prompts. `custom` replaces the built-in rules; `append` is added at the end. Each is a text, or the path
-    of a file.
-    """
+    """Builds system prompts. `custom` replaces the built-in rules; `append` is added at the end. Each is a text or a file path."""
 
     name: str
     skills: SkillFolder

@@ -35,9 +35,7 @@ class Leadership(Protocol):
         """
 
     async def while_leading(self, call: Coroutine[Any, Any, _T]) -> _T:
-        """Return the result of a long call. If this process may no longer be the leader, cancel the call and raise
-        `errors.DeliveryUncertain`.
-        """
+        """Return the result of a long call. If the leadership may be lost, cancel the call and raise `errors.DeliveryUncertain`."""
 
     def role(self) -> str:
         """Return a description of the leadership state for operators; "" if there is nothing to report."""

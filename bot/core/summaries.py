@@ -56,9 +56,7 @@ KEEP_MESSAGES = 5
 SPAN = 2
 """Factor on the tokens to keep. If a whole turn would exceed tokens × factor, only the turn's newest API rounds are kept."""
 WORTH = 2_000
-"""Min tokens that a compaction must drop. Dropping fewer would cost more than it saves, because the provider must cache the
-new prefix.
-"""
+"""Min tokens that a compaction must drop. Dropping fewer costs more than it saves, because the provider must cache the new prefix."""
 EXTRACT_AFTER, EXTRACT_CALLS, EXTRACT_ALONE = 5_000, 3, 15_000
 """The session memory is updated after 5,000 new tokens with at least 3 tool calls, or after 15,000 new tokens."""
 EXTRACT_SHARE = 8
@@ -513,9 +511,7 @@ async def _condense(
 async def _provided(
     prefix: Prefix, known: SessionMemory | None, focus: str, fit: Fit
 ) -> tuple[str, Json | None]:
-    """Return the summary that the provider writes. No token ratio is learned from the answer's usage, because it does not
-    describe the prompt.
-    """
+    """Return the summary that the provider writes. Learn no token ratio from its usage, which does not describe the prompt."""
     asked = _request(prefix, fit, purpose="compaction", summarize=memory.condensing(known, focus))
     reply = await reply_of(fit.models.model.stream(asked))
     found = [block for block in reply.content if block.get("type") == "compaction"]

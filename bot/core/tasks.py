@@ -1,6 +1,5 @@
 """Subagent tasks: work that a turn delegates. Each task has its own chat, runs the agent loop there within limits, and
-reports to the turn's tool call. A killed process loses only running model and tool calls. The next process continues the
-task.
+reports to the turn's tool call. A killed process loses only running calls. The next process continues the task.
 """
 
 from __future__ import annotations

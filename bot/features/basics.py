@@ -72,7 +72,7 @@ class Basics:
 
     async def introduce(self, inbound: Inbound) -> str:
         """Return the bot's first message in a chat to which somebody added the bot. Tell operators which rights the bot
-        lacks in the chat.
+        lacks in this chat.
         """
         introduction = await self._run.channels[inbound.channel].introduce(inbound)
         if introduction is None:

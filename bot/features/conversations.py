@@ -53,9 +53,7 @@ class Conversations:
         return (await self._placed(inbound),)
 
     def _stops(self, stop: Inbound) -> Sequence[Inbound]:
-        """Return one stop for each busy conversation of the chat. In a group, leave out the conversations without a message of
-        this person.
-        """
+        """Return a stop for each busy conversation of a chat. In a group, leave out conversations without a message of the person."""
         busy = [
             chat.key
             for chat in self._run.chats

@@ -87,8 +87,7 @@ class ScheduledJob(Frozen):
 
     def inbound(self, due: float, missed: int, now: float, request_id: str) -> Inbound:
         """Return the message for the due time `due`. The message also covers the `missed` due times before it."""
-        # If the clock is set back, an interval job restarts and may repeat due times. The start time keeps the keys
-        # different.
+        # If the clock is set back, an interval job restarts and may repeat due times. The start time makes the keys unique.
         since = f"{self.plan.begin:.3f}+" if self.plan.kind == "every" else ""
         return Inbound(
             **{

@@ -77,9 +77,7 @@ class Removal:
         return [Target(target.message, "assistant", target.person, Gone(turns=related), related), target]
 
     async def _target(self, chat: ChatKey, message: str) -> Target | None:
-        """Return the message with this platform id; None if there is none. For an answer in several messages, each of their
-        ids works.
-        """
+        """Return the message with this platform id; None if there is none. For an answer in several messages, each id works."""
         naming, names = self._run.event_log.naming, frozenset({message})
         found = [one for one in await naming(chat, names) if one.chat == chat]
         received = (

@@ -1,6 +1,4 @@
-"""Retries: the button [Try again] below a failure notice, and the button [Answer again] below an answer to a message that
-was edited later.
-"""
+"""Retries: the button [Try again] below a failure notice, and [Answer again] below an answer to a message that was edited later."""
 
 from __future__ import annotations
 

@@ -289,8 +289,8 @@ class LiveTurns:
             await asyncio.wait(self._signs, timeout=CLOSE_SECONDS)
 
     def _last_preview(self, row: OutboxRow, seen: str) -> LiveText:
-        """Return the shown text, and below it a remark that the answer is unfinished. For a complete answer, return "",
-        which deletes the preview.
+        """Return the shown text and a remark that the answer is unfinished. For a complete answer, return "" to delete the
+        preview.
         """
         shown = self.turns.get(row.turn)
         if shown is not None and shown.words is not None and not shown.words():

@@ -78,9 +78,7 @@ def _open_fence(written: str) -> tuple[int, str, str] | None:
 
 
 def _code(written: str, start: int, mark: str, before: str) -> RenderablePrefix | int:
-    """Return the complete lines of an open code block. If the block has no complete line, return the offset at which to cut
-    the text.
-    """
+    """Return the complete lines of an open code block; if it has no complete line, the offset at which to cut the text."""
     head, _, body = written[start:].partition("\n")
     last = body[body.rfind("\n") + 1 :].strip(" \t>")
     if last and set(last) == {mark[0]}:

@@ -65,9 +65,7 @@ class Admissions(QuestionService):
         return Done(paragraph(say("strangers.hello"), say(key, who=inbound.person)))
 
     def _asked(self, chat: Chat, inbound: Inbound) -> Iterator[Fact]:
-        """Yield the events that store a request. If operators got fewer than `MOST` requests today, also yield messages to
-        operators.
-        """
+        """Yield the events that store a request. If operators got fewer than `MOST` requests today, also yield messages to them."""
         name, now, run = inbound.request_id, self._run.clock.now(), self._run
         before = run.chats.facts.all(ASKED)
         told = sum(fact["told"] for fact in before.values() if fact["at"] > now - EVERY) < MOST
@@ -136,8 +134,8 @@ class Admissions(QuestionService):
         return [fact for chat, name in theirs for fact in self._decided(chat, name, verdict)]
 
     def _decided(self, chat: Chat, name: str, verdict: Verdict) -> Iterator[Fact]:
-        """Yield an event that stores the verdict. For an admission, also yield a message to the person, in the chat where the
-        person asked.
+        """Yield an event that stores the verdict. For an admission, also yield a message to the person, in the chat of the
+        request.
         """
         yield Fact(chat.key, events.Decided(name, verdict))
         value = self._run.chats.facts.get(ASKED, name)

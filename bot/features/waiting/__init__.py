@@ -140,9 +140,7 @@ class Board:
         return found
 
     async def command(self, inbound: Inbound) -> Done:
-        """Run `/waiting`: list what waits for the person or, in a group, what waits in the group. `/waiting done NAME` ends
-        a promise.
-        """
+        """Run `/waiting`: list what waits for the person (in a group, for the group). `/waiting done NAME` ends a promise."""
         private, operator = inbound.chat_type == "direct", inbound.person in self._run.operators
         verb, _, name = inbound.args.partition(" ")
         if verb.casefold() == "done":
