@@ -1,4 +1,4 @@
-"""Makes `python -m bot` run the command `shipmate`, using the package `bot` that was started."""
+"""Entry point of `python -m bot`. It runs the command `shipmate` with the package `bot` of this folder."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ class ChannelLists(BaseModel):
     names: dict[str, str] = {}
 
     def forget(self, user_id: str, *lists: str) -> None:
-        """Remove an id from `pending`, `names` and these lists."""
+        """Remove an id from `pending`, `names` and the given `lists`."""
         self.pending.pop(user_id, None)
         self.names.pop(user_id, None)
         for name in lists:
@@ -144,7 +144,7 @@ class AccessList:
         return len(found)
 
     def note(self, channel: str, user_id: str, name: str | None = None) -> None:
-        """Record that a person without access wrote now."""
+        """Record that a person without access has just written."""
         with self._changed(channel) as lists:
             if user_id in lists.allow or user_id in lists.block:
                 return
@@ -200,7 +200,7 @@ class AccessList:
 
     @contextmanager
     def _changed(self, channel: str) -> Iterator[ChannelLists]:
-        """Change the lists of a channel inside the `with` block. Write them after the block if they have changed."""
+        """Yield the lists of a channel, which the `with` block may change. Then write the lists if they changed."""
         import filelock
 
         lock = filelock.FileLock(f"{self._path}.lock", timeout=LOCK_SECONDS, mode=0o600)

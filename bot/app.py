@@ -51,8 +51,8 @@ from bot.words import DEFAULT, language_of, speaking
 CONSOLE = "console"
 """Name of the channel that `shipmate chat` uses."""
 LAST_RESORT = 9.6
-"""Timeout in seconds after a stop signal. The process then exits even if a part hangs. No accepted message is lost,
-because the log contains it.
+"""Max seconds from a stop signal to the exit of the process. It then exits even if a part hangs. Accepted messages are
+in the log, so none is lost.
 """
 Signals = Callable[[asyncio.Event, Callable[[], object]], contextlib.AbstractContextManager[None]]
 
@@ -81,8 +81,8 @@ async def started(
     signals: Signals = lambda *_: contextlib.nullcontext(),
 ) -> AsyncIterator[Gateway]:
     """Run the gateway of a folder while the context is open. The start reads the configuration, takes the locks, opens
-    the log, waits for leadership and then starts all parts. `signals` handles signals from the time when turns may run.
-    If `only` is given, the gateway has only these channels and no dashboard.
+    the log, waits for leadership and then starts all parts. The context manager `signals` is entered when turns may
+    run. If `only` is given, the gateway has only these channels and no dashboard.
     """
     load = functools.partial(configuration.load, root, defaults=defaults)
     settings, environment, manifests = load(), environment or Environment(), discovery.manifests()
@@ -92,7 +92,7 @@ async def started(
     config.write_schema(settings.home / "schema", manifests, environment.disk)
     with contextlib.ExitStack() as around:
         last_run = around.enter_context(instance.held(settings.home))
-        # A cluster needs no token locks, because only one process leads. A frozen process would keep its locks.
+        # In a cluster only the leader uses the tokens, so they are not locked. A frozen leader would keep its locks.
         if settings.engine.kind == "embedded":
             tokens = config.tokens_in_use(settings.channels, manifests, names)
             around.enter_context(instance.tokens_held(tokens, settings.root))
@@ -134,7 +134,7 @@ async def started(
                     await asyncio.to_thread(_load_spending, spending, prices, settings, own.clock.now(), log)
                     figures = counted if only is None else None
                     gateway = Gateway(settings, own, log, names, counted=figures, spending=spending)
-                    gc.freeze()  # each scan of the imported modules would stop the whole process for 80 ms
+                    gc.freeze()  # otherwise each full collection would scan the imported modules, which takes 80 ms
                     async with (
                         _exporting_spans(settings, log, redact),
                         serving(gateway, say, stop),
@@ -196,8 +196,8 @@ async def _leading(
     say: Say,
     stop: asyncio.Event,
 ) -> AsyncIterator[Environment]:
-    """Wait until this process is the leader, then yield its environment. Raises `errors.Unavailable` when another
-    process becomes the leader.
+    """In a cluster, wait until this process is the leader. Yield the environment of the gateway. Raises
+    `errors.Unavailable` when another process becomes the leader.
     """
     url = settings.engine.database_url
     if settings.engine.kind != "postgresql" or url is None:
@@ -384,7 +384,7 @@ async def chat(root: Path, **how: Any) -> int:
 
 
 def terminal_language(environment: Mapping[str, str]) -> str:
-    """Return the language of a terminal, as the locale variables name it."""
+    """Return the language that the environment variables of a terminal name (`LANG` and others)."""
     found = (environment.get(name) for name in ("LC_ALL", "LC_MESSAGES", "LANG"))
     return language_of(next(filter(None, found), None)) or DEFAULT
 

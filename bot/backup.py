@@ -1,4 +1,5 @@
-"""Backup of `.ship` in one file. A backup may be written while a gateway runs. It is restored into an empty folder.
+"""Writes the folder `.ship` to one file, the backup, and restores a backup into an empty folder. A gateway may run
+while a backup is written.
 
 The files of a backup are read one after another. A snapshot of the log is read first, so that the files read later
 contain everything that the log refers to. The archive and the search index are left out, because they can be made again
@@ -125,7 +126,7 @@ class _Writer:
             if left_out or place.is_symlink():
                 continue
             self._added.add(name)
-            # The files of this folder change together.
+            # The files of the folder `memory` change together, so they are copied under a lock.
             with jsonl.locked(place, shared=True) if name == "memory" else contextlib.nullcontext():
                 inside = [Path(folder, one) for folder, _, names in os.walk(place) for one in names]
                 for path in sorted(inside) or [place]:
@@ -136,7 +137,7 @@ class _Writer:
         self._added |= {"memory", "artifacts"}
 
     def _add_file(self, home: Path, path: Path) -> None:
-        # A log file may be compressed at any time. The compressed file exists before the old file is deleted.
+        # A log file may be compressed and deleted at any time. The compressed file exists before the deletion.
         for one in (path, path.with_name(f"{path.name}.gz")):
             with contextlib.suppress(FileNotFoundError):
                 if stat.S_ISREG(one.lstat().st_mode):
@@ -188,7 +189,7 @@ def restore(
 
     `confirm` gets a list of the rights and instruction files in the backup. It raises an error to refuse the restore.
     After a normal restore, the first start closes turns and questions that are open in the backup, because they may
-    have ended after the backup. `moved` says that the gateway has not run since the backup; open work then continues.
+    have ended after the backup. If `moved` is True, the gateway has not run since the backup, so open work continues.
     Raises `errors.Unavailable`, `errors.ConfigError` if the folder is not empty, `errors.StorageError` if the backup is
     damaged or newer than this version, and OSError.
     """

@@ -95,7 +95,7 @@ class Gateway:
         spending: Spending,
     ) -> None:
         """Build a gateway for the channels `names`. The channels' libraries must have been imported. The gateway has a
-        dashboard if `counted` is given. `spending` observes the log.
+        dashboard if `counted` is given. `log` must already report each line to `spending`.
         """
         self.settings, self.counted, clock = settings, counted, environment.clock
         self.connections = Connections(http_server.max_connections(), clock=clock, log=log)
@@ -120,7 +120,7 @@ class Gateway:
         for name in channels:
             access.prove(name)
 
-        # Messages out.
+        # Sending of messages.
         self.locales = locales = Locales(chats, zone=settings.schedule.timezone)
         saying, operator_chats = Saying(channels, services.redact), OperatorChats(services)
         alerts = OperatorAlerts(services, chats, operator_chats, memberships, saying, locales)
@@ -181,7 +181,7 @@ class Gateway:
         reader = FileReader(services, memory)
         self.turns = turns = Turns(agent, chats, event_log, reply, reader, door=door, cleaner=cleaner)
 
-        # Messages in.
+        # Receiving of messages.
         self.runner = Runner(
             services,
             chats,
@@ -206,7 +206,7 @@ class Gateway:
             is_operator=lambda inbound: access.is_operator(inbound.person),
         )
 
-        # What operators see.
+        # Health checks and the dashboard.
         self.watch = ChannelWatchdog(services, alerts)
         self.health = GatewayHealth(
             services, event_log, reserve, self.model, memory, mcp, self.watch, self.runner, chats
@@ -377,7 +377,7 @@ def build_log(services: Services, reserve: DiskReserve, alert: Alert) -> EventLo
 
 def load_learned(services: Services) -> LearnedFile:
     llm, file = services.settings.llm, services.settings.home / "cache" / "models.json"
-    # A model may have other limits at another address, so what is learnt is stored by address.
+    # A model may have other limits at another address, so learned limits are stored for each address.
     provider = llm.provider if llm.base_url is None else urlsplit(llm.base_url).netloc.rpartition("@")[2]
     learned = LearnedFile(file, provider, disk=services.disk, log=services.log)
     learned.load()

@@ -105,7 +105,7 @@ class FileForbidden(FileFailed):
 
 
 class FileTooLarge(FileFailed):
-    """The file is larger than requested, or larger than the platform lets bots download."""
+    """The file is larger than the caller accepts, or larger than the platform lets bots download."""
 
     why = "it is too large"
     code = "large"
@@ -266,9 +266,9 @@ class RequestTooLarge(ContextOverflow):
 
 
 class RequestInvalid(ModelError):
-    """The provider calls the request malformed. `about_files` is True if the provider refuses files in the
-    request, and `blind` is True if the model accepts no files at all. `place` is (index of the message,
-    index of the block) that the provider names.
+    """The provider calls the request malformed. `about_files` is True if the provider refuses files in the request, and
+    `blind` is True if the model accepts no files at all. `place` is the block that the provider names, as (index of the
+    message, index of the block).
     """
 
     sentence = "request_invalid"
@@ -362,9 +362,9 @@ class ToolInputInvalid(ToolError):
 
 
 class CommandFailed(ToolError):
-    """A command ended with a non-zero exit code; the code is negative if a signal ended the command. `limit`
-    is set if the command was stopped after `limit` seconds. `over` is set if the command was stopped
-    because it used too much of this resource.
+    """A command ended with a non-zero exit code; the code is negative if a signal ended the command. `limit` is the
+    time limit in seconds if it ended the command. `over` is the name of a resource if the command was stopped because
+    it used too much of that resource.
     """
 
     sentence = "command"
@@ -414,7 +414,7 @@ def connection_reason(error: BaseException) -> str:
         # An error of the TLS library is an OSError, but its number is not an error number of the system.
         return f"the TLS handshake failed: {str(cause.reason).replace('_', ' ').lower()}"
     if isinstance(cause, OSError):
-        # If an error has a number, the library may have put addresses into its text.
+        # The library may have put addresses into the text of the error, so the system's text for its number is used.
         number = cause.errno or 0
         return os.strerror(number) if number > 0 else cause.strerror or "no connection"
     return "the connection broke"

@@ -79,7 +79,7 @@ def sweep(root: Path) -> dict[str, str]:
     try:
         known = dict(json.loads((root / _SAVED).read_bytes())["known"])
     except (OSError, ValueError, KeyError, TypeError):
-        return {}  # no command ran, or the file is not ours
+        return {}  # no command ran, or another program wrote the file
     return set_aside(root, known)
 
 

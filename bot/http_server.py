@@ -31,7 +31,7 @@ _RESERVED_FILES = 256
 """Number of descriptors that are reserved for channels, tools and files."""
 _MOST_CONNECTIONS = 2_048
 _LOG_SECONDS = 60.0
-"""Min interval in seconds between two warnings about refused connections. It is needed, because anybody can cause them."""
+"""Min interval in seconds between two warnings about refused connections. Anybody can cause such warnings."""
 _LISTEN = "0A"  # TCP_LISTEN in /proc/net/tcp
 PROC = Path("/proc")
 
@@ -41,7 +41,7 @@ Address = tuple[str, int]
 
 
 def raise_file_limit() -> None:
-    """Raise the soft limit of open files to the hard limit or `MOST_FILES`, if the system permits it."""
+    """Raise the soft limit of open files to the hard limit, or to `MOST_FILES` if that is lower. Failures are ignored."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, MOST_FILES)
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -74,7 +74,7 @@ class Connections:
         return HttpServer(self)
 
     def accept(self, server: web.Server) -> asyncio.Protocol:
-        """Return the protocol for a new connection. If there are too many connections, it closes the connection at once."""
+        """Return the protocol for a new connection. It closes the connection at once if there are too many."""
         count = sum(len(one.connections) for one in self.servers)
         if count < self.most:
             return server()
@@ -179,9 +179,8 @@ def port_owner(port: int) -> int | None:
 
 
 def user_of(near: Address, far: Address) -> int | None:
-    """Return the uid of the program at the far end of a local TCP connection. Return None if the kernel does not report
-    the uid. This is so for a program on another machine or in another network namespace, and on systems other than
-    Linux.
+    """Return the uid of the program at the far end of a local TCP connection. Return None if the program is on another
+    machine or in another network namespace, and on systems other than Linux.
     """
     ends = {(_hex(far, mapped=mapped), _hex(near, mapped=mapped)) for mapped in (False, True)}
     found = (

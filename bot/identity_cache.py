@@ -28,7 +28,7 @@ class IdentityCache(Generic[Of, Made]):
         known = self._known.get(id(of))
         if known is None:
             known = (of, self._make(of))
-            while len(self._known) >= self._most:  # several threads may have added one
+            while len(self._known) >= self._most:  # several threads may have added entries at once
                 self._known.popitem(last=False)
             self._known[id(of)] = known
         return known[1]

@@ -331,8 +331,8 @@ class _OldShip:
     def _told(
         self, line: Json, turn: str, requests: tuple[str, ...], people: Provenance, *, first: bool
     ) -> Iterator[_Fact]:
-        """Yield the events for a message to the model, which contains text or results of tools. The `first` message of a
-        turn contains all of its `requests`.
+        """Yield the events for a message to the model: text, or results of tools. The `first` message of a turn
+        contains all of its `requests`.
         """
         message, when = line["message"], line["ts"] / 1000
         results = [

@@ -142,7 +142,7 @@ async def _read(gateway: Gateway) -> None:
             services.log.write("storage", "before-0.2, the .ship of 0.1, is removed")
     # Request ids order messages, so new ids must be greater, even if the clock was set back since the last run.
     services.ids.after(await gateway.event_log.newest())
-    # Instruction files that earlier commands left behind must wait for a person, even if they are changed now.
+    # A command that a kill interrupted may have left instruction files. They must wait for a person.
     await asyncio.to_thread(services.vetting.find_instruction_files)
     await gateway.chats.start()
     await gateway.locales.load()
@@ -190,7 +190,7 @@ async def _check_model(gateway: Gateway, say: Say, lines: PartLines) -> None:
         words = f"{error} I go on and ask it again with each message."
         if model.trouble is not None:
             lines.tell("model", words)
-        else:  # no later line reports that the model works again
+        else:  # without `model.trouble`, no later line reports that the model works again
             say(f"model: {words}")
         return
     if not await ask_limits(gateway, say):

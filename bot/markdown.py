@@ -24,7 +24,7 @@ Rule = Callable[[StateInline, bool], bool]
 
 
 def relaxed(parser: MarkdownIt) -> MarkdownIt:
-    """Change a parser to the emphasis rules of `bot.text.emphasis` and return it."""
+    """Make a parser follow the emphasis rules of `bot.text.emphasis`, and return the parser."""
     parser.inline.ruler.at("emphasis", _relaxed(emphasis.tokenize))
     parser.inline.ruler.at("strikethrough", _relaxed(strikethrough.tokenize))
     return parser
@@ -88,7 +88,8 @@ BRACKETS = 800
 CELLS = 20_000
 """Max table cells in a text that is parsed, since the parser fills up each row to the width of its table."""
 DEEPEST = 60
-"""Max levels of nesting. The parser drops deeper text, so a text that nests as deeply is shown without formatting."""
+"""Max levels of nesting. The parser drops deeper text, so a text that reaches this level is shown without formatting.
+"""
 
 
 class _References(dict[str, Any]):

@@ -19,7 +19,7 @@ from apscheduler.triggers.interval import IntervalTrigger
 from bot.contracts.environment import Log
 
 LOOK_EVERY = 5.0
-"""Interval in seconds between two checks. Each tests if the clock was set back."""
+"""Interval in seconds between two checks for a clock that was set back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +84,6 @@ class PeriodicJobs:
         try:
             await job.run()
         except asyncio.CancelledError:
-            # If `stop` cancelled the job, APScheduler would report that the job failed.
+            # After `stop`, the error is not raised, because APScheduler would report a cancelled job as failed.
             if not self._stopped:
                 raise

@@ -42,7 +42,7 @@ from bot.storage.notes import SESSION, MemoryOwner, NoteStore
 
 SENT, RECEIVED, OUTGOING = "sent", "received", "outgoing"
 PARTS = Path("cache", "uploads")
-"""Folder of unfinished uploads to the web page. Nobody resumes them, and it is unknown who began them."""
+"""Folder of unfinished uploads to the web page. It is unknown who began them, so an erasure deletes all."""
 CHATS, MEMORY, ARTIFACTS, LOGS, EVENTS = "chats", "memory", "artifacts", "logs", "events"
 INDEX = "index.db"
 ERASED = "erased"
@@ -408,8 +408,8 @@ class PersonalData:
 
     def _erase_events(self, found: Found) -> dict[Kept, int]:
         with self._database() as db:
-            # The server ends a transaction that is idle for two seconds, so this is computed first. No other process
-            # writes meanwhile.
+            # The server ends a transaction that is idle for two seconds, so the new rows are computed before it begins.
+            # No other process writes meanwhile.
             count, changed = self._blanked_rows(db, found)
             about = [(kind, key) for kind, key, _ in self._facts(db, found)]
             db.execute("BEGIN")

@@ -52,7 +52,7 @@ def picture_of(data: bytes) -> Picture | None:
 
 
 def kind_of(head: bytes) -> str | None:
-    """Return the MIME type of the picture that begins with these bytes, or None."""
+    """Return the MIME type of the picture that begins with these bytes; None if they begin no picture."""
     if head[:4] == b"RIFF" and head[8:12] == b"WEBP":
         return "image/webp"
     return next((kind for magic, kind in _MAGIC.items() if head.startswith(magic)), None)

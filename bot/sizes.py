@@ -64,8 +64,8 @@ def in_words(size: float) -> str:
 
 
 def fair_cap(loads: Sequence[int], room: int) -> int | None:
-    """Return a max size for each load with which all loads together fit into `room`. Only the largest loads are then
-    shortened. Return None if all loads already fit.
+    """Return the max size of one load. All loads together fit into `room` if the larger ones are cut to this size.
+    Return None if all loads fit uncut.
     """
     if sum(loads) <= room:
         return None
@@ -83,7 +83,7 @@ def describe(error: BaseException) -> str:
     parts: list[str] = []
     cause: BaseException | None = error
     while cause is not None and len(parts) < 5:
-        # `str` of an object of another type may fail.
+        # Arguments of other types are not converted to text, because that may fail.
         words = " ".join(
             f"{arg}" if isinstance(arg, str | int | float) else f"<{type(arg).__name__}>"
             for arg in cause.args

@@ -130,7 +130,7 @@ facts = IdentityCache[Message, Json](_facts)
 
 
 SILENT = "[silent]"
-"""Text of the model's answer to a message that needs no answer. People never see it."""
+"""Text that the model writes if a message needs no answer. People never see this text."""
 
 
 # ------------------------------------------------------------ system messages
@@ -155,7 +155,7 @@ EDITED = "The person has changed an earlier message. The words below are what it
 ANSWER = "The person still waits for your answer. Give it now, with what you have."
 LAST_STEP = "This is your last step: no tool runs any more. Write your summary now, with what you have, and say what is missing."
 SEND = "chat_send"
-"""Name of the tool whose result, if it is the only one, usually ends a turn."""
+"""Name of the tool that sends a message. If a step calls no other tool, the turn usually ends after the step."""
 FACTS = "Facts of the person's message above: "
 JOINED = "While you worked the person said what stands above, behind the tool results: it is no part of a result. Take it up now."
 
@@ -176,8 +176,8 @@ _NOTICES = frozenset({ANSWER, LAST_STEP})
 
 
 def with_system_messages(messages: Sequence[Message]) -> list[Message]:
-    """Return the messages after moving the facts that no person can choose to messages of the role `system`. Each
-    system message is placed before the answer, so that each request begins with the previous request.
+    """Move the facts that no person can choose (such as times) to messages of the role `system`, and return all
+    messages. Each system message comes before the answer, so that each request begins with the previous request.
     """
     shown, said, works, mark = list[Message](), list[str](), False, None
     end: Message = {"role": "assistant", "content": ()}
@@ -226,7 +226,7 @@ def without_system_messages(messages: Iterable[Message]) -> list[Message]:
 
 
 def _split(message: Message) -> tuple[Message, str]:
-    """Return the message without facts that no person can choose, and a system message's text with them or ""."""
+    """Return the message without the facts that no person can choose, and these facts as text; "" if there are none."""
     first, content = begins(message, CONTEXT), message["content"]
     if first is None or not first.nonce:
         words = content[0].get("text") if len(content) == 1 else ""

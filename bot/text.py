@@ -24,7 +24,7 @@ which takes quadratic time in a sequence of flags.
 """
 _APART = regex.compile(r"(?![\p{M}\p{Cf}\p{Grapheme_Extend}])\X\X")
 """Pattern of two characters that have a grapheme border between them, whatever precedes them. The first is not a mark
-or format character. After those, the border also depends on earlier characters.
+or format character, because the border after a mark or format character also depends on earlier characters.
 """
 _FENCE = regex.compile(r"^ {0,3}(```+|~~~+)[ \t]*([^\s`]*)[^\n]*$", regex.MULTILINE)
 _SENTENCE_END = regex.compile(r"[.!?。！？؟।]['\"”’」』)]*(?:\s|(?<=[。！？」』]))")

@@ -2,8 +2,8 @@
 
 A file is an instruction file because of its name, or because another instruction file includes or links to it. A file
 that a command created or changed is not followed until a person has accepted it. An operator accepts a file by
-approving that a file tool writes it. Saving the file outside Shipmate accepts it too. Commands cannot set a file's
-ctime, so it shows later changes.
+approving that a file tool writes it. Saving the file outside Shipmate accepts it too. A later change shows in the
+file's ctime, which commands cannot set.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class InstructionFileSet:
     files: tuple[str, ...] = ()
     """Paths of the followed files in the project, with links resolved."""
     changed: Mapping[Path, int] = field(default_factory=dict)
-    """Change time (ctime in ns) of each instruction file by name or inclusion. The key is the name that is read."""
+    """Change time (ctime in ns) of each file that instructs by its name or by inclusion, by the path to read."""
 
     def holds(self, path: Path) -> bool:
         if not self.paths.isdisjoint({_parts(path), _parts(Path(os.path.realpath(path)))}):
@@ -194,7 +194,9 @@ class Vetting:
             return found
 
     def end(self, *, last: bool) -> list[str]:
-        """Record that a command has ended; `last`: no other command runs. Return the paths of files that now wait."""
+        """Record that a command has ended. If `last` is True, no other command runs. Return the paths of files that now
+        wait.
+        """
         with self._lock:
             return self._compare(last=last) if self._known is not None else []
 

@@ -21,10 +21,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.argv += _first_look()
     gateway = arguments is None and sys.argv[1:2] in (["run"], ["start"])
     if gateway:
-        # Before the gateway sets its own handlers no turn runs, so a signal may end the process at once.
+        # No turn runs before the gateway sets its own handlers, so until then a signal may end the process at once.
         for number in _STOPS:
             signal.signal(number, lambda *_: os._exit(0))
-        # This handler keeps the process alive when the terminal closes. Unlike SIG_IGN, it is not inherited by child processes.
+        # This handler keeps the process alive when the terminal closes. Unlike SIG_IGN, it is not inherited by child
+        # processes.
         if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
             signal.signal(signal.SIGHUP, lambda *_: None)
     try:

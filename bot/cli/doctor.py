@@ -138,7 +138,7 @@ def versions() -> Finding:
 
 
 def permissions(root: Path) -> Iterator[Finding]:
-    """Check the project's files: other users must not read or change them, and this user must be able to write them."""
+    """Check that other users can neither read nor change the project's files, and that this user can write them."""
     wanted = {".env": (0o077, "600"), "ship.json": (0o022, "go-w")}
     if (root / HOME / sqlite_log.FILE).exists():  # permissions of .ship are set by the first start
         wanted = {HOME: (0o077, "700"), **wanted}
@@ -214,7 +214,7 @@ async def isolation(settings: Settings) -> Finding:
 
 
 def in_use(settings: Settings) -> Iterator[Finding]:
-    """Check that no other process uses the folder, a token or a port. A gateway that runs in this folder may use them."""
+    """Check that no process uses the folder, a token or a port, except a gateway of this folder."""
     if instance.is_held(settings.home):
         yield Finding("gateway", "ok", "running in this folder")
         return

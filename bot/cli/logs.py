@@ -173,7 +173,7 @@ def trace(
             logged = asyncio.run(find_logged(root, turn))
         except errors.StorageError as error:
             complain(f"shipmate: {error}")
-        if logged is not None and logged.turn != turn:  # the id of a message that joined this turn
+        if logged is not None and logged.turn != turn:  # `turn` is a message that joined a turn
             turn = logged.turn
             lines = _lines(root, turn)
     if lines and not full and not as_json:

@@ -154,7 +154,7 @@ def _show(facts: dict[str, Any], found: Recording) -> None:
 
 
 def _show_task(task: Recording, *, as_json: bool) -> None:
-    """Print one line about a task. `shipmate replay` with the task's id shows the task's requests."""
+    """Print one line about a task. `shipmate replay TASK_ID` shows the task's requests."""
     exact = sum(call.exact for call in task.calls)
     wrong = list(dict.fromkeys(call.record.wrong for call in task.calls if call.record.wrong is not None))
     if as_json:

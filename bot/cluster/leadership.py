@@ -163,7 +163,7 @@ class PostgresLeadership:
         self._over.set()
 
     def _poll(self, db: PostgresSession) -> None:
-        has_tables(db)  # a leader of a newer version may have changed the tables
+        has_tables(db)  # the former leader may have been a newer version that changed the tables
         asked, found = self._clock.boottime(), _lease(db)
         epoch, self.leader, _ = found
         if found != self._seen:

@@ -132,8 +132,9 @@ class SharedDisk:
             self._date(path, at)
 
     def _are_copies(self, db: PostgresSession, there: set[str]) -> None:
-        """If the database's `store` id has changed, delete all exports, and the copies of files that are no longer in the database.
-        If this host has no `store` id yet, move these files to another folder instead.
+        """If the database's `store` id has changed since this host's last fetch, delete all exports, and the copies of
+        files that are no longer in the database. If this host has never fetched, move these files to another folder
+        instead.
         """
         (store,) = db.execute(STORE).fetchone() or ("",)
         known = (jsonl.loads(self._inner.read(self._home / NOTE)) or {}).get("store")
@@ -145,7 +146,7 @@ class SharedDisk:
         for path in foreign:
             (aside / self._name(path)).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             path.replace(aside / self._name(path))
-        if known is not None:  # the files may contain erased content
+        if known is not None:  # the deleted files may contain erased content
             shutil.rmtree(aside, ignore_errors=True)
         elif foreign:
             self._log.write("cluster", f"files of another Shipmate are kept in {aside.name}", level="warn")

@@ -83,7 +83,7 @@ def must_be_installed(module: str, package: str) -> None:
     """Raise ValueError if an optional library is missing."""
     try:
         found = importlib.util.find_spec(module)
-    except ModuleNotFoundError:  # its package is missing
+    except ModuleNotFoundError:  # a package that contains the module is missing
         found = None
     if found is None:
         raise ValueError(f"expected its library; run `pip install '{package}'`")

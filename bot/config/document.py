@@ -25,7 +25,7 @@ _PLAIN_KEYS = frozenset(
     {"name", "provider", "model", "fastModel", "baseUrl", "host", "mode", "kind", "timezone", "isolation"}
     | {"allow", "operators", "paths", "$schema"}
 )
-"""Keys whose values are not secret, even if a variable contains them. A password inside an address is still secret."""
+"""Keys whose values are not secret, even if they come from a variable. A password inside an address is still secret."""
 _MISSING = object()
 
 
@@ -164,6 +164,7 @@ class FilledDocument:
 def _is_plain(loc: Loc, names: list[str]) -> bool:
     """Return True if the value of a key is never secret."""
     if loc[:2] == ("mcp", "servers"):
-        # Variables may contain paths and addresses, which are not secret. The values of an MCP server's `env` and `headers` are secret.
+        # Variables may contain paths and addresses, which are not secret. The values of an MCP server's `env` and
+        # `headers` are secret.
         return len(loc) > 3 and loc[3] not in {"env", "headers"} and not any(map(is_secret_key, names))
     return any(part in _PLAIN_KEYS for part in loc)

@@ -209,8 +209,8 @@ def _with_credentials(document: dict[str, Any], manifests: Mapping[str, Manifest
 def _validated(
     filled: FilledDocument, manifests: Mapping[str, Manifest], root: Path, found: list[str]
 ) -> Any:
-    """Return the file as a model. Invalid sections and channels are reported in `found` and replaced by their defaults,
-    so that the others are checked too.
+    """Return ship.json as a model. Add the errors of invalid sections and channels to `found`, and use defaults
+    instead, so that the other sections are checked too.
     """
     model: Any = ship_file.with_channels(tuple((name, item.settings) for name, item in manifests.items()))
     words, context = json.dumps(filled.document), {"root": root, "manifests": manifests}

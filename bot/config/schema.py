@@ -1,4 +1,4 @@
-"""Describes the settings: the JSON Schemas of ship.json and of lines of log and archive, and the values in use."""
+"""Describes the settings: the JSON Schemas of ship.json, of log lines and of archive lines, and the values in use."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def _schemas(channels: tuple[tuple[str, type[BaseModel]], ...]) -> dict[str, str
 
 
 def model_of(found: Mapping[str, Any], definitions: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Return the JSON Schema of the object that is a key's value; None if the value is no object with fixed keys."""
+    """Return the JSON Schema of a key's value if the value is an object with fixed keys; otherwise None."""
     either = (found, *found.get("anyOf", ()))
     reference = next((one["$ref"] for one in either if "$ref" in one), None)
     return definitions[reference.rpartition("/")[2]] if reference is not None else None

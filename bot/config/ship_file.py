@@ -76,7 +76,7 @@ class Fallback(StrictModel):
     provider: Literal["anthropic"] | None = None
     """`anthropic`: the address of Anthropic. Default: the address in `baseUrl`."""
     model: ModelName | None = None
-    """Name of the model at that address. Default: the model that was asked for first."""
+    """Name of the model at that address. Default: the name of the model that failed first."""
     base_url: ModelAddress | None = None
     """Address of the provider. Default: the address of `llm`."""
     api_key: Annotated[Credential | None, Field(repr=False)] = None
@@ -158,7 +158,7 @@ class Context(StrictModel):
     """The part of a conversation that is sent to the model."""
 
     max_messages: Annotated[int, Field(ge=2, le=100_000)] = 60
-    """Max messages of one chat in the model's context."""
+    """Max messages of one chat in the model's context. Older messages are replaced by the chat's memory."""
     max_injected_messages: Annotated[int, Field(ge=0, le=10_000)] = 120
     """Max older messages that one turn may load into the model's context."""
     mask_threshold_tokens: Annotated[int, Field(ge=0)] = 8_000
@@ -278,7 +278,7 @@ class WebSearch(StrictModel):
     """The search engine of `web_search`."""
 
     kind: Literal["auto", "off", "searxng", "brave"] = "auto"
-    """`auto`: the search of the model's provider, if it has one. `off`: no search. Else this search engine."""
+    """`auto`: the search of the model's provider, if it offers one. `off`: no search. Other values: this engine."""
     base_url: Address | None = None
     """Address of SearXNG, whose JSON output must be enabled. For Brave: an address to use instead of the default."""
     api_key: str | None = None
@@ -356,7 +356,7 @@ class McpServer(StrictModel):
     args: tuple[str, ...] = ()
     """Arguments of the program. `.`, `./…` and `../…` are relative to the project's folder."""
     env: dict[str, str] = {}
-    """The program's environment variables, in addition to `PATH`, `HOME` and similar ones. It gets no others."""
+    """Environment variables of the program, in addition to `PATH`, `HOME` and similar ones. It gets no others."""
     url: Address | None = None
     """Address of the server."""
     headers: dict[str, str] = {}
@@ -488,7 +488,7 @@ class Memory(StrictModel):
     """Limits of the process's memory."""
 
     limit_mb: Annotated[int, Field(ge=128, le=16_777_216)] = 1_024
-    """Max megabytes of memory. Close to the limit, caches are emptied. Above the limit, files are refused."""
+    """Max megabytes of memory. Close to the limit, memory is freed. Above the limit, files are refused."""
 
 
 class Engine(StrictModel):

@@ -55,7 +55,7 @@ class Approval:
     granted: bool = False  # true if a rule allows this person to approve the call alone
     lasting: bool = False  # true if a lasting approval is possible and would cover later calls
     own: bool = False
-    """True if the question concerns only this person. Such a question is not copied to operators' chats."""
+    """True if only the person who asked decides. Such a question is not copied to operators' chats."""
     subject: Subject = "call"
     task: str = ""  # name of the task (subagent) that asks
     replaces: int | None = None
@@ -91,8 +91,8 @@ class Approval:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Outcome of a question. If `ended` is `nobody`, or `unattended` in a job, nobody was asked. `by` is the person who
-    decided, `name` the person's display name, and `request_id` the id of the message with the decision.
+    """Outcome of a question. If `ended` is `nobody` or (in a job) `unattended`, nobody was asked. `by` is the person
+    who decided, `name` this person's display name, and `request_id` the id of the message with the decision.
     """
 
     ended: Ended

@@ -107,12 +107,12 @@ class Intake(Protocol):
         """Return the model that answers in a chat, and the models and efforts that this person may choose there."""
 
     async def questions(self, chat_key: ChatKey, person: UserRef, since: float) -> list[ShownQuestion]:
-        """Return the questions of a conversation as this person sees them: those decided since a time (epoch seconds),
-        then the open ones.
+        """Return the questions of a conversation as this person sees them: first the questions decided after `since`
+        (epoch seconds), then the open questions.
         """
 
     async def ratings(self, chat_key: ChatKey, since: float) -> dict[str, str]:
-        """Return the ratings that people gave in a conversation since a time (epoch seconds), by id of the turn."""
+        """Return the ratings that people gave in a conversation after `since` (epoch seconds), by id of the turn."""
 
     async def acts(self, chat_key: ChatKey) -> bool:
         """Return True if a turn of this conversation runs and cannot restart unnoticed. Such a turn has shown a part of
@@ -185,8 +185,8 @@ class Channel(ABC):
 
     @abstractmethod
     async def send(self, message: Outbound) -> Sent:
-        """Create one visible message, and upload `Outbound.file`. Raises `errors.DeliveryFailed`. The subclass tells
-        whether the message may exist in spite of the error.
+        """Create one visible message, and upload `Outbound.file`. Raises `errors.DeliveryFailed`. The class of the
+        error tells whether the message may exist in spite of the error.
         """
 
     @abstractmethod
@@ -276,7 +276,7 @@ class Channel(ABC):
     async def chats_of(
         self, user_id: str, chat_keys: Sequence[ChatKey], *, direct: bool
     ) -> MembershipAnswer | None:
-        """Return those of `chat_keys` whose chat the person is a member of now. The person's direct chats with the bot
+        """Return those of `chat_keys` in whose chat the person is a member now. The person's direct chats with the bot
         are included only if `direct` is True; direct chats of other people never are. Return None if the platform has
         no members to look up. Raises `errors.ChannelError`.
         """
@@ -449,8 +449,8 @@ class Claim:
 
     invite: Callable[[Any, str], Awaitable[str]]  # Function that returns instructions for sending the code
     look: Callable[[Any, str], Awaitable[str | None]]
-    """Function that returns the id of the person who has sent the code; None if nobody has sent it yet. It must leave
-    the events that the gateway will receive unread.
+    """Function that returns the id of the person who has sent the code; None if nobody has sent it yet. It must not
+    consume events that the gateway will receive.
     """
 
 
@@ -479,7 +479,9 @@ class Manifest:
     token_forms: Mapping[str, TokenForm] = field(default_factory=dict)
     """Forms of the tokens, by the names in `tokens`."""
     access: Literal["allowlist", "local"] = "allowlist"
-    """Who can reach the bot. `local`: only a person who has access to this machine or the channel's own token."""
+    """Group of people who can reach the bot. `allowlist`: anybody, so an allow list is needed. `local`: only people who
+    have access to this machine or the channel's own token.
+    """
     valid_id: Callable[[str], bool] = bool
     """Function that returns True if a string can be a stable user id of this platform. Allow lists are checked with it.
     """
@@ -504,7 +506,7 @@ class Manifest:
     )
     files: bool = False  # True if the channel implements `fetch`
     silence: float | None = None
-    """Timeout in seconds after `Health.last_heard`; after it the connection counts as dead."""
+    """Max seconds since `Health.last_heard`. After them the connection counts as dead. None: silence is normal."""
     separate: bool = False
     """True if a direct chat and each thread in it are separate conversations. A stop or a command outside threads then
     affects only the direct chat itself.

@@ -20,7 +20,7 @@ THREAD = "thread"  # Default of `ChatKey.kind`
 
 
 class _Text:
-    """Base class of `ChatKey` and `UserRef`. Fields in pydantic models accept instances and text; JSON has text."""
+    """Base class of `ChatKey` and `UserRef`. Fields of pydantic models accept an instance or its text; JSON has text."""
 
     __slots__ = ()
 
@@ -91,7 +91,7 @@ class ChatKey(_Text):
         return self if self.thread is None else ChatKey(self.channel, self.chat_id)
 
     def contains(self, other: ChatKey) -> bool:
-        """Return True if `other` equals this key, or is a thread of this chat and this key names no thread."""
+        """Return True if `other` equals this key, or if this key names a whole chat and `other` a thread of it."""
         return other == self or (
             self.thread is None and (other.channel, other.chat_id) == (self.channel, self.chat_id)
         )

@@ -129,7 +129,7 @@ class Inbound(Frozen):
 
     `edit`: `text` is the new text of the message `message_id`. `delete`: the message `message_id` was deleted. `stop`:
     ends the turn of `chat_key`. `admission`: the intake makes it from a stranger's message, without the text. `added`:
-    this person added the bot to a chat. `rating`: this person rates the message `answers`.
+    this person added the bot to a chat. `rating`: this person rates the message with the id `answers`.
     """
 
     channel: str
@@ -148,8 +148,9 @@ class Inbound(Frozen):
     """
     kind: Literal["message", "edit", "delete", "stop", "admission", "added", "rating"] = "message"
     addressed: Literal["direct", "mention", "reply", "command", "thread", "chat"] = "direct"
-    """Reason why the message is for the bot. `thread`: it is in a thread; it counts only if the bot takes part in the
-    thread. `chat`: it is in a chat of the bot; it counts only if the bot listens to all messages there.
+    """Reason why the message may be for the bot. `thread`: a message of a thread, which is for the bot only if the bot
+    takes part in the thread. `chat`: any other message, which is for the bot only if it listens to all messages of the
+    chat.
     """
     to_others: bool = False
     """True if the message mentions somebody else first, or replies to somebody else."""

@@ -36,7 +36,7 @@ class OutgoingFile:
 
 @dataclass(frozen=True, slots=True)
 class Outbound:
-    """One visible message: a redacted part of a text that `Channel.split` made."""
+    """One visible message: a part of a text, as `Channel.split` cut it, without secrets."""
 
     id: str  # ULID of the message's outbox row
     request_id: str
@@ -47,7 +47,7 @@ class Outbound:
     title: str = ""
     cards: tuple[Card, ...] = ()
     """Steps of a `progress`, for channels that can display cards. `text` has the same content."""
-    sure: str = ""  # Beginning of a `preview` that will stay the same, for channels that can only append text
+    sure: str = ""  # Final beginning of a `preview`, for channels that can only append text
     goes_on: bool = False  # True for a `preview` or `progress` that will be edited again
     ends: bool = False  # True for the last part of an answer. A channel may ask for a rating below it.
     repeat_of: str | None = None

@@ -105,7 +105,7 @@ def _chart(name: str, unit: Unit, values: Mapping[str, Values], shown: Sequence[
 
 
 def _top(highest: float, unit: Unit) -> float:
-    """Return the upper end of the value axis: the next round number. For counts, half of it is a whole number."""
+    """Return the upper end of the value axis: the next round number. For counts, it is an even number."""
     least = {"number": 2.0, "dollars": 0.01, "ms": 1_000.0}[unit]
     if highest <= least:
         return least

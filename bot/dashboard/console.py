@@ -345,7 +345,7 @@ class Console:
             return say("waiting.unknown")
         try:
             answer = await self.decide(loop, act)
-            # If the item is unchanged, the command's answer says why. Otherwise the page says what was done.
+            # If the item still waits, show the command's answer, which says why. Otherwise show what was done.
             if loop in await self.waiting():
                 return answer
         except errors.StorageError as failure:

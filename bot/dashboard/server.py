@@ -157,8 +157,8 @@ def _refusal(
 
 
 def _same_site(request: web.Request) -> bool:
-    """Return True unless a page of another site made the request. A link that a person followed there is allowed. A request
-    that changes something must come from a page of this server.
+    """Return False if a page of another site made the request, except if a person followed a link on that page. A
+    request that changes something must come from a page of this server.
     """
     site = request.headers.get("Sec-Fetch-Site")
     if request.method in {"GET", "HEAD"}:
@@ -170,7 +170,7 @@ def _same_site(request: web.Request) -> bool:
 
 
 def _carries(request: web.Request, token: str) -> bool:
-    """Return True if the request has the token, either as bearer token or as the password of any user name."""
+    """Return True if the request has the token, as a bearer token or as a password with any user name."""
     scheme, _, given = request.headers.get("Authorization", "").partition(" ")
     if scheme not in {"Bearer", "Basic"}:
         return False

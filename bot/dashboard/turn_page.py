@@ -84,7 +84,8 @@ def _waterfall(lines: Sequence[Line]) -> tuple[list[Step], float]:
     first = min(map(epoch_ms, lines))
     for line in lines:
         if line.get("kind") == "turn_start" and queued:
-            # The wait in the queue begins when the person's message arrives. That may be before the turn's first log line.
+            # The wait in the queue begins when the person's message arrives. That may be before the turn's first log
+            # line.
             first = min(first, epoch_ms(line) - queued)
     steps, calls = _steps(lines, first)
     ends = [one.begin + (one.ms or 0) for one in steps]
@@ -132,8 +133,9 @@ def _steps(lines: Sequence[Line], first: float) -> tuple[list[Step], dict[str, s
 
 
 def _paired(line: Line, at: float, running: dict[str, Step]) -> Step | None:
-    """Begin a step, or return the step that the line ends. `running` has the running steps; the key is the id of the model
-    call, tool call or question. If the line of a step's begin is missing, the begin is computed from the `duration`.
+    """Begin a step, or return the step that the line ends. `running` has the running steps; the key is the id of the
+    model call, tool call or question. If the line at which a step began is missing, its begin is computed from
+    `duration`.
     """
     details, (kind, id_of) = details_of(line), _PAIRED[line["kind"]]
     key = str(details.get(id_of) or "")

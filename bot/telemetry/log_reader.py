@@ -53,7 +53,7 @@ class LineFilter:
         )
 
     def may_select(self, raw: bytes) -> bool:
-        """Return False if this filter selects no line in unparsed text. Parsing every line would take ten times as long."""
+        """Return False if unparsed text certainly has no selected line. Parsing it would take ten times as long."""
         named = json.dumps(self.request or self.chat or "", ensure_ascii=False)[1:-1].encode()
         return named in raw and (
             self.level < LEVELS["warn"]
@@ -71,7 +71,7 @@ class LogReader:
     wanted: LineFilter = LineFilter()
     unreadable: int = 0
     _places: dict[str, int] = field(default_factory=dict)
-    """Number of bytes that were read, by file name without `.gz`."""
+    """Number of bytes read so far of each file; the key is the file's name without `.gz`."""
 
     def lines(self) -> Iterator[tuple[str, Line]]:
         """Yield the selected lines as (text, object), oldest first."""

@@ -150,7 +150,7 @@ class Redactor:
         self._shortest = min(map(len, every), default=0)
         self._longest = max(map(len, every), default=0)
         clean = {text.clean(secret) for secret in secrets if len(secret) >= MIN_SECRET}
-        # The JSON-escaped secret is searched too, because a text that was escaped twice is still escaped once after rendering.
+        # The JSON-escaped secret is searched too, because decoding leaves one level of a text that was escaped twice.
         written = {form for secret in clean for form in (secret, json.dumps(secret)[1:-1])}
         self._rendered = _long({_UNSEEN.sub("", form.translate(_UNFORMED)) for form in written})
         packed = {form for secret in clean for form in text.encodings(secret) if _PACKED.fullmatch(form)}
@@ -180,7 +180,7 @@ class Redactor:
         at = 0
         while True:
             end = self._held_from(value, at)
-            # A secret found before `end` is complete. If a longer secret could begin there, `end` would be before it.
+            # A secret that ends before `end` is complete. If a longer secret could begin there, `end` would be smaller.
             found = self._pattern.search(value, at) if self._forms else None
             if found is None or found.start() >= end:
                 return "".join([*pieces, value[at:end]])
@@ -188,8 +188,8 @@ class Redactor:
             at = found.end()
 
     def _held_from(self, value: str, start: int) -> int:
-        """Return the first index from `start` on at which the text ends with an incomplete secret. Without one,
-        return the length of the text.
+        """Return the first index from `start` on at which an incomplete secret begins that reaches to the end of the
+        text. If there is none, return the length of the text.
         """
         for at in range(max(start, len(value) - self._longest + 1), len(value)):
             if value[at] in self._firsts and self._begins_secret(value[at:]):
@@ -213,8 +213,8 @@ class LogRedactor(Redactor):
         return value
 
     def finds(self, strings: Sequence[str]) -> bool:
-        """Return True if a string contains a secret. Occasionally the result is True although none does. One search
-        over all strings is many times cheaper than one for each string.
+        """Return True if a string contains a secret, and sometimes also if none does. One search over all strings is
+        many times cheaper than one search for each string.
         """
         words = _BREAK.join(strings)
         return self(words) != words

@@ -75,7 +75,7 @@ class UsageTotals:
         return self.spent["model"] / self.spent[""] if self.spent[""] else None
 
     def wait(self, share: float) -> int | None:
-        """Return a quantile of the waiting times, such as 0.99, in milliseconds; None without waiting times."""
+        """Return a quantile of the waiting times in ms, such as the p99 for `share` 0.99; None without waiting times."""
         left = max(1, math.ceil(share * self.waits.total()))
         for ms, count in sorted(self.waits.items()):
             left -= count

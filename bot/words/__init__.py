@@ -96,7 +96,7 @@ def zone() -> str:
 
 
 def own_zone() -> bool:
-    """Return True if all readers of the running task's texts are known to be in the time zone that `zone` returns."""
+    """Return True if all people who read the running task's texts are in the time zone that `zone` returns."""
     return _own_zone.get()
 
 
@@ -104,7 +104,7 @@ def own_zone() -> bool:
 def speaking(
     code: str,
     zone: str | None = None,
-    own: bool = False,  # noqa: FBT001, FBT002 - how a person is spoken to comes as one
+    own: bool = False,  # noqa: FBT001, FBT002 - callers pass code, zone and own as one tuple
 ) -> Iterator[None]:
     """Set the language and the time zone inside this context, and in tasks that are started there. `own` means that
     every reader is in this time zone, so texts need not name the zone. If `zone` is None, time zone and `own`
