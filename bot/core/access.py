@@ -66,7 +66,7 @@ class Memberships:
         return frozenset({chat_id}) if known is None else known.same_chat(chat_id)
 
     def permalink(self, line: ArchiveLine) -> str | None:
-        """Return a link to the message of this archive line, or None if its channel cannot build links."""
+        """Return a link to the message of this archive line, or None if the line's channel cannot build links."""
         known = self.channels.get(line.channel)
         return None if known is None else known.permalink(line)
 

@@ -35,7 +35,8 @@ MARGIN = 13_000
 @dataclass(frozen=True, slots=True)
 class Budget:
     """Token limits for requests to a model. `window` is the model's context window and `most_output` the model's output
-    limit; None if unknown. `max_tokens` is the output limit that requests set. `soft` is the setting `softTokens`.
+    limit; None if unknown. `max_tokens` is the output limit that requests set. `soft` is the desired max tokens of a prompt
+    (setting `softTokens`).
     """
 
     window: int | None
@@ -86,7 +87,7 @@ _FORMS: dict[Thinking | None, tuple[str, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class SentManner:
-    """Effort and thinking as sent to the model (None: not sent). `room` is the number of tokens for thinking."""
+    """Effort and thinking as sent to the model; None if not sent. `room` is the number of tokens for thinking."""
 
     effort: str | None = None
     thinking: Json | None = None
@@ -143,7 +144,7 @@ class ModelDeps:
 
     @property
     def known(self) -> tuple[str, ...]:
-        """Return the names of the models that ship.json uses or prices, and of the default model's family if their price is known."""
+        """Return the names of models: those that ship.json uses or prices, and all priced models of the default model's family."""
         named = [self.default_model, self.fast_model, *(one.model for one in self.purposes.values())]
         family = f"{self.default_model.partition('-')[0]}-"
         priced = [name for name in self.prices.names if name in self.prices.own or name.startswith(family)]

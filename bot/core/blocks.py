@@ -226,7 +226,7 @@ class Estimator:
         """Each model's ratio, and the number of answers from which it was learned."""
 
     def ratio(self, model: str) -> float:
-        """Return actual tokens divided by estimated tokens; 1.0 for a model that has not answered yet."""
+        """Return the ratio of actual to estimated tokens; 1.0 for a model that has not answered yet."""
         if model not in self._ratios:
             low, high = RATIOS
             ratio = self._learned.get(model, "tokenRatio") or 0.0

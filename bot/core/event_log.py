@@ -42,7 +42,7 @@ CURSOR = "cursor"
 RESTORED = "restored"
 """Kind and key of the row of the table `facts` that restoring a backup writes. The next start then closes unfinished work."""
 LINGER = 0.05
-"""Max seconds until an event for which no caller waits is written. Only such events are lost if the process is killed."""
+"""Max seconds before an event is written if no caller waits for it. Only such events are lost if the process is killed."""
 RETRY_SECONDS = 2.0
 """Interval in seconds between retries while the disk refuses writes."""
 CONTENT: tuple[type[Exception], ...] = (ValueError, TypeError, OverflowError)

@@ -310,11 +310,11 @@ class StoredFile:
 
 @dataclass(frozen=True, slots=True)
 class Queued(EventData, kind="queued", words="text"):
-    """A message was queued in the outbox. `call` is the tool call that sends it. `part_of` is the first row of a message in
-    several parts. `ends` marks the turn's last message. `replaces` is the platform id of the live message that this message
-    replaces. `repeat_of` is the row that this row repeats. The `buttons` are shown until the `question` is decided; then
-    `closes_as` replaces the text. `zone` is the time zone of times in the text. If the row sends a `file`, `text` is the
-    passage of the answer that the file replaces.
+    """A message was queued in the outbox. `call` is the tool call that sent the message. `part_of` is the first row of a
+    message in several parts. `ends` marks the turn's last message. `replaces` is the platform id of the live message that
+    this message replaces. `repeat_of` is the row that this row repeats. The `buttons` are shown until the `question` is
+    decided; then `closes_as` replaces the text. `zone` is the time zone of times in the text. If the row sends a `file`,
+    `text` is the passage of the answer that the file replaces.
     """
 
     row: str

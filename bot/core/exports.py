@@ -297,7 +297,7 @@ class LineFold:
 
     @property
     def rests_on(self) -> int | None:
-        """Return the number of the oldest event that a future archive line may need; None if there is none."""
+        """Return the number of the oldest event that a future archive line may need; None if no line needs an earlier event."""
         return min((one.n for one in self._outgoing.values()), default=None)
 
     async def take(self, n: int, event: Event) -> tuple[int, ArchiveLine] | None:

@@ -75,7 +75,7 @@ class FallbackModel(ModelWrapper):
     async def _asked(
         self, one: Fallback, request: ModelRequest, failed: list[errors.ModelError]
     ) -> ModelStream:
-        """Yield one model's answer. A failure is added to `failed`, or raised if no other model can help."""
+        """Yield one model's answer. Add a failure to `failed`, or raise it if no other model can help."""
         (model, name), own = one, one is self._first
         # Thinking and a provider's summary can be read only by the model that wrote them.
         messages = [memory.in_plain_words(one) for one in blocks.without_thinking(request.messages)]

@@ -156,7 +156,7 @@ class Fit:
             self.mask_old("size", above=WARM * threshold, hides=WARM_HIDES * self.tokens())
 
     def _framed(self) -> bool:
-        """Append a `Framed` event if the frame changed. Return True if that made the provider's cache useless."""
+        """Append a `Framed` event if the frame changed. Return True if the change made the provider's cache useless."""
         before, head = self.context.frame, self.context.head
         prefix = messages_api.prefix_digest(self.frame.system, self.tools)
         sent = self.models.sent()

@@ -49,7 +49,7 @@ class ReaderLocale(NamedTuple):
 
 
 KIND = "locale"
-"""Kind of the stored facts that hold locales, by person."""
+"""Kind of the `FactSet` events that store locales. The key of an event is the person."""
 
 
 class Locales:

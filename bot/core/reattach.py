@@ -101,7 +101,7 @@ async def put_back(
 
 
 def _newest(found: Mapping[str, T], most: float, size: Callable[[T], float]) -> dict[str, T]:
-    """Return the newest entries that together have at most `most` tokens, oldest first. Entries that no longer fit are skipped."""
+    """Return the newest entries that have at most `most` tokens together. The oldest comes first. Skip entries that no longer fit."""
     chosen: dict[str, T] = {}
     for name, value in reversed(list(found.items())):
         if (cost := size(value)) <= most:

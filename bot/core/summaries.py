@@ -511,7 +511,9 @@ async def _condense(
 async def _provided(
     prefix: Prefix, known: SessionMemory | None, focus: str, fit: Fit
 ) -> tuple[str, Json | None]:
-    """Return the summary that the provider writes. Learn no token ratio from its usage, which does not describe the prompt."""
+    """Return the summary that the provider writes. Learn no token ratio from this call's usage, which does not describe the
+    prompt.
+    """
     asked = _request(prefix, fit, purpose="compaction", summarize=memory.condensing(known, focus))
     reply = await reply_of(fit.models.model.stream(asked))
     found = [block for block in reply.content if block.get("type") == "compaction"]
@@ -570,9 +572,9 @@ def _request(
 
 
 def _shorter(prefix: Prefix, error: errors.ContextOverflow, fit: Fit) -> Prefix:
-    """Return the prefix without the oldest third of its tokens and without thinking. The rest begins with a message of a
-    person. A summary at the beginning stays, because nothing else covers the messages that it replaced. Raises the
-    error if nothing would be left.
+    """Return the prefix without the oldest third of its tokens and without thinking. The rest begins with a person's
+    message. A summary at the beginning stays, because nothing else covers the messages that it replaced. Raises the error
+    if nothing would be left.
     """
     fit.models.windows.refused(fit.models.name, error)
     messages = prefix.messages

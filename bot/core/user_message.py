@@ -133,9 +133,9 @@ def _tags_in(seen: Iterable[Message]) -> set[tags.Tag]:
 async def _without_removed(
     quoted: Sequence[Quoted], inbound: Inbound, deps: AgentDeps, seen: Iterable[Message]
 ) -> Sequence[Quoted]:
-    """Return the quotes with the text of removed messages blanked, because platforms still quote these. If the archive
-    cannot be read, the text of all quotes is blanked. If the bot's own message is quoted and its text is in the messages
-    `seen`, the quote has no author other than the bot.
+    """Return the quotes with the text of removed messages blanked, because platforms still quote these messages. If the
+    archive cannot be read, the text of all quotes is blanked. If the bot's own message is quoted and its text is in the
+    messages `seen`, the quote has no author other than the bot.
     """
     if not quoted:
         return ()

@@ -28,7 +28,7 @@ LISTENS = "listening"  # kind of the `FactSet` events that store the `Listening`
 UNSEEN = "unseen"  # kind of the `FactSet` events that store when a chat was told that the bot cannot read it
 DAY = 24 * 3_600.0
 MOST_KNOWN = 10_000
-"""Max conversations cached as conversations that the bot takes part in. For other conversations, the log is searched."""
+"""Max cached conversations in which the bot takes part. For other conversations, the log is searched."""
 SKEW = 300.0  # max difference in seconds between the clocks of this host and of a platform
 CONTEXT_SECONDS = 20.0
 """Timeout in seconds for a platform to return earlier messages. After the timeout, the turn starts without them."""

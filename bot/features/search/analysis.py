@@ -70,7 +70,7 @@ _SINGLE = 0.75  # weight of a single character in a query that also has pairs of
 _PAIR = (1.0, 0.6, 0.3)  # weights of a pair of characters, by its number of particles
 _KANA_PAIRS = {"hh": 0.25, "kk": 0.5, "=h": 0.7}
 """Weights of Japanese pairs by script (`_script`): two hiragana, two katakana inside a word, a kanji with its ending (飲む)."""
-_ACROSS = 0.2  # weight of other pairs of two scripts, which are often the end of a word
+_ACROSS = 0.2  # weight of any other pair of two scripts; such a pair is often the end of a word
 _CASES = "はがをにでのともへや"  # hiragana particles, which follow words and are rarely part of a word
 
 # Scripts that join words without spaces. In these scripts, every character and every pair of characters is a token.
