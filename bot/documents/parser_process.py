@@ -69,8 +69,8 @@ async def fitting(data: bytes, most: int) -> bytes:
 
 
 async def run(data: bytes, *what: str, reader: Path = READER, seconds: float = SECONDS) -> bytes:
-    """Run the program `reader` on a file and return its output. Raises `NoReadableText` after `seconds` seconds, or if there
-    is no output.
+    """Run the program `reader` on a file and return its output. Raises `NoReadableText` after `seconds` seconds, or if the
+    program writes nothing.
     """
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-I", "-B", str(reader), *what, stdin=PIPE, stdout=PIPE, stderr=DEVNULL, env={}

@@ -39,8 +39,8 @@ _STATUS: dict[str, int] = _TEXTS.pop("status")
 _SAYS = {name: _re(pattern) for name, pattern in _TEXTS.items()}
 _UNCERTAIN = frozenset({"api_error", "invalid_request_error", "not_found_error"})
 REFUSED_REQUEST = frozenset({200, 400, 409, 422})
-"""HTTP statuses with which a Messages API endpoint refuses a request. A status below 500 that no earlier rule
-matches means a wrong address or setting.
+"""HTTP statuses with which a Messages API endpoint refuses a request. Any other status below 500 that no rule matches means a
+wrong address or setting.
 """
 
 

@@ -35,7 +35,7 @@ SLICE_BYTES = 65_536
 """Min number of bytes of a request that are encoded before other tasks run."""
 NO_SUCH_PAGE = frozenset({404, 405, 501})
 CONNECTIONS = httpx2.Limits(max_connections=1_000, max_keepalive_connections=20, keepalive_expiry=30.0)
-"""Limits of the connection pool. The library closes idle connections after 5 s; a longer time lets a conversation reuse one."""
+"""Limits of the connection pool. By default, idle connections close after 5 s, so that no conversation would reuse one."""
 
 _TRANSPORT = (httpx2.HTTPError, httpx2.StreamError, aiohttp.ClientError)
 _FAILURES = (
@@ -223,7 +223,7 @@ class AnthropicModel:
     async def check(self) -> None:
         if await self._get("/v1/models", {"limit": 1}):
             return
-        # The endpoint has no list of models, so an empty request tests it. A Messages API endpoint refuses it at no cost.
+        # The endpoint has no list of models, so an empty request tests it. A Messages API endpoint refuses that at no cost.
         try:
             await self._client.post(MESSAGES, cast_to=object, body={})
         except _FAILURES as error:
@@ -250,7 +250,7 @@ class AnthropicModel:
     async def _get(
         self, path: str, params: Json | None = None, *, headers: Mapping[str, str] | None = None
     ) -> Json:
-        """Return the JSON object at `path`; {} if the endpoint has no such page, as is often the case for compatible endpoints."""
+        """Return the JSON object at `path`; {} if the endpoint has no such page. Compatible endpoints often lack pages."""
         options: Any = {"params": params or {}, "timeout": 20.0, "headers": headers or {}}
         try:
             page = await self._client.get(path, cast_to=object, options=options)

@@ -129,7 +129,7 @@ ASKS = frozenset({"turn", "subagent", "synthesis"})
 
 Scope = Literal["chat", "person"]
 Account = tuple[Scope, str]
-"""A chat with its threads, or a person, as (scope, id)."""
+"""Scope and id of a person, or of a chat with its threads."""
 _RULES: Mapping[Scope, str] = {"chat": "budgets.perChatUsdPerDay", "person": "budgets.perUserUsdPerDay"}
 
 
@@ -152,7 +152,7 @@ class Spending:
         self.usd: defaultdict[Account, float] = defaultdict(float)
 
     def load(self, day: str, spent: Iterable[tuple[str, str, float]]) -> None:
-        """Add the costs of a day before this process started. `spent` has tuples (chatKey or "", person or "", US dollars)."""
+        """Add a day's earlier costs. `spent` has tuples (chatKey or "", person or "", US dollars)."""
         for chat_key, person, usd in spent:
             self._add(day, chat_key, person, usd)
 

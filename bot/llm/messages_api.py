@@ -82,7 +82,7 @@ async def encoded(request: ModelRequest) -> bytes:
 
 
 def pieces(request: ModelRequest) -> Iterator[bytes]:
-    """Yield the encoded request, some messages at a time. Base64 data is copied, because the encoder takes 14 ms for each
+    """Yield the encoded request, some messages at a time. Base64 data bypasses the encoder, which takes 14 ms for each
     megabyte.
     """
     head, tail = _ENCODER.encode(body_of(request) | {"messages": _MARK}).split(f'"{_MARK}"')

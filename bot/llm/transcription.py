@@ -20,8 +20,8 @@ _SUFFIXES = {
 
 
 class HttpTranscriber:
-    """Transcribes recordings over HTTP. `url` is the part of the address before
-    `/audio/transcriptions`. Each recording is sent in one request, which has a timeout in seconds.
+    """Transcribes recordings over HTTP. `url` is the part of the address before `/audio/transcriptions`. Each recording is sent
+    in one request. `seconds` is the timeout of a request.
     """
 
     def __init__(self, url: str, model: str, key: str | None = None, *, seconds: float = 60.0) -> None:

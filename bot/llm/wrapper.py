@@ -60,8 +60,8 @@ _WHOLE = 100_000_000
 
 
 class AttachedFiles(ModelWrapper):
-    """A model that sees the attached files of the running chat. Just before a request is sent, each block of type
-    `attached` is replaced by the file's bytes, or by a sentence if the provider has refused the file before.
+    """A model that sees the attached files of the current chat. Just before a request is sent, each block of type `attached` is
+    replaced by the file's bytes, or by a sentence if the provider has refused the file before.
     """
 
     def __init__(self, model: Model, artifacts: ArtifactStore, log: Log) -> None:
@@ -311,7 +311,7 @@ class SystemRoleModel(ModelWrapper):
 # ------------------------------------------------------------ retries and health
 
 _OF_ACCOUNT = (errors.ModelMisconfigured, errors.ModelRefused, errors.SpendLimit)
-"""Failures of the account. Only an answer of the model ends such trouble, because refused accounts can still list the models."""
+"""Failures of the account. Only an answer shows that they have ended, because a refused account can still list the models."""
 AWAY = (*_OF_ACCOUNT, errors.ModelUnreachable, errors.Overloaded, errors.StreamBroken)
 """Failures after which no turn can be answered. Every other failure concerns a single request or ends by itself."""
 
@@ -423,7 +423,7 @@ class RetryingModel(ModelWrapper):
             self.trouble = ModelTrouble(str(error), of_account) if isinstance(error, AWAY) else None
 
     def _wait(self, failure: errors.ModelError, attempt: int, left: float) -> float | None:
-        """Return the seconds to wait before the next attempt; None if there is no further attempt. `left` is the rest of the retry time."""
+        """Return the seconds to wait before the next attempt; None if there is no further attempt. `left`: seconds for retries."""
         if not failure.retryable or not self._seconds or (left <= 0 and attempt >= self._min_attempts):
             return None
         # The wait is random. Otherwise chats that failed at the same time would all retry at the same time.

@@ -144,7 +144,7 @@ class ArtifactStore:
         self, artifact_id: str, chat_key: ChatKey, words: str, *, offset: int, limit: int
     ) -> ArtifactMatches:
         """Search an artifact, from `offset`, for the literal text `words`, ignoring case. `words` must be a single line. The
-        matches have at most `limit` characters in total, but there is at least one. Raises the same errors as `read`.
+        matches have at most `limit` characters in total; the first match may have more. Raises the same errors as `read`.
         """
         whole, origin = self._whole(artifact_id, chat_key)
         return _matches(whole, words, offset, limit, origin)
@@ -221,7 +221,7 @@ class ArtifactStore:
 
 
 def what_of(disk: Disk, path: Path) -> Json:
-    """Return an artifact's metadata; {} if it does not exist. Raises OSError."""
+    """Return an artifact's metadata; {} if the artifact has none. Raises OSError."""
     with closing(disk.open(path)) as file:
         first, _, _ = file.read(0, _ABOUT).partition(b"\n")
     return jsonl.loads(first) or {}

@@ -17,8 +17,8 @@ _ESCAPE = re.compile(rb"%([0-9A-F]{2})")
 
 
 def encode(text: ChatKey | str) -> str:
-    """Return a file name for any text. Bytes other than `A-Z a-z 0-9 _ -` become %XX. A name of more than 200 bytes is hashed.
-    It then has its first 120 bytes, `~` and 16 hex digits of the text's SHA-256. A name never contains `.` or `/`.
+    """Return a file name for any text. Bytes other than `A-Z a-z 0-9 _ -` become %XX. A name of more than 200 bytes is hashed:
+    it becomes its first 120 bytes, `~` and 16 hex digits of the text's SHA-256. A name never contains `.` or `/`.
     """
     return _encoded(str(text))
 

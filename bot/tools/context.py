@@ -34,9 +34,9 @@ class Reply(Protocol):
     async def send(
         self, text: str, step_id: str | None = None, files: Sequence[OutgoingFile] = ()
     ) -> list[Sent]:
-        """Deliver one message, in several parts if it is long, followed by its files. If the call is cancelled, the
-        remaining parts are delivered in the background. `step_id` is the id of the tool call, if there is one. Raises
-        `errors.DeliveryFailed`. If that is `errors.FileRefused`, nothing was sent.
+        """Deliver one message, in several parts if it is long, followed by its files. If the call is cancelled, the remaining
+        parts are delivered in the background. `step_id` is the id of the tool call, if there is one. Raises
+        `errors.DeliveryFailed`. If the error is `errors.FileRefused`, nothing was sent.
         """
 
 
@@ -80,7 +80,7 @@ class Recalls(Protocol):
 
 
 class Membership(Protocol):
-    """Looks up the chats of a person, anew for each search: a person who has left a chat can no longer search it."""
+    """Looks up the chats of a person anew for each search, so that a person who has left a chat can no longer search it."""
 
     async def chats_of(
         self, channel: str, user_id: str, chat_keys: Sequence[ChatKey], *, direct: bool
@@ -126,7 +126,7 @@ class Jobs(Protocol):
         """
 
     async def listed(self, inbound: Inbound) -> tuple[str, Provenance]:
-        """Return the jobs of the chat in which a message was written as text, and the provenance of that text."""
+        """Return a text that lists the jobs of the chat of `inbound`, and the provenance of the text."""
 
     async def cancel(self, inbound: Inbound, job: str) -> str:
         """Cancel a job for the sender of a message. Raises `errors.ToolError` if the sender may not cancel it."""
@@ -183,7 +183,7 @@ _current: ContextVar[ToolExecutionContext] = ContextVar("tool_execution_context"
 CALL: ContextVar[str] = ContextVar("tool_call", default="")
 """Id of the running tool call; "" outside a tool call."""
 progress: ContextVar[Callable[[str | None], object]] = ContextVar("tool_progress", default=bool)
-"""Function that reports the progress of the running call; None means that the call waits for a person."""
+"""Function that reports the progress of the running call. The argument None means that the call waits for a person."""
 STEP: ContextVar[list[ToolCall]] = ContextVar("tool_step")
 """Tool calls of the running step. The first approval question about one of them empties the list."""
 PROVENANCE: ContextVar[list[Provenance] | None] = ContextVar("tool_provenance", default=None)

@@ -139,7 +139,7 @@ class Dispatcher:
             recorder.looked(call, result, began_at)
             return result
         try:
-            # A message is queued in the same log, after this record, before it is sent.
+            # A message is sent only after it is queued in the same log, so this record is on disk by then.
             await recorder.started(call, wait=effects != _MESSAGE)
         except errors.StorageError as error:
             self._write(call, "was not run", level="error", failure=f"{type(error).__name__}: {error}")

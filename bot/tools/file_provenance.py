@@ -183,7 +183,7 @@ class FileProvenance:
             for path, mark in state.get("files", {}).items():
                 inode = (
                     mark["inode"] if "inode" in mark else (self._stamp(path) or (0,))[0]
-                )  # 0.1 kept no inodes
+                )  # Version 0.1 stored no inodes.
                 stamp = (int(inode), int(mark["saved"]))
                 self._marks[path] = _Mark(unpacked(mark["origin"]), str(mark["channel"]), stamp)
             self._marks |= {str(path): _Mark() for path in state.get("folders", ())}

@@ -1,4 +1,4 @@
-"""Checks the parts of ship.json that need the tools, such as permission rules, and the project's folder."""
+"""Checks the project's folder, and the settings in ship.json that concern tools, such as permission rules."""
 
 from __future__ import annotations
 

@@ -142,10 +142,10 @@ class Isolation:
 
     @contextlib.asynccontextmanager
     async def _watched(self, root: Path, notes: list[str]) -> AsyncIterator[tuple[int, InstructionFileSet]]:
-        """Record hidden names and instruction files before a command, and reject those that the command creates. They
-        are rejected when the command ends, when another command starts and, if the process was killed, at the next
-        start. Yields a file descriptor and the instruction files. Bubblewrap writes to the descriptor the pid of the
-        sandbox's first process. All other processes of the sandbox end with that process.
+        """Record hidden names and instruction files before a command, and reject those that the command creates. New ones are
+        rejected when the command ends, when another command starts and, if the process was killed, at the next start. Yields a
+        file descriptor and the instruction files. Bubblewrap writes to the descriptor the pid of the sandbox's first process.
+        All other processes of the sandbox end with that process.
         """
         first, info = os.pipe()
         begun = asyncio.create_task(asyncio.to_thread(self._begin, root))

@@ -206,8 +206,8 @@ class Policy:
     def _approval(
         self, asked: Call, call: ToolCall, turn: ToolExecutionContext, decision: Decision
     ) -> Approval:
-        """Return the approval question. An approval is valid only for the present content of the files that the call
-        names or replaces. An edit names the text that it replaces, so no file is needed for it.
+        """Return the approval question. An approval is valid only for the present content of the files that the call names or
+        replaces. An edit contains the text that it replaces, so the file's content does not matter.
         """
         place, runs, others = self._place(asked), list[Path](), list[Path]()
         if asked.tool == "run_shell":

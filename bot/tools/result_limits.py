@@ -35,7 +35,7 @@ scripts lie between.
 ROOM = 2_500 * TOKEN
 """Max token estimate of one tool result in the model's context (2,500 tokens)."""
 LASTING_ROOM = 4 * ROOM
-"""Max token estimate of a result that is never masked later, such as instructions, which must stay whole."""
+"""Max token estimate of a result that later requests never leave out, such as instructions, which must stay whole."""
 STEP_ROOM = 4 * ROOM
 """Max token estimate of all results of one step together."""
 SHORT = 50 * TOKEN
@@ -187,9 +187,8 @@ class ResultLimits:
         return [asdict(one) for one in kept], notes
 
     async def step(self, calls: Sequence[ToolCall], results: Sequence[ToolResult]) -> list[ToolResult]:
-        """Shorten the results of a step if they are too large together. The largest results are shortened first,
-        results that are never masked last. Short results, errors and tool definitions stay unchanged. A definition is
-        useful only as a whole.
+        """Shorten the results of a step if they are too large together. The largest results are shortened first, and results
+        that later requests never leave out are shortened last. Short results, errors and tool definitions stay unchanged.
         """
         shown = list(results)
         contents = [one.content for one in shown]

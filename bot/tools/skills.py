@@ -38,8 +38,8 @@ _NAME = regex.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 _FRONT_MATTER = regex.compile(r"\A\uFEFF?---[ \t]*\r?\n(.*?)\r?\n---[ \t]*(?:\r?\n|\Z)(.*)\Z", regex.DOTALL)
 _ENTRY = regex.compile(r"[^\s,()]+(?:\([^()]*\))?")
 """Pattern of one entry in `allowed-tools`: a name, and optionally an argument pattern in parentheses."""
-NAME_LIMIT, DESCRIPTION_LIMIT, BODY_LIMIT = 64, 1_024, 100_000  # characters
-FILE_LIMIT = 1024 * 1024  # bytes
+NAME_LIMIT, DESCRIPTION_LIMIT, BODY_LIMIT = 64, 1_024, 100_000  # max characters
+FILE_LIMIT = 1024 * 1024  # max bytes of a `SKILL.md`
 _Stamp = tuple[int, int, int, int]
 
 

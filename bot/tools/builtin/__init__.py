@@ -30,7 +30,7 @@ from bot.vetting import Vetting
 
 
 class Search(NamedTuple):
-    """The search engine of `web_search`. If its kind is `auto`, a request to `model` makes the search."""
+    """The search engine of `web_search`. If the engine's kind is `auto`, the provider of `model` searches."""
 
     engine: WebSearch
     model: str

@@ -44,7 +44,7 @@ class LoadHistoryInput(ToolInput):
         max_length=200,
         description="Literal text the messages contain, any case.",
     )
-    # Models repeat earlier calls that contain this argument. Therefore it is accepted, but not declared.
+    # Models repeat earlier calls that contain this argument. Therefore the argument is accepted, but not declared.
     query: SkipJsonSchema[str | None] = Field(default=None, max_length=4_000)
     queries: list[Phrasing] = Field(
         default=[],
@@ -70,8 +70,8 @@ class LoadHistoryInput(ToolInput):
 
 @dataclass(frozen=True, slots=True)
 class _FoundLines:
-    """The result of a search. `hits` are the matching lines; `lines` are the matches and their neighbours in time
-    order. `total` is the number of matches. If `counted` is False, it is only a lower bound.
+    """The result of a search. `hits` are the matching lines; `lines` are the matches and their neighbours in time order.
+    `total` is the number of matches. If `counted` is False, `total` is only a lower bound.
     """
 
     lines: list[ArchiveLine]
@@ -125,7 +125,7 @@ class ChatLoadHistory(BuiltinTool):
         return told + _left_out(others)
 
     async def _sibling_chats(self, turn: ToolExecutionContext) -> MembershipAnswer:
-        """Return the other conversations of a direct chat: the chat itself and its threads. Topics are not included."""
+        """If this chat is a thread of a direct chat, return the direct chat and its other threads. Topics have no such chats."""
         chat = turn.chat_key.chat
         if not turn.private or turn.chat_key.kind != THREAD:
             return MembershipAnswer([])
@@ -171,7 +171,7 @@ class ChatLoadHistory(BuiltinTool):
                 f'With scope "mine" an offset goes to {FARTHEST:,}. Use `before` for what is older. Nothing was loaded.'
             )
         # Load one line more than fits, to learn whether there are more. Counting the lines would read all of them.
-        skipped = args.offset if len(chats) > 1 else 0  # the newest lines of several chats are merged first
+        skipped = args.offset if len(chats) > 1 else 0  # the offset applies after the chats are merged
         limit, offset = room + 1 + skipped, args.offset - skipped
         window = HistoryQuery(limit=limit, offset=offset, counted=False, **filters)
         lines, total, counted = list[ArchiveLine](), 0, True
@@ -188,7 +188,7 @@ class ChatLoadHistory(BuiltinTool):
         """
         places = {line.request_id: place for place, line in enumerate(lines) if line.chat_key == chat_key}
         places.pop("", None)
-        with contextlib.suppress(errors.StorageError):  # the messages are loaded without a list of artifacts
+        with contextlib.suppress(errors.StorageError):  # messages are loaded even if this fails
             made = await self.ports.artifacts.made(chat_key, places) if places else {}
             return {
                 places[request]: [{"id": name, "tool": tool} for name, tool in found[-MOST_ARTIFACTS:]]

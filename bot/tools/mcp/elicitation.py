@@ -33,7 +33,7 @@ PLAIN = ("string", "boolean", "integer", "number")
 
 
 class Unanswered(errors.ShipmateError):
-    """Raised if nobody answered a form, although nobody declined it. The message gives the reason."""
+    """Raised if nobody answers a form and nobody declines to answer it. The message gives the reason."""
 
 
 class Declined(errors.ShipmateError):
@@ -205,7 +205,7 @@ def read(one: Json, words: str) -> Any:
 
 
 def _choices(one: Json) -> list[tuple[str, Any]]:
-    """Return the labels and values between which a field lets people choose; [] if the field has any value."""
+    """Return the labels and values between which a field lets people choose; [] if the field accepts any value."""
     one = one["items"] if isinstance(one.get("items"), dict) else one
     listed = one.get("oneOf") or one.get("anyOf")
     if isinstance(listed, list):

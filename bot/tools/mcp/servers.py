@@ -36,7 +36,7 @@ START_SECONDS = 30.0
 """Timeout in seconds for connecting to a server and listing its tools."""
 LONGEST_PAUSE = 300.0
 SOUND_SECONDS = 60.0
-"""Min seconds of a connection after which the first pause before a restart is short again."""
+"""If a connection lasted at least this many seconds, the first pause before a restart is short again."""
 MOST_TOOLS = 500
 MOST_PAGES = 50
 MOST_HUNG = 3
@@ -140,7 +140,7 @@ class Server:
             cache=None,
         )
         async with contextlib.AsyncExitStack() as stack:
-            # Old and new servers refuse each other's handshake. After a failure, the other one is tried.
+            # Old and new servers refuse each other's handshake. After a failure, the other handshake is tried.
             used = self._handshake
             self._handshake = "auto" if used == "legacy" else "legacy"
             async with asyncio.timeout(START_SECONDS):
@@ -332,7 +332,7 @@ class Server:
         return result
 
     async def _works(self, client: Client) -> bool:
-        """Return True if the connection works after a failed call. Over HTTP, only listing the tools shows it."""
+        """Return True if the connection works after a failed call. Over HTTP, list the tools to find out."""
         if not self._ending and self.settings.url is not None:
             look = asyncio.create_task(self._list(client))
             await asyncio.wait([look], timeout=LOOK_SECONDS)
@@ -363,7 +363,7 @@ class McpServers(ToolCatalog):
         ]
 
     async def close(self) -> None:
-        """Stop all servers. It may be called twice, and before `start`."""
+        """Stop all servers. This method may be called twice, and before `start`."""
         for task in self._running:
             task.cancel()
         await asyncio.gather(*self._running, return_exceptions=True)
@@ -381,7 +381,7 @@ class McpServers(ToolCatalog):
         return {name: states.get(one.state, f"{len(one.tools)} tools") for name, one in self.servers.items()}
 
     def troubles(self, seconds: float = 0.0) -> Mapping[str, str]:
-        """Return each failure that has lasted at least `seconds`, for operators; "" for all other servers."""
+        """Return each server's failure for operators; "" if the server works or failed less than `seconds` ago."""
         return {
             name: one.trouble
             if one.down_since is not None and one.clock.monotonic() - one.down_since >= seconds

@@ -161,8 +161,8 @@ def fixed_environment(ours: ProtectedCode, folder: Path) -> dict[str, str]:
 def changeable_code(
     args: Sequence[str], values: Iterable[str], ours: ProtectedCode, env: Mapping[str, str]
 ) -> str | None:
-    """Return the first argument or variable that makes the server run code that a chat can change; None if there is
-    none. `env` is the server's environment; it is used to expand variable names. This call blocks the thread.
+    """Return the first argument or variable that makes the server run code that a chat can change; None if no argument or
+    variable does. `env` is the server's environment; it is used to expand variable names. This call blocks the thread.
     """
     named, before = False, ""
     for word in args:

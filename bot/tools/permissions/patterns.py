@@ -1,4 +1,4 @@
-"""Matches the paths, commands and URLs of tool calls against the patterns of rules, in linear time. Only symlinks are read.
+"""Matches the paths, commands and URLs of tool calls against the patterns of rules, in linear time. Reads only symlinks.
 
 An allow rule is strict: its pattern is compared exactly with the resolved path. A deny or ask rule is wide: its pattern
 is compared with every spelling of the path, in any case and Unicode form.
@@ -26,9 +26,7 @@ ARGUMENTS: Mapping[str, tuple[Kind, str]] = {
     "run_shell": ("command", "command"),
     "web_fetch": ("url", "url"),
 }
-"""Argument of each tool that patterns are compared with: kind of value, and argument name. The kind `tree` is a path
-and everything below it.
-"""
+"""Kind and name of the argument that patterns are compared with, by tool. The kind `tree` is a path and everything below it."""
 Match = Callable[[str], bool]
 Parts = tuple[str, ...]
 ReadLink = Callable[[str], str | None]
@@ -198,8 +196,8 @@ def url_glob(pattern: str) -> tuple[Callable[[Url], bool], Match]:
 
 
 def literal_words(command: str) -> tuple[str, ...] | None:
-    """Return the words of a command that contains no characters that a shell interprets; None for other commands, long
-    ones and assignments. Rules can judge only these words. The command must then be run without a shell.
+    """Return the words of a command that contains no characters that a shell interprets; None for other commands, and for
+    commands that are long or begin with an assignment. Rules can judge only such commands, which must be run without a shell.
     """
     words = tuple(word for word in command.split(" ") if word)
     if len(command) > LONGEST or not words or "=" in words[0]:
@@ -239,7 +237,7 @@ Pattern = Callable[[JudgedCall], Answer]
 
 
 def compile_pattern(tool: str, pattern: str, paths: Paths, *, wide: bool) -> Pattern:
-    """Return a compiled pattern. Raises `RuleMalformed`."""
+    """Compile a rule's pattern for a tool. `wide` is True for deny and ask rules. Raises `RuleMalformed`."""
     kind, name = ARGUMENTS.get(tool, ("", ""))
     if not kind and pattern != "*":
         raise RuleMalformed(
@@ -318,8 +316,8 @@ def _url(name: str, pattern: str, *, wide: bool) -> Pattern:
 
 
 def _strict_path(name: str, base: Parts | None, loose: Parts) -> Pattern:
-    """Compile a path pattern of an allow rule. `base` is the folder before the first wildcard, as it is resolved at the
-    start. A link that somebody creates there later therefore allows nothing.
+    """Compile a path pattern of an allow rule. `base` is the folder before the first wildcard. It is resolved at the start, so
+    that a link that somebody creates there later allows nothing.
     """
     if base is None:
         return lambda _: False

@@ -123,7 +123,7 @@ class ParsedRule:
 
 
 def parse(rule: str) -> ParsedRule:
-    """Return a parsed rule. Raises `RuleMalformed`."""
+    """Parse the text of a rule. Raises `RuleMalformed`."""
     if len(rule) > LONGEST or not rule.isprintable():
         raise RuleMalformed(f"one line of at most {LONGEST} characters", "shorten it")
     match = _RULE.fullmatch(rule.strip())
@@ -248,7 +248,7 @@ class _Rule:
 
 
 def check(parsed: ParsedRule, outcome: Outcome, paths: Paths) -> None:
-    """Raise `RuleMalformed` if a rule cannot be compiled for any tool that it names."""
+    """Raise `RuleMalformed` if a rule is valid for none of the tools that it names."""
     names = [name for name in CORE if "*" in parsed.tool and glob(parsed.tool)(name)]
     problems = list[RuleMalformed]()
     for name in names or [parsed.tool]:
@@ -354,8 +354,8 @@ CORE = tuple(sorted(OPEN.union(_OTHERS.split())))
 """All tools that a rule may name, in addition to `mcp__<server>__<tool>`."""
 HISTORY = "chat_load_history"
 UNTAINTED = frozenset({HISTORY, "chat_send", "task"})
-"""Tools that need no approval because of untrusted text. They answer the current chat, change only the model's context,
-or make calls that are judged individually.
+"""Tools that need no approval even if untrusted text is in the model's context. They answer the current chat, change only the
+model's context, or make calls that are judged individually.
 """
 OWN = frozenset({"memory", "schedule_cancel", "schedule_create", "web_search"})
 """Tools that concern only the person who asks. If untrusted text is in the model's context, this person confirms the

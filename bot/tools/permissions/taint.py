@@ -125,7 +125,7 @@ _PARTED = IdentityCache[Message, tuple[Message, Sequence[Any]]](_parted)
 
 
 def faded(messages: Iterable[Message]) -> list[Message]:
-    """Return the messages without foreign text. A message that has none is returned as the same object."""
+    """Return the messages without foreign text. A message without foreign text is returned as the same object."""
     return [left for left, _ in _PARTED.each(messages)]
 
 
