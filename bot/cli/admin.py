@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 Channel = Annotated[str, typer.Argument(metavar="CHANNEL", help="For example slack or telegram.")]
 Id = Annotated[str, typer.Argument(metavar="ID", help="The stable id, as `shipmate pending` shows it.")]
-Person = Annotated[str, typer.Argument(metavar="PERSON", help="<channel>:<user id>, as telegram:123.")]
+Person = Annotated[str, typer.Argument(metavar="PERSON", help="A person, such as telegram:123.")]
 Target = Annotated[
     Path, typer.Argument(metavar="FILE", dir_okay=False, help="A new file outside of the project folder.")
 ]
@@ -49,9 +49,9 @@ Source = Annotated[
 ]
 Moved = Annotated[
     bool,
-    typer.Option("--moved", help="The gateway has not run since the backup: continue its open work here."),
+    typer.Option("--moved", help="Continue open work. The gateway has not run since the backup."),
 ]
-To = Annotated[str, typer.Option("--to", metavar="URL", help="postgresql://…, or embedded for the way back.")]
+To = Annotated[str, typer.Option("--to", metavar="URL", help="postgresql://…, or `embedded` to move back.")]
 
 
 def allow(channel: Channel, user_id: Id, root: Dir = Here) -> None:

@@ -32,21 +32,21 @@ COMMANDS = {
     ),
     "run": ("gateway:run", "Run the gateway in the foreground."),
     "chat": ("gateway:chat", "Chat with Shipmate in this terminal."),
-    "link": ("gateway:link", "Print a single-use link that makes a browser an operator's."),
+    "link": ("gateway:link", "Print a link that works once and gives a browser an operator's rights."),
     "check": ("setup:check", "Validate ship.json and the environment, without connecting."),
     "doctor": (
         "doctor:doctor",
-        "Diagnose the installation. Connects, checks tokens, model, disk, clock and files, and prints a remedy for each finding. Exit code 0, 75 or 78.",
+        "Check the installation: tokens, model, disk, clock and files. Prints a remedy for each finding. Exit code 0, 75 (try again later) or 78 (something is wrong).",
     ),
     "backup": ("admin:backup", "Write all of .ship to one file. Works while the gateway runs."),
     "restore": ("admin:restore", "Restore a backup into a project without conversations."),
     "migrate": (
         "admin:migrate",
-        "Migrate to PostgreSQL, or back. Copies and compares log and shared files, and keeps the old log. Shipmate must be stopped.",
+        "Move log and shared files to PostgreSQL, or back. Compares both sides, and keeps the old log. Shipmate must be stopped.",
     ),
     "export": (
         "admin:export",
-        "Export all data of a person, one JSON object a line. Works while the gateway runs.",
+        "Print all data of a person, one JSON object per line. Works while the gateway runs.",
     ),
     "erase": (
         "admin:erase",
@@ -60,15 +60,15 @@ COMMANDS = {
     "chats": ("history:chats", "List the conversations in the archive, most recent first."),
     "history": (
         "history:history",
-        "Show one conversation, oldest first. With --search: the best matches first.",
+        "Show one conversation, oldest message first, or the best matches of --search.",
     ),
     "replay": (
         "replay:replay",
-        "Show the recorded requests to the model, byte for byte. Shows every request of a turn or a task, or sends them to another model or with another prompt. Runs no tool and delivers nothing.",
+        "Show each recorded model request of a turn or task, byte for byte, or send the requests again to another model or with another prompt. Runs no tool and sends no message.",
     ),
     "trace": (
         "logs:trace",
-        "Show the path of one turn. Inbound message, model calls, tools, delivery and cost. Works while the gateway runs.",
+        "Show one turn step by step: message, model calls, tools, delivery and cost. Works while the gateway runs.",
     ),
     "memory": ("memory:app", "Read, edit and delete what is remembered."),
     "index": ("history:index_app", "Maintain the search index."),
@@ -76,9 +76,9 @@ COMMANDS = {
         "admin:allow",
         "Allow a person, or the members of a channel in that channel, to talk to the bot.",
     ),
-    "block": ("admin:block", "Block a person, regardless of the allow lists."),
+    "block": ("admin:block", "Block a person, even if an allow list names that person."),
     "pending": ("admin:pending", "List people who wrote to the bot and are not allowed."),
-    "start": ("gateway:start", "As `run`, under its name in ShipMyAgent."),
+    "start": ("gateway:start", "The same as `run`. It has this name in ShipMyAgent."),
     "version": ("gateway:version", "Show the versions of Shipmate, Python and the dependencies."),
 }
 """Function or group of each command, as `module:name`, and the command's help text."""

@@ -24,14 +24,14 @@ Here = Path()
 Dir = Annotated[
     Path, typer.Option("--dir", metavar="DIR", exists=True, file_okay=False, help="The project folder.")
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object a line.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")]
 Defaults = Annotated[
-    bool, typer.Option("--defaults", help="Run on defaults and the environment if there is no ship.json.")
+    bool, typer.Option("--defaults", help="If there is no ship.json, use defaults and the environment.")
 ]
 Yes = Annotated[bool, typer.Option("-y", "--yes", help="Do not ask for confirmation.")]
 RequestId = Annotated[
     str,
-    typer.Argument(metavar="REQUEST_ID", help="As in the log and `/receipt`; for a task its `details.task`."),
+    typer.Argument(metavar="REQUEST_ID", help="Id of a turn, as `/receipt` shows it, or of a task."),
 ]
 
 _AGO = re.compile(r"(\d{1,6})\s*([smhdw])")

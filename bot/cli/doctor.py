@@ -47,7 +47,7 @@ LOW, VERY_LOW = 0.10, 0.02
 
 Turn = Annotated[
     bool,
-    typer.Option("--turn", help="Also run one turn, as `shipmate chat` would: asks the model, and is kept."),
+    typer.Option("--turn", help="Also run one turn, which asks the model and stays in the log."),
 ]
 
 

@@ -64,7 +64,9 @@ def chats(root: Dir = Here, as_json: AsJson = False) -> None:
 
 
 def history(
-    chat_key: Annotated[str, typer.Argument(metavar="CHATKEY", help="As `shipmate chats` shows it.")],
+    chat_key: Annotated[
+        str, typer.Argument(metavar="CHATKEY", help="A conversation, as `shipmate chats` shows it.")
+    ],
     root: Dir = Here,
     search: Annotated[
         str | None, typer.Option(metavar="Q", help="Search for these words; best matches first.")
@@ -76,7 +78,7 @@ def history(
         typer.Option(metavar="N", min=1, max=1_000_000, help="Max lines: the newest, or the best matches."),
     ] = 30,
     transcript: Annotated[
-        bool, typer.Option("--transcript", help="Print the model's transcript, one JSON object a line.")
+        bool, typer.Option("--transcript", help="Print the model's transcript, one JSON object per line.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -173,7 +175,7 @@ def stats(
     root: Dir = Here,
     chat: Annotated[str | None, typer.Option(metavar="K", help="Only this chatKey.")] = None,
     since: Annotated[
-        str | None, typer.Option(metavar="T", help="From this hour on, or 2d for two days ago.")
+        str | None, typer.Option(metavar="T", help="Only from this time on; 2d means two days ago.")
     ] = None,
     by: Annotated[
         By | None, typer.Option(metavar="BY", help="One row per day (UTC), person, chat or model.")

@@ -63,7 +63,9 @@ def logs(
     chat: Annotated[str | None, typer.Option(metavar="K", help="Only this chatKey.")] = None,
     request: Annotated[str | None, typer.Option(metavar="ID", help="Only this requestId.")] = None,
     level: Annotated[Level | None, typer.Option(metavar="L", help=f"Min level: {', '.join(LEVELS)}.")] = None,
-    since: Annotated[str | None, typer.Option(metavar="T", help="A time, or 2h for two hours ago.")] = None,
+    since: Annotated[
+        str | None, typer.Option(metavar="T", help="Only lines since this time; 2h means two hours ago.")
+    ] = None,
     full: Annotated[bool, typer.Option("--full", help="Whole lines, with message texts.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -160,7 +162,7 @@ def trace(
     request_id: RequestId,
     root: Dir = Here,
     full: Annotated[
-        bool, typer.Option("--full", help="All events of the chat and lines of the log, by time.")
+        bool, typer.Option("--full", help="Print all events of the chat and all log lines, by time.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:

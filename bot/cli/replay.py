@@ -52,13 +52,18 @@ def replay(
     request_id: RequestId,
     root: Dir = Here,
     offline: Annotated[
-        bool, typer.Option("--offline", help="Show and verify only, without a model. The default.")
+        bool, typer.Option("--offline", help="Only show and verify, without a model (default).")
     ] = False,
-    model: Annotated[str | None, typer.Option(metavar="M", help="Send to this model, and compare.")] = None,
+    model: Annotated[
+        str | None, typer.Option(metavar="M", help="Send the requests to this model, and compare.")
+    ] = None,
     prompt: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", exists=True, dir_okay=False, help="Send with this system prompt, and compare."
+            metavar="FILE",
+            exists=True,
+            dir_okay=False,
+            help="Send the requests with this system prompt, and compare.",
         ),
     ] = None,
     body: Annotated[

@@ -190,7 +190,9 @@ def init(
     folder: Annotated[
         Path | None, typer.Argument(metavar="[DIR]", file_okay=False, help="The project folder.")
     ] = None,
-    root: Annotated[Path, typer.Option("--dir", metavar="DIR", help="The same.", file_okay=False)] = Here,
+    root: Annotated[
+        Path, typer.Option("--dir", metavar="DIR", help="The project folder.", file_okay=False)
+    ] = Here,
     name: Annotated[str | None, typer.Option(help="The bot's name.")] = None,
     operator: Annotated[
         list[str] | None, typer.Option(metavar="CHANNEL:ID", help="Who may approve; can be repeated.")
