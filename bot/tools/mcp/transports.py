@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from mcp.client._transport import TransportStreams
 
 LONGEST = 8 * 2**20
-"""Max bytes of an event in a streamed HTTP response."""
+"""Max bytes of an HTTP answer, and of an event in a streamed answer."""
 CONNECT_SECONDS = 10.0
 SILENCE_SECONDS = 300.0
 _INHERITED = [
@@ -124,14 +124,33 @@ async def _relayed(streams: TransportStreams, ended: Callable[[], object]) -> As
 @contextlib.asynccontextmanager
 async def address(url: str, headers: Mapping[str, str]) -> AsyncIterator[TransportStreams]:
     """Connect to a server over HTTP inside the `with` block. Redirects are not followed. Proxies from the environment
-    are not used.
+    are not used. Answers that are compressed or too large are refused.
     """
     import httpx2
     from mcp.client.streamable_http import streamable_http_client
 
+    class Bounded(httpx2.AsyncHTTPTransport):
+        async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+            response = await super().handle_async_request(request)
+            if response.headers.get("content-encoding", "identity") != "identity":
+                await response.aclose()
+                raise httpx2.ReadError("a compressed answer, which was not asked for")
+            if not response.headers.get("content-type", "").startswith("text/event-stream"):
+                body = bytearray()
+                async for piece in response.aiter_raw():
+                    body += piece
+                    if len(body) > LONGEST:
+                        await response.aclose()
+                        raise httpx2.ReadError(f"an answer of more than {LONGEST:,} bytes")
+                response = httpx2.Response(
+                    response.status_code, headers=response.headers, content=bytes(body)
+                )
+            return response
+
     limits = httpx2.Timeout(CONNECT_SECONDS, read=SILENCE_SECONDS)
+    sent = {**headers, "accept-encoding": "identity"}
     async with (
-        httpx2.AsyncClient(headers=headers, timeout=limits, trust_env=False) as client,
+        httpx2.AsyncClient(headers=sent, timeout=limits, trust_env=False, transport=Bounded()) as client,
         streamable_http_client(url, http_client=client, max_sse_event_size=LONGEST) as streams,
         _relayed(streams, lambda: None) as relayed,
     ):

@@ -113,6 +113,16 @@ async def test_no_proxy_of_the_environment_is_asked(
     assert rig["far"].state == "ready", rig["far"].trouble
 
 
+async def large(request: web.Request, asked: dict[str, Any]) -> web.StreamResponse:
+    return said(asked, {"content": [{"type": "text", "text": "x" * 9_000_000}]})
+
+
+async def packed(request: web.Request, asked: dict[str, Any]) -> web.StreamResponse:
+    answer = said(asked, {"content": []})
+    answer.enable_compression(web.ContentCoding.gzip)
+    return answer
+
+
 async def page(request: web.Request, asked: dict[str, Any]) -> web.StreamResponse:
     return web.Response(text="<html>Sign in</html>", content_type="text/html")
 
@@ -139,7 +149,16 @@ async def ends(request: web.Request, asked: dict[str, Any]) -> web.StreamRespons
 
 
 @pytest.mark.parametrize(
-    ("answer", "told"), [(page, ""), (broken, ""), (fails, ""), (cut, ""), (ends, "may have taken effect")]
+    ("answer", "told"),
+    [
+        (large, ""),
+        (packed, ""),
+        (page, ""),
+        (broken, ""),
+        (fails, ""),
+        (cut, ""),
+        (ends, "may have taken effect"),
+    ],
 )
 async def test_what_is_no_answer_fails_the_call_and_nothing_else(
     start: Start, elsewhere: Elsewhere, answer: Answer, told: str
