@@ -20,14 +20,14 @@ from bot.words import say
 ROOT = Path(__file__).parents[1]
 SETTINGS_HEAD = """# Settings
 
-Every key of `ship.json`, made from the code by `make schema`. The file is strict: an unknown key is refused, with the key that was
-probably meant; `shipmate check` says what is wrong, one line each. A value `${NAME}` is taken from the environment or `.env`.
-The schema for editors is `.ship/schema/ship.schema.json`.
+This page lists every key of `ship.json`. `make schema` writes it from the code. An unknown key is an error, which names the key that was
+probably meant. `shipmate check` prints one line for each error. `${NAME}` in a value is replaced by the variable NAME of the environment or
+`.env`. The schema for editors is `.ship/schema/ship.schema.json`.
 """
 BEGIN, END = "<!-- kinds: made by `make schema` -->\n", "<!-- end of kinds -->\n"
 COMMANDS_HEAD = """# Commands
 
-Made from the code by `make schema`.
+This page lists all commands. `make schema` writes it from the code.
 """
 
 
@@ -109,7 +109,7 @@ def _logs() -> str:
 
 def _commands() -> str:
     chat = "\n\n".join(_commands_of(section, listed) for section, listed in SECTIONS.items())
-    said = f"## In a chat\n\nIn Slack write `!new`, or `/shipmate new`. `/help new` explains one.\n\n{chat}\n"
+    said = f"## In a chat\n\nIn Slack write `!new`, or `/shipmate new`. `/help new` explains the command `new`.\n\n{chat}\n"
     group = typer.main.get_command(app)
     shell = "\n".join(_shell("shipmate", group))
     return f"{COMMANDS_HEAD}\n{said}\n## On the machine\n\n{shell}".rstrip() + "\n"

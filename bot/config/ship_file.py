@@ -144,14 +144,14 @@ class Compaction(StrictModel):
     """Replacement of the older part of a conversation by a summary or by the notes about the chat."""
 
     enabled: bool = True
-    """false: compact conversations and take notes only when a person asks for it."""
+    """Compact conversations and take notes automatically. false: only when a person asks for it."""
     soft_tokens: Annotated[int, Field(ge=1)] = 40_000
     """If a request has more tokens, the older part of the conversation is replaced by a summary."""
     keep_tokens: Annotated[int, Field(ge=0)] = 10_000
     """Tokens of the newest messages that are always kept unchanged."""
     idle: Idle = Idle()
     provider: Literal["auto", "never"] = "auto"
-    """`auto`: the provider summarises if the model supports it. `never`: the model gets a built-in prompt."""
+    """`auto`: the provider summarises if the model supports it. `never`: Shipmate asks the model with its own prompt."""
 
 
 class Context(StrictModel):
@@ -162,10 +162,10 @@ class Context(StrictModel):
     max_injected_messages: Annotated[int, Field(ge=0, le=10_000)] = 120
     """Max older messages that one turn may load into the model's context."""
     mask_threshold_tokens: Annotated[int, Field(ge=0)] = 8_000
-    """Old tool results may be masked (replaced by a note) if the context has at least this many tokens. They are masked
-    if the provider's cache has expired (five minutes after the last request) and masking saves at least 2,000 tokens,
-    or if the cache is rewritten anyway. Above three times this value, results are also masked while the cache is valid,
-    if that saves half of the context.
+    """Min tokens of the context before old tool results are masked (replaced by a note). They are masked if the
+    provider's cache has expired (five minutes after the last request) and masking saves at least 2,000 tokens, or if
+    the cache is rewritten anyway. Above three times this value, they are also masked while the cache is valid, if that
+    saves half of the context.
     """
     keep_recent_observations: Annotated[int, Field(ge=3, le=1_000)] = 4
     """Number of the newest tool results that are never masked."""
@@ -362,7 +362,7 @@ class McpServer(StrictModel):
     headers: dict[str, str] = {}
     """Headers of each request to the server. `${NAME}` is replaced by the environment variable NAME."""
     enabled: bool = True
-    """false: the server is not started."""
+    """Use this server."""
     timeout_ms: Annotated[int, Field(ge=100, le=3_600_000)] = 60_000
     """Timeout of one call in milliseconds."""
 
@@ -448,7 +448,7 @@ class Dashboard(StrictModel):
     """The server of `/healthz`, `/readyz`, `/metrics` and the operators' console."""
 
     enabled: bool = True
-    """false: no server."""
+    """Run this server."""
     host: str = "127.0.0.1"
     """Address to listen on. Any address other than loopback requires a `token`."""
     port: Port = 3001
@@ -458,7 +458,7 @@ class Dashboard(StrictModel):
 
 
 class Transcription(StrictModel):
-    """Endpoint that transcribes voice notes, compatible with OpenAI's transcriptions."""
+    """Endpoint that transcribes voice notes. It must be compatible with OpenAI's transcription API."""
 
     base_url: Address | None = None
     """Address without `/audio/transcriptions`, such as `https://api.openai.com/v1`. Default: no transcription."""
@@ -476,7 +476,7 @@ class Files(StrictModel):
     max_packed_bytes: Annotated[int, Field(ge=1, le=20_000_000)] = 5_000_000
     """Max bytes of an office file or PDF. A larger file is not read."""
     pictures: bool = True
-    """Show pictures to the model. false: for models that cannot see pictures."""
+    """Show pictures to the model. Use false for a model that cannot see pictures."""
     pdf_pages: Annotated[int, Field(ge=0, le=100)] = 20
     """Max pages of a PDF that the model gets as a PDF. Of a longer PDF the model gets only the text."""
     per_message: Annotated[int, Field(ge=0, le=50)] = 5
