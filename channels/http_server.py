@@ -12,7 +12,7 @@ from bot import errors
 from bot.contracts.channel import ChannelDeps, HttpServer, Webhook
 
 LARGEST = 1_000_000  # Max bytes of a request
-DRAIN_SECONDS = 0.8  # Timeout in seconds for running requests when the server stops. The platform posts unconfirmed events again.
+DRAIN_SECONDS = 0.8  # Timeout in seconds for running requests when the server stops. The platform posts an unconfirmed event again.
 RETRY = {"Retry-After": "1"}  # Headers of a 503 response, which make the platform post the event again
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]

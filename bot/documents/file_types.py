@@ -46,8 +46,8 @@ _WESTERN = re.compile(
     r"(?<![^\x00-\x7f])(?:[^\W\x00-\x7f]|[°µ§£€©®±²³¼½¾«»¿¡…–—‘’“”„•·×ªº´¨]){1,2}(?![^\x00-\x7f])"
 )
 _WESTERN_SHARE = 0.7
-"""Min share of non-ASCII characters that `_WESTERN` must match in a text decoded as cp1252. It matches one or two accented
-letters or signs between ASCII characters. Text of other encodings, decoded as cp1252, has longer runs of such characters.
+"""Min share of non-ASCII characters that `_WESTERN` must match in a text decoded as cp1252. `_WESTERN` matches one or two
+accented letters or signs between ASCII characters. Text of other encodings, decoded as cp1252, has longer runs.
 """
 
 
@@ -86,7 +86,7 @@ def python_name(name: str) -> str | None:
 
 
 def may_be_text(head: bytes) -> bool:
-    """Return False if a file that begins with these bytes cannot be text. This check is much faster than `decode`."""
+    """Return False if a file that begins with these bytes cannot be text. Much faster than `decode`."""
     if bom_encoding(head) is not None:
         return True
     if binary_kind(head) not in {None, "binary file"}:
@@ -98,7 +98,7 @@ def may_be_text(head: bytes) -> bool:
 
 
 def decode(data: bytes) -> str | None:
-    """Decode text in UTF-8, UTF-16, UTF-32 or a common older encoding. Return None for other data. This takes up to 0.3 s."""
+    """Decode text in UTF-8, UTF-16, UTF-32 or a common older encoding. Return None for other data. Takes up to 0.3 s."""
     head = data[:SAMPLE]
     name = bom_encoding(head)
     if name is None and may_be_text(head):

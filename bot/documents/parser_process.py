@@ -18,7 +18,7 @@ READER = Path(__file__).with_name("reader.py")
 LARGEST = 16_000_000
 """Max bytes of a picture. A larger picture is refused, not made smaller."""
 PDF_BYTES = 7_000_000
-"""Max bytes of a PDF that the model gets as a file. Such a PDF, encoded in base64, fits into an artifact."""
+"""Max bytes of a PDF that the model gets as a file. A PDF of this size, encoded in base64, fits into an artifact."""
 _WHY: dict[str, str] = {
     "locked": "it is protected by a password",
     "too_much": "it is larger inside than what can be read",

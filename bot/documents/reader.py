@@ -1,4 +1,4 @@
-"""Program that reads PDFs, office files and pictures. It limits its own time and memory, because parsers have no limits.
+"""Program that reads PDFs, office files and pictures. The program limits its own time and memory, because parsers do not.
 
 The file is read from standard input. With the arguments `picture SIDE`, the program writes the picture as a JPEG with sides of at most
 SIDE pixels. With `pdf MOST` or `office MOST`, it writes one line of JSON and then at most MOST characters of text. The JSON has `pages`
@@ -160,7 +160,7 @@ def _cell(value: object) -> str:
 _BREAKS = {"tab": "\t", "br": "\n", "cr": "\n", "noBreakHyphen": "-", "line-break": "\n", "s": " "}
 _AFTER = {"p": "\n", "h": "\n", "tc": "| ", "table-cell": "| ", "tr": "\n", "table-row": "\n"}
 _SKIPPED = frozenset({"Fallback", "tabs", "delText", "tracked-changes"})
-"""Names of XML elements that are skipped. They contain text repeated for older programs, tab stops, or deleted text."""
+"""Names of XML elements that are skipped. The elements contain text repeated for older programs, tab stops, or deleted text."""
 
 
 def _prose(package: zipfile.ZipFile, name: str, text: frozenset[str] = frozenset({"t"})) -> str:

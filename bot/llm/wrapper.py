@@ -228,7 +228,7 @@ class LoggedModel(ModelWrapper):
 
 
 def usage_of(logged: Mapping[str, int]) -> Usage:
-    """Return the `Usage` that a logged object describes. This is the inverse of `usage_object`."""
+    """Return the `Usage` from which `usage_object` made the logged object."""
     return Usage(
         logged["inputTokens"], logged["outputTokens"], logged["cacheReadTokens"], logged["cacheWriteTokens"]
     )
@@ -331,7 +331,7 @@ MAX_BACKOFF = 8.0
 RETRY_SECONDS = 30.0
 """A request is retried for this many seconds after its first failure. If the provider demands a longer wait, the request fails."""
 FALLBACK_RETRY_SECONDS = 5.0
-"""Replaces `RETRY_SECONDS` if a fallback model can be asked. Then `MIN_ATTEMPTS` does not apply."""
+"""Replaces `RETRY_SECONDS` if a fallback model can be asked. In this case, `MIN_ATTEMPTS` does not apply."""
 
 
 class RetryingModel(ModelWrapper):

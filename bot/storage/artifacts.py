@@ -1,5 +1,5 @@
-"""Stores artifacts: texts that are too large for the model's context, mostly tool results. Each artifact is a file with a
-line of JSON metadata, then the text. Artifacts do not change, except the transcript of a running subagent task.
+"""Stores artifacts: texts that are too large for the model's context, mostly tool results. Each artifact is a file: a line of
+JSON metadata, then the text. Artifacts do not change, except the transcript of a running subagent task.
 """
 
 from __future__ import annotations

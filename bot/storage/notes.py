@@ -90,8 +90,8 @@ def noted(
 
 
 def sources(raw: bytes, note: bytes) -> tuple[tuple[Written, ...], ...]:
-    """Return the sources of each line of the text `raw`. They are stored in `note`; if `note` is about another text, return ()
-    for each line.
+    """Return the sources of each line of the text `raw`, read from `note`. If `note` is about another text, return () for each
+    line.
     """
     about, count = _about(raw, note), raw.count(b"\n") + 1
     with contextlib.suppress(IndexError):  # somebody changed the file
@@ -139,7 +139,7 @@ DEEPEST = 4
 LONGEST = 180
 """Max bytes of a path that is encoded as a file name."""
 SESSION = "session.md"
-"""Path of a chat's session memory. It is listed among the chat's memory files, but the model cannot write it."""
+"""Path of a chat's session memory. The file is listed among the chat's memory files, but the model cannot write it."""
 LARGEST_SESSION = 256 * 1024
 """Max bytes of a session memory's file. A larger file is ignored."""
 LINES = ".lines"
@@ -352,7 +352,7 @@ class NoteStore:
                 "This memory folder cannot be used. Tell the person that an operator must look."
             )
         jsonl.tidy(self._disk, place)
-        # The file of sources is written first. It also has the sources of the old text, so that a crash in between loses none.
+        # The file of sources is written first, with the old text's sources too, so that a crash between the writes loses none.
         about = path.with_suffix(LINES)
         before = self._disk.read(path), self._disk.read(about)
         self._disk.replace(about, noted(raw, file.written, before))

@@ -1,4 +1,4 @@
-"""A base class of `SlackServer`. It stores files and serves them for download."""
+"""A base class of `SlackServer` that stores files and serves them for download."""
 
 from __future__ import annotations
 

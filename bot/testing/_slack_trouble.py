@@ -1,5 +1,5 @@
-"""A base class of `SlackServer`. It makes faults between Slack and the app: dropped or silent sockets, and late,
-duplicated or reordered events.
+"""A base class of `SlackServer` that makes faults between Slack and the app: dropped or silent sockets, and late, duplicated or
+reordered events.
 """
 
 from __future__ import annotations

@@ -164,8 +164,8 @@ def _usage(rest: int, read: int, written: Mapping[str, int]) -> Json:
 
 
 def check_breakpoints(body: Json) -> None:
-    """Check the cache breakpoints of a request. There may be at most four. Each needs a known type, and breakpoints with
-    a longer lifetime must come before those with a shorter one.
+    """Check the cache breakpoints of a request. A request may have at most four breakpoints. Each breakpoint needs a known
+    type, and breakpoints with a longer lifetime must come before those with a shorter one.
     """
     marks: list[tuple[str, Any]] = []
     for place, block in _cacheable(body):

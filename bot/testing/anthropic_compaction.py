@@ -56,8 +56,8 @@ class Compactions:
             _conversation(body)
 
     def answer(self, reply: Reply, body: Json) -> Reply:
-        """Return the answer to a summary request. It has one summary block, or no block if `reply` has no text or
-        did not end normally.
+        """Return the answer to a summary request. The answer has one summary block, or no block if `reply` has no text or did
+        not end normally.
         """
         words = "".join(block["text"] for block in reply.blocks if block["type"] == "text")
         if reply.reason != "end_turn" or not words.strip():

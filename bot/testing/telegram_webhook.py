@@ -18,8 +18,8 @@ SECRET = "X-Telegram-Bot-Api-Secret-Token"
 
 
 class WebhookPoster:
-    """Posts the updates of each chat in order, and the button presses of each person in order. It serves
-    different chats in parallel.
+    """Posts the updates of each chat in order, and the button presses of each person in order. Different chats are served in
+    parallel.
 
     If the bot does not answer with 2xx, the update is posted again after a pause. The pause is the answer's
     `Retry-After`. Without that header, it is 2 s, then 4 s and so on, up to 64 s of the clock.

@@ -61,7 +61,7 @@ class Recorder(Protocol):
 
 
 class CallWrapper(Protocol):
-    """Wraps each call that has no recorded result. It runs the call, or returns another result without running it."""
+    """Wraps each call that has no recorded result: runs the call, or returns another result without running it."""
 
     async def __call__(self, call: ToolCall, run: Callable[[], Awaitable[ToolResult]]) -> ToolResult: ...
 
@@ -360,7 +360,7 @@ class CallWatcher:
             if said := _said_before(turn.view(), call.id):
                 self.watch.noted(turn.request_id, call.id, said)
             result = await run()
-            # A cancelled call does not reach this line. It counts as stopped, together with its turn.
+            # A cancelled call does not reach this line. Such a call counts as stopped, together with its turn.
             self.watch.ended(turn.request_id, call.id, failed=result.failed)
             return result
 

@@ -27,7 +27,7 @@ MOST = 2_000
 _SLACK = 50_000_000
 """Max nanoseconds by which the kernel's file timestamps may lag behind."""
 _Stamp = tuple[int, int]
-"""Inode and mtime (ns) of a file. Both stay the same when a command moves the file or a folder above it."""
+"""Inode and mtime (ns) of a file. Inode and mtime stay the same when a command moves the file or a folder above it."""
 
 
 @dataclass(frozen=True, slots=True)

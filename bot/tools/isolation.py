@@ -46,7 +46,7 @@ _NOTES = 10
 _LAST = 5_000
 """Timeout in milliseconds for processes that a command leaves running when it ends."""
 KEPT = 512 * 1024
-"""Max bytes that are kept of the beginning of each output stream. The same number is kept of its end."""
+"""Max bytes that are kept of the beginning of each output stream, and max bytes that are kept of its end."""
 LAST_WORDS = 2.0
 """Timeout in seconds for reading output after the command has ended."""
 REAP = 10.0
@@ -366,9 +366,9 @@ _Node = tuple[int, int]
 
 
 def find(root: Path, own: Collection[str]) -> tuple[dict[str, bool], dict[str, _Node]]:
-    """Return the paths that commands may not see, each with True for a folder. They are all hidden names below the top
-    folder, and the hidden names in `own` at the top. Return also the other files that have several hard links, each
-    with its device and inode. This call blocks the thread.
+    """Return the paths that commands may not see, each with True for a folder: all hidden names below the top folder, and the
+    hidden names in `own` at the top. Return also the other files that have several hard links, each with its device and inode.
+    This call blocks the thread.
     """
     masks: dict[str, bool] = {}
     others: dict[str, _Node] = {}
@@ -520,7 +520,7 @@ async def _supervise(
     late = not (process.exited.is_set() or stop.is_set() or over)
     over = None if process.exited.is_set() else over
     _kill(group)
-    # A process that left the group may keep the pipes open. It is not waited for.
+    # A process that left the group may keep the pipes open. Do not wait for such a process.
     silent = loop.create_task(process.silent.wait())
     await asyncio.wait([silent, ending[1]], timeout=LAST_WORDS, return_when=asyncio.FIRST_COMPLETED)
     _kill(group)

@@ -332,15 +332,15 @@ def _refusal(decision: Decision) -> str:
 
 
 def fingerprint(tool: str, arguments: Mapping[str, Any], directory: str, *definition: Any) -> str:
-    """Return the hash for which an approval is valid. It covers the tool, the arguments, the folder and an MCP tool's
+    """Return the hash for which an approval is valid. The hash covers the tool, the arguments, the folder and an MCP tool's
     definition.
     """
     whole = json.dumps([tool, arguments, directory, *definition], sort_keys=True, default=str)
     return hashlib.sha256(whole.encode()).hexdigest()
 
 
-# The code below finds the files that a command line names or runs. It knows only a part of the shell's syntax, so it
-# finds no file names that are built from wildcards or variables.
+# The code below finds the files that a command line names or runs. The code knows only a part of the shell's syntax: it finds
+# no file names that are built from wildcards or variables.
 
 _MAKEFILES = ("GNUmakefile", "makefile", "Makefile")
 _ENDS_COMMAND = frozenset(";|&()\n`")

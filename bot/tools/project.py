@@ -191,9 +191,9 @@ class Project:
             return old is not None
 
     def walk(self, place: ProjectPath, *, depth: int, most: int = VISITS) -> tuple[list[Entry], bool]:
-        """Return the entries of a folder, up to `depth` levels deep, and True if there are more than `most`. They are
-        sorted by name; each folder precedes its content. Hidden and ignored entries are left out, and links are not
-        followed. Raises OSError if the folder itself is unreadable.
+        """Return the entries of a folder, up to `depth` levels deep, and True if there are more than `most`. The entries are
+        sorted by name; each folder precedes its content. Hidden and ignored entries are left out, and links are not followed.
+        Raises OSError if the folder itself is unreadable.
         """
         words = ""
         with contextlib.suppress(OSError, errors.ToolError), self.opened(ProjectPath((IGNORE_FILE,))) as file:

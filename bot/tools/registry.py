@@ -32,8 +32,8 @@ class ToolOffer:
 
 
 class ToolCatalog:
-    """The tools that `tool_search` can find in addition to those that every request declares. This base class has none.
-    The tools may change at any time. `sources` are the tools' sources and the state of each, as text for the model.
+    """The tools that `tool_search` can find in addition to those that every request declares. This base class has no tools. The
+    tools may change at any time. `sources` are the tools' sources and the state of each, as text for the model.
     """
 
     def get(self, name: str) -> Tool | None:
@@ -57,7 +57,7 @@ ALWAYS = frozenset({"chat_send", "chat_load_history", SEARCH})
 
 
 class Registry:
-    """The tools of one agent. Each request declares some of them, sorted by name so that the cached prefix of requests
+    """The tools of one agent. Each request declares some of these tools, sorted by name so that the cached prefix of requests
     stays the same. All other tools are in the catalog (`more`).
     """
 

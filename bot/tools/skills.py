@@ -138,7 +138,7 @@ def _parse(source: str, folder: str) -> Skill:
 ALWAYS = frozenset(
     {"chat_load_history", "chat_send", "read_artifact", "skills_list", "skills_load", "tool_search"}
 )
-"""Tools that no skill can restrict. They answer people, or read history, artifacts and skills."""
+"""Tools that no skill can restrict. These tools answer people, or read history, artifacts and skills."""
 NAMES = {
     "bash": "run_shell",
     "edit": "edit_file",
@@ -157,9 +157,9 @@ _LOAD = "skills_load"
 
 
 class SkillAllowlist:
-    """Restricts a turn to the `allowed-tools` of the skills that it has loaded. The permission rules must allow such a
-    call too. The restriction begins when a skill is loaded and ends when the person writes again. It is computed from
-    the messages, so it survives a restart.
+    """Restricts a turn to the `allowed-tools` of the skills that it has loaded. The permission rules must allow a call too. The
+    restriction begins when a skill is loaded and ends when the person writes again. The restriction is computed from the
+    messages, so it survives a restart.
     """
 
     def __init__(self, skills: SkillFolder, paths: Paths) -> None:

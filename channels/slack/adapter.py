@@ -96,10 +96,10 @@ class SlackChannel(Channel):
         self._started: _Workspace | None = None
         self._events: SocketConnection | HttpEvents | None = None
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        """One lock per channel id. It keeps the channel's messages in order while people's names are looked up."""
+        """One lock per channel id, which keeps the channel's messages in order while people's names are looked up."""
         self._response_urls: OrderedDict[str, str] = OrderedDict()
-        """Response URLs of slash commands and button presses, by `trigger_id`. They are kept only in memory, because anybody
-        who has such a URL can post with it for half an hour.
+        """Response URLs of slash commands and button presses, by `trigger_id`. The URLs are kept only in memory, because
+        anybody who has such a URL can post with it for half an hour.
         """
         self._lacking: set[str] = set()  # Features that the workspace does not support
         self._writer = render.BlockWriter(outside.log)

@@ -1,4 +1,4 @@
-"""Receives Slack's events through Socket Mode, or as signed HTTP requests. Both pass each payload to bolt."""
+"""Receives Slack's events through Socket Mode, or as signed HTTP requests. Each payload is passed to bolt."""
 
 from __future__ import annotations
 
@@ -203,7 +203,7 @@ class HttpEvents:
         self.start, self.close = self._server.start, self._server.stop
 
     def health(self) -> Health:
-        """Return the webhook's health. It has no time of the last event, because a quiet workspace sends no events."""
+        """Return the webhook's health, without a time of the last event, because a quiet workspace sends no events."""
         return Health(self._server.up, None, self._trouble)
 
     def renew(self) -> None:

@@ -43,7 +43,7 @@ _MAX_MISSPELT_ARGS = 2
 
 
 class Unreadable(ValueError):
-    """Error for a payload that lacks documented fields. Its text names fields and types, but never values."""
+    """Error for a payload that lacks documented fields. The error's text names fields and types, but never values."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -184,7 +184,7 @@ def _with_buttons(markdown: str, asked: QuestionButtons, language: str) -> Json:
     ]
     # Slack shows `fallback` in notifications, even on a locked phone, so the tool call that needs an approval is left out.
     fallback = markdown if _SHOWN_WHOLE & {*asked.choices} else markdown.partition("\n\n")[0]
-    # A decided question has no buttons. It still needs blocks, because without them Slack keeps the old buttons.
+    # A decided question has no buttons. The question still needs blocks, because without blocks Slack keeps the old buttons.
     actions = [{"type": "actions", "elements": elements}] if elements else []
     return _blocks(fallback, {"type": "markdown", "text": markdown}, *actions)
 

@@ -23,7 +23,7 @@ MAX_PER_MINUTE = 15
 MAX_SECONDS = 270.0
 """Max age in seconds of a stream, after which its message is edited instead. Slack itself stops a stream after five minutes."""
 _LINK = re.compile(r"\w://|\bwww\.", re.IGNORECASE)
-"""Pattern of text that may be a link. It is not streamed, because Slack would fetch the link (streams have no `unfurl_links`)."""
+"""Pattern of text that may be a link. Links are not streamed, because Slack would fetch them (streams have no `unfurl_links`)."""
 _NO_WORDS = re.compile(r"\W|_")
 
 

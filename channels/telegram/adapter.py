@@ -56,9 +56,7 @@ because rendering would take too long.
 """
 SEEN = "👀"  # Reaction that marks a message as received
 SIGNS = 6
-"""Max concurrent calls that show activity, such as `typing`. It is below `CONNECTIONS`, so that messages find a free
-connection.
-"""
+"""Max concurrent calls that show activity, such as `typing`. Less than `CONNECTIONS`, so that messages find a free connection."""
 GROUP_MENU = ("help", "new", "stop", "forget", "jobs", "listen", "language", "status", "approve", "deny")
 """Commands in the menu of groups."""
 MENU = tuple(name for name in names("help") if name not in {"allow", "block", "listen", "usage"})
@@ -265,7 +263,7 @@ class TelegramChannel(Channel):
             return await self._answer_press(bot, message)
         shown, place = _shown(message), self._migrations.place(message.target)
         # After three kinds of refusal, nothing was sent: the group migrated, the topic is closed, the formatting is invalid.
-        # Each time, send again without the cause.
+        # After each such refusal, send again without the cause.
         while True:
             try:
                 return await self._post(bot, place, shown, message)

@@ -71,8 +71,8 @@ UNANSWERED = (RequestNotSent, OutcomeUnknown, TooManyRequests)  # Errors after w
 
 
 class HttpTransport(BaseRequest):
-    """HTTP transport for the library. It uses aiohttp, which is several times faster than the library's default. Failures
-    raise `RequestNotSent` or `OutcomeUnknown`. `patience` is the timeout in seconds of a request; every timeout is
+    """HTTP transport for the library. The transport uses aiohttp, which is several times faster than the library's default.
+    Failures raise `RequestNotSent` or `OutcomeUnknown`. `patience` is the timeout in seconds of a request; every timeout is
     multiplied by `pace`.
     """
 
@@ -325,7 +325,7 @@ def said(exc: BaseException) -> str:
 
 
 def delivery_error(exc: TelegramError) -> errors.DeliveryFailed:
-    """Return the gateway's error for a failed send. Its class says if Telegram may have executed the request."""
+    """Return the gateway's error for a failed send. The error's class says if Telegram may have executed the request."""
     match exc:
         case TooManyRequests():
             return errors.DeliveryThrottled(f"Telegram: {exc}", retry_after=exc.wait)

@@ -37,7 +37,7 @@ REMEMBERED = 2_000
 changes nothing.
 """
 TRIES = 3
-"""Max attempts to process an update that causes an unexpected error. Then it becomes a dead letter."""
+"""Max attempts to process an update that causes an unexpected error. After that, the update becomes a dead letter."""
 _PASSING = (errors.ShipmateError, OSError, MemoryError)  # Errors that the update did not cause
 
 
@@ -201,7 +201,7 @@ FAREWELL = 3.0
 drops the duplicates.
 """
 LONGEST_PAUSE = 3.0
-"""Max seconds between two polls after a failure. They are few, because no updates arrive meanwhile and a poll is cheap."""
+"""Max seconds between two polls after a failure. The pause is short: no updates arrive meanwhile, and a poll is cheap."""
 REFUSED_PAUSE = 30.0  # Max seconds between two polls while Telegram refuses the token
 DISK_PAUSE = 0.5
 """Max seconds between two polls while no update can be written to disk. The pause is short, because a request to stop a turn

@@ -102,7 +102,7 @@ class WebChannel(LocalChannel[HttpServer]):
         said = await self._said(message, message.id)
         chat = self._chat(message.target)
         if (press := message.target.get(routes.PRESS)) is not None:
-            # Only the browser that pressed the button gets the answer. It is no message of the chat, so it is not kept.
+            # Only the browser that pressed the button gets the answer. The answer is no message of the chat, so it is not kept.
             self._chats.chat(chat).tell(event("answer", {"press": press, "text": said.text}))
             return Sent(message.id)
         if message.file is not None:

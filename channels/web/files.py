@@ -36,7 +36,7 @@ LARGEST = 20_000_000  # Max bytes of an upload; Telegram has the same limit for 
 MOST_FILES = 10  # Max files of one message
 PARTS = Path(
     "cache", "uploads"
-)  # Folder of incomplete uploads. They are not copied when the bot moves to another host.
+)  # Folder of incomplete uploads. Incomplete uploads are not copied when the bot moves to another host.
 PARTS_OF_CHAT, PARTS_IN_ALL = 3, 16
 """Max incomplete uploads of one chat, and of all chats. The oldest ones are dropped first."""
 PDF = "application/pdf"

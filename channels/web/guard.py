@@ -33,8 +33,8 @@ from channels.web.manifest import NAME, WebSettings
 
 PIECE, UPLOADS = "application/octet-stream", "/api/files/"  # MIME type and path of a piece of an upload
 COOKIE = "shipmate_web"
-"""Name of the cookie. Its value is `<secret>.<user>.<seal>`: a random secret, the system user who may use the cookie, and a
-signature.
+"""Name of the cookie. The cookie's value is `<secret>.<user>.<seal>`: a random secret, the system user who may use the cookie,
+and a signature.
 """
 _COOKIE = re.compile(r"([0-9a-f]{32})\.(\d{1,10}o?|-o?)\.([0-9a-f]{64})")
 _ANYBODY = "-"  # Replaces the id of the system user if the browser gave the token, or if the user is unknown
@@ -268,7 +268,7 @@ def create_link(home: Path) -> str:
 
 
 def put_back(home: Path, key: str) -> None:
-    """Make a link with this key valid for one use. Also restores a used link after a failure. Raises OSError."""
+    """Make a link with this key valid for one use. After a failure, this function also restores a used link. Raises OSError."""
     os.close(os.open(home / LINKS / _hash(key), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
 
 

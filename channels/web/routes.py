@@ -424,7 +424,7 @@ class WebRoutes:
         press = press.model_copy(update=facts)
         taken = await self._intake.accept(press)
         if taken and press.rating is not None:
-            # Also tells the person's other tabs. A browser that reconnects gets all ratings.
+            # The event also reaches the person's other tabs. A browser that reconnects gets all ratings.
             self._chats.chat(press.chat_key).tell(event("ratings", {sent.of: press.rating}))
         return web.json_response({"taken": taken}, status=202)
 

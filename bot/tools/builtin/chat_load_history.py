@@ -1,5 +1,5 @@
-"""`chat_load_history`: inserts older messages before the current message. They come from the same chat, or from other
-chats of the person who asks.
+"""`chat_load_history`: inserts older messages, of the same chat or of other chats of the person who asks, before the current
+message.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ BYTES = 75_000
 Otherwise the turn would leave out the oldest messages.
 """
 FARTHEST = 5_000
-"""Max offset in a search of several chats. Such a search keeps all messages before the offset in memory."""
+"""Max offset in a search of several chats. A search of several chats keeps all messages before the offset in memory."""
 MOST_CHATS = 200
-"""Max number of a person's other chats that one search covers. They are the most recently active chats."""
+"""Max number of a person's other chats that one search covers. The most recently active chats are searched."""
 MOST_ARTIFACTS = 5
-"""Max number of artifacts listed for one turn. They are the newest artifacts."""
+"""Max number of artifacts listed for one turn. The newest artifacts are listed."""
 Phrasing = Annotated[str, Field(max_length=4_000)]
 
 

@@ -1,5 +1,5 @@
-"""The tools for the project's text files: `list_dir`, `read_file`, `search_files`, `write_file` and `edit_file`. They
-do not see hidden and ignored files.
+"""The tools for the project's text files: `list_dir`, `read_file`, `search_files`, `write_file` and `edit_file`. The tools do
+not see hidden and ignored files.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from bot.tools.builtin import BuiltinTool
 from bot.tools.context import TaskMode
 
 LONGEST = 7 * 86_400.0
-"""Timeout in seconds of a task, including the time in which it waits for people. Its other limits usually end it earlier."""
+"""Timeout in seconds of a task, including its waits for people. Other limits usually end a task earlier."""
 
 
 class TaskInput(ToolInput):

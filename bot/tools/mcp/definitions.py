@@ -112,8 +112,8 @@ def offer(server: str, tool: Any, instructions: str = "") -> ToolOffer:
 
 
 def _merged(schema: Any) -> Json:
-    """Return an object schema without branches. It has the fields of all branches, and requires what the schema itself
-    requires.
+    """Return an object schema without branches such as `anyOf`. The result has the fields of all branches, and requires what
+    the schema itself requires.
     """
     if not _is_object(schema):
         raise UndeclarableTool("inputSchema.type: its arguments are no object")
@@ -214,7 +214,7 @@ def _validator() -> Any:
 
 
 class ServerTool:
-    """A tool of an MCP server. Its effects are unknown, so it counts as having all effects. `defined` is a hash of the
+    """A tool of an MCP server. The tool's effects are unknown, so it counts as having all effects. `defined` is a hash of the
     server and the definition. An approval is valid only for this hash.
     """
 

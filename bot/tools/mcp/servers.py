@@ -1,5 +1,5 @@
-"""The configured MCP servers and their connections. Each server is started and restarted after failures; its tools are
-listed and called. The gateway's start does not wait for servers.
+"""The configured MCP servers and their connections. Each server is started, and restarted after failures. The server's tools
+are listed and called. The gateway's start does not wait for servers.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ SOUND_SECONDS = 60.0
 MOST_TOOLS = 500
 MOST_PAGES = 50
 MOST_HUNG = 3
-"""Max consecutive calls that get no answer. Then the connection is closed."""
+"""Max consecutive calls that get no answer. After so many calls, the connection is closed."""
 LOOK_SECONDS = 10.0
 """Timeout in seconds of the check whether a server answers after a failed call."""
 LAST_WORDS = 2_000
@@ -53,8 +53,8 @@ class ServerLost(errors.ShipmateError):
 
 @dataclass(eq=False)
 class Server:
-    """One MCP server. It is connected while `run` runs. If the connection is down, the server's tools stay known, but
-    calls fail.
+    """One MCP server, which is connected while `run` runs. If the connection is down, the server's tools stay known, but calls
+    fail.
     """
 
     name: str

@@ -40,7 +40,7 @@ _INHERITED = [
     "TZ",
     "USER",
 ]
-"""Environment variables that a server inherits from the gateway. They contain no secrets."""
+"""Environment variables that a server inherits from the gateway. None of them contains a secret."""
 _BETWEEN = re.compile(r"[\s=:,;|&<>()'\"]+")
 """Pattern of separators between several paths in one word, as in `--path=/a:/b` or in a script."""
 _VERBS = frozenset({"dlx", "exec", "run", "start", "tool", "x"})

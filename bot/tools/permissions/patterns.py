@@ -144,8 +144,8 @@ def _lexical(done: list[str], left: list[str]) -> Parts:
 
 @dataclass(frozen=True, slots=True)
 class Url:
-    """A URL that all URL parsers read in the same way. `plain` means that it has no user name and no path segment such
-    as `..`. `literal` means that its path has only one spelling. Then no other spelling can evade a deny rule.
+    """A URL that all URL parsers read in the same way. `plain` means that it has no user name and no path segment such as `..`.
+    `literal` means that its path has only one spelling. A literal path cannot evade a deny rule by another spelling.
     """
 
     scheme: str
@@ -175,8 +175,8 @@ def read_url(address: str) -> Url | None:
 
 
 def url_glob(pattern: str) -> tuple[Callable[[Url], bool], Match]:
-    """Compile a URL pattern such as `*.example.org` or `https://example.org:8443/docs/*` to two functions. The first
-    matches scheme, host and port, the second the path. Raises `ValueError` for an invalid pattern.
+    """Compile a URL pattern such as `*.example.org` or `https://example.org:8443/docs/*` to two functions. The first function
+    matches scheme, host and port; the second function matches the path. Raises `ValueError` for an invalid pattern.
     """
     scheme, mark, rest = pattern.partition("://")
     scheme = scheme.lower() if mark else ""
@@ -211,7 +211,7 @@ def literal_words(command: str) -> tuple[str, ...] | None:
 
 @dataclass(slots=True)
 class JudgedCall:
-    """A tool call that is being judged. Its paths are resolved once for all rules."""
+    """A tool call that is being judged. The call's paths are resolved once for all rules."""
 
     paths: Paths
     arguments: Mapping[str, Any]
@@ -227,7 +227,7 @@ class JudgedCall:
         return self._places[path]
 
     def forms(self, path: str) -> list[Parts]:
-        """Return all spellings of a path for wide rules, in a form without case differences."""
+        """Return all spellings of a path for wide rules. Case differences are removed."""
         return [_folded(form) for form in self.place(path).forms]
 
 
@@ -316,8 +316,8 @@ def _url(name: str, pattern: str, *, wide: bool) -> Pattern:
 
 
 def _strict_path(name: str, base: Parts | None, loose: Parts) -> Pattern:
-    """Compile a path pattern of an allow rule. `base` is the folder before the first wildcard. It is resolved at the start, so
-    that a link that somebody creates there later allows nothing.
+    """Compile a path pattern of an allow rule. `base` is the folder before the first wildcard. The base is resolved at the
+    start, so that a link that somebody creates there later allows nothing.
     """
     if base is None:
         return lambda _: False

@@ -349,13 +349,13 @@ SCHEDULING = frozenset({"schedule_cancel", "schedule_create", "schedule_list"})
 _OPEN = "chat_load_history chat_send memory skills_list skills_load task tool_search web_search"
 _OTHERS = "edit_file list_dir read_artifact read_file run_shell search_files web_fetch write_file"
 OPEN = SCHEDULING.union(_OPEN.split())
-"""Tools that have effects but need no approval. Their effects are limited to the tool's own folder or chat."""
+"""Tools that have effects but need no approval, because the effects are limited to the tool's own folder or chat."""
 CORE = tuple(sorted(OPEN.union(_OTHERS.split())))
 """All tools that a rule may name, in addition to `mcp__<server>__<tool>`."""
 HISTORY = "chat_load_history"
 UNTAINTED = frozenset({HISTORY, "chat_send", "task"})
-"""Tools that need no approval even if untrusted text is in the model's context. They answer the current chat, change only the
-model's context, or make calls that are judged individually.
+"""Tools that need no approval even if untrusted text is in the model's context. These tools answer the current chat, change
+only the model's context, or make calls that are judged individually.
 """
 OWN = frozenset({"memory", "schedule_cancel", "schedule_create", "web_search"})
 """Tools that concern only the person who asks. If untrusted text is in the model's context, this person confirms the

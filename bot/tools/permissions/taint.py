@@ -153,8 +153,8 @@ def says(messages: Iterable[Message], words: str) -> bool:
 
 
 def about(messages: Sequence[Message], people: Collection[str]) -> str:
-    """Return a description of the newest foreign text; if there is none, of the newest text by anybody but `people`. It
-    names the author of the message, the tool result or the file.
+    """Return a description of the newest foreign text; without foreign text, of the newest text by anybody but `people`. The
+    description names the author of the message, the tool result or the file.
     """
     theirs = [one for one in reversed(messages) if one["role"] != "assistant"]
     words = (one for one in theirs if seen([one]).people - set(people))
