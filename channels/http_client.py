@@ -27,7 +27,7 @@ _MARKS = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u
 
 @dataclass(frozen=True, slots=True)
 class ApiAnswer:
-    """A JSON object that the platform's API returned. `time` is the platform's clock in epoch seconds."""
+    """A JSON object that the platform's API returned. `time` is the time of the platform's clock in epoch seconds."""
 
     status: int
     body: Mapping[str, Any]

@@ -35,7 +35,7 @@ SLICE_BYTES = 65_536
 """Min number of bytes of a request that are encoded before other tasks run."""
 NO_SUCH_PAGE = frozenset({404, 405, 501})
 CONNECTIONS = httpx2.Limits(max_connections=1_000, max_keepalive_connections=20, keepalive_expiry=30.0)
-"""Limits of the connection pool. By default, idle connections close after 5 s, so that no conversation would reuse one."""
+"""Limits of the connection pool. By default, idle connections close after 5 s, often before a conversation's next request."""
 
 _TRANSPORT = (httpx2.HTTPError, httpx2.StreamError, aiohttp.ClientError)
 _FAILURES = (

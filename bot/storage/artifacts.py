@@ -69,7 +69,7 @@ SHOWN = 240
 """Max characters of a line that are shown around a match."""
 _END = ".txt"
 _ABOUT = 4096  # max bytes of the metadata line that are read
-_FRAMING = 24  # characters of a match's line number and marks; its text comes in addition
+_FRAMING = 24  # characters of a match's line number and marks, in addition to the match's text
 _DAY = 86_400.0
 
 

@@ -41,7 +41,7 @@ class Delivery:
 
 
 class Link:
-    """Sends each payload to one socket, and repeats it until the app acknowledges the payload or no attempts are left."""
+    """Sends each payload to one socket, and repeats the payload until the app acknowledges it or no attempts are left."""
 
     def __init__(
         self, clock: Clock, changed: Callable[[], Awaitable[None]], app_id: str, ping_every: float

@@ -202,7 +202,7 @@ class AnthropicServer(Loopback):
         self.compactions.check(body, request.headers.get("anthropic-beta", ""), able=self.compacts)
         leave = replace(self._leave, version=version, max_output=self.max_output)
         leave.system_role = self.system_role and body.get("model") in (*MODELS, "claude-opus-4-8")
-        # A summary request may end with an assistant message, because the conversation may end with one.
+        # A summary request may end with an assistant message, because the conversation may end with such a message.
         rules.check(body, replace(leave, prefill=compaction.KIND in body))
         check_breakpoints(body)
         rules.check_fallbacks(body, request.headers.get("anthropic-beta", ""))

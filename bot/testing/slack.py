@@ -384,7 +384,7 @@ class SlackServer(FileHosting):
         return [delivery for delivery in self.deliveries if not delivery.acked.is_set()]
 
     def status_of(self, channel: str, thread_ts: str) -> str:
-        """Return the status shown in a thread; "" if there is none."""
+        """Return the status shown in a thread; "" if the thread has no status."""
         return self.world.status(channel, thread_ts)
 
     def title_of(self, channel: str, thread_ts: str) -> str:

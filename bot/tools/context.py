@@ -35,8 +35,8 @@ class Reply(Protocol):
         self, text: str, step_id: str | None = None, files: Sequence[OutgoingFile] = ()
     ) -> list[Sent]:
         """Deliver one message, in several parts if it is long, followed by its files. If the call is cancelled, the remaining
-        parts are delivered in the background. `step_id` is the id of the tool call, if there is one. Raises
-        `errors.DeliveryFailed`. If the error is `errors.FileRefused`, nothing was sent.
+        parts are delivered in the background. `step_id` is the id of the tool call that sends; None if no tool call sends.
+        Raises `errors.DeliveryFailed`. If the error is `errors.FileRefused`, nothing was sent.
         """
 
 
@@ -185,7 +185,7 @@ CALL: ContextVar[str] = ContextVar("tool_call", default="")
 progress: ContextVar[Callable[[str | None], object]] = ContextVar("tool_progress", default=bool)
 """Function that reports the progress of the running call. The argument None means that the call waits for a person."""
 STEP: ContextVar[list[ToolCall]] = ContextVar("tool_step")
-"""Tool calls of the running step. The first approval question about one of them empties the list."""
+"""Tool calls of the running step. The first approval question about one of these calls empties the list."""
 PROVENANCE: ContextVar[list[Provenance] | None] = ContextVar("tool_provenance", default=None)
 """Provenances that the running tool has reported."""
 

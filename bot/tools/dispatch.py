@@ -370,7 +370,7 @@ class CallWatcher:
 
 
 def _said_before(view: Sequence[Message], call_id: str) -> str:
-    """Return the model's thinking in its last answer, just before this call; "" if there is none."""
+    """Return the model's thinking just before this call in its last answer; "" if the model did not think there."""
     content = next((one["content"] for one in reversed(view) if one["role"] == "assistant"), ())
     said = ""
     for block in content:

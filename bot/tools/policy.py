@@ -155,7 +155,7 @@ class Policy:
         return Subject(turn.channel, person, role, turn.chat_key)
 
     def _subjects(self, turn: ToolExecutionContext) -> list[Subject]:
-        """Return the people who caused the turn. If no chat caused it, return one subject that has no rights."""
+        """Return the people who caused the turn. If no chat caused the turn, return one subject that has no rights."""
         people = dict.fromkeys((*turn.people, *([turn.user_id] if turn.user_id is not None else [])))
         nobody = Subject(None, None, "nobody", turn.chat_key)
         return [self._subject(turn, person) for person in people] or [nobody]

@@ -207,7 +207,7 @@ class Project:
             except OSError:
                 if here is place:
                     raise
-                continue  # removed meanwhile, or unreadable
+                continue  # the file was removed or is unreadable
             entries += found
             if level < depth:
                 inner = [ProjectPath(tuple(one.path.split("/"))) for one in found if one.kind == "folder"]
@@ -260,7 +260,7 @@ def _must_be_file(found: os.stat_result, place: ProjectPath) -> None:
 
 
 def _kind(entry: os.DirEntry[str]) -> tuple[Kind, int]:
-    with contextlib.suppress(OSError):  # removed meanwhile
+    with contextlib.suppress(OSError):  # the file was removed
         if entry.is_symlink():
             return "link", 0
         if entry.is_dir(follow_symlinks=False):

@@ -164,7 +164,7 @@ class ResultLimits:
         """Id of the artifact with the whole result, by call id."""
 
     async def one(self, call: ToolCall, content: str, origin: Provenance) -> tuple[str, Omission | None]:
-        """Shorten one result if it is too large. Return the text, and a record of the omission if there is one."""
+        """Shorten one result if it is too large. Return the text and a record of the omission; None if nothing is omitted."""
         room = ROOM if self._ages(call) else LASTING_ROOM
         # `read_artifact` pages its own results. The rest of such a result is on the next page.
         if call.name == READER or weight(content) <= room:
@@ -173,8 +173,8 @@ class ResultLimits:
         return excerpt(content, room, kept).shown
 
     async def pictures(self, call: ToolCall, found: Sequence[str], redact: Redact) -> tuple[list[Json], str]:
-        """Store those pictures (base64) of a result that can be shown. Return the stored pictures, and lines of text
-        about the others.
+        """Store those pictures (base64) of a result that can be shown. Return the stored pictures, and lines of text about the
+        other pictures.
         """
         kept, room, notes = list[ShownFile](), TOGETHER, ""
         for number, data in enumerate(found, 1):

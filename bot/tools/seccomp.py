@@ -1,6 +1,6 @@
 """Builds the kernel filter (classic BPF) that refuses dangerous system calls of commands.
 
-The filter exists for x86_64 and aarch64. On other machines there is none.
+The filter exists for x86_64 and aarch64. Other machines get no filter.
 """
 
 from __future__ import annotations

@@ -56,7 +56,7 @@ class SkillFolder:
         self._vetting = vetting
         self._known: dict[Path, tuple[_Stamp, Skill | None]] = {}
         """Parsed skills by file, each with the file's stamp. Every chat needs them, and the files rarely change."""
-        # After a start, many chats may need the skills at the same time. One of them reads the files; the others wait.
+        # After a start, many chats may need the skills at the same time. One chat reads the files; the other chats wait.
         self._scanning = asyncio.Lock()
 
     async def overview(self) -> list[Skill]:

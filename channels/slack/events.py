@@ -131,7 +131,7 @@ class SocketConnection(SocketModeClient):
                             await clock.sleep(web_api.retry_after(error))
 
     def renew(self) -> None:
-        """Close the socket in the background. `receive_messages` then opens a new one."""
+        """Close the socket in the background. `receive_messages` then opens a new socket."""
         if self.current_session is not None:
             self._track(asyncio.ensure_future(self.current_session.close()))
 
@@ -140,7 +140,7 @@ class SocketConnection(SocketModeClient):
         task.add_done_callback(self._processing.discard)
 
     async def run_message_listeners(self, message: Json, raw_message: str) -> None:
-        """Process one frame. The library keeps no reference to the task of a frame, so this method keeps one."""
+        """Process one frame. The library keeps no reference to the task of a frame, so this method keeps it."""
         match message.get("type"):
             case "hello":
                 self._attempts = 0

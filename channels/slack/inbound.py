@@ -311,7 +311,7 @@ def read_press(body: Json, me: BotIdentity, now: float) -> Inbound | None:
 
 
 def read_home(body: Json, me: BotIdentity, now: float) -> Inbound | None:
-    """Return an inbound that names the person who opened the Home tab. Return None for other events. Raises `Unreadable`."""
+    """Return an `Inbound` that names the person who opened the Home tab. Return None for other events. Raises `Unreadable`."""
     event = body.get("event")
     if not isinstance(event, dict) or event.get("type") != HOME_OPENED or event.get("tab") != "home":
         return None

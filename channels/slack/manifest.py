@@ -49,11 +49,11 @@ class SlackSettings(ChannelSettings):
     """Ids of people, groups and channels that may talk to the bot; `*` allows everyone. `shipmate allow` adds ids here.
     """
     direct: Literal["threads", "one"] = "threads"
-    """Conversations in direct messages. `threads`: each message outside a thread starts a conversation, and its thread
-    continues it. `one`: all direct messages of a person are one conversation.
+    """Conversations in direct messages. `threads`: each message outside a thread starts a conversation, and the message's
+    thread continues the conversation. `one`: all direct messages of a person are one conversation.
     """
     streaming: Streaming = Streaming()
-    """Answers and progress that are shown while they change."""
+    """Settings for unfinished answers and progress that are shown while the bot works."""
 
     @field_validator("base_url")
     @classmethod

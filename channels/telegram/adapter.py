@@ -297,7 +297,7 @@ class TelegramChannel(Channel):
         return Sent(self._migrations.named(place["chat_id"], str(number)))
 
     async def _answer_press(self, bot: bot_api.Bot, message: Outbound) -> Sent:
-        """Show an answer to the person who pressed a button. Nobody else sees it."""
+        """Show an answer to the person who pressed a button. Nobody else sees the answer."""
         if not text.visible(message.text):
             raise errors.DeliveryFailed("an answer to a button needs a text")
         press = message.target["press"]
@@ -479,7 +479,7 @@ def _keyboard(message: Outbound) -> Json | None:
 
 
 def _examples(message: Outbound) -> Json | None:
-    """Return a one-time keyboard of example messages. If a person taps one, Telegram sends it as the person's message."""
+    """Return a one-time keyboard of example messages. If a person taps an example, Telegram sends it as the person's message."""
     if message.buttons is None:
         return None
     with speaking(message.language):

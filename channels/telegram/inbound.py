@@ -89,8 +89,8 @@ class Unreadable(ValueError):
 
 
 def read(raw: Json, bot: telegram.Bot, now: float) -> Inbound | None:
-    """Convert one update; return None if it does not concern the bot. `now` (epoch seconds) is used for updates without a
-    time. Raises `Unreadable`.
+    """Convert one update; return None if the update does not concern the bot. `now` (epoch seconds) is used for updates without
+    a time. Raises `Unreadable`.
     """
     try:
         number(raw["update_id"])

@@ -42,7 +42,7 @@ class TelegramSettings(ChannelSettings):
     """Ids of people, groups and channels that may talk to the bot; `*` allows everyone. `shipmate allow` adds ids here.
     """
     streaming: Streaming = Streaming()
-    """Answers and progress that are shown while they change."""
+    """Settings for unfinished answers and progress that are shown while the bot works."""
 
     @model_validator(mode="after")
     def _reachable(self) -> Self:

@@ -340,7 +340,8 @@ SECRET = "X-Telegram-Bot-Api-Secret-Token"  # noqa: S105  the name of a header
 
 
 class UpdateWebhook(_Receiver):
-    """Receives the updates that Telegram posts. Telegram posts a chat's next message only after the last one is confirmed.
+    """Receives the updates that Telegram posts. Telegram posts a chat's next message only after the bot confirms the previous
+    one.
 
     Each start creates a new secret, which each post must contain. If several hosts run the bot, only the host that started
     last accepts posts.

@@ -31,7 +31,7 @@ TOTAL = 500_000_000  # Max bytes of all files in a folder. The oldest files are 
 MOST, MOST_OF_CHAT = 10_000, 1_000
 """Max files in a folder, and max files of one chat. The search for the oldest file reads the whole folder."""
 OF_CHAT = 250_000_000
-"""Max bytes of one chat's uploads. The files of one message need less, but uploads are stored before their message is sent."""
+"""Max bytes of one chat's uploads. The files of one message need less, but files of unsent messages count too."""
 LARGEST = 20_000_000  # Max bytes of an upload; Telegram has the same limit for bots
 MOST_FILES = 10  # Max files of one message
 PARTS = Path(

@@ -63,8 +63,8 @@ def name_of(request: web.Request) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Visitor:
-    """A browser. `fresh`: it has no valid cookie yet. `admitted`: it may use the page. `peer`: the system user of the
-    client's process; None if unknown. `appointed`: it has opened a one-time link.
+    """A browser. `fresh` means that it has no valid cookie yet, `admitted` that it may use the page, and `appointed` that it
+    has opened a one-time link. `peer` is the system user of the client's process; None if unknown.
     """
 
     secret: str
@@ -150,7 +150,7 @@ class Guard:
         return self._peers[transport]
 
     async def fits(self, request: web.Request, token: str) -> bool:
-        """Return True if `token` is the configured one. The comparison takes the same time for all tokens.
+        """Return True if `token` is the configured token. The comparison takes the same time for all tokens.
 
         At most eight wrong tokens are compared per second. Further attempts wait, unless their clients disconnect.
         """

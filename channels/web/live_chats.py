@@ -165,7 +165,7 @@ class LiveChats:
                 live.tell(chunk)
 
     def _tell_elsewhere(self, chat: ChatKey, news: dict[str, Any]) -> None:
-        """Tell the person's other conversations that something has changed in this one."""
+        """Tell the person's other conversations that something has changed in `chat`."""
         told = event("conversation", {"id": chat.thread or FIRST, **news})
         for other, live in self.chats.items():
             if other != chat and other.chat == chat.chat:

@@ -26,7 +26,7 @@ class WebSettings(ChannelSettings):
     token: str | None = Field(default=None, min_length=8)
     """Secret that people enter once before they may use the page."""
     streaming: Streaming = Streaming()
-    """Answers and progress that are shown while they change."""
+    """Settings for unfinished answers and progress that are shown while the bot works."""
 
 
 MANIFEST = Manifest(

@@ -621,7 +621,7 @@ class WebRoutes:
 
 
 def _merge(earlier: list[WebMessage], said: Sequence[WebMessage]) -> list[WebMessage]:
-    """Return the archived messages, then those of the live chat. The live chat has all messages since its first one. A
+    """Return the archived messages, then those of the live chat. The live chat has all messages since its first message. A
     message that was asked or answered again appears once: a person's message at its first place, a message of the bot at its
     newest place.
     """
@@ -637,7 +637,7 @@ def _merge(earlier: list[WebMessage], said: Sequence[WebMessage]) -> list[WebMes
 
 
 def _conversation(request: web.Request, id_: object) -> ChatKey:
-    """Return the chatKey of this browser's conversation with this id; None means the first one. Raises `HTTPBadRequest`."""
+    """Return the chatKey of the browser's conversation `id_`; None means the first conversation. Raises `HTTPBadRequest`."""
     first = KEYS.encode({"chat": request[VISITOR].user})
     if id_ is None or id_ == FIRST:
         return first
@@ -647,7 +647,7 @@ def _conversation(request: web.Request, id_: object) -> ChatKey:
 
 
 def _loop(loop: OpenLoop, user: str) -> dict[str, Any]:
-    """Return an open loop as JSON. Name its conversation only if it is one of the person's own."""
+    """Return an open loop as JSON. Name the loop's conversation only if it belongs to the person."""
     key, who = loop.chat_key, UserRef(NAME, user)
     own = key is not None and (key.channel, key.chat_id) == (NAME, user) and key.kind == THREAD
     return {

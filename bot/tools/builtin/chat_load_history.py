@@ -125,7 +125,7 @@ class ChatLoadHistory(BuiltinTool):
         return told + _left_out(others)
 
     async def _sibling_chats(self, turn: ToolExecutionContext) -> MembershipAnswer:
-        """If this chat is a thread of a direct chat, return the direct chat and its other threads. Topics have no such chats."""
+        """Return, in a thread of a direct chat, the direct chat and its other threads. Elsewhere, return no chats."""
         chat = turn.chat_key.chat
         if not turn.private or turn.chat_key.kind != THREAD:
             return MembershipAnswer([])

@@ -203,7 +203,7 @@ class SearchFiles(FileTool):
         try:
             raw, _ = self.raw(ProjectPath(tuple(path.split("/"))), EDITED + 1)
         except (OSError, errors.ToolError):
-            return None  # removed meanwhile, or unreadable
+            return None  # the file was removed or is unreadable
         if len(raw) > EDITED or file_types.binary_kind(raw[: file_types.SNIFF]) is not None:
             return None
         words = raw.decode(file_types.bom_encoding(raw) or "utf-8", "replace")

@@ -49,7 +49,7 @@ _PROPERTY = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _BRANCHES = ("allOf", "anyOf", "oneOf")
 """Keywords that the provider rejects at the top level of a schema. Servers validate the arguments themselves."""
 _CHECKED = "type enum const required properties items minimum maximum minLength maxLength minItems maxItems"
-"""Keywords that are checked here because checking them is fast. Servers check the others: patterns (which may take
+"""Keywords that are checked here because checking them is fast. Servers check the other keywords: patterns (which may take
 forever), alternatives and references.
 """
 _JOINERS = frozenset("\u200c\u200d")

@@ -1,4 +1,4 @@
-"""Elicitation: an MCP server requests information during a tool call, and the person of the turn is asked for it."""
+"""Elicitation: an MCP server requests information during a tool call, and the person of the turn is asked for the information."""
 
 from __future__ import annotations
 

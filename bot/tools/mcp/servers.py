@@ -242,7 +242,7 @@ class Server:
         self.log.write("mcp", f"the server {self.name} has {len(tools)} tools", level=level, **shown)
 
     def _declared(self, listed: list[Any], instructions: str) -> tuple[dict[str, ServerTool], list[str]]:
-        """Return the tools that can be declared, by name, and the reasons why the others cannot."""
+        """Return the tools that can be declared, by name, and the reasons why the other tools cannot."""
         tools, left_out = dict[str, ServerTool](), list[str]()
         # Redaction comes before the cut, because half a secret would not be recognised.
         notes = definitions.lines(self.redact(instructions), definitions.INSTRUCTIONS)

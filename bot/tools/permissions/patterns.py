@@ -144,8 +144,8 @@ def _lexical(done: list[str], left: list[str]) -> Parts:
 
 @dataclass(frozen=True, slots=True)
 class Url:
-    """A URL that all URL parsers read in the same way. `plain` means that it has no user name and no path segment such as `..`.
-    `literal` means that its path has only one spelling. A literal path cannot evade a deny rule by another spelling.
+    """A URL that all URL parsers read in the same way. `plain` means that the URL has no user name and no path segment such as
+    `..`. `literal` means that the path has only one spelling. A literal path cannot evade a deny rule by another spelling.
     """
 
     scheme: str
@@ -157,7 +157,7 @@ class Url:
 
 
 def read_url(address: str) -> Url | None:
-    """Return the parts of a URL; None if URL parsers may disagree on it."""
+    """Return the parts of a URL; None if URL parsers may disagree on the URL."""
     if len(address) > LONGEST_URL or _ODD.search(address):
         return None
     try:

@@ -110,7 +110,7 @@ def _linked(runs: tuple[Path, ...]) -> frozenset[tuple[int, int]]:
     left = [str(one) for one in _outermost(one.resolve() for one in runs)]
     while left:
         path = left.pop()
-        with contextlib.suppress(OSError):  # removed meanwhile, or unreadable
+        with contextlib.suppress(OSError):  # the file was removed or is unreadable
             found = os.lstat(path)
             if stat.S_ISREG(found.st_mode) and found.st_nlink > 1:
                 nodes.add((found.st_dev, found.st_ino))

@@ -183,7 +183,7 @@ def _listed(words: str, form: re.Pattern[str], expected: str) -> frozenset[str]:
 
 
 def _chat(place: str) -> ChatKey | None:
-    """Return the chat that a chatKey, or its short form such as `slack:C012`, names; None for other text."""
+    """Return the chat that a text names by its chatKey or by a short form such as `slack:C012`; None for other text."""
     for key in (place, place.replace(":", ":chat:", 1)):
         with contextlib.suppress(errors.IdentityInvalid):
             return ChatKey.parse(key)
@@ -314,7 +314,7 @@ class Rules:
         if rule := next((text for text, answer in denials.items() if answer is None), None):
             return asks("rule", "doubt", f"deny {rule}")
         given = [rule for rule in tool["allow"] if rule.answer(call, asked, subject, now)]
-        # A rule that is marked `@trusted:` decides, if there is one.
+        # If one of the rules is marked `@trusted:`, it decides.
         best = next((rule for rule in given if rule.trusted), given[0] if given else None)
         if best is not None and not best.trusted and (why := _instructs(call, asked)):
             # The person cannot approve this alone. The file instructs everybody's turns, including those of operators.
