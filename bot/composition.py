@@ -313,7 +313,7 @@ def build_services(
     names: Iterable[str],
     connections: Connections,
 ) -> Services:
-    """Build the services and the channels `names`."""
+    """Build the services and the channels with these `names`."""
     home, root, clock, disk = settings.home, settings.root, environment.clock, environment.disk
     redact, manifests = Redactor(settings.secrets), discovery.manifests()
     lists = AccessList(home / ACCESS_FILE, disk, clock)

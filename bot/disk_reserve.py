@@ -89,7 +89,8 @@ class DiskReserve:
         """Restore the reserve. Return the reason if there is not enough space; otherwise ""."""
         self.space = space = space_of(self._path.parent)
         whole = min(self._most, space.total // SHARE or self._most)
-        # Trouble ends only with more free space than it began with. Otherwise it could begin and end again and again.
+        # Trouble ends only when more space is free than when it began. Otherwise it could begin and end again and
+        # again.
         besides = whole + whole // 2 if self.trouble else whole
         handle = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:

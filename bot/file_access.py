@@ -48,7 +48,7 @@ def set_aside(root: Path, known: HiddenNames) -> dict[str, str]:
         if name in known and known[name] in {None, leads}:
             continue
         aside = f"refused-{name.lstrip('.')}-{secrets.token_hex(3)}"
-        # Another command's end may have renamed the file, or the command itself may have removed it.
+        # The file may be gone: the command removed it, or the call for another command has renamed it.
         with contextlib.suppress(FileNotFoundError):
             (root / name).rename(root / aside)
             moved[name] = aside

@@ -45,7 +45,7 @@ BACKUP = "before-0.2"
 CLEAN = "clean"
 """Name of a file in the backup folder. It is created when a process that used the imported data exits cleanly."""
 MOVED = ("chats", "transcripts", "index.db", "usage.db", "cache", JOURNAL)
-"""Beginnings of the names of files of version 0.1 that are moved to the backup. The journal is moved last. While the
+"""Prefixes of the names of files that version 0.1 wrote. They are moved to the backup, the journal last. While the
 journal exists, there are still files to move.
 """
 BOOT = "before-0.2"

@@ -15,7 +15,7 @@ from bot.contracts.environment import Clock, Log
 SHRINK_ABOVE = 0.85
 """Share of the memory limit above which memory is freed."""
 LOOK_EVERY = 5.0
-"""Interval in seconds between two checks."""
+"""Interval in seconds between two checks of the memory in use."""
 FREEZE_SECONDS = 0.01
 """If a full collection takes longer than this, the objects that survived it are frozen. Later collections then scan
 only new objects.

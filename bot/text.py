@@ -391,8 +391,8 @@ _OPEN = 20
 
 
 def _cut(window: str, at: int) -> tuple[int, str]:
-    """Move a cut to before a span that must not be cut. Return the new position, and the emphasis marks that are open
-    there and are closed later in the text.
+    """If the cut is inside a span that must not be cut, move the cut to before the span. Return the new position, and
+    the emphasis marks that are open there and are closed later in the text.
     """
     begin = max((found.end() for found in _BLOCK.finditer(window, 0, at)), default=0)
     behind = _BLOCK.search(window, at - 1)

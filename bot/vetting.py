@@ -63,7 +63,7 @@ class InstructionFileSet:
     files: tuple[str, ...] = ()
     """Paths of the followed files in the project, with links resolved."""
     changed: Mapping[Path, int] = field(default_factory=dict)
-    """Change time (ctime in ns) of each file that instructs by its name or by inclusion, by the path to read."""
+    """Change time (ctime in ns) by path, for each file that is an instruction file by its name or by inclusion."""
 
     def holds(self, path: Path) -> bool:
         if not self.paths.isdisjoint({_parts(path), _parts(Path(os.path.realpath(path)))}):

@@ -150,8 +150,8 @@ def changing(root: Path, *, erasing: bool = False) -> Iterator[Disk]:
 
 
 def refresh(root: Path) -> None:
-    """Fetch the shared files of a cluster. A gateway that runs in this folder fetches them itself, so then do nothing.
-    Raises `errors.StorageError`.
+    """Fetch the shared files of a cluster. If a gateway runs in this folder, do nothing, because the gateway fetches
+    them. Raises `errors.StorageError`.
     """
     if (url := database(root)) is not None:
         with contextlib.suppress(errors.Unavailable), _shared(root, url) as disk:

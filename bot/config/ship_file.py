@@ -232,7 +232,7 @@ class Queue(StrictModel):
     max_concurrent_turns: Annotated[int, Field(ge=1, le=100_000)] = 1_024
     """Max turns that run at the same time, over all chats."""
     debounce_ms: Annotated[int, Field(ge=0, le=60_000)] = 0
-    """Milliseconds for which a turn waits, before it starts, for further messages of the same person."""
+    """Milliseconds that a turn waits for further messages of the same person before it starts."""
 
 
 class Delivery(StrictModel):

@@ -85,7 +85,7 @@ class Approval:
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """Return the key of the call. People are asked about each key only once."""
+        """Return the key of the call. If several calls have an equal key, people are asked only once."""
         return (self.request_id, self.call_id, self.fingerprint)
 
 

@@ -1,7 +1,8 @@
 """Exports turns, model calls, tool calls, subagents and deliveries as OpenTelemetry spans (`telemetry.otel`).
 
-The spans are made from lines of the operator's log. They have ids, names, sizes and times, and no text of
-people, the model or tools. This module needs the optional dependencies `otel`. It is imported only if the setting is on.
+The spans are made from lines of the operator's log. They have ids, names, sizes and times, and no text of people, the
+model or tools. This module needs the optional dependencies `otel`. It is imported only if the setting `telemetry.otel`
+is on.
 """
 
 from __future__ import annotations
@@ -120,7 +121,8 @@ class SpanExport:
         ended = round(datetime.fromisoformat(line["timestamp"]).timestamp() * 1000) * 1_000_000
         context = Context()
         if parent is not None:
-            # The parent's span does not exist yet, because it ends later. So the sampler is asked whether the trace is exported.
+            # The parent's span does not exist yet, because it ends later. So the sampler is asked whether the trace is
+            # exported.
             decision = self._provider.sampler.should_sample(context, number, "").decision
             flags = trace.TraceFlags(decision is Decision.RECORD_AND_SAMPLE)
             above = trace.NonRecordingSpan(
