@@ -1,5 +1,5 @@
-"""The demo model: works offline and uses the real tools, so that a new user can see everything before entering an
-API key. It understands a few requests in English and Chinese. Its answer depends only on the request.
+"""The demo model works offline and uses the real tools, so that a new user can see everything before entering an API key. It
+understands a few requests in English and Chinese. Its answer depends only on the request.
 """
 
 from __future__ import annotations

@@ -143,7 +143,7 @@ class ArtifactStore:
     def grep(
         self, artifact_id: str, chat_key: ChatKey, words: str, *, offset: int, limit: int
     ) -> ArtifactMatches:
-        """Search an artifact, from `offset`, for the literal text `words`, ignoring case. `words` must be a single line. The
+        """Search an artifact for the literal text `words` from `offset` on. Case is ignored. `words` must be a single line. The
         matches have at most `limit` characters in total; the first match may have more. Raises the same errors as `read`.
         """
         whole, origin = self._whole(artifact_id, chat_key)

@@ -128,7 +128,7 @@ class World:
         return f"{self._last // 1_000_000}.{self._last % 1_000_000:06d}"
 
     def room(self, channel: Any, *, member: bool = True) -> Room:
-        """Return a conversation. Raises `ApiError` if the bot cannot see it, or if `member` is True and the bot is not in it."""
+        """Return a conversation. Raises `ApiError` if the bot cannot see it or, with `member`, if the bot is not in it."""
         room = self.rooms.get(channel) if isinstance(channel, str) else None
         inside = room is not None and self.bot_user in room.members
         if room is None or (not inside and room.kind != "channel"):

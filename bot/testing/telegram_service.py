@@ -106,7 +106,7 @@ class Service(Loopback):
         await super().stop()
 
     def _end_poll(self, *, delivered: bool) -> None:
-        """Answer the open poll: with the waiting updates if `delivered`, else with a conflict error."""
+        """Answer the open poll: with the waiting updates if `delivered`, otherwise with a conflict error."""
         if self.poll is not None and not self.poll.done():
             self.poll.set_result(delivered)
 

@@ -85,8 +85,8 @@ class Membership(Protocol):
     async def chats_of(
         self, channel: str, user_id: str, chat_keys: Sequence[ChatKey], *, direct: bool
     ) -> MembershipAnswer:
-        """Return those of `chat_keys` (in order of priority) whose chats the person is a member of now. The person's
-        own direct chats are included only if `direct` is True, those of other people never. Never raises.
+        """Return those of `chat_keys` (in order of priority) whose chats the person is a member of now. The person's own direct
+        chats are included only if `direct` is True. Other people's direct chats are never included. Never raises.
         """
 
 
@@ -111,7 +111,7 @@ class Questions(Protocol):
     """Asks the person who caused a turn, while a tool waits for the answer (`bot.features.questions`)."""
 
     async def ask(self, question: Question) -> Answer:
-        """Ask, and return the person's next message in that chat. This message is also handled like any other message."""
+        """Ask, and return the person's next message in that chat. The gateway also handles the message like any other message."""
 
 
 class Jobs(Protocol):
@@ -139,7 +139,7 @@ class Injection(Protocol):
         """Return the number of messages that this run may still insert."""
 
     def in_view(self, line: ArchiveLine) -> bool:
-        """Return True for a line in the model's context, and for the message being answered."""
+        """Return True for a line that is in the model's context or is the message being answered."""
 
     async def inject(self, lines: Sequence[ArchiveLine]) -> list[ArchiveLine]:
         """Insert lines in time order before the current user message, for this run only. Return the lines that fit."""

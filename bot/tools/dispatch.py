@@ -139,7 +139,7 @@ class Dispatcher:
             recorder.looked(call, result, began_at)
             return result
         try:
-            # A message is sent only after it is queued in the same log, so this record is on disk by then.
+            # A message is sent only after it is queued in the same log, so by then this record is on disk.
             await recorder.started(call, wait=effects != _MESSAGE)
         except errors.StorageError as error:
             self._write(call, "was not run", level="error", failure=f"{type(error).__name__}: {error}")
@@ -244,8 +244,8 @@ _NAMED = {"missing": "a value", "extra_forbidden": "no field of this name"}
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Descriptions of a failed call for the model and for the operator. The model's text never contains a traceback, a
-    secret or a path outside the project. If it was shortened, `whole` is the full text.
+    """Descriptions of a failed call for the model and for the operator. The model's text never contains a traceback, a secret
+    or a path outside the project. If the model's text was shortened, `whole` is the full text.
     """
 
     model: str
@@ -343,9 +343,9 @@ _UNWATCHED: frozenset[Effect] = frozenset({"message", "delegate"})
 
 @dataclass(frozen=True, slots=True)
 class CallWatcher:
-    """Wraps another `CallWrapper` and reports its running calls to `watch`, except of calls that send messages or start
-    subagents. A call is not reported while it waits for approval. Calls inside a subagent are reported together with
-    the subagent.
+    """Wraps another `CallWrapper` and reports its running calls to `watch`. Calls that send messages or start subagents are not
+    reported. A call is not reported while it waits for approval. Calls inside a subagent are reported together with the
+    subagent.
     """
 
     inner: CallWrapper
@@ -370,7 +370,7 @@ class CallWatcher:
 
 
 def _said_before(view: Sequence[Message], call_id: str) -> str:
-    """Return the model's thinking just before this call in its last answer; "" if the model did not think there."""
+    """Return the model's thinking just before a call of its last answer; "" if there is no thinking."""
     content = next((one["content"] for one in reversed(view) if one["role"] == "assistant"), ())
     said = ""
     for block in content:

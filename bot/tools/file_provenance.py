@@ -23,7 +23,7 @@ from bot.file_access import is_hidden
 from bot.system import SystemDisk
 
 MOST = 2_000
-"""Max number of files marked individually. Above it, marks cover the files' top-level folders, or the whole project."""
+"""Max number of files marked individually. Above this number, marks cover the files' top-level folders, or the whole project."""
 _SLACK = 50_000_000
 """Max nanoseconds by which the kernel's file timestamps may lag behind."""
 _Stamp = tuple[int, int]
@@ -138,7 +138,7 @@ class FileProvenance:
         return self._marks[path].stamp in {None, self._stamp(path)}
 
     def _sweep(self, since: int, origin: Provenance, channel: str | None) -> None:
-        """Mark every file that was changed since this time, and every marked file that has a new name."""
+        """Mark every file that was changed after `since`, and every marked file that has a new name."""
         known = {mark.stamp: mark for mark in self._marks.values()}
         found: dict[str, _Mark] = {}
         for path in self._files(""):

@@ -142,10 +142,10 @@ class Isolation:
 
     @contextlib.asynccontextmanager
     async def _watched(self, root: Path, notes: list[str]) -> AsyncIterator[tuple[int, InstructionFileSet]]:
-        """Record hidden names and instruction files before a command, and reject those that the command creates. New ones are
-        rejected when the command ends, when another command starts and, if the process was killed, at the next start. Yields a
-        file descriptor and the instruction files. Bubblewrap writes to the descriptor the pid of the sandbox's first process.
-        All other processes of the sandbox end with that process.
+        """Record hidden names and instruction files before a command, and reject those that the command creates. The new names
+        and files are rejected when the command ends, when another command starts and, if the process was killed, at the next
+        start. Yields a file descriptor and the instruction files. Bubblewrap writes the pid of the sandbox's first process to
+        the descriptor. All other processes of the sandbox end with that process.
         """
         first, info = os.pipe()
         begun = asyncio.create_task(asyncio.to_thread(self._begin, root))
@@ -246,8 +246,8 @@ class Isolation:
         if program in self._works:
             return
         root = self.root.resolve()
-        # In containers and hardened services, parts of /proc are already hidden, so a new /proc cannot be mounted.
-        # Older versions of bubblewrap cannot disable user namespaces; the filter of system calls forbids them too.
+        # In containers and hardened services, parts of /proc are already hidden, so a new /proc cannot be mounted. Older
+        # versions of bubblewrap cannot disable user namespaces; the filter of system calls also forbids user namespaces.
         for parts in (("proc", "alone"), ("proc",), ("alone",), ()):
             trial = [program, *arguments(root, self.limits, network=self.network, parts=parts), "--", "true"]
             with contextlib.suppress(OSError):

@@ -185,7 +185,7 @@ class TelegramChannel(Channel):
 
     def permalink(self, line: ArchiveLine) -> str | None:
         """Return the URL of an archived message. Return None outside supergroups, because only their messages have URLs."""
-        # The id of a message in a supergroup that was once a group includes the supergroup's id.
+        # If a supergroup was once a group, the ids of its messages include the supergroup's id.
         chat, _, number = (line.message_id or "").rpartition("/")
         chat = chat or line.chat_key.chat_id
         if line.chat_key.channel != self.name or not chat.startswith(_SUPERGROUP) or not number.isdecimal():
@@ -362,7 +362,7 @@ class TelegramChannel(Channel):
         raise errors.DeliveryUncertain(f"Telegram cannot say whether {message.id} arrived")
 
     async def indicate(self, target: Mapping[str, str], *, working: bool) -> None:
-        """Show `typing`. Telegram clears it after five seconds or at the next message."""
+        """Show `typing`. Telegram clears this status after five seconds or at the next message."""
         if working:
             place = self._migrations.place(target)
             await self._sign("sendChatAction", place, _where(place) | {"action": "typing"})

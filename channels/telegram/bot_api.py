@@ -238,7 +238,7 @@ class Bot(telegram.Bot):
         path = found.get("file_path")
         if not isinstance(path, str):
             raise errors.FileUnreachable("Telegram's getFile names no path")
-        # A segment `..`, or an empty one as in an absolute path, could leave the folder of files.
+        # A segment `..` or an empty segment (as in an absolute path) could lead out of the folder of files.
         if not {"", ".", ".."}.isdisjoint(path.split("/")):
             raise errors.FileGone("Telegram gives a path outside of its files")
         transport = cast("HttpTransport", self._request[1])

@@ -136,7 +136,7 @@ def _message(raw: Json, message: Json, me: User, *, edit: bool) -> Inbound | Non
         return None  # Telegram updates the place of a live location
     brought = _brought(message, origin, special, note)
     if origin is not None:
-        # The sender did not write the text of a forwarded message, so it contains no command and no mention by the sender.
+        # The sender did not write the text of a forwarded message, so commands and mentions in the text do not count.
         said, spans = "", []
     direct = kind == "private"
     command, for_other_bot = _command(said, spans, me)

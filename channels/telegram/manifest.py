@@ -104,7 +104,7 @@ MANIFEST = Manifest(
     files=True,
     # Only Telegram Passport and httpx's command line use these packages, which take 12 MB.
     unused=frozenset({"cryptography", "pygments", "rich"}),
-    silence=45.0,  # a poll takes at most 10 s, and its timeout is 5 s later
+    silence=45.0,  # Telegram answers a poll within 10 s, and the poll times out 5 s later
     direct=lambda user: {"chat_id": user},
     examine=lazy("channels.telegram.examination:examine"),
     claim=Claim(

@@ -1,5 +1,5 @@
-"""`tool_search`: finds tools that requests do not declare from the start. The tools are ranked by the words, in any
-script, that match the query. A match in a name counts more than a match in a description.
+"""`tool_search`: finds tools that requests do not declare from the start. The tools are ranked by the words that match the
+query, in any script. A match in a name counts more than a match in a description.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class ToolSearch(BuiltinTool):
 
     async def run(self, args: ToolSearchInput) -> str | FoundTools:
         catalog = self.ports.catalog
-        # Built-in tools that are left out because the context window is small can be found too.
+        # Built-in tools can be found too if a small context window leaves them out of requests.
         own = [ToolOffer(one, one["name"], one["description"]) for one in context.current().undeclared()]
         offers = catalog.offers()
         if offers:

@@ -22,7 +22,7 @@ CHARACTERS = 400_000
 ERROR_CHARACTERS = 300
 """Max characters of an error page in the tool's error message."""
 OF_PROVIDER = {"type": "web_search_20250305", "name": "web_search", "max_uses": 2}
-"""Definition of the provider's search tool. Every model supports this version, and it runs no code."""
+"""Definition of the provider's search tool. Every model supports this version, and this version runs no code."""
 ASK = "Search the web for the following and report what the results say, with names, numbers and dates:\n\n"
 MAX_TOKENS = 2_000
 BRAVE = "https://api.search.brave.com"
@@ -95,7 +95,7 @@ class WebSearch(BuiltinTool):
 
 
 async def _ask_provider(search: Search, query: str) -> str:
-    """Search with the provider's tool, in a separate request to the model that contains only the query."""
+    """Search with the provider's tool. A separate request to the model contains only the query."""
     asked = {"role": "user", "content": [{"type": "text", "text": ASK + query}]}
     request = ModelRequest(search.model, MAX_TOKENS, (), (asked,), (OF_PROVIDER,), purpose="search")
     try:
@@ -112,7 +112,7 @@ async def _ask_provider(search: Search, query: str) -> str:
 
 
 async def _ask_engine(search: Search, query: str) -> str:
-    """Search with SearXNG or Brave. The address may be private, because operators set it."""
+    """Search with SearXNG or Brave. The engine's address may be private, because operators set it."""
     engine, headers = search.engine, list[tuple[str, str]]()
     base = (engine.base_url or BRAVE).rstrip("/")
     address = f"{base}/search?{urlencode({'q': query, 'format': 'json'})}"

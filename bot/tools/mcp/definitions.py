@@ -39,9 +39,9 @@ own limit, which does not run while a person is being asked.
 LONGEST = 4_000_000
 """Max characters of a result. A result that is too large for the model's context becomes an artifact."""
 MOST_PARTS = 1_000
-"""Max parts (texts, pictures and others) of a result."""
+"""Max parts of a result, such as texts and pictures."""
 RAW = "shipmate/raw"
-"""Key in a listed tool's `_meta`. Its value is the tool's definition as the server sent it."""
+"""Key in a listed tool's `_meta`. The key's value is the tool's definition as the server sent it."""
 
 _NAME = re.compile(r"[A-Za-z0-9_-]+")
 DEPTH = 24
@@ -61,8 +61,8 @@ class UndeclarableTool(ValueError):
 
 
 def name_of(server: str, tool: str) -> str:
-    """Return the declared name of a tool, `mcp__<server>__<tool>`. If the provider would reject the name, it is changed
-    and gets a hash as suffix, so that names stay unique.
+    """Return the declared name of a tool, `mcp__<server>__<tool>`. A name that the provider would reject is changed and gets a
+    hash as suffix, so that names stay unique.
     """
     whole = f"{MCP}{server}__{tool}"
     if _NAME.fullmatch(tool) and len(whole) <= LONGEST_NAME:

@@ -42,7 +42,7 @@ class Declined(errors.ShipmateError):
 
 @dataclass(eq=False)
 class _Call:
-    """A running tool call. Its time `limit` does not run while a person is being asked."""
+    """A running tool call. The call's time `limit` does not run while a person is being asked."""
 
     tool: str
     turn: ToolExecutionContext
@@ -55,8 +55,8 @@ class _Call:
 
 
 class Elicitations:
-    """The questions of one MCP server. While several calls run, a question is not asked, because nobody can know to
-    which turn it belongs.
+    """The questions of one MCP server. While several calls run, a question is not asked, because nobody can know to which turn
+    the question belongs.
     """
 
     def __init__(self, server: str, questions: Questions, log: Log) -> None:

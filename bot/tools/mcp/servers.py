@@ -42,7 +42,7 @@ MOST_PAGES = 50
 MOST_HUNG = 3
 """Max consecutive calls that get no answer. After so many calls, the connection is closed."""
 LOOK_SECONDS = 10.0
-"""Timeout in seconds of the check whether a server answers after a failed call."""
+"""Timeout in seconds of the check that a server still answers after a failed call."""
 LAST_WORDS = 2_000
 """Max characters of a server's stderr kept for operators."""
 
@@ -297,7 +297,7 @@ class Server:
         try:
             async with limit:
                 with self.asking.during(tool, limit, seconds) as unanswered:
-                    # `call_tool` would apply the patterns in the server's schema to the answer, so it is not used.
+                    # `call_tool` is not used, because it would apply the patterns in the server's schema to the answer.
                     answer = await client.session.send_request(
                         request, CallToolResult, progress_callback=told
                     )

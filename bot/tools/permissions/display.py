@@ -24,7 +24,7 @@ _LEFT_OUT = re.compile(f"{_MARK}([0-9]{{1,12}}){_MARK}")
 
 
 def visible(words: str) -> str:
-    """Return the text with invisible and reordering characters escaped."""
+    """Return the text with escapes for invisible characters and for characters that reorder text."""
     return "".join(sign if sign == "\n" or _shows(sign) else _escaped(sign) for sign in words)
 
 

@@ -57,7 +57,7 @@ class RuleMalformed(ValueError):
 
 
 def glob(pattern: str) -> Match:
-    """Return a function that tests if a whole text matches. `*` stands for any characters, `?` for one character."""
+    """Return a function that tests if a whole text matches `pattern`. `*` stands for any characters, `?` for one character."""
     if "*" not in pattern and "?" not in pattern:
         return pattern.__eq__
     first, *rest = [re.escape(piece).replace(r"\?", ".") for piece in pattern.split("*")]
@@ -72,7 +72,7 @@ def path_glob(parts: Sequence[str]) -> Callable[[Sequence[str]], bool]:
     pattern = [None if part == ANY_DEPTH else glob(part) for part in parts]
 
     def matches(path: Sequence[str]) -> bool:
-        # Numbers of path parts that the pattern parts up to here can match.
+        # The set of possible numbers of path parts that the pattern's parts so far can match.
         taken = {0}
         for part in pattern:
             if not taken:
@@ -88,8 +88,8 @@ def path_glob(parts: Sequence[str]) -> Callable[[Sequence[str]], bool]:
 
 @dataclass(frozen=True, slots=True)
 class ResolvedPath:
-    """A resolved path. `real` are its parts with all links resolved; None if it cannot be resolved. `forms` are all
-    spellings of the path: as written, and with each link replaced in turn.
+    """A resolved path. `real` are the path's parts with all links resolved; None if the path cannot be resolved. `forms` are
+    all spellings of the path: as written, and with each link replaced in turn.
     """
 
     real: Parts | None
