@@ -155,7 +155,7 @@ class GatewayHealth:
     chats: Chats
 
     def parts(self) -> dict[str, PartHealth]:
-        """Return the health of each part."""
+        """Return the health of each part of the gateway, by name."""
         services, memory, model, reserve = self.services, self.memory, self.model, self.reserve
         now = services.clock.now()
 

@@ -483,7 +483,8 @@ class Manifest:
     have access to this machine or the channel's own token.
     """
     valid_id: Callable[[str], bool] = bool
-    """Function that returns True if a string can be a stable user id of this platform. Allow lists are checked with it.
+    """Function that returns True if a string can be a stable user id of this platform. It checks the entries of allow
+    lists.
     """
     where_id: Sentence | None = (
         None  # Text that tells operators what a user id looks like and where to find it

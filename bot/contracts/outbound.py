@@ -49,7 +49,7 @@ class Outbound:
     """Steps of a `progress`, for channels that can display cards. `text` has the same content."""
     sure: str = ""  # Final beginning of a `preview`, for channels that can only append text
     goes_on: bool = False  # True for a `preview` or `progress` that will be edited again
-    ends: bool = False  # True for the last part of an answer. A channel may ask for a rating below it.
+    ends: bool = False  # True for the last part of an answer. A channel may ask for a rating below this part.
     repeat_of: str | None = None
     """Id of the outbox row that this message repeats, because nobody knows whether that row was delivered. A channel
     without `find` sends the repeat only over a connection that has just responded.

@@ -1,4 +1,4 @@
-"""Makes `python -m shipmate` the same command as `shipmate`."""
+"""Entry point of `python -m shipmate`, which runs the command `shipmate`."""
 
 from __future__ import annotations
 

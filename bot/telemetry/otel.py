@@ -177,7 +177,7 @@ class _Exporter(OTLPSpanExporter):
 
 
 def _answered(details: Line) -> Attributes:
-    """Return the attributes of a model's answer. Its input tokens include those in the provider's cache."""
+    """Return the attributes of a model's answer. The number of input tokens includes tokens from the provider's cache."""
     usage, reason, first = details.get("usage") or {}, details.get("stopReason"), details.get("firstTokenMs")
     return {
         "gen_ai.response.model": None if "error" in details else details.get("model"),
