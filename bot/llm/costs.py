@@ -96,8 +96,8 @@ class PriceTable:
         return max(one.of(usage) for one in known if one is not None) if cost is None else cost
 
     def hour_pays(self, model: str) -> bool:
-        """Return True if it is cheaper to cache the common prefix of all chats for an hour than for five minutes. The answer is
-        True if a cache read costs at most a tenth of the input price.
+        """Return True if it is cheaper to cache the common prefix of all chats for an hour than for five minutes. This is
+        assumed if a cache read costs at most a tenth of the input price.
         """
         price = self._price(model, 1)
         return price is not None and 0 < 10 * price.read <= price.input
@@ -236,7 +236,7 @@ class BudgetedModel(ModelWrapper):
         return self._spending.usd.get(account, 0.0) >= share * self._limits[account[0]]
 
     async def _admit(self, account: Account, running: Running, purpose: str) -> None:
-        """Ask operators whether an account may exceed its spent budget. Raises `errors.BudgetSpent` if they do not allow it."""
+        """Ask operators whether an account may exceed its spent budget. Raises `errors.BudgetSpent` if no operator allows it."""
         scope, name = account
         now, chat, turn = self._clock.now(), running.chat_key, running.request_id
         if any((account, key) in self._allowed for key in (None, chat, turn)):

@@ -106,7 +106,7 @@ class ContextWindows:
 
     def window(self, model: str) -> int | None:
         """Return the context window of a model in tokens; None if unknown. For the model in ship.json, `llm.contextWindow`
-        replaces the number in the provider's list. A smaller limit that a refused request has shown overrides both.
+        replaces the number in the provider's list. A smaller limit that a refused request has shown overrides both numbers.
         """
         configured = self._configured if model == self._model else None
         told = configured or self._learned.get(model, "window")
@@ -119,7 +119,7 @@ class ContextWindows:
         return None if value is None else int(value)
 
     def learn(self, model: str, name: str, value: float | None) -> None:
-        """Store a value, e.g. `systemRefused`, that a refusal of the provider has shown. None deletes the value."""
+        """Store a value that a refusal of the provider has shown, such as `systemRefused`. None deletes the value."""
         self._learned.set(model, name, value)
 
     def takes(self, model: str, what: str) -> bool:

@@ -141,8 +141,8 @@ MIN_PREVIEW = 40
 
 
 class LoggedModel(ModelWrapper):
-    """A model whose calls are logged. Each attempt has its own log lines; `callId` connects a request with its
-    response. A request's line has the messages after the model's last answer. If `payload` is True, it has the whole request.
+    """A model whose calls are logged. Each attempt has its own log lines; `callId` connects a request with its response. A
+    request's line has the messages after the model's last answer. If `payload` is True, the line has the whole request.
     """
 
     def __init__(
@@ -286,7 +286,7 @@ def _block_words(block: Json) -> str:
 
 
 class SystemRoleModel(ModelWrapper):
-    """A model that gets the gateway's texts as system messages if it accepts such messages (see `bot.llm.windows`)."""
+    """A model that gets the gateway's texts as system messages if the model accepts such messages (see `bot.llm.windows`)."""
 
     def __init__(self, model: Model, windows: ContextWindows) -> None:
         super().__init__(model)

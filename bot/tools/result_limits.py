@@ -234,7 +234,7 @@ class ResultLimits:
         return tool is None or tool.ages
 
     async def keep(self, call: ToolCall, content: str, origin: Provenance) -> str | None:
-        """Store a text as an artifact. Return the artifact's id; None if it could not be stored."""
+        """Store a text as an artifact. Return the artifact's id; None if storing the text failed."""
         if self._artifacts is None:
             return None
         about: dict[str, Any] = {"tool": call.name, "tool_use_id": call.id}

@@ -30,7 +30,7 @@ host of a virtual machine.
 CALLS: Mapping[str, Mapping[str, Sequence[int]]] = tomllib.loads(
     Path(__file__).with_name("syscalls.toml").read_text(encoding="ascii")
 )
-"""System calls with their numbers on x86_64 and on aarch64, by table. -1: the architecture lacks the call."""
+"""System calls with their numbers on x86_64 and on aarch64, by table. The number is -1 if the architecture lacks the call."""
 MACHINES = {"x86_64": (0xC000003E, 0), "aarch64": (0xC00000B7, 1)}
 """Audit constant of each architecture, and its column in `CALLS`."""
 _MODES = {"chmod": 1, "fchmod": 1, "fchmodat": 2, "fchmodat2": 2, "mknod": 1, "mknodat": 2, "creat": 1}
@@ -60,7 +60,7 @@ def _steps(mark: int, column: int) -> Iterable[_Step]:
         yield from ((_AT_LEAST, 0, 1, 0x40000000), _refuse(errno.ENOSYS))
     bodies = {call: [_refuse(errno.EPERM)] for call in CALLS["forbidden"]}
     bodies |= {call: [_refuse(errno.ENOSYS)] for call in CALLS["unknown"]}
-    # `fallocate` fills a disk faster than the usage check notices. Libraries write zeros instead when it is refused.
+    # `fallocate` fills a disk faster than the usage check notices. If the call is refused, libraries write zeros instead.
     bodies["fallocate"] = [_refuse(errno.EOPNOTSUPP)]
     bodies |= {"clone": _any(0, _SPACES), "unshare": _any(0, _SPACES | _NEW_TIME)}
     bodies |= {call: _any(at, _SET_ID) for call, at in _MODES.items()}

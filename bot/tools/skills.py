@@ -55,7 +55,7 @@ class SkillFolder:
         self._log = log
         self._vetting = vetting
         self._known: dict[Path, tuple[_Stamp, Skill | None]] = {}
-        """Parsed skills by file, each with the file's stamp. Every chat needs them, and the files rarely change."""
+        """Parsed skills by file, each with the file's stamp. Every chat needs the skills, and the files rarely change."""
         # After a start, many chats may need the skills at the same time. One chat reads the files; the other chats wait.
         self._scanning = asyncio.Lock()
 

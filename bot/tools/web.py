@@ -1,6 +1,6 @@
 """The HTTP client of the tools. Apart from MCP servers, no other code in `bot.tools` opens connections.
 
-The host of each request is resolved once. All its addresses must be public, and the connection uses one of them. DNS
+The host of each request is resolved once. All addresses of the host must be public, and the connection uses one of them. DNS
 rebinding therefore has no effect. Proxies from the environment are not used. Cookies are not stored.
 """
 
@@ -104,7 +104,7 @@ class Web:
         self._headers = dict(sent) | {"Accept-Encoding": "gzip"}
 
     async def fetch(self, address: str) -> Page:
-        """Fetch an address with GET, following redirects within the same host. Raises `errors.ToolError`."""
+        """Fetch an address with GET. Follow redirects within the same host. Raises `errors.ToolError`."""
         try:
             async with asyncio.timeout(SECONDS):
                 return await self._follow(address)
@@ -132,7 +132,7 @@ class Web:
     async def _hop(self, address: str, here: Url) -> Page | str:
         """Return the response, or the target of a redirect."""
         pinned = _Pinned(await self._checked(here))
-        # The URL is built from the checked parts. Otherwise another parser might find another host in it.
+        # The URL is built from the checked parts. Otherwise another parser might find another host in the URL.
         host = f"[{here.host}]" if ":" in here.host else here.host
         target = f"{here.scheme}://{host}:{here.port}{here.path}"
         connector = aiohttp.TCPConnector(resolver=pinned, use_dns_cache=False, force_close=True, limit=1)
