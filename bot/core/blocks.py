@@ -19,8 +19,9 @@ from bot.identity_cache import IdentityCache
 
 THINKING = frozenset({"thinking", "redacted_thinking"})
 LONGEST_OVERLAP, LEAST_OVERLAP, LEAST_VARIED = 4_000, 12, 4
-"""Max and min characters of a repetition at the border of two parts of an answer, and min different characters in the
-repetition. A shorter repetition, or a line of dashes, may be chance.
+"""Max characters and min UTF-8 bytes of a repetition at the border of two parts of an answer, and min different characters
+in the repetition. A shorter repetition, or a line of dashes, may be chance. Bytes are counted because four Chinese
+characters say as much as twelve letters.
 """
 SERVER_CALLS = frozenset({"server_tool_use", "mcp_tool_use"})
 """Block types of calls to tools that the provider runs. Such a call and its result are in the same message."""
@@ -90,9 +91,10 @@ def joined(first: Sequence[Json], second: Sequence[Json]) -> list[Json]:
 
 def _overlap(first: str, second: str) -> int:
     end, begin = first[-LONGEST_OVERLAP:], second[:LONGEST_OVERLAP]
-    lengths = range(min(len(end), len(begin)), LEAST_OVERLAP - 1, -1)
+    lengths = range(min(len(end), len(begin)), 0, -1)
     length = next((one for one in lengths if end.endswith(begin[:one])), 0)
-    return length if len(set(begin[:length])) >= LEAST_VARIED else 0
+    again = begin[:length]
+    return length if len(again.encode(errors="replace")) >= LEAST_OVERLAP and len(set(again)) >= LEAST_VARIED else 0
 
 
 def plain_text(content: Iterable[Json]) -> str:

@@ -16,6 +16,10 @@ CASES: dict[str, tuple[Sequence[Answer], Sequence[str]]] = {
         (reply("The ship is ca", stop_reason="max_tokens"), reply("lled 海.")),
         ["The ship is called 海."],
     ),
+    "cut, and its end said again": (
+        (reply("今天的会议改到下午三点", stop_reason="max_tokens"), reply("下午三点开始。")),
+        ["今天的会议改到下午三点开始。"],
+    ),
     "cut in its text again and again": (
         tuple(reply(f"part {number}, ", stop_reason="max_tokens") for number in range(4)),
         [f"part 0, part 1, part 2, part 3,\n\n{say('turn.truncated')}"],
