@@ -94,7 +94,11 @@ def _overlap(first: str, second: str) -> int:
     lengths = range(min(len(end), len(begin)), 0, -1)
     length = next((one for one in lengths if end.endswith(begin[:one])), 0)
     again = begin[:length]
-    return length if len(again.encode(errors="replace")) >= LEAST_OVERLAP and len(set(again)) >= LEAST_VARIED else 0
+    return (
+        length
+        if len(again.encode(errors="replace")) >= LEAST_OVERLAP and len(set(again)) >= LEAST_VARIED
+        else 0
+    )
 
 
 def plain_text(content: Iterable[Json]) -> str:
