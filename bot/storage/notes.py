@@ -26,8 +26,8 @@ from bot.storage.jsonl import on_disk
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A source of a line: the turn that wrote the line at the time `ts` (epoch ms). `taint` says how untrusted the text was that
-    this turn had read. `chat_key` is None if an operator wrote the line outside of all chats.
+    """A source of a line: the turn that wrote the line at the time `ts` (epoch ms). `taint` is the untrusted-text level of the
+    text that this turn had read. `chat_key` is None if an operator wrote the line outside of all chats.
     """
 
     ts: int
@@ -59,8 +59,9 @@ def carried(
 
 @dataclass(frozen=True, slots=True)
 class _Sources:
-    """Content of the file that stores the sources of the text with this hash. `lines` has the positions in `writers` of each
-    line's sources. `before` has the sources of the previous text, which is on disk until the text replaces it.
+    """Content of a file of sources. `sha256` is the hash of the text that the sources belong to. `lines` has the positions in
+    `writers` of each line's sources. `before` has the sources of the previous text, which is on disk until the text replaces
+    it.
     """
 
     sha256: str
@@ -76,7 +77,9 @@ _SOURCES = TypeAdapter(_Sources)
 def noted(
     raw: bytes, written: Sequence[Sequence[Written]], before: tuple[bytes, bytes] = (b"", b"")
 ) -> bytes:
-    """Return the content of the file of sources of the text `raw`. `before` is the previous text and its file of sources."""
+    """Return the content of the file that stores the sources of the text `raw`. `before` is the previous text and its file of
+    sources.
+    """
     writers = list(dict.fromkeys(by for line in written for by in line))
     places = {by: at for at, by in enumerate(writers)}
     old = _about(*before)
@@ -205,7 +208,7 @@ class NoteStore:
 
     @on_disk(_FAILURE, alone=True)
     def move(self, owner: MemoryOwner, old: str, new: str, by: Written) -> int:
-        """Move a file, or all files below a path, and add `by` to their sources; return the number of moved files."""
+        """Move a file, or all files below a path, and add `by` to the sources of each line. Return the number of moved files."""
         source, target = checked(old), checked(new)
         _own(owner, source)
         _own(owner, target)

@@ -37,7 +37,9 @@ COOKIE = "shipmate_web"
 and a signature.
 """
 _COOKIE = re.compile(r"([0-9a-f]{32})\.(\d{1,10}o?|-o?)\.([0-9a-f]{64})")
-_ANYBODY = "-"  # Replaces the id of the system user if the browser gave the token, or if the user is unknown
+_ANYBODY = (
+    "-"  # Stands for the id of the system user if the browser gave the token, or if the user is unknown
+)
 _APPOINTED = "o"
 """Suffix of the user's id if the browser has opened a one-time link. An operator's browser needs a cookie with this suffix."""
 _AGE = 400 * 24 * 3600  # Lifetime of the cookie in seconds, the longest that browsers allow
@@ -279,7 +281,7 @@ def redeem(home: Path, key: str) -> bool:
     link = home / LINKS / _hash(key)
     try:
         fresh = link.stat().st_mtime >= time.time() - LINK_SECONDS
-        link.unlink()  # raises in the second of two concurrent attempts
+        link.unlink()  # the second of two concurrent attempts raises OSError
     except OSError:
         return False
     return fresh

@@ -31,7 +31,7 @@ HEARTBEAT = b": still here\n\n"
 
 @dataclass(frozen=True, slots=True)
 class WebMessage:
-    """A message in the form that browsers receive. `number` is its place in the order of all messages of the channel."""
+    """A message in the form that browsers receive. `number` is the message's position among all messages of the channel."""
 
     number: int
     id: str
@@ -89,7 +89,7 @@ class LiveChat:
     working: bool = False
 
     def keep(self, said: WebMessage) -> None:
-        """Insert a message at the place of its number. Drop the oldest messages above the limits."""
+        """Insert a message in the order of the numbers. Drop the oldest messages above the limits."""
         at = next((at for at, one in enumerate(self.said) if one.number > said.number), len(self.said))
         self.said.insert(at, said)
         size = sum(len(one.text) for one in self.said)

@@ -247,8 +247,8 @@ class WebRoutes:
         return web.Response(text=page, content_type="text/html", status=error.status, headers=headers)
 
     def _redirected(self, request: web.Request) -> web.Response | None:
-        """Return a redirect to this server's own host name if it is needed. If the browser may have withheld its cookie,
-        return a page that loads the address again. Otherwise return None.
+        """Return a redirect to this server's own host name if the browser should use that name. If the browser may have
+        withheld its cookie, return a page that loads the address again. Otherwise return None.
         """
         visitor = request[VISITOR]
         if request.method == "GET" and (better := self._guard.better(request, visitor)) is not None:
@@ -387,7 +387,7 @@ class WebRoutes:
             return web.json_response({"loops": [_loop(one, request[VISITOR].user) for one in loops]})
 
     async def _rename(self, request: web.Request) -> web.Response:
-        """Rename a conversation. With an empty title, its first words become the title again."""
+        """Rename a conversation. With an empty title, the conversation's first words become the title again."""
         chat, title = _conversation(request, request.match_info["id"]), (await _body(request, _Title)).title
         if await self._intake.conversation(chat) is None:
             raise web.HTTPNotFound
@@ -478,7 +478,7 @@ class WebRoutes:
         except ValueError:
             raise Refused(400, "web.unreadable") from None
         kept = await asyncio.to_thread(self._uploads.attachment, user, id_)
-        if kept is not None:  # also if the last piece comes twice because its response was lost
+        if kept is not None:  # reached also if the last piece comes twice because its response was lost
             (shown,) = await asyncio.to_thread(self._shown, [kept])
             return web.json_response({"have": kept.size, "whole": True, "file": shown.json()})
         if have is None:
@@ -574,7 +574,7 @@ class WebRoutes:
                 self._chats.ask(key, one)
             else:  # the question is decided already
                 lines.append(one)
-        # From here to the loop there is no await, so no message can be lost between history and stream.
+        # From here to the loop there is no await, so no message can be lost between the history and the stream.
         history = [one.json() for one in _merge(lines, live.said)]
         stream.push(b"retry: 2000\n\n" + event("history", {"messages": history}))
         if ratings:

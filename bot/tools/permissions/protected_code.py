@@ -25,8 +25,8 @@ OURS = "it is part of what Shipmate runs on"
 
 @dataclass(frozen=True, slots=True)
 class RunningCode:
-    """The code of a running process. `runs` are the files and folders that it imports or starts. `source` is its source
-    tree; None for an installed wheel. `base` is the interpreter's own prefix.
+    """The code of a running process. `runs` are the files and folders that the process imports or starts. `source` is
+    Shipmate's source tree; None for an installed wheel. `base` is the interpreter's own prefix.
     """
 
     runs: tuple[Path, ...]

@@ -370,7 +370,7 @@ ASKED_BECAUSE: Mapping[Reason, str] = {
     "rule": "a rule of this installation wants it approved",
     "doubt": "a rule that forbids something cannot judge it",
 }
-"""Texts of the reasons for asking, for the log and for the model."""
+"""Texts that tell the log and the model why a person was asked."""
 _HARMFUL: frozenset[Effect] = frozenset({"run", "write", "network"})
 _CHANGES: frozenset[Effect] = frozenset({"run", "write"})
 _INSTRUCTIONS = frozenset({"agent.md", "skill.md"})
@@ -405,8 +405,8 @@ def asks(
 
 def taints(call: Call, now: PolicyContext, least: Taint = Taint.FOREIGN) -> bool:
     """Return True if untrusted text in the model's context makes this call need an approval. Only text of at least the
-    untrusted-text level `least` counts. For text from the project's files, this changes only defaults, not the rules
-    that operators wrote.
+    untrusted-text level `least` counts. Text from the project's files changes only the defaults, not the rules that operators
+    wrote.
     """
     # The author of the untrusted text may read this chat, into which messages of other chats would be loaded.
     carries = call.tool == HISTORY and call.arguments.get("scope") == "mine" and not now.private

@@ -21,7 +21,7 @@ from bot.identity_cache import IdentityCache
 _OWN = frozenset({"text", "thinking", "redacted_thinking", "tool_use", "compaction"})
 """Types of blocks that the model itself writes. Other blocks in an answer are results of the provider's tools."""
 MOST_PEOPLE = 200
-"""Max people whose text an answer may repeat. If there are more, the answer counts as anybody's."""
+"""Max people whose text an answer may repeat. With more people, the answer counts as anybody's."""
 _LEFT_OUT: Json = {"type": "text", "text": "[words of others, left out]"}
 GONE: Json = _LEFT_OUT | {ORIGIN: NOBODYS.packed()}
 _RUN, _STEP, _LEAST = 24, 8, 8
@@ -153,7 +153,7 @@ def says(messages: Iterable[Message], words: str) -> bool:
 
 
 def about(messages: Sequence[Message], people: Collection[str]) -> str:
-    """Return a description of the newest foreign text; without foreign text, of the newest text by anybody but `people`. The
+    """Describe the newest foreign text. If there is no foreign text, describe the newest text by anybody but `people`. The
     description names the author of the message, the tool result or the file.
     """
     theirs = [one for one in reversed(messages) if one["role"] != "assistant"]
