@@ -132,9 +132,7 @@ def loads(raw: bytes) -> Json | None:
 
 
 def tidy(disk: Disk, folder: Path) -> None:
-    """Delete the temporary files that `Disk.replace` left because a process was killed. Call this function while you hold the
-    folder's lock.
-    """
+    """Delete the temporary files that `Disk.replace` left because a process was killed. The caller holds the folder's lock."""
     for name in disk.names(folder):
         if _SCRATCH.fullmatch(name):
             disk.remove(folder / name)

@@ -60,8 +60,7 @@ def carried(
 @dataclass(frozen=True, slots=True)
 class _Sources:
     """Content of a file of sources. `sha256` is the hash of the text that the sources belong to. `lines` has the positions in
-    `writers` of each line's sources. `before` has the sources of the previous text, which is on disk until the text replaces
-    it.
+    `writers` of each line's sources. `before` has the sources of the previous text, which is on disk until it is replaced.
     """
 
     sha256: str
@@ -77,9 +76,7 @@ _SOURCES = TypeAdapter(_Sources)
 def noted(
     raw: bytes, written: Sequence[Sequence[Written]], before: tuple[bytes, bytes] = (b"", b"")
 ) -> bytes:
-    """Return the content of the file that stores the sources of the text `raw`. `before` is the previous text and its file of
-    sources.
-    """
+    """Return the content of the file of sources for the text `raw`. `before` has the previous text and its file of sources."""
     writers = list(dict.fromkeys(by for line in written for by in line))
     places = {by: at for at, by in enumerate(writers)}
     old = _about(*before)

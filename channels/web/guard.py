@@ -37,9 +37,7 @@ COOKIE = "shipmate_web"
 and a signature.
 """
 _COOKIE = re.compile(r"([0-9a-f]{32})\.(\d{1,10}o?|-o?)\.([0-9a-f]{64})")
-_ANYBODY = (
-    "-"  # Stands for the id of the system user if the browser gave the token, or if the user is unknown
-)
+_ANYBODY = "-"  # In place of the system user's id if the browser gave the token or the user is unknown
 _APPOINTED = "o"
 """Suffix of the user's id if the browser has opened a one-time link. An operator's browser needs a cookie with this suffix."""
 _AGE = 400 * 24 * 3600  # Lifetime of the cookie in seconds, the longest that browsers allow
