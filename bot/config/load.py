@@ -227,6 +227,8 @@ def _validated(
                 case (section, *_):
                     filled.document.pop(str(section), None)
     filled.document["channels"] = {name: {} for name in manifests} | filled.document.get("channels", {})
+    if filled.document == json.loads(words):  # a channel from another package has a setting without a default
+        raise errors.ConfigError(*dict.fromkeys(found))
     return _validated(filled, manifests, root, found)
 
 

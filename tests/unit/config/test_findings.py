@@ -9,9 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bot import config, errors
+from bot.contracts.channel import ChannelSettings
 from tests.shares import examples
 
-from .conftest import MANIFESTS, TOKENS, Load
+from .conftest import MANIFESTS, TOKENS, Load, manifest
 
 BAD: dict[str, Any] = {
     'nmae: found an unknown key; expected one of $schema, .*; did you mean "name"?': {"nmae": "x"},
@@ -150,6 +151,15 @@ def test_a_file_that_is_no_json_says_where(load: Load, content: str, start: str)
         load(content)
     assert caught.value.findings[0].startswith(start)
     assert len(caught.value.findings) == 1
+
+
+def test_a_channel_whose_setting_has_no_default_is_a_finding(tmp_path: Path) -> None:
+    class RoomSettings(ChannelSettings):
+        room: str
+
+    (tmp_path / "ship.json").write_text("{}")
+    with pytest.raises(errors.ConfigError, match=r'channels\.hall\.room: found nothing; .*add "room"'):
+        config.load(tmp_path, {**MANIFESTS, "hall": manifest("hall", RoomSettings)}, {})
 
 
 def test_without_a_file_the_way_to_one_is_told(tmp_path: Path) -> None:
