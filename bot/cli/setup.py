@@ -176,6 +176,7 @@ class Project:
             env = self.root / ".env"
             if not env.exists():
                 disk.replace(env, example.encode())
+            env.chmod(0o600)  # dotenv keeps the mode of an existing file
             for key, value in self.values.items():
                 dotenv.set_key(env, key, value, quote_mode="never")
             say(f"wrote  .env ({', '.join(self.values)})")

@@ -513,10 +513,15 @@ async def _supervise(
     )
     group, deadline, over = transport.get_pid(), loop.time() + seconds, None
     ending = [loop.create_task(event.wait()) for event in (process.exited, stop)]
-    while not (process.exited.is_set() or stop.is_set() or over) and loop.time() < deadline:
-        over = await asyncio.to_thread(watch, group)
-        left = max(0.0, min(LOOK, deadline - loop.time()))
-        await asyncio.wait(ending, timeout=0 if over else left, return_when=asyncio.FIRST_COMPLETED)
+    try:
+        while not (process.exited.is_set() or stop.is_set() or over) and loop.time() < deadline:
+            over = await asyncio.to_thread(watch, group)
+            left = max(0.0, min(LOOK, deadline - loop.time()))
+            await asyncio.wait(ending, timeout=0 if over else left, return_when=asyncio.FIRST_COMPLETED)
+    except OSError:  # `watch` failed, so nothing would limit the command any more
+        _kill(group)
+        transport.close()
+        raise
     late = not (process.exited.is_set() or stop.is_set() or over)
     over = None if process.exited.is_set() else over
     _kill(group)

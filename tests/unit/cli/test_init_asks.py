@@ -92,9 +92,13 @@ async def test_tokens_for_a_channel_that_ship_json_has_wrong_are_kept_untested(
     services: Services, init: Init
 ) -> None:
     services.config["channels"]["slack"]["baseUrl"] = "no address"
+    env = services.root / ".env"
+    env.write_text("OWN=1\n", encoding="utf-8")
+    env.chmod(0o644)
     done, _ = await init(SLACK)
     assert "Not tested, since ship.json is not valid there" in done.out
-    assert f"SLACK_BOT_TOKEN={BOT_TOKEN}" in (services.root / ".env").read_text(encoding="utf-8")
+    assert f"OWN=1\nSLACK_BOT_TOKEN={BOT_TOKEN}" in env.read_text(encoding="utf-8")
+    assert env.stat().st_mode & 0o777 == 0o600, "nobody else reads the tokens"
 
 
 async def test_who_sends_no_code_in_time_becomes_no_operator(

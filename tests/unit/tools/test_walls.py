@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import stat
 import tempfile
@@ -90,6 +91,18 @@ async def test_a_bomb_of_processes_is_put_out_for_root_too(desk: Desk) -> None:
     )
     said = await desk.failed(bomb, timeoutMs=60_000)
     assert "more than 40 processes" in said or "Resource temporarily unavailable" in said
+    await all_ended()
+
+
+@isolated
+async def test_a_command_ends_if_its_limits_cannot_be_checked(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def lost(_: int) -> int:
+        raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
+
+    monkeypatch.setattr("bot.tools.isolation._threads", lost)
+    assert "ESTALE" in await desk.failed(f"sleep {MARK}")
     await all_ended()
 
 
