@@ -93,12 +93,11 @@ def _overlap(first: str, second: str) -> int:
     end, begin = first[-LONGEST_OVERLAP:], second[:LONGEST_OVERLAP]
     lengths = range(min(len(end), len(begin)), 0, -1)
     length = next((one for one in lengths if end.endswith(begin[:one])), 0)
-    again = begin[:length]
-    return (
-        length
-        if len(again.encode(errors="replace")) >= LEAST_OVERLAP and len(set(again)) >= LEAST_VARIED
-        else 0
-    )
+    again, before, after = begin[:length], end[: len(end) - length], begin[length:]
+    # Equal lines in a row, such as closing tags, are part of the answer.
+    in_a_row = before.rstrip().endswith(again.strip()) or after.lstrip().startswith(again.strip())
+    long = len(again.encode(errors="replace")) >= LEAST_OVERLAP and len(set(again)) >= LEAST_VARIED
+    return length if long and not in_a_row else 0
 
 
 def plain_text(content: Iterable[Json]) -> str:

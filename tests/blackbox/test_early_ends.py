@@ -20,6 +20,10 @@ CASES: dict[str, tuple[Sequence[Answer], Sequence[str]]] = {
         (reply("今天的会议改到下午三点", stop_reason="max_tokens"), reply("下午三点开始。")),
         ["今天的会议改到下午三点开始。"],
     ),
+    "cut between equal lines": (
+        (reply("no ship today\n" * 2, stop_reason="max_tokens"), reply("no ship today\nthe end")),
+        ["no ship today\n" * 3 + "the end"],
+    ),
     "cut in its text again and again": (
         tuple(reply(f"part {number}, ", stop_reason="max_tokens") for number in range(4)),
         [f"part 0, part 1, part 2, part 3,\n\n{say('turn.truncated')}"],
