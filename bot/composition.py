@@ -78,8 +78,6 @@ from bot.tools.registry import Registry
 from bot.tools.skills import SkillAllowlist, SkillFolder
 from bot.vetting import Vetting
 
-"""Names of the file tools. If any of these tools exists, the prompt describes the project's folder."""
-
 
 class Gateway:
     """All parts of the process, connected but not yet started."""

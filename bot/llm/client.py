@@ -31,8 +31,6 @@ DEFAULT_BASE_URL = "https://api.anthropic.com"
 MESSAGES = "/v1/messages"
 DRAIN_SECONDS = 0.25
 """Timeout in seconds for reading the end of a body after the answer is complete."""
-SLICE_BYTES = 65_536
-"""Min number of bytes of a request that are encoded before other tasks run."""
 NO_SUCH_PAGE = frozenset({404, 405, 501})
 CONNECTIONS = httpx2.Limits(max_connections=1_000, max_keepalive_connections=20, keepalive_expiry=30.0)
 """Limits of the connection pool. By default, idle connections close after 5 s, often before a conversation's next request."""
