@@ -93,6 +93,7 @@ CALLS: dict[str, Callable[[Any, Json], object]] = {
     "locked": lambda number, _: out(
         {"id": number, "error": {"code": -32000, "message": "database is locked by job 17"}}
     ),
+    "half": lambda number, _: said(number, "half \ud800 a pair"),
     "pictured": lambda number, _: said(number, "Here it is.", IMAGE, IMAGE | {"data": "bm8gcGljdHVyZQ=="}),
     "bytes": lambda number, _: write(begun(number) + b'{"type": "text", "text": "caf\xe9 open"}]}}'),
     "blocks": lambda number, _: said(

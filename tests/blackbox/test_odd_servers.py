@@ -63,6 +63,7 @@ async def test_one_bad_element_never_condemns_its_container(world: World) -> Non
         ('branches {"city": "Ulm"}', 'branches {"city": "Ulm"}'),
         ("locked", "refused: database is locked by job 17"),
         ("bytes", "caf\ufffd open"),
+        ("half", "half \ufffd a pair"),
         ("blocks", "kept.*hologram: not shown.*to the end"),
         ("pictured", "Here it is.*image 2 is not shown"),
         ("of_a_list", "no tool named"),

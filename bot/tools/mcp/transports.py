@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import logging
 import os
 import re
@@ -17,6 +18,9 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pydantic
+
+from bot import text
 from bot.tools.mcp.definitions import mended
 from bot.tools.permissions.protected_code import ProtectedCode
 
@@ -94,6 +98,19 @@ async def process(
         pipe.close()
 
 
+def _reread(error: pydantic.ValidationError) -> Any:
+    """Return the message in a line that the SDK refuses because of half a surrogate pair, such as a cut emoji. If the
+    line contains no message, return the error.
+    """
+    from mcp.shared.message import SessionMessage
+    from mcp_types import jsonrpc_message_adapter
+
+    with contextlib.suppress(ValueError, TypeError):
+        line = text.clean(json.dumps(json.loads(error.errors()[0]["input"]), ensure_ascii=False))
+        return SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False))
+    return error
+
+
 @contextlib.asynccontextmanager
 async def _relayed(streams: TransportStreams, ended: Callable[[], object]) -> AsyncIterator[TransportStreams]:
     """Convert the results that a server sends. `ended` is called when the server closes its stream."""
@@ -105,7 +122,8 @@ async def _relayed(streams: TransportStreams, ended: Callable[[], object]) -> As
 
     async def relay() -> None:
         async with heard:
-            async for one in read:
+            async for received in read:
+                one = _reread(received) if isinstance(received, pydantic.ValidationError) else received
                 message = getattr(one, "message", None)
                 if isinstance(message, JSONRPCResponse):
                     message.result = await asyncio.to_thread(mended, message.result)
