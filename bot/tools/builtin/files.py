@@ -130,6 +130,8 @@ class ReadFile(FileTool):
         self.touch(place)
         if (kind := file_types.binary_kind(raw[: file_types.SNIFF])) is not None:
             raise errors.ToolError(f"{place} is a {kind} of {found.st_size} bytes. Only text can be read.")
+        if found.st_size > LARGEST:  # the last line may end in the middle of a character
+            raw = raw[: raw.rfind(b"\n") + 1] or raw
         words = file_types.decode(raw)
         lines = _lines(raw.decode("utf-8", "replace") if words is None else words)
         if not lines and args.offset == 1:
