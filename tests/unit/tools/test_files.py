@@ -258,7 +258,9 @@ async def test_one_endless_line_and_large_files_are_bounded(
     for encoding in ("utf-8", "gb18030"):  # the limit is in the middle of a character
         desk.write("large.txt", ("大文件的字大文件的字\n" * 5_000).encode(encoding))
         page = await desk.said("read_file", path="large.txt", limit=3)
-        assert page.endswith("only its first 6,000 bytes can be read]" + 3 * "\n大文件的字大文件的字"), encoding
+        assert page.endswith("only its first 6,000 bytes can be read]" + 3 * "\n大文件的字大文件的字"), (
+            encoding
+        )
 
 
 @pytest.mark.parametrize(
