@@ -37,8 +37,10 @@ ENVIRONMENT: Mapping[str, str] = {
 """All environment variables that a command gets."""
 ARGUMENTS = 8_000
 """Max arguments that hide or protect paths. Bubblewrap accepts 9,000 arguments in total."""
+FILES = 500_000
+"""Max files that one command may create. Empty files use no bytes, but a disk without free inodes takes no messages."""
 _SHARE = 2
-"""Divisor of the free bytes. A command may use at most half of these bytes."""
+"""Divisor of the free bytes and of the free inodes. A command may use at most half of each."""
 _OURS = 4
 """Number of processes that the sandbox needs for itself."""
 _NOTES = 10
@@ -278,9 +280,10 @@ This call blocks the thread.
 
 
 def _watch(limits: ShellLimits, root: Path) -> LimitCheck:
-    """Return a check of two limits that the kernel does not enforce: the number of root's processes, and disk space."""
+    """Return a check of the limits that the kernel does not enforce: root's processes, disk space, and number of files."""
     before = os.statvfs(root)
     room = min((limits.disk_mb or 0) * _MB, before.f_bavail * before.f_frsize // _SHARE)
+    files = min(FILES, before.f_favail // _SHARE)
 
     def exceeded(pid: int) -> str | None:
         if limits.processes is not None and _threads(pid) > limits.processes + _OURS:
@@ -288,6 +291,8 @@ def _watch(limits: ShellLimits, root: Path) -> LimitCheck:
         now = os.statvfs(root)
         if limits.disk_mb is not None and (before.f_bavail - now.f_bavail) * now.f_frsize > room:
             return f"it had written more than {max(1, room // _MB):,} MB"
+        if before.f_favail and before.f_favail - now.f_favail > files:
+            return f"it had made more than {files:,} files"
         return None
 
     return exceeded

@@ -79,6 +79,15 @@ async def test_a_command_that_fills_the_disk_is_stopped(desk: Desk) -> None:
     assert sum(path.stat().st_blocks * 512 for path in desk.root.glob("big*")) < 3_000 * MB
 
 
+@isolated
+async def test_a_command_that_fills_the_disk_with_empty_files_ends(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bot.tools.isolation.FILES", 2_000)
+    assert "it had made more than 2,000 files" in await desk.failed(f"seq 20000 | xargs touch; sleep {MARK}")
+    await all_ended()
+
+
 # ------------------------------------------------------------------ processes
 
 
