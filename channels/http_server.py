@@ -12,7 +12,9 @@ from bot import errors
 from bot.contracts.channel import ChannelDeps, HttpServer, Webhook
 
 LARGEST = 1_000_000  # Max bytes of a request
-DRAIN_SECONDS = 0.8  # Timeout in seconds for running requests when the server stops. The platform posts an unconfirmed event again.
+DRAIN_SECONDS = (
+    0.8  # Timeout in seconds for running requests when the server stops. Unanswered events are posted again.
+)
 RETRY = {"Retry-After": "1"}  # Headers of a 503 response, which make the platform post the event again
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -35,8 +37,8 @@ async def port_error(
 
 
 class WebhookServer:
-    """Calls `take` with each POST whose headers `admits` accepts. Answers other POSTs with 401 without reading the body, and
-    a GET of the same path with 200, for health checks.
+    """Passes a POST to `take` if `admits` accepts its headers. Answers any other POST with 401, without reading the body.
+    Answers a GET of the same path with 200, for health checks.
 
     Each response closes its connection. Otherwise a load balancer could lose a post on an idle connection that the server is
     closing.
@@ -63,7 +65,7 @@ class WebhookServer:
         return self._server is not None
 
     async def start(self) -> None:
-        """Begin to listen. Raises `errors.Unavailable` if the port is in use, and `errors.ConfigError` if it cannot be bound."""
+        """Begin to listen. Raises `errors.Unavailable` if the port is in use, and `errors.ConfigError` for other failures."""
         app = web.Application(middlewares=[self._guarded], client_max_size=LARGEST)
         app.router.add_post(self._webhook.path, self._take)
         app.router.add_get(self._webhook.path, _reached)
@@ -78,14 +80,14 @@ class WebhookServer:
         self._around.log.write("channel", words, channel=self._channel, host=host, port=port)
 
     async def stop(self) -> None:
-        """Stop listening and finish running requests. Does nothing if the server has not started or was stopped."""
+        """Stop listening and finish running requests. Does nothing if the server is not running."""
         server, self._server = self._server, None
         if server is not None:
             await server.stop()
 
     @web.middleware
     async def _guarded(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        # Check the headers before a later middleware reads the body.
+        # Check the headers first, so that the body of a refused request is not read.
         admitted = request.method == "GET" or self._admits(request.headers)
         response = await handler(request) if admitted else web.Response(status=401)
         response.force_close()

@@ -24,7 +24,7 @@ _COMMAND = re.compile(r"/([A-Za-z][A-Za-z0-9_-]{0,31})(?:\s+(.*))?", re.DOTALL)
 
 
 class LocalChannel(Channel, Generic[ServerT]):
-    """Base class of the two channels. Clients connect to the channel's server. `find` knows no messages of an earlier process."""
+    """Base class of the web and the console channel. Clients connect to the channel's server. `find` always returns None."""
 
     addresses: tuple[str, ...] = ()
     largest_file = 50_000_000

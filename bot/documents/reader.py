@@ -38,7 +38,7 @@ def limit() -> None:
         (resource.RLIMIT_FSIZE, 0),
         (resource.RLIMIT_CORE, 0),
     ):
-        # The system may not support this limit (macOS), or a lower limit may already be set.
+        # Go on without this limit if the system does not support it (macOS) or a lower limit is already set.
         with contextlib.suppress(ValueError, OSError):
             resource.setrlimit(what, (most, most))
 
@@ -86,7 +86,7 @@ def shrink_picture(data: bytes, side: int, out: BinaryIO) -> None:
 
 
 def read_office(data: bytes, most: int, out: TextIO) -> None:
-    """Write an office file's text to `out`, or the reason why the file cannot be read. Raises any error of the parsers."""
+    """Write an office file's text to `out`. If the file is encrypted or too large, write only a code. Raises parser errors."""
     package = zipfile.ZipFile(io.BytesIO(data))
     if any(part.flag_bits & 1 for part in package.infolist()):
         out.write('{"code": "locked"}\n')

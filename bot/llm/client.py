@@ -117,7 +117,7 @@ class AnthropicModel:
             response = await self._open(request)
             events, chunks, done = EventStream(), response.aiter_bytes(), False
             while not done:
-                # aiohttp's own timeout stops working after the first byte that breaks the protocol.
+                # aiohttp's own timeout stops working once a byte breaks the protocol, so a second timeout is needed.
                 async with asyncio.timeout(self._idle):
                     chunk = await anext(chunks, None)
                 if chunk is None:
@@ -203,7 +203,7 @@ class AnthropicModel:
             return self._classified(error.status_code, error.body, error.response.headers)
         cause = error.__cause__ if isinstance(error, anthropic.APIConnectionError) else error
         below = cause.__cause__ if cause is not None else None
-        # If an aiohttp connection breaks, the library raises `ConnectError`, as if there had been no connection.
+        # If an open aiohttp connection breaks, the library raises `ConnectError` too; `below` shows the difference.
         broke = isinstance(below, aiohttp.ClientConnectionError) and not isinstance(
             below, aiohttp.ClientConnectorError
         )

@@ -68,7 +68,7 @@ def wire(request: ModelRequest) -> bytes:
 
 
 async def encoded(request: ModelRequest) -> bytes:
-    """Return the same bytes as `wire`. Other tasks run in between, because a body can be 25 MB long."""
+    """Return the bytes that `wire` returns. Other tasks run in between, because a body can be 25 MB long."""
     if not request.wire:
         made, left = list[bytes](), _AT_ONCE
         for piece in pieces(request):

@@ -41,7 +41,7 @@ class HttpTranscriber:
         try:
             async with (
                 aiohttp.ClientSession(timeout=self._timeout, headers=self._headers) as session,
-                # A redirect could send the key and the recording to any address.
+                # Do not follow redirects, which could send the key and the recording to any address.
                 session.post(self._url, data=form, allow_redirects=False) as answer,
             ):
                 if answer.status != 200:

@@ -59,7 +59,7 @@ def on_disk(
                 try:
                     return await asyncio.shield(going_on)
                 except asyncio.CancelledError:
-                    # If the caller went on now, its next write could overtake this write.
+                    # A cancelled caller waits. Otherwise its next write could overtake this write.
                     while not going_on.done():
                         with contextlib.suppress(
                             asyncio.CancelledError

@@ -94,7 +94,7 @@ def sources(raw: bytes, note: bytes) -> tuple[tuple[Written, ...], ...]:
     line.
     """
     about, count = _about(raw, note), raw.count(b"\n") + 1
-    with contextlib.suppress(IndexError):  # somebody changed the file
+    with contextlib.suppress(IndexError):  # somebody has edited the file of sources
         found = [tuple(about.writers[at] for at in line) for line in about.lines] if about else []
         if len(found) == count:
             return tuple(found)
@@ -102,7 +102,7 @@ def sources(raw: bytes, note: bytes) -> tuple[tuple[Written, ...], ...]:
 
 
 def _about(raw: bytes, note: bytes) -> _Sources | None:
-    """Return the entry in `note` whose hash is that of the text `raw`; None if there is no such entry."""
+    """Return the entry in `note` whose hash is the hash of the text `raw`; None if there is no such entry."""
     with contextlib.suppress(ValidationError):
         about = _SOURCES.validate_json(note)
         digest = hashlib.sha256(raw).hexdigest()
@@ -150,7 +150,7 @@ _FAILURE = "memory files cannot be used"
 
 
 class NoteStore:
-    """Stores memory files: those of a chat in `folder/<encoded chatKey>/files/`, those of a person in
+    """Stores memory files: a chat's files in `folder/<encoded chatKey>/files/`, a person's files in
     `folder/people/<channel>-<encoded id>/`.
 
     Paths are relative to the owner's folder. Methods raise `errors.ToolError` for a path that the model must not use.
@@ -180,8 +180,8 @@ class NoteStore:
         also: Callable[[str], Sequence[Written]] = lambda _: (),
     ) -> MemoryFile:
         """Replace a file's text by the result of `change`. `change` runs on another thread; its argument is the old text,
-        or None for a new file. Secrets are redacted. New lines have the source `by` and those that `also` returns for the
-        line. Raises `errors.ToolError` if the file or the owner's files would become too large.
+        or None for a new file. Secrets are redacted. New lines have the source `by` and the sources that `also` returns
+        for the line. Raises `errors.ToolError` if the file or the owner's files would become too large.
         """
         name = checked(path)
         _own(owner, name)
@@ -352,7 +352,7 @@ class NoteStore:
                 "This memory folder cannot be used. Tell the person that an operator must look."
             )
         jsonl.tidy(self._disk, place)
-        # The file of sources is written first, with the old text's sources too, so that a crash between the writes loses none.
+        # Write the file of sources first, with the old text's sources too, so that a crash between the writes loses none of them.
         about = path.with_suffix(LINES)
         before = self._disk.read(path), self._disk.read(about)
         self._disk.replace(about, noted(raw, file.written, before))

@@ -111,7 +111,7 @@ class Questions(Protocol):
     """Asks the person who caused a turn, while a tool waits for the answer (`bot.features.questions`)."""
 
     async def ask(self, question: Question) -> Answer:
-        """Ask, and return the person's next message in that chat. The gateway also handles the message like any other message."""
+        """Ask, and return the person's next message in the turn's chat. The gateway also handles this message as usual."""
 
 
 class Jobs(Protocol):

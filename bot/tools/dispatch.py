@@ -92,7 +92,7 @@ class Dispatcher:
         recorder: Recorder | None = None,
         known: Mapping[str, ToolResult] = MappingProxyType({}),
     ) -> list[ToolResult]:
-        """Run the calls of one step and return their results in the same order.
+        """Run the calls of one step and return their results in the order of the calls.
 
         A call whose result is in `known` (by id) is not run again; every other call is recorded. A call with
         effects that cannot be recorded is not run. The size of each result, and of all results together, is
@@ -139,7 +139,7 @@ class Dispatcher:
             recorder.looked(call, result, began_at)
             return result
         try:
-            # A message is sent only after it is queued in the same log, so by then this record is on disk.
+            # Do not wait if the call sends a message. The same log stores the message after this record and before the send.
             await recorder.started(call, wait=effects != _MESSAGE)
         except errors.StorageError as error:
             self._write(call, "was not run", level="error", failure=f"{type(error).__name__}: {error}")

@@ -25,15 +25,15 @@ from bot.system import SystemDisk
 MOST = 2_000
 """Max number of files marked individually. Above this number, marks cover the files' top-level folders, or the whole project."""
 _SLACK = 50_000_000
-"""Max nanoseconds by which the kernel's file timestamps may lag behind."""
+"""Max nanoseconds by which the kernel's file timestamps may lag behind the clock."""
 _Stamp = tuple[int, int]
 """Inode and mtime (ns) of a file. Inode and mtime stay the same when a command moves the file or a folder above it."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Mark:
-    """The provenance of a file's text, the channel that the ids in it belong to, and the marked state of the file. If
-    `stamp` is None, the mark covers every state, and everything below the path.
+    """The provenance of a file's text, the channel that the ids in the provenance belong to, and the state of the file
+    when it was marked. If `stamp` is None, the mark covers every state, and everything below the path.
     """
 
     origin: Provenance = ANYBODYS
@@ -76,7 +76,7 @@ class FileProvenance:
                 return ANYBODYS
         origin = NOBODYS
         for mark in marks:
-            # Ids of another channel mean nothing on this channel.
+            # Ids of another channel mean nothing on this channel, so the text counts as anybody's.
             origin |= mark.origin if mark.channel == (channel or "") else ANYBODYS
         return origin
 

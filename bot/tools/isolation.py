@@ -231,7 +231,7 @@ class Isolation:
         above, fixed = set[str](), frozenset(sealed)
         for path in (*masks, *sealed):
             folder = path.rpartition("/")[0]
-            # Commands cannot move anything in a read-only folder.
+            # Commands cannot move anything in a read-only folder, so stop there.
             while len(folder) > len(str(root)) and folder not in above and not _within(folder, fixed):
                 above.add(folder)
                 folder = folder.rpartition("/")[0]
@@ -382,7 +382,7 @@ def find(root: Path, own: Collection[str]) -> tuple[dict[str, bool], dict[str, _
     while left:
         folder = left.pop()
         entries = list[os.DirEntry[str]]()
-        # Commands cannot list an unreadable folder either. All other failures prevent the command.
+        # Skip an unreadable folder, because commands cannot list it either. Any other failure prevents the command.
         with (
             contextlib.suppress(FileNotFoundError, NotADirectoryError, PermissionError),
             os.scandir(folder) as found,
@@ -392,7 +392,7 @@ def find(root: Path, own: Collection[str]) -> tuple[dict[str, bool], dict[str, _
             hidden = is_hidden(entry.name)
             if hidden and entry.is_symlink():
                 real = Path(os.path.realpath(entry.path))
-                # The link's target may be a file of the project whose name is not hidden.
+                # Hide also the target of a hidden link, if the target's own name in the project is not hidden.
                 if real != root and real.exists() and not file_access.hidden(root, real):
                     masks[str(real)] = real.is_dir()
             elif entry.is_dir(follow_symlinks=False) and not hidden:

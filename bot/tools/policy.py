@@ -166,7 +166,7 @@ class Policy:
         approval = await asyncio.to_thread(self._approval, asked, call, turn, decision)
         others = await self._later(call, turn)
         while True:
-            # The decision may take long. After a crash in the meantime, the turn that asked must be on disk.
+            # People may decide late. The turn must be on disk before, in case the gateway crashes in the meantime.
             await turn.flush()
             try:
                 verdict = await turn.approvals(self.approvals).decide(approval, *others)

@@ -33,8 +33,8 @@ from channels.local import CHAT_ID, LocalChannel
 
 LINE = 1 << 20  # Max bytes of one line of the protocol
 ABSENT = 10.0
-"""Delay in seconds of a message whose chat has no terminal while the gateway stops. The gateway ends sooner, so the next
-process sends the message.
+"""While the gateway stops, a message to a chat without a terminal is delayed by this many seconds. The gateway ends sooner,
+so the next process sends the message.
 """
 _HELD = 200  # Max messages kept for a chat without a terminal
 _CHATS = 100
@@ -101,7 +101,7 @@ class ConsoleChannel(LocalChannel[asyncio.Server]):
         if CHAT_ID.fullmatch(chat_id) is None:
             raise errors.TargetGone("The target names no console chat.")
         chat = self._chat(chat_id)
-        # While the gateway stops, no terminal can connect, and a message kept in memory would be lost.
+        # While the gateway stops, no terminal can connect, so a message that is kept in memory would be lost.
         if self._paused and not chat.terminals:
             raise errors.DeliveryThrottled("No terminal is there.", retry_after=ABSENT)
         words = text.clean(message.text)

@@ -68,7 +68,7 @@ async def read_lines(stdin: TextIO) -> AsyncIterator[str]:
     rest = ""
     while True:
         readable = asyncio.Event()
-        # A regular file as `stdin` is always readable, but selectors refuse it.
+        # Selectors refuse a regular file. If `stdin` is a regular file, it is always readable.
         with contextlib.suppress(PermissionError):
             loop.add_reader(descriptor, readable.set)
             try:

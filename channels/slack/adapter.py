@@ -51,7 +51,7 @@ HOLD_SECONDS = 0.5
 MAX_KNOWN = 1_000  # Max response URLs that are kept in memory
 THREAD_MESSAGES = 50  # Max earlier messages that a message in a thread gets as context
 CHANNEL_MESSAGES = 30
-"""Max earlier messages that a mention outside threads gets as context: so many from people, and as many from bots."""
+"""Max earlier messages that a mention outside threads gets as context: this many from people and this many from bots."""
 CHANNEL_POSTS = 100  # Max messages requested from Slack to find the context of a mention outside threads
 CHANNEL_SECONDS = 86_400  # Max age in seconds of a message that a mention outside threads gets as context
 PAGE = 200
@@ -341,7 +341,7 @@ class SlackChannel(Channel):
                 raise errors.DeliveryFailed("the press of a button can no longer be answered")
             return Sent(message_id=message.id)
         alone, in_channel = ONLY_TO in message.target, not is_direct(message.target["channel"])
-        # Only the person sees the answer to a slash command. All see a question, because others may press its buttons.
+        # Only the sender of a slash command sees its answer. All see a question, because others may press its buttons.
         private = message.kind == "notice" and message.buttons is None and in_channel
         if (alone or private) and await self._whispered(message.target.get("trigger"), markdown):
             return Sent(message_id=message.id)

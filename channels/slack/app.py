@@ -52,7 +52,7 @@ def app_manifest(name: str, posts_to: str | None = None) -> dict[str, Any]:
 
 
 async def examine(settings: SlackSettings) -> Examination:
-    """Check the tokens. Report their bot, their app and the scopes that the app lacks. Opens no socket and posts nothing."""
+    """Check the tokens. Report the bot and the app that they belong to, and missing scopes. Opens no socket and posts nothing."""
     root = settings.base_url.rstrip("/")
     bot_token, app_token = settings.bot_token or "", settings.app_token or ""
     if bot_token.startswith("xapp-") and "xoxb-" in app_token:

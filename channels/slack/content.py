@@ -79,8 +79,8 @@ def nameless(source: str) -> str:
 
 
 def named(source: str, names: Names, me: str) -> dict[str, str]:
-    """Return the known names of the people, groups and channels that a text mentions. Keys are the mentions as `nameless`
-    writes them.
+    """Return the known names of the people, groups and channels that a text mentions. Keys are the mentions in the form that
+    `nameless` writes.
     """
     found: dict[str, str] = {}
     for mark in _NAMED.finditer(source):

@@ -85,7 +85,7 @@ async def send(
     file: OutgoingFile,
     clock: Clock,
 ) -> Sent:
-    """Upload a file, then share it. Nobody sees the file before that, so earlier failures can be retried. If the response to
+    """Upload a file, then share it. Nobody sees an unshared file, so an upload that fails can be repeated. If the response to
     the share call is lost, `files.info` says if the file was shared. Raises the exceptions of `Channel.send`.
     """
     channel = message.target["channel"]

@@ -75,8 +75,8 @@ class BotIdentity:
         where: Mapping[str, str] = {},
         **facts: Any,
     ) -> Inbound:
-        """Return an `Inbound` of the person `user` in the thread `root`. `where` has further entries of its target, and
-        `facts` its other fields.
+        """Return an `Inbound` of the person `user` in the thread `root`. The `Inbound`'s target also
+        has the entries of `where`; `facts` has the other fields.
         """
         target = {"channel": channel} if root is None else {"channel": channel, "thread_ts": root}
         direct = is_direct(channel)
@@ -348,7 +348,7 @@ def read_thread(messages: Any, me: BotIdentity, before: str, names: Names = cont
 
 
 def newest(said: Sequence[Quoted], most: int) -> list[Quoted]:
-    """Return the `most` newest messages of people and the `most` newest of bots in one list, oldest first."""
+    """Return the `most` newest messages of people and the `most` newest messages of bots, oldest first."""
     kinds = (
         [at for at, one in enumerate(said) if (one.kind == BOTS) is bots][-most:] for bots in (False, True)
     )
@@ -419,7 +419,7 @@ def _delete(channel: str, post: _Post | None, event_key: str, me: BotIdentity) -
         return None
     addressed = _addressed(channel, me, post)
     if addressed == "chat" and post.thread_ts is not None:
-        addressed = "thread"  # messages in the thread may have had this one as context
+        addressed = "thread"  # answers in the thread may depend on the deleted message
     key = f"message:{channel}:{post.ts}:deleted"
     return _inbound(channel, post, me, None, event_key, key, addressed=addressed, kind="delete")
 
@@ -486,7 +486,7 @@ _KEPT = frozenset({"type", "subtype", "channel", "channel_id", "user", "user_id"
 
 
 def skeleton(body: Any) -> dict[str, str]:
-    """Return only the ids and types of a payload. The text's author could not delete it from a dead letter."""
+    """Return only the ids and types of a payload, because authors cannot delete their texts from dead letters."""
     event = body.get("event") if isinstance(body, dict) else None
     return {
         key: value[:80]

@@ -74,7 +74,7 @@ class UserNames:
         lookups = asyncio.gather(*(self._lookups[user] for user in due))
         if not await ends_within(PATIENCE, lookups, self._clock):
             for user in due:
-                # A second message does not wait for the same lookup.
+                # Note the lookup now, so that a second message does not wait for it too.
                 self._known.setdefault(user, Profile(asked_at=now))
 
     async def _ask(self, user: str) -> None:
@@ -108,8 +108,8 @@ async def zone_of(client: AsyncWebClient, user: str) -> str | None:
 async def chats_of(
     client: AsyncWebClient, user_id: str, chat_keys: Sequence[ChatKey], *, direct: bool
 ) -> MembershipAnswer:
-    """Return those of `chat_keys` whose conversation has the person as a member now. `unanswered` in the result has the
-    chatKeys that may be on pages that were not read.
+    """Return the chatKeys from `chat_keys` whose conversations the person is a member of now. `unanswered` in the result has
+    the chatKeys that may be on pages that were not read.
     """
     types = f"{_KINDS},im" if direct else _KINDS
     answer = await client.users_conversations(user=user_id, types=types, limit=PAGE)

@@ -1,5 +1,5 @@
-"""Shows unfinished answers and progress as Slack's text streams, in threads of direct chats. In a channel only one person
-would see a stream, so there the messages are edited instead.
+"""Shows unfinished answers and progress as Slack's text streams, in threads of direct chats. In a channel, only one
+person would see a stream, so messages are edited there instead.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _NO_WORDS = re.compile(r"\W|_")
 
 @dataclass(slots=True)
 class _Stream:
-    """Content that Slack has confirmed for an open stream. If `unsure`, a response was lost, and Slack may have more content."""
+    """Content that Slack has confirmed for an open stream. If `unsure`, a response was lost, so Slack may have more."""
 
     channel: str
     ts: str

@@ -48,9 +48,9 @@ UNSUPPORTED = frozenset(
         "access_denied",
     }
 )
-"""Error codes of permanent refusals: the app is no agent or lacks the scope, or the workspace lacks the method."""
+"""Error codes of lasting refusals: the app is not set up as an agent, its token lacks a scope, or Slack lacks the method."""
 CONFLICT = "streaming_state_conflict"
-"""Error code for an edit of an open stream. Slack stops the stream within five minutes."""
+"""Error code for an edit of a message whose stream is open. Slack itself stops a stream within five minutes."""
 _CONFLICT_SECONDS = 5.0
 _OF_CONVERSATION = re.compile(r"/chat\.(post|update|stopStream)|/files\.")
 """Pattern of methods with a rate limit per conversation."""

@@ -95,7 +95,7 @@ class TelegramChannel(Channel):
         self._verified = bot_api.VerifiedConnections(partial(self._make_bot, connections=1), around.pace)
         self._updates: UpdatePoller | UpdateWebhook | None = None
         self._frozen: dict[str, float] = {}
-        """Monotonic time in seconds, by chat id, until which Telegram forbids calls for the chat."""
+        """Time (monotonic seconds) until which Telegram forbids calls for a chat, by chat id."""
         self._migrations = GroupMigrations(around.home, around.disk, around.log)
         self._signs = asyncio.Semaphore(SIGNS)
         self._drafts = True
@@ -430,8 +430,8 @@ def _menu(menu: Sequence[str], code: str) -> Json:
 
 
 def _size(part: str) -> int:
-    """Return the larger of two lengths: of the Markdown and of the rendered text. If the part has too many entities, the
-    result exceeds `LIMIT`.
+    """Return the length of the Markdown or of the rendered text, whichever is larger. If the part has too many entities,
+    return more than `LIMIT`.
     """
     length = text.utf16_len(part)
     if length > LIMIT:

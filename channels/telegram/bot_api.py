@@ -46,7 +46,7 @@ IDLE = 4.0
 and a message sent on it would have an unknown outcome.
 """
 FILE_SECONDS = 180.0  # Timeout in seconds of a file's upload, including the response
-PROOFS = 8  # Max new connections at the same time for messages that are sent again
+PROOFS = 8  # Max new connections of `VerifiedConnections` at the same time
 PROOF_SECONDS = 10.0  # Timeout in seconds for `getMe` on a new connection
 _LONGEST_WAIT = 24 * 3600.0  # Max seconds of a `retry_after` that is obeyed
 
@@ -275,8 +275,8 @@ def connect(
 
 
 class VerifiedConnections:
-    """Opens and tests a new connection for each message that is sent again. If one test fails, all messages that wait for a
-    free slot fail too. `make` returns a bot without a connection.
+    """Opens a new connection for each message that is sent again, and tests the connection. At most `PROOFS` are open at the
+    same time. If a test fails, the messages that wait for a connection fail too. `make` returns a bot without a connection.
     """
 
     def __init__(self, make: Callable[[], Bot], pace: float) -> None:
@@ -287,8 +287,8 @@ class VerifiedConnections:
 
     @contextlib.asynccontextmanager
     async def open_verified(self) -> AsyncIterator[Bot]:
-        """Yield a bot whose new connection has answered `getMe`. If it raises `RequestNotSent` or another `TelegramError`,
-        nothing was sent.
+        """Yield a bot whose new connection has answered `getMe`. If the connection fails this test, raise `RequestNotSent` or
+        another `TelegramError`; the caller has then sent nothing.
         """
         failed = self._failed
         async with self._slots:
@@ -318,7 +318,7 @@ def refused_for(exc: TelegramError, *descriptions: str) -> bool:
 
 
 def said(exc: BaseException) -> str:
-    """Return an error's description. Leaves out texts of the library that may contain the token."""
+    """Return an error's description. Leave out the library's own texts, because they may contain the token."""
     if isinstance(exc, InvalidToken):
         return "the bot token is refused"
     return str(exc) if isinstance(exc, TelegramError) else "something else than Telegram answers"

@@ -133,7 +133,7 @@ def _message(raw: Json, message: Json, me: User, *, edit: bool) -> Inbound | Non
             return None  # a service message
         special, note = "unknown", unknown
     if edit and special in MOVING:
-        return None  # Telegram updates the place of a live location
+        return None  # Telegram itself edits the message as a live location moves
     brought = _brought(message, origin, special, note)
     if origin is not None:
         # The sender did not write the text of a forwarded message, so commands and mentions in the text do not count.
@@ -259,7 +259,7 @@ def _reacted(raw: Json, me: User) -> Inbound | None:
 def _inbound(
     raw: Json, me: User, sender: Json, chat: Json, place: Mapping[str, str], *, key: str = "", **facts: Any
 ) -> Inbound:
-    """Return an `Inbound` of the person `sender`. `key` is a de-duplication key besides the update's id."""
+    """Return an `Inbound` of the person `sender`. `key` is a second de-duplication key, besides the update's id."""
     keys = [f"update:{number(raw['update_id'])}", *([key] if key else [])]
     known: dict[str, Any] = {"target": dict(place)} | facts
     tag = sender.get("language_code")

@@ -33,7 +33,7 @@ from channels.telegram.manifest import decode, encode, valid_id
 FILE = "telegram-groups.json"
 NOT_WRITTEN = "messages wait at Telegram because they cannot be written down here"
 REMEMBERED = 2_000
-"""Max messages, and max albums, that are kept in memory. After a restart, the first edit of a message counts even if it
+"""Max messages, and max albums, that are kept in memory. The first edit of a message that is not in memory counts even if it
 changes nothing.
 """
 TRIES = 3
@@ -201,7 +201,7 @@ FAREWELL = 3.0
 drops the duplicates.
 """
 LONGEST_PAUSE = 3.0
-"""Max seconds between two polls after a failure. The pause is short: no updates arrive meanwhile, and a poll is cheap."""
+"""Max seconds between two polls after a failure. The pause is short, because no updates arrive meanwhile."""
 REFUSED_PAUSE = 30.0  # Max seconds between two polls while Telegram refuses the token
 DISK_PAUSE = 0.5
 """Max seconds between two polls while no update can be written to disk. The pause is short, because a request to stop a turn
@@ -429,7 +429,7 @@ class UpdateWebhook(_Receiver):
             update = None
         if not has_id(update):
             self._log.write("channel", "Telegram posted no update", level="warn", channel="telegram")
-            return web.Response()  # the same post again would fail in the same way
+            return web.Response()  # confirm the post, because the same update would fail again
         taken, failure = await self._updates.take([update])
         if isinstance(failure, errors.StorageError):
             self._connected = True

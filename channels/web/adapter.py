@@ -141,7 +141,7 @@ class WebChannel(LocalChannel[HttpServer]):
         self._chats.work(self._chat(target), working=working)
 
     async def chats_of(self, user_id: str, chat_keys: Sequence[ChatKey], *, direct: bool) -> MembershipAnswer:
-        """Return the browser's own conversations, because a browser is a member of no others."""
+        """Return the browser's own conversations, because a browser is a member of no other conversations."""
         own = KEYS.encode({"chat": user_id}) if direct and CHAT_ID.fullmatch(user_id) else None
         return MembershipAnswer([key for key in chat_keys if key.chat == own])
 

@@ -37,12 +37,12 @@ COOKIE = "shipmate_web"
 and a signature.
 """
 _COOKIE = re.compile(r"([0-9a-f]{32})\.(\d{1,10}o?|-o?)\.([0-9a-f]{64})")
-_ANYBODY = "-"  # In place of the system user's id if the browser gave the token or the user is unknown
+_ANYBODY = "-"  # Replaces the user's id in a cookie if the browser gave the token or the user is unknown
 _APPOINTED = "o"
 """Suffix of the user's id if the browser has opened a one-time link. An operator's browser needs a cookie with this suffix."""
 _AGE = 400 * 24 * 3600  # Lifetime of the cookie in seconds, the longest that browsers allow
 _SHARED = frozenset({"localhost", "127.0.0.1", "[::1]"})  # Host names that every server on this machine has
-DELAY = 1.0  # Seconds during which a wrong token blocks one of `_AT_ONCE` parallel comparisons
+DELAY = 1.0  # Seconds for which a wrong token occupies one of `_AT_ONCE` slots for comparisons
 _AT_ONCE = 8
 FILE, LINKS = "web.json", "links"
 LINK_SECONDS = 3600.0  # Lifetime of a one-time link in seconds
@@ -63,8 +63,8 @@ def name_of(request: web.Request) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Visitor:
-    """A browser. `fresh` means that it has no valid cookie yet, `admitted` that it may use the page, and `appointed` that it
-    has opened a one-time link. `peer` is the system user of the client's process; None if unknown.
+    """A browser. `fresh`: the browser has no valid cookie yet. `admitted`: the browser may use the page. `appointed`: the
+    browser has opened a one-time link. `peer` is the system user of the client's process; None if unknown.
     """
 
     secret: str
@@ -107,7 +107,7 @@ class Guard:
     async def admit(self, request: web.Request) -> None:
         """Find the browser of a request, and store it in the request. Raises `Refused` if the host name is unknown (on a
         loopback address, this means DNS rebinding), if a page of another site caused the request, if a form of another site
-        could send such a body, and if the browser has no access to the path.
+        could send such a body, or if the browser has no access to the path.
         """
         host, api = name_of(request), request.path.startswith("/api/")
         if not host or (self._names is not None and host not in self._names):
@@ -268,7 +268,7 @@ def create_link(home: Path) -> str:
 
 
 def put_back(home: Path, key: str) -> None:
-    """Make a link with this key valid for one use. After a failure, this function also restores a used link. Raises OSError."""
+    """Make the link with this key valid for one use, even if it was used before. Raises OSError."""
     os.close(os.open(home / LINKS / _hash(key), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
 
 

@@ -1,4 +1,4 @@
-"""Keeps the newest messages of each web conversation, and the event streams to its browsers.
+"""Keeps the newest messages of each web conversation, and the event streams to the browsers that show it.
 
 A browser that connects gets the whole conversation, then each change. Above a limit, the oldest messages are dropped here; the
 archive keeps them.
@@ -114,7 +114,7 @@ class LiveChats:
         self._number = 0
 
     def chat(self, chat: ChatKey) -> LiveChat:
-        """Return the live chat of a conversation, or a new one. Above `MOST_CHATS`, drop the chats without browsers."""
+        """Return the live chat of a conversation, or create it. Above `MOST_CHATS`, drop old chats without browsers."""
         live = self.chats.setdefault(chat, LiveChat())
         self.chats.move_to_end(chat)
         empty = [other for other, known in self.chats.items() if not known.streams and other != chat]
@@ -135,7 +135,7 @@ class LiveChats:
             self._tell_elsewhere(chat, {"ts": said.ts, "role": said.role})
 
     def change(self, chat: ChatKey, fresh: WebMessage) -> None:
-        """Replace a message without moving it. If the message is not kept here, an earlier process sent it."""
+        """Replace a message without moving it. A message that is not kept here is from an earlier process; put it first."""
         old = self.chat(chat).taken(fresh.id) or replace(fresh, number=0, restored=True)
         kept = replace(old, kind=fresh.kind, text=fresh.text, nodes=fresh.nodes, buttons=fresh.buttons)
         self.say(chat, replace(kept, turn=fresh.turn, changed=True))

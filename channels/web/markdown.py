@@ -19,7 +19,7 @@ from pygments.token import Token as AnyToken
 from bot import text
 from bot.markdown import parse
 
-MOST_COLOURED = 20_000  # Max characters of a block that get colours. The rest stays plain.
+MOST_COLOURED = 20_000  # Max characters of a code block that get colours. The rest stays plain.
 LONGEST_LINE = 1_000
 """Max characters of a line. A block with a longer line stays plain, because some lexers take quadratic time."""
 SECONDS = 0.05  # Max seconds to find the tokens of a block. The rest of the block stays plain.
@@ -85,7 +85,7 @@ def _tokens(code: str, language: str, seconds: float) -> Iterator[tuple[str, str
     name, at, end = names().get(language.lower()), 0, min(MOST_COLOURED, len(code))
     if name is not None and max(map(len, code.split("\n"))) <= LONGEST_LINE:
         with contextlib.suppress(*_FAILURES):
-            # Some languages find the end of a line only by its line break, so one is appended.
+            # Append a line break, because the rules of some languages find the end of a line only by its line break.
             tokens = find_lexer_class(name)().get_tokens_unprocessed(code[:end] + "\n")
             until = time.thread_time() + seconds
             for start, kind, words in tokens:

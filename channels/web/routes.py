@@ -41,7 +41,7 @@ from channels.web.markdown import nodes
 
 LARGEST = 1_000_000  # Max bytes of a request
 STALLED_SECONDS = 60.0  # Timeout in seconds for a browser to accept the next piece of a file
-_EARLIER = 100  # Max lines of the archive that a page gets when it opens
+_EARLIER = 100  # Max archived messages that a page gets when it opens
 _LISTED = 50  # Max conversations in one response
 SETTINGS = frozenset({"model", "effort"})
 """Settings in the page's header. A choice runs the command of the same name."""
@@ -49,7 +49,7 @@ PRESS = "press"  # Key in a message's target; the value is the id of the button 
 _RATINGS = frozenset({"good", "bad", "none"})
 _LOOP = re.compile(r"[\w.:@+-]{1,300}")  # Pattern of the name of an entry on the board (an open loop)
 _FOLDER = Path(__file__).parent / "page"
-_KEY = re.compile(r"`([^`]+)`")  # Pattern of a key or typed word in a sentence
+_KEY = re.compile(r"`([^`]+)`")  # Pattern of the backquoted name of a key, or of a typed word, in a sentence
 _BELOW = (
     "afresh",
     "again",
@@ -75,7 +75,7 @@ _HEADERS = {
 }
 _OF_FILE = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
 _SEALED, _OF_PDF = _OF_FILE + "sandbox", _OF_FILE + "object-src 'self'; style-src 'unsafe-inline'"
-"""Content security policies of a file in a tab of its own. For a PDF, browsers add their viewer to the page."""
+"""Content security policies of a file in its own tab. The second is for PDFs, because browsers insert their viewer."""
 _KEYS = {404: "web.nothing", 405: "web.not_so", 413: "web.too_large"}
 _PAGE = (
     '<!doctype html><html lang="{}"><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
@@ -287,8 +287,8 @@ class WebRoutes:
         return web.Response(body=found[0], content_type=found[1], charset="utf-8")
 
     async def _open(self, request: web.Request) -> web.Response:
-        """Open a one-time link, which makes the browser an operator. The redirect removes the key from the address bar. If
-        the link is used already, redirect only a browser that is an operator.
+        """Open a one-time link: make the browser an operator, and redirect it to the chat, so that the key leaves the address
+        bar. Raise `Refused` if the link is used already, unless this browser has opened a link before.
         """
         if "Sec-Purpose" in request.headers:
             raise Refused(503, "web.ahead")
@@ -370,7 +370,7 @@ class WebRoutes:
     # -- conversations ---------------------------------------------------------------------------------------
 
     async def _list(self, request: web.Request) -> web.Response:
-        """Return the person's conversations that follow `before` in the list, the most recently active first."""
+        """Return the person's next conversations, most recently active first. `before` is the last one that the page has."""
         before = request.query.get("before")
         found = await self._intake.conversations(
             _conversation(request, None),
@@ -478,7 +478,7 @@ class WebRoutes:
         except ValueError:
             raise Refused(400, "web.unreadable") from None
         kept = await asyncio.to_thread(self._uploads.attachment, user, id_)
-        if kept is not None:  # reached also if the last piece comes twice because its response was lost
+        if kept is not None:  # also if the browser repeats the last piece because the response was lost
             (shown,) = await asyncio.to_thread(self._shown, [kept])
             return web.json_response({"have": kept.size, "whole": True, "file": shown.json()})
         if have is None:
@@ -585,7 +585,7 @@ class WebRoutes:
         try:
             while (chunk := await stream.next()) is not None:
                 await response.write(chunk)
-                # A command or a new configuration may have changed the model in the meantime.
+                # A command or a new configuration may have changed the model in the meantime, so the page is told.
                 if (answers := await self._intake.model(key, person)) != model:
                     model = answers
                     told = {**asdict(model), "model": model.name, "demo": model.name == DEMO}
@@ -621,9 +621,9 @@ class WebRoutes:
 
 
 def _merge(earlier: list[WebMessage], said: Sequence[WebMessage]) -> list[WebMessage]:
-    """Return the archived messages, then those of the live chat. The live chat has all messages since its first message. A
-    message that was asked or answered again appears once: a person's message at its first place, a message of the bot at its
-    newest place.
+    """Return the archived messages, followed by the live chat's messages. The live chat has all messages since its first one.
+    If the archive has several versions of a message, include only one: of a person's message the first version, of a bot's
+    message the last version.
     """
     known = {message.id for message in said}
     since = next((message.ts for message in said if not message.restored), math.inf)
@@ -679,7 +679,7 @@ def _command(choice: str, of: str) -> Command:
 
 
 def _language(request: web.Request) -> str:
-    """Return the language that the browser prefers, of those with a catalogue."""
+    """Return the language that the browser prefers among the languages with a catalogue."""
     return best_language(request.headers.get("Accept-Language", "")) or DEFAULT
 
 

@@ -125,7 +125,7 @@ class ChatLoadHistory(BuiltinTool):
         return told + _left_out(others)
 
     async def _sibling_chats(self, turn: ToolExecutionContext) -> MembershipAnswer:
-        """Return, in a thread of a direct chat, the direct chat and its other threads. Elsewhere, return no chats."""
+        """If the turn is in a thread of a direct chat, return that chat and its other threads. Otherwise return no chats."""
         chat = turn.chat_key.chat
         if not turn.private or turn.chat_key.kind != THREAD:
             return MembershipAnswer([])
@@ -234,7 +234,7 @@ def _receipt(
     args: LoadHistoryInput, lines: list[ArchiveLine], found: _FoundLines, turn: ToolExecutionContext
 ) -> str:
     said = f"Loaded {len(lines)} older messages, {_when(lines[0].ts)} to {_when(lines[-1].ts)}"
-    # The turn may have room for only the newest messages.
+    # The turn may have room for only the newest messages, so count only the matches among them.
     loaded = set(map(_identity, lines))
     matches = sum(_identity(hit) in loaded for hit in found.hits)
     said += f" ({matches} matches and what was said around them)" if args.phrasings else ""

@@ -315,7 +315,7 @@ class Server:
                 f"The MCP server {self.name} answered with something that is no result. It may have taken effect."
             ) from None
         except (MCPError, anyio.ClosedResourceError, anyio.BrokenResourceError) as error:
-            # The SDK raises this for an answer that breaks off. A server can send the same code, so the code alone proves nothing.
+            # The SDK raises `MCPError` also if an answer breaks off. A server can send the same code, so it proves nothing.
             refused = isinstance(error, MCPError) and not (
                 error.code == CONNECTION_CLOSED and error.message.startswith("SSE stream ")
             )

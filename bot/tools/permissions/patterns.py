@@ -72,7 +72,7 @@ def path_glob(parts: Sequence[str]) -> Callable[[Sequence[str]], bool]:
     pattern = [None if part == ANY_DEPTH else glob(part) for part in parts]
 
     def matches(path: Sequence[str]) -> bool:
-        # The set of possible numbers of path parts that the pattern's parts so far can match.
+        # Numbers of leading path parts that the pattern's parts, as far as they are read, can match.
         taken = {0}
         for part in pattern:
             if not taken:
@@ -197,7 +197,7 @@ def url_glob(pattern: str) -> tuple[Callable[[Url], bool], Match]:
 
 def literal_words(command: str) -> tuple[str, ...] | None:
     """Return the words of a command that contains no characters that a shell interprets; None for other commands, and for
-    commands that are long or begin with an assignment. Rules can judge only such commands, which must be run without a shell.
+    commands that are long or begin with an assignment. Rules can judge only a command with known words. Run it without a shell.
     """
     words = tuple(word for word in command.split(" ") if word)
     if len(command) > LONGEST or not words or "=" in words[0]:
@@ -316,8 +316,8 @@ def _url(name: str, pattern: str, *, wide: bool) -> Pattern:
 
 
 def _strict_path(name: str, base: Parts | None, loose: Parts) -> Pattern:
-    """Compile a path pattern of an allow rule. `base` is the folder before the first wildcard. The base is resolved at the
-    start, so that a link that somebody creates there later allows nothing.
+    """Compile a path pattern of an allow rule. `base` is the folder before the first wildcard. The base is resolved once,
+    at the start. If somebody creates a link there later, the rule does not allow the link's target.
     """
     if base is None:
         return lambda _: False

@@ -83,7 +83,7 @@ class ProtectedCode:
         return any(_below(self.root, one) and not self.refuses(one) for one in places)
 
     def fixed(self, places: str) -> str:
-        """Return a PATH without folders in which a tool or a command could create a program. This call blocks the thread."""
+        """Return the PATH `places` without folders in which a tool or command could create a program. This call blocks the thread."""
         folders = (one for one in places.split(os.pathsep) if os.path.isabs(one))  # noqa: PTH117 - "" is a folder too
         return os.pathsep.join(one for one in folders if not self.changeable(Path(one)))
 
@@ -97,7 +97,7 @@ def protected_code(root: Path, code: RunningCode | None = None) -> ProtectedCode
         return ProtectedCode(real, closed=True)
     parts = [one for one in (*code.runs, *([code.base] if code.base else [])) if _below(real, one.resolve())]
     sealed = _outermost(one.resolve() for one in parts if one.exists())
-    # A command could create a missing path, or replace a path that a link in the folder leads to.
+    # A command could create a missing path or replace a link, so if one is in the folder, close the whole folder.
     names = dict.fromkeys(name for one in code.runs for name in (one, *one.parents))
     places = [one.parent.resolve() / one.name for one in names if one.is_symlink() or not one.exists()]
     loose = any(_below(real, one) and not any(_named_below(kept, one) for kept in sealed) for one in places)

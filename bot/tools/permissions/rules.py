@@ -408,7 +408,7 @@ def taints(call: Call, now: PolicyContext, least: Taint = Taint.FOREIGN) -> bool
     untrusted-text level `least` counts. Text from the project's files changes only the defaults, not the rules that operators
     wrote.
     """
-    # The author of the untrusted text may read this chat, into which messages of other chats would be loaded.
+    # This call would load messages of other chats into this chat, which the author of the untrusted text may read.
     carries = call.tool == HISTORY and call.arguments.get("scope") == "mine" and not now.private
     if now.taint < least or (call.tool in UNTAINTED and not carries):
         return False

@@ -111,7 +111,7 @@ def _parted(message: Message) -> tuple[Message, Sequence[Any]]:
             gone.append(block["content"])
             left.append({**block, "content": [_LEFT_OUT], ORIGIN: NOBODYS.packed()})
         elif tag is not None and tag.name == tags.CONTEXT and not tag.note:
-            # The gateway wrote ids and times. The authors of files chose the file names.
+            # The gateway wrote ids and times. Only the file names are foreign, because the authors of files chose them.
             facts = {**tags.facts(message)}
             gone += [names] if (names := facts.pop("attachments", None)) else []
             left.append(replace(tag, words=tags.dumped(facts)).block | {ORIGIN: NOBODYS.packed()})
