@@ -31,12 +31,12 @@ from bot.words import Sentence, say, sentence, speaking
 EVERY = 3_600.0
 """Default min seconds between two alerts about the same subject, even if the process restarts in between."""
 TOLD = "alert"
-"""`kind` of the rows of the table `facts` that contain the time of the last alert about a subject."""
+"""Value of the column `kind` of the table `facts`. A row of this kind stores the time of the last alert about a subject."""
 
 
 @dataclass(eq=False)
 class OperatorAlerts:
-    """Alerts operators. The log of the chat `NO_CHAT` stores each alert, as outbox rows for each operator."""
+    """Sends alerts to operators. Each alert is queued in the log of the chat `NO_CHAT`, as messages to each operator."""
 
     services: Services
     chats: Chats
@@ -87,7 +87,7 @@ class OperatorAlerts:
 
 
 def who_decided(verdict: Verdict, nameless: str) -> str:
-    """Return the person's name at the time of the decision. If the name is unknown, return the text with the key `nameless`."""
+    """Return the name that the person had when deciding. If it is unknown, return the text with the key `nameless`."""
     if verdict.by == CONSOLE:
         return say("operators.the_console")
     # People choose their names freely, so formatting and links in names are not rendered.
@@ -123,7 +123,7 @@ AWAY_SECONDS = 60.0
 LOW_DISK = (0.02, 0.10)
 """Shares of free disk space below which operators are warned, in ascending order."""
 WELL_AGAIN = 1.2
-"""An alert ends once the free share exceeds its share in `LOW_DISK` times this factor. The gap prevents repeated alerts."""
+"""Factor on a share in `LOW_DISK`. The alert ends when the free share exceeds this product; the gap prevents repeated alerts."""
 KEEP_ARTIFACT_DAYS = 30
 """Artifacts are deleted after this many days. By then, no model's context refers to them."""
 HOUR = 3_600.0
@@ -194,7 +194,7 @@ class Maintenance:
         before = self.model.trouble
         await self.model.poll()
         trouble = self.model.trouble
-        # A single failed request is no reason for an alert, so the model must have failed before the poll too.
+        # One failed request is no reason for an alert, so alert only if the model had failed before this poll too.
         if before and trouble and self.model.last:
             self._tell("model", "model_refused" if trouble.of_account else "model", "", trouble.cause)
         elif not trouble:

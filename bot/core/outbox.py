@@ -32,8 +32,8 @@ SEND_SECONDS = 120.0
 FILE_SECONDS = 240.0
 """Timeout in seconds of sending a file."""
 FILE_PATIENCE = 40.0
-"""Max seconds of retries to send a file over a connected platform. Then the chat gets a notice instead, so that later
-messages are not delayed any longer.
+"""Max seconds for which sending a file is retried while the platform is connected. Then the chat gets a notice instead, so
+that the file does not delay later messages any longer.
 """
 AGAIN_SECONDS = 5.0
 """Interval in seconds between retries of an edit whose outcome is unknown."""
@@ -42,7 +42,7 @@ REPEAT_SECONDS = (0.0, 8.0, 64.0, 600.0, 3_600.0)
 LIVE_SECONDS = 10.0
 """Timeout in seconds of creating or editing a live message. A hanging edit delays an answer by no more than this."""
 SETTLE_SECONDS = 2.0
-"""Seconds for which an edit that the platform did not answer may still arrive. Meanwhile, nothing is sent to its chat or thread."""
+"""An edit that got no answer may still take effect for this many seconds. Until then, nothing is sent to its chat or thread."""
 
 _T = TypeVar("_T")
 
@@ -83,9 +83,9 @@ class Outbox:
     def __post_init__(self) -> None:
         self._locks = WeakValueDictionary[object, asyncio.Lock]()
         self._seen: dict[str | None, dict[str, LiveText]] = {}
-        """Content of each live message that people see now, by turn and outbox row."""
+        """Content that people see now in each live message, by turn and outbox row."""
         self.last_words: dict[OutboundKind, LastWords] = {}
-        """Functions that return the final content, by form of message. A live message of another form is deleted at the end."""
+        """By form of live message, the function for its final content. Without a function, the message is deleted at the end."""
 
     def _lock(self, row: OutboxRow) -> asyncio.Lock:
         """Return the lock of a row's target. Only the lock's holder may send to this target."""
@@ -113,7 +113,7 @@ class Outbox:
                 return
             chat = self.chats.loaded(row.chat)
             if chat is None or row.id not in chat.outbox:
-                return  # the row's question was decided meanwhile
+                return  # nothing is sent, because the row's question was decided meanwhile
             shown = next(filter(row.takes, chat.outbox.values()), None)
             if shown is not None and row.replaces in {None, shown.message_id}:
                 row = replace(row, replaces=shown.message_id)
@@ -240,7 +240,7 @@ class Outbox:
             return await self._edit(row, content, goes_on=True) if row.id in chat.outbox else False
 
     async def _create(self, chat: Chat, row: OutboxRow, content: LiveText, renews: str | None) -> bool | None:
-        """Create a live message, or edit the message with the platform id `renews` to become one."""
+        """Create a live message. If `renews` is a message's platform id, edit that message instead of sending a new one."""
         if not self._has_room(chat, row, edit=False):
             return False
         channel, message = self.services.channels[row.channel], self._message(row, content, goes_on=True)
@@ -283,8 +283,8 @@ class Outbox:
         return True
 
     async def draft(self, chat: Chat, to: Inbound, words: str) -> bool | None:
-        """Show text as the channel's draft, which disappears by itself and so needs no outbox row. Return the same
-        values as `show`; None if the channel has no drafts in this chat.
+        """Show text as the channel's draft, which disappears by itself and so needs no outbox row. Return what `show`
+        returns; also None if the channel has no drafts in this chat.
         """
         channel, content = self.services.channels[to.channel], LiveText(words)
         row = _row(to, chat, to.request_id, "preview", content)

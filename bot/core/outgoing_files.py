@@ -58,7 +58,7 @@ class OutgoingFiles:
         self._started = False
 
     async def start(self) -> None:
-        """Allow `sweep` to delete files. Call this once all chats with unsent rows are loaded."""
+        """Allow `sweep` to delete files. Call this after all chats with unsent rows are loaded."""
         self._started = True
         await self.sweep()
 
@@ -86,7 +86,7 @@ class OutgoingFiles:
                 words = piece.decode(encoding, "replace")
                 if self.services.redact(words) != words:
                     return True
-                if "\ufffd" not in words[4:-4]:  # a piece may begin or end in the middle of a character
+                if "\ufffd" not in words[4:-4]:  # the ends are ignored, since a piece may cut a character
                     return False
             return False
 

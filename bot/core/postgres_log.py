@@ -48,7 +48,7 @@ class PostgresSession:
     """A connection to PostgreSQL that accepts SQLite's placeholder `?`. Methods raise `psycopg.Error`."""
 
     def __init__(self, url: str, *, seconds: int = 5) -> None:
-        """Connect to the database. `seconds` is the timeout of the network."""
+        """Connect to the database. `seconds` is the network timeout."""
         self.db = psycopg.connect(
             url,
             autocommit=True,
@@ -70,8 +70,8 @@ class PostgresSession:
 
     @contextmanager
     def leading(self, epoch: int | None) -> Iterator[None]:
-        """Run the `with` block in a transaction. If `epoch` is no longer the number of the current leadership, roll back and
-        raise `errors.StorageError`. With the epoch None, nothing is checked.
+        """Run the `with` block in a transaction. If `epoch` is no longer the number of the current leadership, roll back
+        and raise `errors.StorageError`. If `epoch` is None, check nothing.
         """
         with self.db.pipeline(), self.db.transaction():
             yield
@@ -146,9 +146,9 @@ def as_storage_error(words: str) -> Iterator[None]:
 
 
 class PostgresLog(EventLog):
-    """The event log in the PostgreSQL database at `url`. `epoch` is the number of this process's leadership; None
-    for commands, which run while the bot is stopped. Every host makes its own exports, so the positions of exports are
-    stored in the local file `cursors`.
+    """The event log in the PostgreSQL database at `url`. `epoch` is the number of this process's leadership; None for
+    commands, which run while the bot is stopped. Every host exports the log to its own files, so it stores its position in
+    the log for each export in the local file `cursors`.
     """
 
     refusals = (psycopg.Error, errors.StorageError, OSError)

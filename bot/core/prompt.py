@@ -1,5 +1,5 @@
 """Builds the system prompt of a chat, and reads the instruction files. The prompt does not depend on time, request or
-person, because one changed byte invalidates the provider's cache. User messages contain everything that depends on them.
+person, because one changed byte invalidates the provider's cache. Texts that depend on these three are in user messages.
 
 Instruction files are ordered from the whole machine down to one person: `/etc/shipmate/Agent.md`,
 `~/.config/shipmate/Agent.md` and the project's `Agent.md`, then files for the model, the channel, the chat and the person
@@ -295,7 +295,7 @@ class InstructionFiles:
         mine = self._path("people", channel, user_id)
         if not mine.exists():
             return ""
-        # Only this file's own text is returned. Sections that it overrides stay in the prompt, which is cached.
+        # Return only the text of the person's file. The cached prompt keeps even the sections that this file overrides.
         near = [self._path("channels", channel), self._path("chats", str(chat_key)), mine]
         return resolve(await self._texts([*self._far, *near], []))[-1]
 
@@ -393,7 +393,7 @@ class Prompts:
         found = await self._part("instructions", told, Instructions())
         skills = await self._part("skills", self.skills.overview(), [])
         custom, append = await self._text("prompt.custom"), await self._text("prompt.append")
-        # Shared instruction files describe the bot's role.
+        # Shared instruction files describe the bot's role, so the default role is used only without them.
         role = ("You are {name}." if found.shared else DEFAULT_ROLE).format(name=self.name)
         rules = custom or f"{role}\n\n{RULES}" + SYSTEM_RULE * system_role
         lengths = (len(found.shared), *(most for most in SHORTER if most < len(found.shared)))

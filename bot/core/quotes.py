@@ -19,7 +19,7 @@ from bot.contracts.inbound import Inbound, Quoted
 from bot.contracts.provenance import ORIGIN
 
 SOURCES = "sources"
-"""Key of a field of a block with memory files. The field has the ids of the turns that wrote each file, by file path."""
+"""Key in a content block that contains memory files. Its value has, by file path, the ids of the turns that wrote the file."""
 
 
 YOU = "you"
@@ -37,7 +37,7 @@ def iso(ts: int) -> str:
 
 
 def edited(edit: Inbound) -> Quoted:
-    """Return an edited message as a quote. The quote is shown in a later turn than the one that answered the message."""
+    """Return an edited message as a quote. The model gets the quote in a turn after the turn that answered the message."""
     return Quoted(
         user_id=edit.user_id,
         text=text.shorten_middle(edit.text, LONGEST_EDIT),
@@ -69,7 +69,7 @@ def _tag(rows: list[Json], nonce: str, note: str) -> tags.Tag:
 
 
 def ids(message: Message) -> frozenset[str]:
-    """Return the ids of all messages that a model message quotes, and of all turns that wrote the memory files in it."""
+    """Return the ids of the messages that `message` quotes, and the ids of the turns that wrote its memory files."""
     quoted = {str(row["id"]) for one in tags.of(message) for row in rows_of(one) if "id" in row}
     content = message["content"] if isinstance(message["content"], list) else ()
     return frozenset(quoted.union(*(turns for block in content for turns in block.get(SOURCES, {}).values())))

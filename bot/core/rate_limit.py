@@ -1,4 +1,4 @@
-"""Rate limits of outgoing messages. A message needs a free slot in two budgets: that of its chat and that of its channel."""
+"""Rate limits of outgoing messages. A message needs a free slot in two budgets: its chat's budget and its channel's budget."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Budget = tuple[str, Pace]
 
 
 def patience(seconds: float) -> float:
-    """Return the `seconds` that a platform asks the bot to wait, limited to `SHORTEST_WAIT` … `LONGEST_WAIT`."""
+    """Return `seconds`, the wait that a platform asks for, within the limits; `UNSAID` if `seconds` is no positive number."""
     if math.isnan(seconds) or seconds <= 0:
         return UNSAID
     return min(max(seconds, SHORTEST_WAIT), LONGEST_WAIT)
@@ -145,7 +145,7 @@ class RateLimiter:
         return self._pacer.spare(*self._budgets(to), *more, reserve=reserve)
 
     def freeze(self, to: Address, error: errors.DeliveryThrottled, *, cosmetic: bool = False) -> None:
-        """Stop sending for as long as the platform asks. If a `cosmetic` call is refused in all chats, only cosmetic calls stop."""
+        """Stop sending for as long as the platform asks. If it refuses a `cosmetic` call in all chats, stop only cosmetic calls."""
         chat, total = self._budgets(to)
         if error.everywhere and cosmetic:
             total = (f"{to.channel} signs", UNLIMITED)

@@ -25,7 +25,7 @@ T = TypeVar("T")
 MOST_TOKENS, SHARE, SOFT_SHARE = 50_000, 0.1, 4
 """The restored state has at most 50,000 tokens, at most a tenth of the context window, and at most a quarter of the soft limit."""
 TOOLS, SAID = 0.5, 0.2
-"""Max share of tool definitions, and max share of MCP servers' usage notes, in the tokens of the restored state."""
+"""Max shares of the restored state's tokens: first for tool definitions, then for usage notes of MCP servers."""
 READ = "read_file"
 _ARTIFACTS, _SKILLS, _TOOLS, _FILES = "artifacts", "skills", "tools", "files"
 _MOST: Mapping[str, int] = {_ARTIFACTS: 20, _SKILLS: 20, _TOOLS: 20, _FILES: 3}

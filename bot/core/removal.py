@@ -20,7 +20,7 @@ _REMOVED: Json = {"type": "text", "text": REMOVED}
 
 @dataclass(frozen=True, slots=True)
 class Gone:
-    """Content to remove. `requests` are ids of people's messages, `turns` those of answers, `messages` those of quoted messages."""
+    """Ids of the content to remove: `requests` are people's messages, `turns` are answers, `messages` are quoted messages."""
 
     requests: frozenset[str] = frozenset()
     turns: frozenset[str] = frozenset()
@@ -36,7 +36,7 @@ class Gone:
 
 
 def message_without(message: Message, sources: Collection[str], turn: str | None, gone: Gone) -> Message:
-    """Return a message of the model's context without the content to remove; the same object if nothing is removed.
+    """Return a message of the model's context without the content to remove; `message` itself if nothing is removed.
     `sources` are the ids of the requests whose text the message contains.
     """
     if message["role"] == "assistant":

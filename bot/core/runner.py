@@ -38,7 +38,7 @@ CANCEL_SECONDS = 0.5
 MOST_CANCELS = 2
 """Max number of times that a task is cancelled. One time is not always enough, since a library may swallow the cancellation."""
 LATEST = 86_400.0
-"""Max age in seconds of an unanswered message whose author is asked to send it again after a restore of the log."""
+"""After the log was restored, authors of unanswered messages up to this many seconds old are asked to send them again."""
 Key = tuple[ChatKey, str, str]
 """Key of a running effect: the chat, the kind of effect, and the id of the row or command ("" for a turn)."""
 
@@ -121,7 +121,7 @@ class Runner:
         for question in chat.questions.values():
             if question.verdict is None:
                 yield Fact(chat.key, events.Decided(question.id, Verdict("stopped")), question.turn)
-        # A row may have been sent after the backup. In the state "sending", the outbox asks the platform about the row.
+        # A row may have been sent after the backup. Rows become "sending", so that the outbox asks the platform about them.
         for row in chat.outbox.values():
             if row.state == "queued" and row.question is None:
                 yield Fact(chat.key, events.Sending(row.id, boot=""), row.turn)

@@ -48,8 +48,8 @@ FAILURES, PAUSE_SECONDS = 3, 600.0
 IDLE_KEEPS = 2_000
 """Min tokens of the newest messages that a compaction of an idle chat keeps. A small number makes compactions rare."""
 GROWTH = 2
-"""Factor on the message cap (`max_messages`). Above the cap, messages stay until the session memory covers them, but at most up
-to cap × factor.
+"""Factor on the message cap (`max_messages`). Above the cap, messages stay until the session memory covers them, but never
+more than cap × factor messages.
 """
 KEEP_MESSAGES = 5
 """Min number of the newest messages that a compaction keeps."""
@@ -444,9 +444,9 @@ def _keep(fit: Fit) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Prefix:
-    """Messages with which a fork's request begins: those of ended turns as sent (`history`), and those of the running turn
-    (`current`). If `exact` is True, the chat's next request begins with the same messages, so the provider can write the
-    summary.
+    """The messages at the start of a fork's request: `history` has the messages of finished turns, and `current` the
+    messages of the running turn. If `exact` is True, the chat's next request begins with equal messages, so the provider
+    can write the summary.
     """
 
     history: Sequence[Message]
@@ -459,7 +459,7 @@ class Prefix:
 
 
 def _prefix(fit: Fit, current: Sequence[Message] = ()) -> Prefix:
-    """Return the messages that the model is asked about, without untrusted text."""
+    """Return the messages that a fork asks about, without untrusted text."""
     shown = [*fit.context.view()]
     history, now = taint.faded(shown), taint.faded(current)
     # The provider rejects thinking blocks and its own summaries if the messages before them have changed.
@@ -468,12 +468,12 @@ def _prefix(fit: Fit, current: Sequence[Message] = ()) -> Prefix:
 
 
 def _in_words(messages: Sequence[Message]) -> list[Message]:
-    """Return the messages without thinking, and with a provider's summaries as plain text, for any model to read."""
+    """Return the messages in a form that any model can read: without thinking, and with a provider's summaries as plain text."""
     return blocks.without_thinking(map(memory.in_plain_words, messages))
 
 
 async def _again_if_long(ask: Callable[..., Awaitable[T]], fit: Fit) -> T:
-    """Ask a fork; if its answer is too long, ask once more for a shorter one."""
+    """Ask a fork; if its answer is too long, ask once more for a shorter answer."""
     try:
         return await ask(brief=False)
     except TooLong as error:
@@ -484,9 +484,9 @@ async def _again_if_long(ask: Callable[..., Awaitable[T]], fit: Fit) -> T:
 async def _condense(
     prefix: Prefix, known: SessionMemory | None, focus: str, fit: Fit
 ) -> tuple[str, Json | None]:
-    """Return a summary of the whole conversation, and the block of the provider that contains the summary. If the model
-    supports it, the provider writes the summary, because it then reads only cached tokens. Otherwise, or if the provider
-    fails, a fork writes it. Raises `errors.ModelError` and `MemoryInvalid`.
+    """Return a summary of the whole conversation, and the provider's block with this summary (None if a fork wrote it). If
+    the model supports it, the provider writes the summary, because it then reads only cached tokens. Otherwise, or if the
+    provider fails, a fork writes it. Raises `errors.ModelError` and `MemoryInvalid`.
     """
     windows, name = fit.models.windows, fit.models.name
     able = fit.limits.compaction.provider == "auto" and windows.takes(name, "compacts")

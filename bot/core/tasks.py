@@ -99,8 +99,8 @@ class TaskEvent:
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """Usage of a task in all processes. `charged_usd` counts towards the limits: it includes the `unpriced` calls at the
-    highest known price, which `cost_usd` leaves out.
+    """Usage of a task in all processes. `cost_usd` leaves out `unpriced` calls. `charged_usd` includes them at the highest
+    known price, and counts towards the limits.
     """
 
     model_calls: int
@@ -334,7 +334,7 @@ class Worker(ModelWrapper):
         self.stop = ""
         """Reason why the model may not be called again; "" if it may. The reason completes the sentence “stopped: …”."""
         self._last_call = ""
-        """Limit that allows no further model call after the latest; "" if another call fits."""
+        """Limit that leaves no room for another model call; "" if another call fits."""
         self._prefix: list[Message] = []
         models = self._models = replace(parent.models, purpose="task")
         if ordered.mode == "fork":

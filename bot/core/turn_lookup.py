@@ -16,7 +16,7 @@ from bot.core.events import Event
 from bot.core.usage import UsageSums
 
 NEWEST = 500
-"""Number of a chat's newest events in which its latest answer is searched."""
+"""Max number of a chat's newest events that are searched for its latest answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,8 +117,8 @@ _ANSWER = "SELECT data FROM events WHERE chat = ? AND seq > ? AND seq < ? AND ki
 
 @dataclass(frozen=True, slots=True)
 class TurnWait:
-    """The wait of a person for an answer. It took `ms` milliseconds and ended at the time `at` (epoch seconds). `parts` has
-    the milliseconds of each activity (see `core.chat.Wait`). `words` is the person's message.
+    """A person's wait for an answer. It took `ms` milliseconds and ended at the time `at` (epoch seconds). `parts` has the
+    milliseconds of each activity (see `core.chat.Wait`). `words` is the person's message.
     """
 
     request: str

@@ -105,8 +105,8 @@ async def after_results(
     results: Message, touched: Sequence[Path], deps: AgentDeps, seen: Sequence[Message]
 ) -> list[Message]:
     """Return the messages to add after tool results: one with the results' pictures and with usage notes of MCP servers,
-    and one with the instruction files for the paths that the tools have used (`touched`). What the messages `seen` contain
-    is left out.
+    and one with the instruction files for the paths that the tools have used (`touched`). Leave out everything that the
+    messages `seen` already contain.
     """
     brought: dict[str, str] = {}
     for result in results["content"]:
@@ -133,9 +133,9 @@ def _tags_in(seen: Iterable[Message]) -> set[tags.Tag]:
 async def _without_removed(
     quoted: Sequence[Quoted], inbound: Inbound, deps: AgentDeps, seen: Iterable[Message]
 ) -> Sequence[Quoted]:
-    """Return the quotes with the text of removed messages blanked, because platforms still quote these messages. If the
-    archive cannot be read, the text of all quotes is blanked. If the bot's own message is quoted and its text is in the
-    messages `seen`, the quote has no author other than the bot.
+    """Return the quotes. Blank the text of removed messages, because platforms still quote them. If the archive cannot be
+    read, blank the text of all quotes. If a quote repeats a text of the bot that is in the messages `seen`, record no other
+    author for it.
     """
     if not quoted:
         return ()
@@ -167,8 +167,8 @@ def build(
     """Build the user message of a turn: blocks with information from the gateway, then the person's own text.
 
     `nonce` must be new (see `bot.tags`). `files` are the results of reading the attachments. `quoted` replaces the quotes
-    of `inbound`. `instructions` are the sender's. `notes` has the block of memory files. `wrong` describes the last turns
-    if they failed. `zone` is the person's time zone.
+    of `inbound`. `instructions` are the sender's own instructions. `notes` has the block of memory files. `wrong` describes
+    the last turns if they failed. `zone` is the person's time zone.
     """
     facts: Json = {"requestId": inbound.request_id, "time": quotes.iso(now_ms)}
     if zone != UTC_NAME:

@@ -47,8 +47,8 @@ _UNSHOWN = frozenset({tags.CONTEXT, tags.HISTORY, tags.NOTES, tags.SERVERS})
 
 @dataclass(slots=True)
 class Session:
-    """A conversation. `view` is its state in the model's context: turns, head message and masked results. `points` are its
-    ended turns, each with the view after that turn. `last` is the end of the newest turn in epoch seconds.
+    """A conversation. `view` is its state in the model's context: turns, head message and results replaced by placeholders.
+    `points` are its ended turns, each with the view after it. `last` is the end of the newest turn in epoch seconds.
     """
 
     id: str

@@ -125,7 +125,7 @@ class ScheduledJob(Frozen):
         return self
 
     def line(self, *, exact: bool = False) -> str:
-        """Return the job as a line of a list. `exact` is the form for the model."""
+        """Return the job as a line of a list. If `exact` is True, use the form for the model."""
         if self.paused or self.next is None:
             state = say(f"jobs.state_{_STATES[self.paused] or 'running'}")
         else:
@@ -252,7 +252,7 @@ class Jobs:
         self._note(job, what, due, level=level, missed=missed, user_id=job.user_id)
 
     async def _barred(self, job: ScheduledJob) -> str | None:
-        """Return why a job must not run; "" if it may run. Return None if the platform does not say who is in the group."""
+        """Return the reason to skip a job; "" if it may run. Return None if the platform does not say who is in the group."""
         standing = self._run.access.standing(job.person, job.chat_id, job.chat_type)
         if not standing.allowed:
             return f"its person is not let in any more ({standing.reason})"

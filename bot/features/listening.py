@@ -71,8 +71,8 @@ class UnaddressedMessages:
             self._chats.popitem(last=False)
 
     def take_early(self, opening: Inbound) -> list[Inbound]:
-        """Remove and return messages of a thread that arrived before `opening`, although `opening` is older and brought the
-        bot into the thread.
+        """Remove and return a thread's messages that arrived before `opening` but were written after it. The message
+        `opening` brought the bot into the thread.
         """
         kept = self._chats.get(opening.chat_key, ()) if not opening.overheard else ()
         early = [
@@ -216,7 +216,7 @@ class ListeningService:
     async def before(self, chat: Chat, inbound: Inbound) -> Sequence[Quoted]:
         """Return earlier messages if the conversation is new to the model, or if a group's message mentions the bot.
 
-        The messages come from the platform's history and from the kept messages, without those that the message quotes. If
+        The messages come from the platform's history and from the kept messages, without messages that `inbound` quotes. If
         the model knows the conversation, return only people's messages since the last message that the model received.
         """
         known = chat.context.head is not None or len(chat.context) > 0

@@ -209,7 +209,7 @@ class Receipts:
         self._turns = TurnLookup(runtime.chats, runtime.event_log)
 
     async def receipt(self, inbound: Inbound) -> str:
-        """Return the receipt of the turn that the argument names or that sent the message replied to; else of the latest turn."""
+        """Run `/receipt` for the named turn, else for the turn of the replied-to message, else for the latest turn."""
         words = inbound.args.split()
         asked = words[0] if words else inbound.answers
         found = await self._turns.found(inbound, asked)

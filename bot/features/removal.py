@@ -146,7 +146,7 @@ class Removal:
         return facts
 
     async def _facts(self, inbound: Inbound, target: Target) -> list[Fact]:
-        # If a turn's notes are quoted, the quote has the turn's id as its message id.
+        # A quote of a turn's notes has the turn's id as its message id, so the ids of turns are also removed as message ids.
         gone = replace(target.gone, messages=target.gone.messages | target.related)
         found = await self._run.event_log.naming(inbound.chat_key.chat, gone.names)
         facts = list[Fact]()
@@ -163,7 +163,7 @@ class Removal:
                 tuple(sorted(gone.turns)),
                 tuple(sorted(gone.messages)),
                 head,
-                target.message if own and not told else "",  # the archive knows a deletion on the platform
+                target.message if own and not told else "",  # deletions on the platform are archived already
                 target.role,
                 tuple(sorted(target.related)),
                 inbound.request_id,

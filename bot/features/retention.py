@@ -24,7 +24,7 @@ _FILE = ".bin"
 
 
 class Retention:
-    """Deletes expired data. The retention time of a chat applies to its threads too, except threads with their own time."""
+    """Deletes expired data. A chat's retention time applies to its threads too, except to a thread with its own retention time."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._run = runtime

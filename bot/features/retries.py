@@ -61,7 +61,7 @@ class PastTurn:
 
 
 class PastTurns:
-    """Past turns of a chat, rebuilt from its events. `edits` has the edits by request id."""
+    """Past turns of a chat, rebuilt from its events. `edits` has the people's edits of messages, by the edit's request id."""
 
     def __init__(self, found: Iterable[Event]) -> None:  # noqa: C901 - one `match` of the kinds
         said = dict[str, Inbound | None]()

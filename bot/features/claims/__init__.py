@@ -244,7 +244,7 @@ class CheckedReply:
         admits = any(language.admits.search(words) for language in languages(words))
         left = self._without(left, done, admits=admits)
         if any(worked for _, worked in done):
-            left = [claim for claim in left if claim.own]  # the other claims may repeat what a tool reported
+            left = [claim for claim in left if claim.own]  # drop the others, which may repeat a tool's report
         if any(claim.earlier for claim in left):
             before = view.view()
             hidden = any(map(memory.stands_for, before))

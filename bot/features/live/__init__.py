@@ -269,7 +269,7 @@ class LiveTurns:
         runtime.live.last_words |= {"preview": self._last_preview, "progress": self._last_progress}
 
     def begin(self, turn: Turn) -> None:
-        """From now on, show in the turn's progress if the model does not answer. Must be called in the turn's asyncio task."""
+        """Make the turn's progress message say when the model does not answer. Must be called in the turn's asyncio task."""
         if not _unasked(turn):
             on_waiting_for_model(partial(self._waiting, turn.id))
 

@@ -1,5 +1,5 @@
 """Cuts unfinished Markdown so that the beginning renders correctly. Code blocks and tables are cut at whole lines. Other
-text is cut before its first open mark, until the mark is closed or its block ends.
+text is cut before its first unclosed mark, such as `**`, until the mark is closed or its block ends.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from bot import text
 LONGEST_ROW = 400
 """Max characters of a last line with `|` that is held back, because the line may be the header row of a table."""
 LONGEST = 4_000
-"""Max characters of a block in which open marks are searched. A longer block is shown with its open marks."""
-MOST_MARKS = 100  # max marks at which a cut of a block is tried, counted from the end of the block
+"""Max characters of a block that is searched for unclosed marks. A longer block is shown with its unclosed marks."""
+MOST_MARKS = 100  # max marks of a block, counted from its end, before which a cut is tried
 PASSES = 12  # max passes over a text; each pass cuts the text shorter
 
 _FENCE = re.compile(r"^([ \t>]*)((?:[-+*]|\d{1,9}[.)])[ \t]+)?(`{3,}(?=[^`\n]*$)|~{3,})[^\n]*", re.MULTILINE)
@@ -35,7 +35,7 @@ _ANGLED = re.compile(r"<[^<>\s]*(?:\|[^<>\n]*)?>|<(?=\s)")
 _OPEN = re.compile(
     r"[`\[<]|(?:!|\\|(?<!\S)[*_~]+)$"
     r"|&[#\w]{0,31}$"  # an HTML entity
-    r"|(?:https?|tg|mailto):\S*$"  # a bare URL: a link to half of a URL would lead elsewhere
+    r"|(?:https?|tg|mailto):\S*$"  # a bare URL, because a link to half of a URL would lead elsewhere
 )
 
 
@@ -93,7 +93,7 @@ def _code(written: str, start: int, mark: str, before: str) -> RenderablePrefix 
 
 
 def _prose(written: str) -> RenderablePrefix | int:
-    """Return a text that has no open mark at its end; otherwise the offset at which to cut the text."""
+    """Return the text if it has no unclosed mark at its end; otherwise the offset at which to cut the text."""
     shown = written.rstrip()
     line = shown.rfind("\n") + 1
     if _FENCE.match(shown, line):
@@ -117,7 +117,7 @@ def _delimits(row: str) -> bool:
 
 
 def _end(block: str, *, ended: bool) -> int:
-    """Return the length of a block up to its first open mark. `ended`: white space follows the block."""
+    """Return the length of a block up to its first unclosed mark. `ended` is True if white space follows the block."""
     if len(block) > LONGEST or _is_closed(f"{block} " if ended else block):
         return len(block)
     marks = [found.start() for found in _MARK.finditer(block)][-MOST_MARKS:]

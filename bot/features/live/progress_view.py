@@ -31,7 +31,7 @@ _SHOWN: dict[State, tuple[str, CardState]] = {
     "waiting": ("○", "pending"),
     "done": ("✓", "complete"),
 }
-"""Mark and card state for each state of an item. If there are too many items, the states are listed in this order."""
+"""Symbol and card status for each state of an item. Of more than `MOST` items, those with the first states here are shown."""
 _ORDER = list(_SHOWN)
 _ENDS: dict[str, State] = {"ended": "done", "failed": "failed", "stopped": "stopped"}
 

@@ -60,7 +60,7 @@ class Admissions(QuestionService):
         if found is None or found.verdict is not None:
             return Done()  # the request was decided before a crash
         if inbound.chat_type == "group" and not self._manifests[inbound.channel].ephemeral:
-            return Done()  # everybody in the group would read the reply
+            return Done()  # no reply, because everybody in the group would read it
         key = "strangers.asked" if await self._reached(chat, found, found.rows) else "strangers.tell_them"
         return Done(paragraph(say("strangers.hello"), say(key, who=inbound.person)))
 

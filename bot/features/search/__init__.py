@@ -30,7 +30,7 @@ from bot.tools.context import Recalled, RecallQuery
 WAIT_SECONDS = 20.0  # timeout in seconds for a search to wait until the index is up to date
 LIST_SECONDS = 0.2  # timeout in seconds for a list of conversations to wait until the index is up to date
 SLICE = 500
-"""Number of waiting changes at which they are written. Fewer changes are written at the next sync or search."""
+"""Changes are written as soon as this many wait. Fewer changes are written at the next sync or search."""
 T = TypeVar("T")
 
 
@@ -83,7 +83,7 @@ class Search(Export):
     async def _asked(
         self, work: Callable[[sqlite3.Connection], T], wait: float | None = None
     ) -> tuple[T, bool]:
-        """Return the result of `work` on the index, and True if the index was up to date."""
+        """Run `work` on the index. Return its result, and True if the index was up to date."""
         complete = await self.caught_up(wait)
         try:
             return await self._run(work), complete

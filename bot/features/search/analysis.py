@@ -37,7 +37,7 @@ _IRREGULAR = {
 
 
 def stem(word: str) -> str:
-    """Return the stem of a lower-case word of the letters a to z."""
+    """Return the stem of a lower-case word that consists of the letters a to z."""
     # Imported here, because importing the package loads the stemmers of all languages.
     from snowballstemmer.porter_stemmer import PorterStemmer
 
@@ -125,7 +125,7 @@ def terms(query: str) -> list[Term]:
 
 
 def _cut(text: str, longest: int) -> str:
-    """Return the beginning of a text, normalised. Normalising may turn one character into eighteen."""
+    """Return the beginning of a text, normalised. Cut again at the end, because one character may become eighteen."""
     return texts.normalized(texts.clean(text[:longest]))[:longest]
 
 
@@ -269,7 +269,7 @@ def _number(words: str) -> int:
 
 
 def _units_ago(match: re.Match[str], today: date, _: int) -> Days:
-    """Return the days that "N units ago" may mean; the longer ago, the more days."""
+    """Return the days that "N units ago" may mean. A time longer ago gives more days."""
     count, unit = _number(match["n"]), match["unit"].lower()
     if unit in {"day", "天", "日"}:
         around = 0 if count < 7 else 1
@@ -298,7 +298,7 @@ def _weekday(match: re.Match[str], today: date, _: int) -> Days:
 
 
 def _month_named(match: re.Match[str], today: date, _: int) -> Days:
-    """Return the days of a named month, in the named year or else in the last year when that month had begun."""
+    """Return the days of a named month, or one named day. If no year is named, use the last year in which the period had begun."""
     groups = match.groupdict()
     name, named_year = match["month"].lower(), groups.get("year")
     month = _MONTHS.index(name) + 1 if name in _MONTHS else _number(name)

@@ -1,6 +1,6 @@
 """The search index: archive lines and their tokens, derived from the log. If somebody deletes the file, it is rebuilt.
 
-Each token in the index has its chat's number as a prefix, so that a query of one chat cannot find lines of another. A
+Each token in the index has its chat's number as a prefix, so that a query in one chat cannot find lines of another chat. A
 line's number consists of its chat, its session and its place in the session, so adjacent lines have adjacent numbers. A row
 id of the table `tokens` consists of the line's number and the line's length class.
 """
@@ -35,9 +35,9 @@ MOST_TOKENS = 12  # max tokens of a search for conversations; more are ignored
 _BEFORE, _EXCERPT = 40, 160  # max characters of an excerpt before its first matching word, and in all
 CHAT_BITS, SESSION_BITS, PLACE_BITS = 20, 24, 8
 """Bits in a line's number for the chat, for the session, and for the place in the session."""
-ROW_BITS = 4  # bits in a row for the length class
+ROW_BITS = 4  # bits in a row id for the line's length class
 LENGTHS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
-"""Max number of tokens of each length class."""
+"""Max number of a line's tokens, for each length class."""
 PLACES = (1 << PLACE_BITS) - 1
 _TABLES = """
 CREATE TABLE state (version TEXT NOT NULL, cursor INTEGER NOT NULL);

@@ -56,7 +56,7 @@ class Weights:
     """Max lines of equal score that are ranked before lines of lower scores. Lines of equal score often repeat one text."""
     looked: int = 40  # number of best lines that are scored by their form too
     speaker: float = 0.2
-    """Bonus of a line with the role whose words are asked about, as a share of the best score."""
+    """Bonus of a line whose role (person or bot) wrote the words that the query asks about, as a share of the best score."""
     first_person: float = 0.1  # bonus of a line in the first person, as a share of the best score
     number: float = 0.2
     """Bonus of a line with a number if the query asks for one, as a share of the best score."""
