@@ -1,4 +1,4 @@
-"""Access control: the class `Access` decides who may use the bot. Texts of strangers are not stored."""
+"""Access control: the class `Access` decides who may use the bot. The bot does not store the texts of strangers."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ from bot.tools.permissions.display import named
 from bot.words import Sentence, say, sentence
 
 ALIASES = {"clear": "new", "usage": "stats"}
-"""Command names by alias. An alias runs the command that it maps to."""
+"""Maps each alias to the name of the command that it runs."""
 MOST_CALLED = 1_000
-"""Max people and chats whose display names are kept for messages to operators."""
+"""Max number of people and chats whose display names are kept in memory. Messages to operators show these names."""
 SECONDS = 15.0
 """Timeout in seconds for asking a platform which groups a person belongs to."""
 
 
 @dataclass(eq=False)
 class Memberships:
-    """Asks the running channels which chats a person belongs to, and for links to messages (see `tools.context.Membership`)."""
+    """Asks the channels which chats a person belongs to, and what the link to a message is (`tools.context.Membership`)."""
 
     channels: Mapping[str, Channel]
     log: Log
 
     def __post_init__(self) -> None:
         self._called: dict[str, object] = {}
-        """Names of people and chats for messages to operators, by id."""
+        """Display names of people and chats, by id. Messages to operators show these names."""
 
     async def chats_of(
         self, channel: str, user_id: str, chat_keys: Sequence[ChatKey], *, direct: bool
@@ -71,7 +71,7 @@ class Memberships:
         return None if known is None else known.permalink(line)
 
     def place(self, inbound: Inbound) -> Sentence:
-        """Return a description of a message's chat for operators, if possible with a link to the message."""
+        """Return words that tell operators in which chat a message is. For a group, they link to the message if possible."""
         if inbound.chat_type == "direct":
             return sentence("place.direct")
         name, link = named(inbound.chat_name or ""), self.permalink(ArchiveLine.of(inbound))
@@ -91,7 +91,7 @@ class Memberships:
             del self._called[oldest]
 
     def called(self, words: Sentence) -> Sentence:
-        """Return the sentence with known display names in place of the ids of people and chats."""
+        """Return the sentence with the ids of people and chats replaced by their display names, where these are known."""
         known, values = self._called.get, words.values.items()
         return Sentence(words.key, {key: known(str(getattr(one, "chat", one)), one) for key, one in values})
 
@@ -133,7 +133,7 @@ class Access:
         return verdict
 
     def prove(self, channel: str) -> None:
-        """Raise `errors.ConfigError` if the rules would admit a stranger to a channel that is not `local` and lists no "*"."""
+        """Raise `errors.ConfigError` if the rules would admit a stranger, unless the channel is `local` or lists "*"."""
         listed = self.lists.allowed(channel) | self.allow.get(channel, frozenset())
         people = [UserRef(channel, nobody) for nobody in ("", _ANYBODY)]
         kinds: tuple[ChatType, ...] = ("direct", "group")
@@ -154,7 +154,7 @@ class Access:
             return Verdict(False, "stranger")
         ids = {user_id} if user_id else set()
         if chat_type == "group":
-            # A platform may give a chat a new id. The old ids still count for admissions and blocks.
+            # A platform may give a chat a new id. The rules may name an old id, so check all ids.
             ids |= self.memberships.same_chat(channel, chat_id)
         listed = self.lists.allowed(channel) | self.allow.get(channel, frozenset())
         # The first rule that matches decides.
@@ -195,7 +195,7 @@ class InboundCleaner:
         return model.model_copy(update=clean | update)
 
     def cleaned(self, inbound: Inbound) -> Inbound:
-        """Return the incoming message with secrets redacted. `admitted` cleans the quoted messages in it."""
+        """Return the incoming message with secrets redacted. Quoted messages stay unchanged; `admitted` cleans them."""
         command = inbound.command
         if command is not None:
             name = ALIASES.get(command.name) or self.words(command.name)
@@ -211,8 +211,8 @@ class InboundCleaner:
         )
 
     def admitted(self, inbound: Inbound, quoted: Iterable[Quoted]) -> tuple[Quoted, ...]:
-        """Return the quoted messages by authors who are admitted in this chat, with secrets redacted. The others are
-        dropped, so that no stranger's text reaches the model.
+        """Return the quoted messages by authors who are admitted in this chat, with secrets redacted. Drop all other quoted
+        messages, so that no stranger's text reaches the model.
         """
 
         def knows(message: Quoted) -> bool:
@@ -236,14 +236,14 @@ class InboundCleaner:
 
 
 EVERY = 24 * 3600.0
-"""Length in seconds of a period in which the bot makes at most one admission request for a person."""
+"""Period in seconds. The bot makes at most one admission request per person in each period."""
 _OF_STRANGERS = "channel chat_id chat_type user_id ts addressed message_id user_name chat_name language zone"
 """Fields that an admission request copies from the stranger's message."""
 
 
 def request_of(inbound: Inbound, now: float) -> Inbound:
-    """Return a request to admit the stranger who wrote this message. The request leaves out the message's text. Its key
-    limits requests to one per person and day. In a group, only the stranger sees the bot's reply.
+    """Return a request to admit the stranger who wrote this message. The request leaves out the message's text. The
+    request's key limits requests to one per person and day. In a group, only the stranger sees the bot's reply.
     """
     alone = (
         {ONLY_TO: inbound.user_id, ABOUT: inbound.message_id or ""} if inbound.chat_type == "group" else {}

@@ -71,9 +71,9 @@ class Budget:
 
 
 ROOM = {"low": 4_096, "medium": 8_192, "high": 16_384}
-"""Tokens that are added to the output limit for thinking, by effort."""
+"""Tokens added to the output limit to make room for the model's thinking, by effort."""
 NOTES = 1_024
-"""Tokens that are added to the output limit for text between tool calls, if the model does not think."""
+"""Tokens added to the output limit if the model does not think. They make room for text between tool calls."""
 MODEL, EFFORT = "model", "effort"
 """Kinds of the `FactSet` events that store which model and which effort an operator chose for a chat."""
 _FORMS: dict[Thinking | None, tuple[str, ...]] = {
@@ -82,12 +82,12 @@ _FORMS: dict[Thinking | None, tuple[str, ...]] = {
     "between_tools": ("between_tools", "adaptive"),
     "off": ("disabled", "between_tools", "adaptive"),
 }
-"""API values for each thinking setting. The first value that the model accepts is sent."""
+"""API values for each thinking setting. Requests contain the first of these values that the model accepts."""
 
 
 @dataclass(frozen=True, slots=True)
 class SentManner:
-    """Effort and thinking as sent to the model; None if not sent. `room` is the number of tokens for thinking."""
+    """Effort and thinking that a request contains; None if it leaves them out. `room` is the number of tokens for thinking."""
 
     effort: str | None = None
     thinking: Json | None = None
@@ -96,8 +96,8 @@ class SentManner:
 
 @dataclass(frozen=True, slots=True)
 class Manner:
-    """Effort, thinking and model for an answer. Without an effort or thinking (None), the model's default applies. Without
-    a model, the chat's model answers.
+    """Effort, thinking and model chosen for an answer. If effort or thinking is None, the model's default applies. If
+    `model` is None, the chat's model answers.
     """
 
     effort: Effort | None = None
@@ -105,7 +105,7 @@ class Manner:
     model: str | None = None
 
     def sent(self, takes: Callable[[str], bool]) -> SentManner:
-        """Return the settings to send. `takes` returns True for a setting's name if the model accepts the setting."""
+        """Return the settings to send. `takes` receives a setting's name and returns True if the model accepts the setting."""
         effort = self.effort if takes(f"effort.{self.effort}") else None
         form = next((one for one in _FORMS[self.thinking] if takes(f"thinking.{one}")), None)
         if form == "adaptive":
@@ -126,12 +126,12 @@ class ModelDeps:
     default_model: str
     windows: ContextWindows
     fast_model: str = ""
-    """Name of the model that combines the results of subagent tasks; "" for the model that answers."""
+    """Name of the model that combines the results of subagent tasks; "" if the chat's answering model does it."""
     estimator: Estimator = field(default_factory=Estimator)
     prices: PriceTable = field(default_factory=PriceTable)
     manner: Manner = field(default_factory=Manner)
     purposes: Mapping[str, Manner] = field(default_factory=dict)
-    """Settings that replace those in `manner`, by purpose of the request."""
+    """Settings by purpose of the request. For such a request, they replace the settings in `manner`."""
     chosen: str | None = None
     chosen_effort: Effort | None = None
     """Effort that an operator chose for the chat; None to use the effort in ship.json."""
@@ -144,7 +144,7 @@ class ModelDeps:
 
     @property
     def known(self) -> tuple[str, ...]:
-        """Return the names of models: those that ship.json uses or prices, and all priced models of the default model's family."""
+        """Return the names of all models in ship.json, and of priced models in the default model's family."""
         named = [self.default_model, self.fast_model, *(one.model for one in self.purposes.values())]
         family = f"{self.default_model.partition('-')[0]}-"
         priced = [name for name in self.prices.names if name in self.prices.own or name.startswith(family)]
@@ -175,7 +175,7 @@ class ModelDeps:
         return replace(request, effort=sent.effort, thinking=sent.thinking)
 
     def learn(self, request: ModelRequest, reply: ModelReply) -> None:
-        """Learn from an answer the model's token ratio and that this prompt size fits. Ignore the answer of a fallback model."""
+        """Update the model's token ratio and largest fitting prompt from an answer. Ignore the answer of a fallback model."""
         if not reply.note:
             used = reply.usage
             self.estimator.observe(request, used)
@@ -183,7 +183,7 @@ class ModelDeps:
             self.windows.fitted(request.model, prompt)
 
     def declared(self, forms: Sequence[tuple[Json, ...]]) -> tuple[Json, ...]:
-        """Return the first version of the tool definitions that takes at most half of the window; if none does, the last version."""
+        """Return the first version of the tool definitions that fits into half of the window, otherwise the last."""
         window = self.windows.window(self.name)
         if window is None:
             return forms[0]

@@ -1,8 +1,8 @@
-"""The archive: one JSONL file per chat for people and operators, written from the event log.
+"""The archive: one JSONL file per chat, which people and operators can read. Its lines are made from the event log.
 
-Files are append-only. An edit is a new line with `meta.edited` and the message id and role of the original line. A
-removal is a `system` line with `meta.deleted` and the removed message's id. The reader applies edits and removals,
-whatever the order of the lines.
+Files are append-only. An edit is a new line with `meta.edited` and the message id and role of the original line. A removal
+is a `system` line with `meta.deleted` and the removed message's id. The reader applies edits and removals, whatever the
+order of the lines.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from bot.storage import file_names, jsonl
 SEQ = "seq"
 """Key of the event number in an archive line's `meta` object."""
 NEWEST = 100
-"""Max newest lines of a chat's archive whose events are looked up in the log."""
+"""Max archive lines of a chat whose events are looked up in the log. The newest lines are used."""
 NAME_LINES = 20
 """Max lines per chat that are searched for names of people. The newest lines are searched."""
 NAMES_SHOWN = 3
@@ -70,7 +70,7 @@ def moment_of(line: ArchiveLine) -> tuple[int, str]:
 
 @dataclass(slots=True)
 class Revisions:
-    """Removal lines by message id (`removed`), and sort keys of the newest edits by message id and role (`edits`)."""
+    """`removed` holds removal lines by message id. `edits` holds the sort key of each message's newest edit, by id and role."""
 
     removed: dict[str, ArchiveLine] = field(default_factory=dict)
     edits: dict[tuple[str, str], tuple[int, str]] = field(default_factory=dict)
@@ -101,7 +101,7 @@ class Revisions:
 
 
 def _revisions_in(data: bytes) -> Revisions:
-    """Return the edits and removals in the bytes of one file. Other lines are not parsed."""
+    """Return the edits and removals in the bytes of one file. Skip other lines without parsing them."""
     if not any(mark in data for mark in _MARKS):
         return Revisions()
     return Revisions.of(read_line(raw) for raw in data.split(b"\n") if any(mark in raw for mark in _MARKS))
@@ -123,7 +123,7 @@ class ArchiveFiles:
         return self.folder / f"{name}{MAIN}"
 
     def of(self, name: str) -> list[Path]:
-        """Return a chat's files, oldest first. The last path is that of the main file, which may not exist."""
+        """Return a chat's files, oldest first. The last path is the main file, which may not exist."""
         return [*(self._rotated(name, number) for number in self._numbers(name)), self.main(name)]
 
     def chats(self) -> list[str]:
@@ -249,7 +249,7 @@ class ChatStore:
         main, archives = self._opened(name)
         revised = None if query.everything else self._revised(main, archives)
         keyword = (query.keyword or "").casefold()
-        # JSON escapes some characters. A keyword with such a character is searched only in parsed lines.
+        # JSON escapes some characters. So a keyword with such a character must be searched in parsed lines.
         literal = keyword if keyword.isprintable() and not {'"', "\\"} & {*keyword} else ""
         lines, total, unreadable, last = list[ArchiveLine](), 0, 0, query.offset + query.limit
         for data in chain([main], map(self._disk.read, archives)):
@@ -310,7 +310,7 @@ class ChatStore:
             try:
                 self.files.rotate(name)
             except OSError as error:
-                # The lines are safe; the next append retries the rotation.
+                # No line is lost, because the next append retries the rotation.
                 words = f"{name}: the older half cannot be archived: {error}"
                 self._log.write("storage", words, level="error", file=name)
             del self._tails[name]

@@ -1,8 +1,8 @@
-"""Reads the files attached to messages. A file's text is stored as an artifact, and the model sees its beginning. The model
-also sees the pictures and short PDFs themselves.
+"""Reads the files attached to messages. It stores a file's text as an artifact. The model sees the beginning of the text,
+and sees pictures and short PDFs themselves.
 
-Because an artifact's id is derived from its message, a read that a crash interrupted is repeated under the same id. Files
-that could not be read are listed below the next answer.
+An artifact's id is derived from its message. So if a crash interrupts a read, the repeated read uses the same id. The next
+answer lists the files that could not be read.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from bot.picture_head import picture_of
 STEP = "attachment"
 """Value of `tool` in the metadata of artifacts that hold attached files."""
 HEAD = 2_000
-"""Max characters of a file's text that the model is shown, counted from the beginning of the text."""
+"""Max characters that the model is shown from the beginning of a file's text."""
 SILENCE = "nothing is said in it"
 SECRETIVE = "it holds one of my own secrets"
 TOGETHER = 10_000_000
 """Max total bytes of all pictures and PDFs of one message that the model is shown."""
 _AT_ONCE = 262_144
 _OVERLAP = 4_096
-"""Bytes by which two chunks of a file overlap, so that a secret across their border is found."""
+"""Bytes that two consecutive chunks of a file share, so that a secret that crosses the border is found."""
 READ_SECONDS = 45.0
 """Timeout in seconds for reading all files of one message."""
 AT_ONCE = 16

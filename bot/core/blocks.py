@@ -1,6 +1,6 @@
 """Content blocks of the Messages API: functions that inspect them, return copies with blocks changed or left out, and
-estimate tokens. An estimate follows the rates of Claude's tokenizer. `Estimator` multiplies the estimate by a ratio that it
-learns from the token usage of the model's answers.
+estimate tokens. Estimates assume that a token has as many characters as with Claude's tokenizer. `Estimator` multiplies the
+estimate by a ratio that it learns from the token usage of the model's answers.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from bot.identity_cache import IdentityCache
 
 THINKING = frozenset({"thinking", "redacted_thinking"})
 LONGEST_OVERLAP, LEAST_OVERLAP, LEAST_VARIED = 4_000, 12, 4
-"""Max characters and min UTF-8 bytes of a repetition at the border of two parts of an answer, and min different characters
-in the repetition. A shorter repetition, or a line of dashes, may be chance. Bytes are counted because four Chinese
-characters say as much as twelve letters.
+"""The second part of an answer may begin by repeating the end of the first. Max characters, min UTF-8 bytes and min
+different characters of such a repetition. A shorter one, or a line of dashes, may be chance. Bytes are counted because four
+Chinese characters say as much as twelve letters.
 """
 SERVER_CALLS = frozenset({"server_tool_use", "mcp_tool_use"})
 """Block types of calls to tools that the provider runs. Such a call and its result are in the same message."""
@@ -94,7 +94,7 @@ def _overlap(first: str, second: str) -> int:
     lengths = range(min(len(end), len(begin)), 0, -1)
     length = next((one for one in lengths if end.endswith(begin[:one])), 0)
     again, before, after = begin[:length], end[: len(end) - length], begin[length:]
-    # Equal lines in a row, such as closing tags, are part of the answer.
+    # Equal lines in a row, such as closing tags, belong to the answer, so they do not count as a repetition.
     in_a_row = before.rstrip().endswith(again.strip()) or after.lstrip().startswith(again.strip())
     long = len(again.encode(errors="replace")) >= LEAST_OVERLAP and len(set(again)) >= LEAST_VARIED
     return length if long and not in_a_row else 0
@@ -210,14 +210,14 @@ _TOKENS = IdentityCache[Json, float](_part_tokens)
 
 
 def tokens(parts: Iterable[Message | Json]) -> float:
-    """Return the estimated tokens of messages, system blocks and tool definitions. The caller must not change them later,
-    because the estimates are cached.
+    """Return the estimated tokens of messages, system blocks and tool definitions. The caller must not change these objects
+    later, because the estimates are cached.
     """
     return sum(_TOKENS.each(parts))
 
 
 SMALLEST_SAMPLE, RATIOS = 200, (0.25, 4.0)
-"""Min estimated tokens of a request from which a ratio is learned, and range of plausible ratios. Other ratios are ignored."""
+"""Min estimated tokens of a request that may change the ratio, and range of plausible ratios. Other ratios are ignored."""
 JUMP, SLOWEST = 1.5, 0.1
 """Max factor by which one answer changes the ratio, and min weight of one answer. The first answers weigh more."""
 

@@ -1,4 +1,4 @@
-"""The state of one chat, which is computed from the chat's events, and the effects that are due next.
+"""Computes the state of one chat from the chat's events, and the effects (work for other modules) that are due next.
 
 This module does no I/O, reads no clock and starts no tasks. An event that starts work carries the id of its process
 (`boot`). Work that an earlier process started was interrupted, so it is due again.
@@ -28,7 +28,7 @@ from bot.core.removal import Gone
 from bot.telemetry.usage import two_digits
 
 MOST_ATTEMPTS = 5
-"""Max starts of a turn without progress. The limit ends a turn that crashes the process at each start."""
+"""Max starts of a turn without progress. Otherwise a turn that crashes the process would be started forever."""
 MOST_RESTARTS = 2
 """Max times that a turn cancels a model call to include a newer message of the person."""
 ALBUM_SECONDS = 1.0
@@ -36,9 +36,9 @@ ALBUM_SECONDS = 1.0
 PASTE_SECONDS = 2.5
 """Timeout in seconds for the next part of a long text that the person's app split into several messages."""
 MOST_EARLY = 10
-"""Max edits and deletions that are kept because they arrived before their message."""
+"""Max edits and deletions that wait for the message to which they refer, because they arrived before it."""
 MOST_FILES = 50
-"""Max platform ids of sent file messages that are kept. A search for a message whose delivery is unknown skips these messages."""
+"""Max kept platform ids of messages that delivered a file. A search for a message of unknown delivery skips them."""
 MOST_MISSED = 5
 """Max undelivered answers that the next answer reports. The newest are kept."""
 MOST_EDITS = 20
@@ -46,8 +46,8 @@ MOST_EDITS = 20
 KNOWN = 500
 """Max messages that a chat remembers. The newest are kept. Edits and deletions of older messages are not recognised."""
 OWN_TIME = range(5, 86_400)
-"""Range of plausible delays in seconds between a message's timestamp and its arrival. With such a delay, the person's wait
-counts from the timestamp, otherwise from the arrival. A smaller delay may be a clock error.
+"""Range of plausible delays in seconds between a message's timestamp and its arrival. With such a delay, the measured wait
+of the person begins at the timestamp, otherwise at the arrival. A smaller delay may be a clock error.
 """
 
 # ------------------------------------------------------------ relations between two messages
@@ -89,7 +89,7 @@ def same_message(one: Inbound, other: Inbound) -> bool:
 
 def revised(message: Inbound, edit: Inbound) -> Inbound:
     changed = {name: getattr(edit, name) for name in ("text", "command", "attachments", "links", "mentioned")}
-    # An edit repeats quoted content, but not the message that the person replied to.
+    # An edit does not repeat the message that the person replied to. So if the edit quotes nothing, keep that message.
     quoted = edit.quoted or tuple(one for one in message.quoted if not one.brought)
     return message.model_copy(update={**changed, "quoted": quoted})
 
@@ -166,7 +166,7 @@ class Turn:
     id: str
     members: list[Inbound]
     since: int
-    """Number of the oldest event that is needed to rebuild the turn."""
+    """Number of the oldest event from which the turn can be rebuilt."""
     boot: str = ""
     phase: Phase = Phase.STARTING
     attempts: int = 0
@@ -569,7 +569,7 @@ class Chat:
         if turn is None:
             return
         if turn.phase is Phase.SUSPENDED and inbound.person == turn.first.person:
-            # The person wrote instead of deciding. The message answers a tool's question and ends any other question.
+            # The person wrote instead of pressing a button. The message answers a tool's question, and ends any other question.
             asked = self.asks(inbound.person)
             self._decide_all(turn, Verdict("steered", request_id=inbound.request_id), said.at)
             if asked:
@@ -694,8 +694,8 @@ class Chat:
         return [first.inbound, *(one.inbound for one in itertools.takewhile(fits, queue[1:]))]
 
     def _burst(self, said: Waiting) -> int:
-        """Return the number of the burst to which a message belongs. A message without a quiet period ends the open
-        burst, and belongs to it only if it is the last part of a split text.
+        """Return the number of the burst to which a message belongs. A message without a quiet period ends the open burst.
+        The message belongs to that burst only if it is the last part of a split text.
         """
         inbound, at, quiet = said.inbound, said.at, 0.0
         if plain(inbound):
@@ -909,7 +909,7 @@ class Chat:
             seen.add(row.place)
             if row.state == "sending":
                 if row.boot != boot:
-                    # An interrupted edit is simply repeated, because an edit may run twice.
+                    # Repeat an interrupted edit, because editing a message twice does no harm.
                     yield Deliver("find" if row.replaces is None else "send", row)
             elif row.not_before is not None and now < row.not_before:
                 yield WakeAt(row.not_before)

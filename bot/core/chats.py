@@ -21,7 +21,7 @@ MOST_IDLE = 500
 BATCH = 500
 """Number of events processed before other tasks may run."""
 TITLE = "title"
-"""Kind of the `FactSet` events with the names that people gave to conversations. The key of an event is the chatKey."""
+"""Kind of the `FactSet` events that store the names people gave to conversations. The key of an event is the chatKey."""
 LONGEST_TITLE = 80
 """Max characters of a conversation's title."""
 NO_CHAT = ChatKey("shipmate", "gateway")
@@ -41,7 +41,7 @@ class Fact:
     id: str = ""
     """Id of the new event; "" to generate one."""
     blanks: Sequence[Event] = ()
-    """Earlier events, given without their text. Their text is erased from the log in the same transaction."""
+    """Copies of earlier events without their text. In the same transaction, they replace the originals in the log."""
 
 
 class Facts:
@@ -117,8 +117,8 @@ class Chats:
     async def replayed(
         self, key: ChatKey, since: int = 0, seen: Callable[[Event, Chat], object] = lambda *_: None
     ) -> Chat:
-        """Rebuild a separate copy of a chat from its events, beginning with number `since`. Collect the turns that left the
-        model's context in `context.left`. After each event, call `seen` with the event and the chat. Raises
+        """Rebuild a separate copy of a chat from its events, beginning with number `since`. In `context.left`, collect the
+        turns that left the model's context. After each event, call `seen` with the event and the chat. Raises
         `errors.StorageError`.
         """
         chat = self._make(key)

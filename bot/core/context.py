@@ -1,5 +1,5 @@
-"""`AgentContextStore`: the messages of one chat that the model is sent. They are computed from the chat's events and
-kept in whole turns. Placeholder texts replace masked tool results, and the head message replaces dropped messages.
+"""`AgentContextStore`: the messages of one chat that the model is sent, grouped by turn. They are computed from the chat's
+events. Placeholder texts replace masked tool results, and one head message replaces all dropped messages.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ INTERRUPTED = "Interrupted: the turn was stopped while this ran. It may or may n
 
 @dataclass(frozen=True, slots=True)
 class ContextEntry:
-    """One API message. `seq` is its event's number, `sources` are the ids of the requests whose text it contains. `cut`
-    are the ids of its tool calls that did not arrive completely.
+    """One API message. `seq` is its event's number. `sources` are the ids of the requests whose text the message contains.
+    `cut` are the ids of its tool calls that did not arrive completely.
     """
 
     seq: int
@@ -112,7 +112,7 @@ class RunningTurn:
 
 
 class AgentContextStore:
-    """The messages that the model of one chat is sent: those of ended turns and of the running turn."""
+    """The messages of ended turns and of the running turn that a chat's model is sent."""
 
     def __init__(self, max_messages: int) -> None:
         self.max_messages = max_messages
@@ -125,15 +125,15 @@ class AgentContextStore:
         self.frame: events.Framed | None = None
         self.memory: events.Remembered | None = None
         self._stated: dict[str, int] = {}
-        """Event numbers of the newest frame, session memory and head message, by event kind."""
+        """Event numbers of the newest frame (prompt and model settings), session memory and head message, by event kind."""
         self.asked_at: float | None = None
         """Time of the last request to the model in epoch seconds."""
         self.cached = False
         """True if the provider read part of the last request from its cache."""
         self.wrong: tuple[str, ...] = ()
-        """Reasons why recent turns failed, told to the model until a turn succeeds."""
+        """Reasons why recent turns failed. Requests tell them to the model until a turn succeeds."""
         self.stood_in = ""
-        """Name of the fallback model that gave the last answer; "" if the chat's own model did."""
+        """Name of the fallback model that gave the last answer; "" if the chat's own model gave it."""
         self.left: dict[str, KeptTurn] | None = None
         """Turns that left the context, by id. They are collected only while the log is read; None after that."""
         self.recalled: Mapping[str, KeptTurn] = {}
@@ -185,7 +185,7 @@ class AgentContextStore:
 
     @property
     def out_of_reach(self) -> list[events.EventData]:
-        """Return the frame and memory events that are older than the oldest turn. They must be appended again."""
+        """Return the frame and memory events older than the oldest turn. They must be appended again."""
         lasting = [one for one in (self.frame, self.memory) if one is not None]
         return [one for one in lasting if self.turns and self._stated[one.kind] < self.turns[0].since]
 
@@ -265,7 +265,7 @@ class AgentContextStore:
             self._view += tuple(blocks.masked(entry.message, self.masked) for entry in entries)
 
     def _leave(self) -> None:
-        """Save the current turns in `left`, each in its longest version."""
+        """Save the current turns in `left`. If a turn is already there, keep the longer version."""
         if self.left is not None:
             for turn in self.turns:
                 if turn.id not in self.left or len(turn.entries) >= len(self.left[turn.id].entries):
@@ -300,7 +300,7 @@ class AgentContextStore:
         self._show(kept)
 
     def _show(self, kept: Sequence[KeptTurn]) -> None:
-        """Keep only these turns and the running turn. Remove their thinking, because it is valid only after unchanged messages."""
+        """Keep only these turns and the running turn. Remove thinking, which is valid only after unchanged messages."""
         self.turns = [_unthinking(turn) for turn in kept]
         if self.running is not None:
             self.running.entries = without_thinking(self.running.entries)
@@ -340,7 +340,7 @@ class AgentContextStore:
         return dropped
 
     def oldest(self, turns: Sequence[KeptTurn], at_least: int) -> list[int]:
-        """Return the event numbers in the oldest of these turns: as many turns as hold at least `at_least` messages."""
+        """Return the event numbers of at least `at_least` messages: all messages of the oldest of these turns."""
         dropped = list[int]()
         for turn in turns:
             if len(dropped) >= at_least:
@@ -394,7 +394,7 @@ def _without(entries: Iterable[ContextEntry], turn: str, gone: Gone) -> tuple[Co
 
 
 def without_thinking(entries: Iterable[ContextEntry]) -> tuple[ContextEntry, ...]:
-    """Return the entries without thinking blocks and without entries that become empty."""
+    """Return the entries with thinking blocks removed. Leave out entries that become empty."""
     return tuple(
         entry if message is entry.message else replace(entry, message=message)
         for entry in entries

@@ -12,9 +12,9 @@ from bot.tools.context import Recalls
 
 @dataclass(frozen=True, slots=True)
 class ChatQuery:
-    """Selects conversations for operators. `words` are searched in people's names, chatKeys, titles and all
-    messages. If `among` is not None, only these chatKeys are listed. `names` are the titles that people
-    gave, by chatKey. The page begins after the first `offset` conversations.
+    """Selects conversations for operators. `words` are searched in people's names, chatKeys, titles and all messages. If
+    `among` is not None, only chats in `among` are listed. `names` are the titles that people gave, by chatKey. The page
+    begins after the first `offset` conversations.
     """
 
     words: str = ""
@@ -28,7 +28,7 @@ class ChatQuery:
 @dataclass(frozen=True, slots=True)
 class ListedChat:
     """A conversation: the people who wrote last, its title (given by people, or its first words), the number of its lines,
-    and the time of the newest line (epoch milliseconds). `found` is an excerpt of the newest line with the searched words.
+    and the time of the newest line (epoch milliseconds). `found` is an excerpt of the newest line containing the words.
     """
 
     chat_key: str

@@ -1,4 +1,4 @@
-"""The event log: the durable source of truth for all chats. Its statements work in SQLite and in PostgreSQL."""
+"""The event log: the durable source of truth for all chats. The SQL statements work in SQLite and in PostgreSQL."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ _FIRST_SAID = """SELECT chat, (SELECT data FROM events WHERE chat = chats.chat A
 AND instr(data, '"command":{') = 0 AND instr(data, '"text":"') > 0 ORDER BY seq LIMIT 1) FROM chats WHERE chat IN (%s)"""
 
 CURSOR = "cursor"
-"""`kind` of the rows of the table `facts` that contain the position of an export in the log."""
+"""Kind of rows in the table `facts`. Each such row stores the position in the log up to which an export was written."""
 RESTORED = "restored"
-"""Kind and key of the row of the table `facts` that restoring a backup writes. The next start then closes unfinished work."""
+"""Kind and key of a row in the table `facts`. Restoring a backup writes it, and the next start then closes unfinished work."""
 LINGER = 0.05
 """Max seconds before an event is written if no caller waits for it. Only such events are lost if the process is killed."""
 RETRY_SECONDS = 2.0
@@ -49,7 +49,7 @@ CONTENT: tuple[type[Exception], ...] = (ValueError, TypeError, OverflowError)
 """Errors that are caused by the data, not by the disk. A retry would fail again."""
 
 Committed = Callable[[Mapping[ChatKey, int]], None]
-"""Function that is called on the event loop after each commit. It receives the newest event number on disk of each chat concerned."""
+"""Function called on the event loop after each commit. It receives the newest event number of each chat with new events."""
 Alert = Callable[[str, Sentence], object]
 """Function that alerts operators. Its arguments are the subject and the sentence."""
 _R = TypeVar("_R")
@@ -73,8 +73,8 @@ class ChatStats:
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Number of the event from which a chat is rebuilt: the smaller of `base` and `open`. `open` is the oldest event
-    that unfinished work needs; None if no work is unfinished.
+    """Number of the event from which a chat is rebuilt: the smaller of `base` and `open`. Unfinished work needs the events
+    from `open` on (None if no work is unfinished). The rest of the chat's state needs the events from `base` on.
     """
 
     base: int = 0
@@ -108,8 +108,8 @@ class EventLog(ABC):
     """Appends events in order, and never refuses one. Reads see all appended events, except `after`, `chats`, `open_chats`,
     `newest`, `chat_of` and `facts`, which see only events on disk. Methods that use the disk raise `errors.StorageError`.
 
-    Subclasses open the sessions and classify errors: after `refusals`, the database is temporarily unusable; after
-    `conflicts`, an event can never be written.
+    Subclasses open the sessions and classify errors: errors in `refusals` mean that the database is temporarily unusable,
+    errors in `conflicts` that an event can never be written.
     """
 
     refusals: ClassVar[tuple[type[Exception], ...]]
@@ -131,7 +131,7 @@ class EventLog(ABC):
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="event-log")
         self._reader = ThreadPoolExecutor(1, thread_name_prefix="event-log-reader")
         self._new_events: dict[tuple[int, int], asyncio.Future[list[tuple[int, Event]]]] = {}
-        """The newest read of `after`, by its arguments. Several exports read the same new events."""
+        """The newest read by `after`, by its arguments. Exports share the read, because they need the same new events."""
         self._db: Any = None
         self._read_db: Any = None
 
@@ -376,7 +376,7 @@ class EventLog(ABC):
 
     async def older(self, chat: ChatKey, at: float) -> tuple[int, int]:
         """Return the number of a chat's oldest event, and of its first event at or after the time `at`. If no event is that
-        new, the second number is that of the chat's next event. Both are 0 if the chat has no events.
+        new, the second number is the one that the chat's next event will get. Both are 0 if the chat has no events.
         """
         await self.committed(patient=False)
         name = str(chat)

@@ -1,5 +1,5 @@
 """All event kinds, and their JSON form. A stored event never changes, except that a removal blanks the fields listed in
-`words`. After its release, a kind keeps its fields, and every new field has a default.
+`words`. A released kind keeps all its fields, and a field that is added later has a default.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ class Closed(EventData, kind="closed"):
 
 @dataclass(frozen=True, slots=True)
 class TurnStarted(EventData, kind="turn_started"):
-    """A turn started, or restarted after its process died. `members` are the requests that it answers."""
+    """A turn started, or restarted after its process died. `members` are the requests that the turn answers."""
 
     members: tuple[str, ...]
     boot: str
@@ -143,12 +143,12 @@ class Joined(EventData, kind="joined"):
 
 @dataclass(frozen=True, slots=True)
 class TurnLeft(EventData, kind="turn_left"):
-    """A process that shuts down left its turn to the next process. The turn's restart there does not count as an attempt."""
+    """A process that shuts down left its turn to the next process, where the restart does not count as an attempt."""
 
 
 @dataclass(frozen=True, slots=True)
 class FilesRead(EventData, kind="files_read", words="files"):
-    """The files attached to the message `request` were read. `files` has the result for each, in order."""
+    """The files attached to the message `request` were read. `files` holds one result per file, in order."""
 
     request: str
     files: tuple[SeenFile, ...]
@@ -216,8 +216,8 @@ class FactSet(EventData, kind="fact_set"):
 
 @dataclass(frozen=True, slots=True)
 class Told(EventData, kind="told", words="message"):
-    """A user message was added to the model's context: a person's message in the form that the model sees, or instructions,
-    or a request to continue. `sources` are the requests whose text it contains, `edits` the edits of earlier messages.
+    """A user message was added to the model's context: a person's message as the model sees it, instructions, or a request
+    to continue. `sources` are the requests whose text the message contains, `edits` the edits that it shows.
     """
 
     message: Message
@@ -236,10 +236,10 @@ class Asked(EventData, kind="asked"):
 
 @dataclass(frozen=True, slots=True)
 class Answered(EventData, kind="answered", words="content"):
-    """The model's answer is complete. `cut` lists tool calls that did not arrive completely. `continues` counts the
-    continuations of this answer. `unshown` lists the artifacts of files that the provider refused; `blind` is True if it
-    refused all files. `note` is a sentence for the person, added below the next message. `origin` lists all sources in the
-    model's context (`Provenance.packed`), because the answer may repeat their text; None if there were no sources.
+    """The model's answer is complete. `cut` lists tool calls that did not arrive completely. `continues` is the number of
+    continuations merged into this answer. `unshown` lists the artifacts of files that the provider refused; `blind` is True
+    if the provider refused all files. `note` is a sentence that is added below the next message. `origin` lists all sources
+    in the model's context (`Provenance.packed`), because the answer may repeat their text; None if there are none.
     """
 
     call: str
@@ -299,7 +299,7 @@ class ToolEnded(EventData, kind="tool_ended", words="result"):
 
 @dataclass(frozen=True, slots=True)
 class StoredFile:
-    """The stored form of an `OutgoingFile`. Its bytes are in `.ship/outgoing`, under their SHA-256."""
+    """The stored form of an `OutgoingFile`. Its bytes are in `.ship/outgoing`, in a file named after their SHA-256."""
 
     name: str
     mime_type: str
@@ -311,9 +311,9 @@ class StoredFile:
 @dataclass(frozen=True, slots=True)
 class Queued(EventData, kind="queued", words="text"):
     """A message was queued in the outbox. `call` is the tool call that sent the message. `part_of` is the first row of a
-    message in several parts. `ends` marks the turn's last message. `replaces` is the platform id of the live message that
-    this message replaces. `repeat_of` is the row that this row repeats. The `buttons` are shown until the `question` is
-    decided; then `closes_as` replaces the text. `zone` is the time zone of times in the text. If the row sends a `file`,
+    message in several parts. `ends` is True for the turn's last message. `replaces` is the platform id of the live message
+    that this message replaces. `repeat_of` is the row that this row repeats. The `buttons` are shown until the `question`
+    is decided; then `closes_as` replaces the text. `zone` is the time zone of times in the text. If the row sends a `file`,
     `text` is the passage of the answer that the file replaces.
     """
 
@@ -350,8 +350,8 @@ class Deferred(EventData, kind="deferred"):
 
 @dataclass(frozen=True, slots=True)
 class Sending(EventData, kind="sending"):
-    """A send began. If no event ends the send, nobody knows whether the message arrived. `replaces` is the platform id of the
-    message that is edited instead of sending a new one.
+    """A send began. If no event ends the send, nobody knows whether the message arrived. If the send edits an existing
+    message, `replaces` is that message's platform id.
     """
 
     row: str
@@ -409,8 +409,8 @@ class Cut(EventData, kind="cut", words="head"):
 @dataclass(frozen=True, slots=True)
 class SessionMoved(EventData, kind="session_moved", words="head"):
     """The chat switched to the conversation `session`, or to a fork of the current one that ends with the turn `forked_at`.
-    `turns` are now in the model's context, `masked` are the placeholders for results in them. `head` replaces earlier
-    messages. The turns themselves stay in the log.
+    `turns` are now in the model's context, `masked` are the placeholders for tool results in these turns. `head` replaces
+    earlier messages. The turns themselves stay in the log.
     """
 
     session: str
@@ -442,8 +442,8 @@ class Injected(EventData, kind="injected", words="messages"):
 
 @dataclass(frozen=True, slots=True)
 class Framed(EventData, kind="framed"):
-    """The prompt, model, effort and thinking of all following requests were fixed (the frame). `prefix` is a digest of the
-    system prompt and tools as sent. The event is appended again when all turns in the context are newer than the event.
+    """A turn set the frame: the system prompt, model, effort and thinking of all later requests. `prefix` is a digest of
+    the system prompt and tools. The event is appended again when all turns in the context are newer than the event.
     """
 
     frozen: Frozen
@@ -455,7 +455,7 @@ class Framed(EventData, kind="framed"):
 @dataclass(frozen=True, slots=True)
 class Remembered(EventData, kind="remembered", words="markdown"):
     """The session memory was written. It covers the messages up to event number `covers`; None if unknown. `origin` lists
-    the sources of its text. The event is appended again when all turns in the context are newer than the event.
+    the sources of the memory's text. The event is appended again when all turns in the context are newer than the event.
     """
 
     markdown: str
@@ -465,9 +465,9 @@ class Remembered(EventData, kind="remembered", words="markdown"):
 
 @dataclass(frozen=True, slots=True)
 class Removed(EventData, kind="removed"):
-    """Content was erased for good: the messages of `requests`, the answers of `turns`, quotes of `messages`, and the summary
-    if `head` is True. `message` and `role` identify the removed message, `related` lists the turns that it concerns. `by`
-    is the request that asked for the removal.
+    """Content was erased for good: the messages of `requests`, the answers of `turns`, quotes of `messages`, and the
+    summary if `head` is True. `message` and `role` identify the removed message, `related` lists the turns that the removal
+    concerns. `by` is the request that asked for the removal.
     """
 
     requests: tuple[str, ...] = ()
@@ -506,7 +506,7 @@ class Damaged(EventData, kind="damaged"):
 
 
 def keys_of(data: EventData) -> tuple[str, ...]:
-    """Return the platform's keys for an event. If the platform delivers the event again, they identify it."""
+    """Return the platform's keys for an event. The keys show whether the platform has delivered the event before."""
     return data.inbound.keys if isinstance(data, Received | Edited | Deleted | Stop) else ()
 
 

@@ -1,5 +1,5 @@
 """Exports: files that are written from the event log for readers outside the bot, such as the archive. A stored cursor is
-the number of the newest exported event. Deleted files are written again.
+the number of the newest exported event. If somebody deletes the files, they are written again.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ RETRY_SECONDS = 2.0
 """Interval in seconds between retries while the disk refuses writes."""
 BOT_USER = "bot"
 MOST_GONE = 1_000
-"""Max remembered deletions. A message that arrives after its own deletion is not archived. Such a message arrives within seconds."""
+"""Max remembered deletions. A message that arrives after its own deletion, usually within seconds, is not archived."""
 
 
 class ExportLost(errors.StorageError):
@@ -92,7 +92,7 @@ class Exporter:
         self._at: int | None = None
         """Number of the newest exported event; None until the cursor is read."""
         self._kept = 0
-        """Number of the newest exported event that is certainly on disk."""
+        """Number of the newest event whose exported output is certainly on disk."""
         self._more, self._soon = asyncio.Event(), asyncio.Event()
         """Two flags: new work has arrived; a caller waits in `flush`."""
         self._waiting: list[asyncio.Future[None]] = []
@@ -162,8 +162,8 @@ class Exporter:
                 await self._clock.sleep(RETRY_SECONDS)
 
     async def _begin(self) -> int:
-        """Return the cursor; 0 if the output lacks a chat, or if the log to which the output belongs is lost. Output that
-        already exists is not written twice.
+        """Return the cursor; 0 if the output lacks a chat, or if the log to which the output belongs is lost. From 0, the
+        export reads all events again, but writes no existing output twice.
         """
         own = await self._export.cursor()
         self._log_has_cursor = own is None

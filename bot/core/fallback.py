@@ -18,8 +18,8 @@ from bot.telemetry import context
 from bot.words import say, sentence
 
 AWAY_SECONDS = 300.0
-"""Seconds for which the primary model is tried last after it failed or refused. A failure counts for all chats, a
-refusal only for its own chat.
+"""Seconds for which the primary model is tried last after it failed or refused. A failure counts for all chats, a refusal
+only for the chat in which it occurred.
 """
 GONE = (*AWAY, errors.ModelUnknown, errors.ProviderBusy)
 """Failures of the primary model after which a fallback model is worth a try."""
@@ -27,7 +27,7 @@ DECLINED = "it declined"
 
 
 Fallback = tuple[Model, str | None]
-"""A fallback model with its model name. A name of None means the primary model's name, at another provider."""
+"""A fallback model with its model name. None means that another provider runs a model with the primary model's name."""
 
 
 class FallbackModel(ModelWrapper):
@@ -77,7 +77,7 @@ class FallbackModel(ModelWrapper):
     ) -> ModelStream:
         """Yield one model's answer. Add a failure to `failed`, or raise it if no other model can help."""
         (model, name), own = one, one is self._first
-        # Thinking and a provider's summary can be read only by the model that wrote them.
+        # Only the model that wrote thinking or a provider's summary can read it. Other models get the summary as plain text.
         messages = [memory.in_plain_words(one) for one in blocks.without_thinking(request.messages)]
         asked = request if own else replace(request, model=name or request.model, messages=messages)
         try:

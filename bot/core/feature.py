@@ -126,7 +126,7 @@ class Display:
 
 @dataclass(frozen=True, slots=True)
 class Hooks:
-    """Hooks that a feature implements. `signals` handles events other than messages, by kind, such as reactions."""
+    """Hooks that a feature implements. `signals` maps kinds of events, such as reactions, to their handlers."""
 
     commands: Mapping[str, Command] = field(default_factory=dict)
     signals: Mapping[str, Command] = field(default_factory=dict)
@@ -146,7 +146,7 @@ class Hooks:
     periodic: Sequence[PeriodicJob] = ()
     """Jobs that run at intervals while the channels are connected."""
     turn_ends: Callable[[Turn, TurnEndState], Done] | None = None
-    """Function that returns events and text for the end of a turn. Its buttons appear below the turn's last notice."""
+    """Function that returns events and text for a turn's end. Buttons in the result appear below the last notice."""
     turn_fails: Callable[[Turn, TurnEndState], Done] | None = None
     """Function like `turn_ends` that is called only for turns that fail."""
     before_intake: Callable[[Inbound], Awaitable[Sequence[Inbound]]] | None = None

@@ -16,10 +16,10 @@ from bot.words import paragraph, say
 class SeenFile:
     """Result of reading an attached file.
 
-    For a file with text, `artifact` names the stored text (secrets redacted) and `head` is its beginning. A file may
-    also be `shown` to the model. Any other file was not read. Then `why` is the reason in English, or "" if files of
-    this kind are never read. `code` selects the translated reason (`files.why_…` of a catalogue), and `limit` is the
-    number in it. `refused` means that memory was short, so no file of the message was fetched.
+    For a file with text, `artifact` names the stored text (secrets redacted) and `head` is its beginning. A file may also
+    be `shown` to the model. Any other file was not read. Then `why` is the reason in English, or "" if files of this kind
+    are never read. `code` selects the translated reason (`files.why_…` of a catalogue), and `limit` is the number in that
+    reason. `refused` means that memory was short, so no file of the message was fetched.
     """
 
     artifact: str | None = None
@@ -110,7 +110,7 @@ def pointers(message: Message) -> Iterator[tuple[str, int]]:
             if artifact is None:
                 continue
             if not isinstance(artifact, str) or ulids.FORM.fullmatch(artifact) is None:
-                # Old messages have no nonce, so a person may have written what looks like a row.
+                # Old messages have no nonce, so a person may have written this row. Do not trust it or the rows after it.
                 break
             yield artifact, int(row["lines"]) if isinstance(row.get("lines"), int) else 0
 

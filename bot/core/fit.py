@@ -1,5 +1,5 @@
-"""Fits a turn's requests into the context window. It masks old results, and makes a rejected request smaller step by
-step. The history is halved at most three times. Then it is cleared and the person is told.
+"""Fits a turn's requests into the context window. It masks old tool results (replaces them with placeholders), and shrinks
+a rejected request in steps. After three halvings of the history, it clears the history and tells the person.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from bot.words import say
 MOST_HALVINGS = 3
 """Max times per turn that the history is halved before it is cleared."""
 SHORT_RESULT = 500
-"""Min characters that stay of a tool result when long results are shortened."""
+"""Min length in characters to which a long tool result is shortened."""
 MOST_LOWERED, MIN_OUTPUT_TOKENS, OUTPUT_MARGIN = 2, 256, 64
 """Max retries with a lower output limit, min tokens of that limit, and tokens kept free for miscounts."""
 RAISES = 4
 """Max factor by which the configured output limit is raised, if the model's own limit is unknown."""
 LARGE_TURN, MISJUDGED = 2_000, 3.0
-"""Min tokens of a turn that may be too large, and max factor between the estimate and a provider's count that is trusted."""
+"""Min tokens of a turn that may be too large, and factor from which a provider's count differs too much to be trusted."""
 COLD_AFTER = 300.0
 """Seconds from a request's start until the provider's cache has certainly expired."""
 COLD_HIDES = 2_000
 """Min tokens that masking must save if the provider's cache has expired."""
 WARM, WARM_HIDES = 3, 0.5
-"""While the provider's cache is valid: factor on the token threshold for masking, and min share of tokens that it must save."""
+"""While the provider's cache is valid: factor on the threshold for masking, and min share of tokens that masking must save."""
 LEAST_KEPT, KEPT_TOKENS = 3, 2_000
 """Min number of newest tool results that stay unmasked. More results stay while together they have at most `KEPT_TOKENS`."""
 KEPT_FILES, KEPT_BYTES = 4, 8_000_000
@@ -125,7 +125,7 @@ class Fit:
     _output: int | None = field(init=False, default=None)
     """Lower output limit that is used after a refused request; None if no request was refused."""
     _tries: Counter[str] = field(init=False, default_factory=Counter)
-    """Number of times that each measure was taken in this turn."""
+    """Number of times that each step to shrink a request was taken in this turn."""
 
     def __post_init__(self) -> None:
         self.context = self.chat.context
@@ -172,7 +172,7 @@ class Fit:
         other = (before.model, before.manner) != (now.model, now.manner)
         reason = "model_change" if other else "instructions"
         if head is not None and condensed(head):
-            # A provider's summary is valid only with the prompt, tools and model that it was made with.
+            # A provider's summary is valid only with the same prompt, tools and model, so replace it with plain text.
             self.append(events.Cut((), in_plain_words(head), reason))
         self.apply(now, reason=reason)
         return True
@@ -298,7 +298,7 @@ class Fit:
     # ------------------------------------------------------------ changes of the model's context
 
     def mask_old(self, reason: str, *, above: float, hides: float = 0) -> None:
-        """Mask old tool results if the request has over `above` tokens and masking saves at least `hides` of them."""
+        """Mask old tool results if the request has over `above` tokens and masking saves at least `hides` tokens."""
         if self.tokens() > above and (results := self._masks()):
             shown = self.context.shown()
             if self.measure(shown) - self.measure([blocks.masked(one, results) for one in shown]) >= hides:
@@ -388,7 +388,7 @@ def masks(
     messages: Sequence[Message], *, ages: Callable[[str], bool], keep: int, masked: Container[str] = ()
 ) -> dict[str, str]:
     """Return placeholders for old tool results, by call id, and for old files, by artifact id. These results stay: the
-    newest `keep`, results not yet sent, results of tools that do not age, and errors in the newest results.
+    newest `keep`, results not sent yet, results of tools for which `ages` returns False, and errors in the newest results.
     """
     names = {call.id: call.name for message in messages for call in blocks.tool_calls(message["content"])}
     results, files = list(_newest_first(messages, "tool_result")), list(_newest_first(messages, ATTACHED))

@@ -179,7 +179,7 @@ class Intake:
         found = list(spoken)
         recall: SearchIndex | None = self.door.ports.get("recall")
         if words and recall is not None:
-            # The index also contains the first words, which are the title of an unnamed conversation.
+            # The index also contains each chat's first words (the title of an unnamed chat), so search only given names here.
             told = {key for key, one in self.chats.facts.all(TITLE).items() if _has(one["name"], words)}
             told |= {str(one) for one in await recall.saying(chat_key, words)}
             found = [one for one in spoken if str(one) in told]
@@ -212,7 +212,7 @@ class Intake:
 
     async def home(self, opened: Inbound) -> tuple[HomeSection, ...]:
         if not self.access.standing(opened.person, opened.chat_id, "direct").allowed:
-            # Nothing is stored about a stranger.
+            # The kind `admission` keeps `of` from storing the stranger's locale.
             with speaking(*self.locales.of(opened.model_copy(update={"kind": "admission"}))):
                 return (HomeSection(self.services.settings.name, (say("strangers.hello"),)),)
         page = dict[str, tuple[str, ...]]()
@@ -254,8 +254,8 @@ class Intake:
         return await self.door.waiting(Viewer(CONSOLE, operator=True))
 
     async def decide(self, loop: OpenLoop, act: Act) -> str:
-        """Run the chat command for an act on an open loop (a matter that waits for somebody), in the console's name.
-        Return the sentence that tells what was done. Raises `errors.StorageError`.
+        """As the console, run the chat command for an act on an open loop (a matter that waits for somebody). Return the
+        sentence that tells what was done. Raises `errors.StorageError`.
         """
         name, args = COMMANDS[act]
         inbound = Inbound(

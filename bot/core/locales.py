@@ -66,7 +66,7 @@ class Locales:
         """Script of each person's last message: `latin` or `chinese`."""
 
     async def load(self) -> None:
-        """Load the gateway's own chat. No locale is stored before that. Raises `errors.StorageError`."""
+        """Load the gateway's own chat. Before this call, no locale is stored. Raises `errors.StorageError`."""
         self._chat = await self._chats.get(NO_CHAT)
 
     def locale(self, person: UserRef) -> Locale:
@@ -89,7 +89,7 @@ class Locales:
         return self._spoken(person, self.locale(person), chat_type, zone)
 
     def choose(self, inbound: Inbound, name: Literal["language", "zone"], value: str | None) -> ReaderLocale:
-        """Store a person's choice of language or time zone. None stands for what the person's app reports."""
+        """Store a person's choice of language or time zone. If `value` is None, use what the person's app reports."""
         person = inbound.person
         chosen: dict[str, Any] = {name: value, f"{name}_chosen": value is not None}
         locale = _by_app(replace(self.locale(person), **chosen), inbound)
@@ -110,7 +110,7 @@ class Locales:
     def _spoken(
         self, person: UserRef, locale: Locale, chat_type: ChatType, zone: str | None = None
     ) -> ReaderLocale:
-        # Other members of a group may live in another zone.
+        # Other members of a group may live in another zone, so show the zone's name there.
         own = locale.zone is not None and chat_type == "direct"
         # If the person chose no language, the script of their messages counts more than the app's language.
         wanted = None if locale.language_chosen else self._scripts.get(person)
@@ -164,7 +164,7 @@ def zone_named(asked: str, now: float) -> str | None:
 
 
 def near_zones(asked: str) -> list[str]:
-    """Return at most `NEAR` zones: those with exactly this name, else those with a similar name, nearest first."""
+    """Return at most `NEAR` zones: zones with exactly this name, else zones with a similar name, most similar first."""
     wanted = _key(asked)
     found = _zones().get(wanted, ())
     # A zone with a similar name but another number has another time, so it is not suggested.
@@ -177,7 +177,7 @@ def near_zones(asked: str) -> list[str]:
 
 
 def _with_offset(apart: timedelta, sign: str, now: float) -> str | None:
-    """Return the zone for a UTC offset: a fixed zone for whole hours, else the first listed zone with this offset now."""
+    """Return the zone for a UTC offset: for whole hours, an `Etc/GMT` zone; else the first zone that has this offset now."""
     if not apart % timedelta(hours=1):
         # Zones named Etc/GMT… have the opposite sign: Etc/GMT-2 is UTC+2.
         name = f"Etc/GMT{'-' if sign == '+' else '+'}{apart // timedelta(hours=1)}" if apart else UTC

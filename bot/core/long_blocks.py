@@ -51,7 +51,7 @@ FIRST = 3
 NARROWEST = 4
 """Min width of a table column that is shown in the message, in terminal cells."""
 LONGEST_CELL = 500
-"""Max characters of a table cell whose Markdown is removed. Longer cells are copied unchanged."""
+"""Max characters of a table cell from which Markdown is removed. Longer cells are copied unchanged."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -84,7 +84,7 @@ class Loop:
     """The turn's reply object with the wrappers of features around it."""
     dispatcher: Dispatcher
     context: Callable[[], ToolExecutionContext]
-    """Function that returns the turn as its tools see it, without `touched`."""
+    """Function that returns the context that the turn's tools receive, without `touched`."""
     tasks: TurnTasks | None = None
     most_steps: int = MOST_STEPS
     _call: asyncio.Task[ModelReply] | None = field(init=False, default=None)
@@ -160,7 +160,7 @@ class Loop:
             return False
         if running.speaks:
             return last.stop_reason in {"max_tokens", "pause_turn"}
-        # After an answer without content, ask once more if a longer answer may come, or the person waits after tool
+        # After an empty answer, ask once more if a longer answer may come, or if the person still waits after tool
         # results.
         if last.stop_reason in LENGTH:
             return again == 1 and self.fit.more_room()
@@ -200,7 +200,7 @@ class Loop:
         for call in begun:
             self.finished(call, ToolResult(call.id, INTERRUPTED, failed=True, origin=NOBODYS))
         left = [
-            # The files of a message that was already queued may no longer exist.
+            # The files of a message that was already queued may no longer exist, so repeat the call without them.
             replace(call, input={**call.input, "attachments": []}) if self.reply.queued(call.id) else call
             for call in calls
             if call not in begun

@@ -229,8 +229,8 @@ def head(
     block: Json | None = None,
     put_back: view.PutBack | None = None,
 ) -> Message:
-    """Return the head message: the summary that replaces compacted messages, and the restored state (`put_back`).
-    `origin` is the provenance of the summary's text. `block` is a summary made by the provider. `nonce` must be new.
+    """Return the head message: the summary that replaces compacted messages, and the restored state (`put_back`). `origin`
+    is the provenance of the summary's text. `block` is a summary made by the provider. `nonce` must be a new random value.
     """
     first = block if block is not None else _shown(summary, nonce)
     put_back = put_back or view.PutBack()
