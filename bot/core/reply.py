@@ -224,11 +224,11 @@ class PartialReply:
 
     @property
     def speaks(self) -> bool:
-        """Return True if the answer begins with text for people. Only `chat_send` calls have such text."""
+        """Return True if the answer begins with text for people. Of the tool calls, only `chat_send` has such text."""
         return self._first[1] == SEND if self._first is not None else self._shows_plain and bool(self._text)
 
     def shown(self) -> str:
-        """Return the text so far of the first message. Plain text counts only while no tool call has begun."""
+        """Return the first message's text so far. Plain text counts only while no tool call has begun."""
         if self._first is None:
             return _aloud(self._text.strip())
         return self._message(self._first[0]) if self.speaks else ""

@@ -46,7 +46,7 @@ MOST_CHATS = 500
 FAILURES, PAUSE_SECONDS = 3, 600.0
 """After three failures in a row, operators are alerted, and the chat is not compacted for 600 seconds."""
 IDLE_KEEPS = 2_000
-"""Min tokens of the newest messages that a compaction of an idle chat keeps. A small number makes compactions rare."""
+"""Min tokens of the newest messages that a compaction of an idle chat keeps. Keeping few delays the next compaction."""
 GROWTH = 2
 """Factor on the message cap (`max_messages`). Above the cap, messages stay until the session memory covers them, but never
 more than cap × factor messages.
@@ -402,7 +402,7 @@ def _border(fit: Fit, keep: float) -> list[int]:
 
 
 def _covered(fit: Fit, dropped: Sequence[int]) -> list[int]:
-    """Return the numbers in `dropped` of events that the session memory covers. A memory covers whole turns."""
+    """Return the part of `dropped` (event numbers) that the session memory covers. A memory covers whole turns."""
     covers = fit.context.memory.covers if fit.context.memory is not None else None
     return [one for one in dropped if one <= (covers or 0)]
 

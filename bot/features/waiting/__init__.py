@@ -70,7 +70,7 @@ def language(name: str) -> _Language:
 def promise_in(words: str, person: str = "") -> str:
     """Return the first promise in an answer; "" if there is none. `person` is the text that the answer replies to."""
     words = phrases.ends(words, HEAD, TAIL)
-    # This fast search finds nothing in nearly every answer.
+    # In nearly every answer, this fast search finds nothing, which saves the slow search.
     if not any(language(name).cue.search(words.lower()) for name in LANGUAGES):
         return ""
     if phrases.composing(phrases.ends(person)):
@@ -93,7 +93,7 @@ class Board:
         promise of an answer that this turn replaces.
         """
         first, now, chats = turn.first, self._run.clock.now(), self._run.chats
-        # This turn answers the same message again, so it replaces the former answer.
+        # If this turn answers a message again, the new answer replaces the former one, so the former promise is deleted.
         renewed = (str(first.chat_key), first.message_id if first.renews is not None else None)
         facts = [
             Fact(first.chat_key, FactSet(PROMISE, name, None))
@@ -104,7 +104,7 @@ class Board:
         running = chat.context.running if chat is not None else None
         if running is None or state != "answered" or first.due is not None or _makes_job(running):
             return Done(facts=facts)
-        # The person has read the messages that the turn sent by tool, and its last text.
+        # Search all that the person has read: the messages that the turn sent by tool, and the turn's last text.
         sent = [str(one.input.get("text", "")) for one in _calls(running) if one.name == ChatSend.name]
         said = self._run.redact("\n".join([*sent, running.words]))
         if found := promise_in(said, "\n".join(one.text for one in turn.left)):
