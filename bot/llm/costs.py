@@ -142,7 +142,7 @@ def accounts_of(chat_key: str | None, person: str | None) -> list[Account]:
 
 
 class Spending:
-    """Sums the cost of each account on the current day in US dollars. `load` adds earlier costs, `observe` the cost of each new
+    """Sums each account's cost of the current day, in US dollars. `load` adds earlier costs, `observe` the cost of each new
     call. A call of unknown price costs what `PriceTable.at_most` returns.
     """
 

@@ -60,7 +60,7 @@ Call = tuple[str, Json]
 class _Turn:
     words: str = ""
     time: str = ""
-    """Time of the person's message in ISO 8601; "" for a subagent task, which has no such time."""
+    """Time of the person's message in ISO 8601; "" in a subagent, because its task has no message."""
     files: list[str] = field(default_factory=list)
     earlier: list[tuple[str, str]] = field(default_factory=list)
     """Earlier messages in the model's context, as (author, text). The author "" is the bot."""

@@ -1,7 +1,7 @@
 """Format of the Messages API: the exact bytes of a request body, and the answer assembled from its streamed events.
 
-This module does not use the provider's library. The library's decoder drops frames without an `event:` line, which some proxies
-send. The library's accumulator parses the whole input of a tool call again with each piece.
+This module does not use the provider's library, for two reasons. Its decoder drops frames without an
+`event:` line, which some proxies send. Its accumulator parses the whole input of a tool call again with each piece.
 """
 
 from __future__ import annotations

@@ -85,7 +85,7 @@ class Membership(Protocol):
     async def chats_of(
         self, channel: str, user_id: str, chat_keys: Sequence[ChatKey], *, direct: bool
     ) -> MembershipAnswer:
-        """Return those of `chat_keys` (in order of priority) whose chats the person is a member of now. The person's own direct
+        """Return the `chat_keys` (in order of priority) whose chats the person is a member of now. The person's own direct
         chats are included only if `direct` is True. Other people's direct chats are never included. Never raises.
         """
 

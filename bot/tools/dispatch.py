@@ -1,5 +1,5 @@
-"""Runs the tool calls of one step. Each call is validated and has a time limit. Calls that only read or delegate run
-concurrently. Results keep the order of the calls.
+"""Runs the tool calls of one step. Each call is validated and has a time limit. Calls that only read or start subagents
+run concurrently. Results are in the order of the calls.
 """
 
 from __future__ import annotations

@@ -59,7 +59,7 @@ _MB = 1024 * 1024
 _BLOCK = 512
 _KILLED_FIRST = 'echo 1000 2>/dev/null >/proc/self/oom_score_adj; exec "$@"'
 _ROOM = 'for one in {}; do ulimit ${{one%=*}} ${{one#*=}} 2>/dev/null; done; exec "$@"'
-"""Shell line that sets the limits. Errors are ignored, because a limit that cannot be set is already lower."""
+"""Shell line that sets the limits. Errors are ignored: if a limit cannot be set, a lower one already applies."""
 _READ_ONLY_PROC = "sys bus driver fs irq pressure tty"
 _MASKED_PROC = """
     acpi asound kallsyms kcore key-users keys kmsg latency_stats mtrr sched_debug scsi slabinfo sysrq-trigger timer_list
@@ -155,7 +155,7 @@ class Isolation:
             yield info, await asyncio.shield(begun)
         finally:
             os.close(info)
-            # The check completes even if the turn is stopped in the meantime.
+            # A task, so that the check completes even if the turn is stopped meanwhile.
             task = asyncio.create_task(self._left(root, first, begun))
             self.leaving.add(task)
             task.add_done_callback(self.leaving.discard)

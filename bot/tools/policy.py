@@ -166,7 +166,7 @@ class Policy:
         approval = await asyncio.to_thread(self._approval, asked, call, turn, decision)
         others = await self._later(call, turn)
         while True:
-            # People may decide late. The turn must be on disk before, in case the gateway crashes in the meantime.
+            # People may take long to decide. Write the turn to disk first, in case the gateway crashes while it waits.
             await turn.flush()
             try:
                 verdict = await turn.approvals(self.approvals).decide(approval, *others)

@@ -1,4 +1,4 @@
-"""The project's folder, as tools see it. Tools see only files and folders inside it whose names are not hidden.
+"""The project's folder, as tools see it. Tools do not see its files and folders with a hidden name.
 
 A path is resolved once. Then each part of the path is opened in turn without following links. If somebody creates a
 link in between, the path is rejected.

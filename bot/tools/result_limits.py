@@ -29,8 +29,8 @@ from bot.tools.registry import Registry
 READER = "read_artifact"
 """Name of the tool that reads artifacts."""
 TOKEN = 33
-"""Units per token of a token estimate. A token is estimated as 3.3 ASCII characters or as one CJK character. Other
-scripts lie between.
+"""Number of units that stand for one token in a token estimate. A token is estimated as 3.3 ASCII characters or as one CJK
+character. Other scripts lie between.
 """
 ROOM = 2_500 * TOKEN
 """Max token estimate of one tool result in the model's context (2,500 tokens)."""
@@ -166,7 +166,7 @@ class ResultLimits:
     async def one(self, call: ToolCall, content: str, origin: Provenance) -> tuple[str, Omission | None]:
         """Shorten one result if it is too large. Return the text and a record of the omission; None if nothing is omitted."""
         room = ROOM if self._ages(call) else LASTING_ROOM
-        # `read_artifact` pages its own results. The rest of such a result is on the next page.
+        # `read_artifact` pages its own results. The rest of the artifact is on the next page.
         if call.name == READER or weight(content) <= room:
             return content, None
         kept = self.kept.get(call.id) or await self.keep(call, content, origin)

@@ -109,7 +109,9 @@ class SkillFolder:
                     raw = await handle.read(FILE_LIMIT)
                     found = os.fstat(handle.fileno())
                 await asyncio.to_thread(self._vetting.must_be_followed, file, found)
-                if changes == self._vetting.changes:  # otherwise a command has started or ended meanwhile
+                if (
+                    changes == self._vetting.changes
+                ):  # no command has started or ended since, so the file is the checked one
                     return _parse(raw.decode("utf-8", "replace"), file.parent.name)
         except (OSError, ValueError, yaml.YAMLError, NotVetted) as error:
             self._log.write("skill", f"the skill {file.parent.name!r} cannot be used: {error}", level="warn")

@@ -1,4 +1,4 @@
-"""The HTTP client of the tools. Apart from MCP servers, no other code in `bot.tools` opens connections.
+"""The HTTP client of the tools. In `bot.tools`, only this module and the MCP client open connections.
 
 The host of each request is resolved once. All addresses of the host must be public, and the connection uses one of them. DNS
 rebinding therefore has no effect. Proxies from the environment are not used. Cookies are not stored.

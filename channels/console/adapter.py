@@ -74,7 +74,7 @@ class ConsoleChannel(LocalChannel[asyncio.Server]):
                 "make the folder writable or set channels.console.enabled to false"
             ) from failure
         self._intake = intake
-        # The server is created, then started. If the start is cancelled in between, the server can still be closed.
+        # Store the server before it is started, so that it can be closed if the start is cancelled.
         self._server = await asyncio.start_unix_server(
             self._attached, sock=listener, limit=LINE, start_serving=False
         )

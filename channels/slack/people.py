@@ -74,7 +74,7 @@ class UserNames:
         lookups = asyncio.gather(*(self._lookups[user] for user in due))
         if not await ends_within(PATIENCE, lookups, self._clock):
             for user in due:
-                # Note the lookup now, so that a second message does not wait for it too.
+                # The lookup continues. Store its time, so that the next message does not wait for it too.
                 self._known.setdefault(user, Profile(asked_at=now))
 
     async def _ask(self, user: str) -> None:

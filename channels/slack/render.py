@@ -88,10 +88,10 @@ def _with_hosts(markdown: str) -> str:
 
 
 def _without_images(markdown: str) -> str:
-    """Change every `!` that may begin an image, so that it begins none.
+    """Change every `!` that may begin an image, so that no image begins there.
 
     An image needs `](` or `][` in the same paragraph, or a link definition anywhere in the text. The text is not parsed, so
-    also some `!` in code are changed.
+    some `!` in code change too.
     """
     if "![" not in markdown:
         return markdown

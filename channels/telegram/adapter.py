@@ -66,9 +66,7 @@ OPERATORS_MENU = tuple(name for name in names("help") if name not in {"listen", 
 _LANGUAGES = {code: None if code == DEFAULT else code for code in CATALOGUES}
 """Telegram's language code of each catalogue. The default catalogue has None, which covers all languages without a catalogue."""
 UNKNOWN_METHOD = (EndPointNotFound, InvalidToken)
-"""Exceptions for a method that the server does not know. An older server answers an unknown method as if the token were
-wrong.
-"""
+"""Exceptions for a method that the server does not know. An older server reports a wrong token instead."""
 MOST_GROUPS = 200
 """Max groups in which one search looks up a person, because each group takes a request. The most relevant groups come first."""
 _AT_ONCE = 20  # Max concurrent requests in one search
@@ -185,7 +183,7 @@ class TelegramChannel(Channel):
 
     def permalink(self, line: ArchiveLine) -> str | None:
         """Return the URL of an archived message. Return None outside supergroups, because only their messages have URLs."""
-        # If a supergroup was once a group, the ids of its messages include the supergroup's id.
+        # If the supergroup was once a group, a message's id is `<supergroup's id>/<number>`.
         chat, _, number = (line.message_id or "").rpartition("/")
         chat = chat or line.chat_key.chat_id
         if line.chat_key.channel != self.name or not chat.startswith(_SUPERGROUP) or not number.isdecimal():

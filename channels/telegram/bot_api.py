@@ -48,7 +48,7 @@ and a message sent on it would have an unknown outcome.
 FILE_SECONDS = 180.0  # Timeout in seconds of a file's upload, including the response
 PROOFS = 8  # Max new connections of `VerifiedConnections` at the same time
 PROOF_SECONDS = 10.0  # Timeout in seconds for `getMe` on a new connection
-_LONGEST_WAIT = 24 * 3600.0  # Max seconds of a `retry_after` that is obeyed
+_LONGEST_WAIT = 24 * 3600.0  # Max seconds to wait, even if `retry_after` is longer
 
 
 class RequestNotSent(NetworkError):

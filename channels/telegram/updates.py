@@ -37,7 +37,7 @@ REMEMBERED = 2_000
 changes nothing.
 """
 TRIES = 3
-"""Max attempts to process an update that causes an unexpected error. After that, the update becomes a dead letter."""
+"""Max attempts to process an update that causes an unexpected error. After these, the update is stored as a dead letter and skipped."""
 _PASSING = (errors.ShipmateError, OSError, MemoryError)  # Errors that the update did not cause
 
 

@@ -29,7 +29,7 @@ from channels.web.manifest import KEYS
 SENT, RECEIVED = "sent", "received"
 TOTAL = 500_000_000  # Max bytes of all files in a folder. The oldest files are removed first.
 MOST, MOST_OF_CHAT = 10_000, 1_000
-"""Max files in a folder, and max files of one chat. The search for the oldest file reads the whole folder."""
+"""Max files in a folder, and max files of one chat. The limits keep the search for the oldest file fast."""
 OF_CHAT = 250_000_000
 """Max bytes of one chat's uploads. The files of one message need less, but files of unsent messages count too."""
 LARGEST = 20_000_000  # Max bytes of an upload; Telegram has the same limit for bots

@@ -72,7 +72,7 @@ def label(language: str) -> str:
 
 
 def divided(code: str, language: str, seconds: float = SECONDS) -> list[tuple[str, str]]:
-    """Return the code in pieces, as pairs of class and text. Plain text has the class ""."""
+    """Divide code into pieces. Return (class, text) of each piece; plain text has the class ""."""
     found: list[tuple[str, str]] = []
     for kind, words in _tokens(code, language, seconds):
         if found and (found[-1][0] == kind or not words.strip()):

@@ -26,7 +26,7 @@ SHOWN = 40
 NAME, WORDS, FIELD = 3.0, 1.0, 0.5
 """Weight of a matching word: in the tool's name, in its description, and in the name of an argument."""
 ALIKE = 0.75
-"""Factor for words that only begin alike, such as `issue` and `issues`. The factor is applied once for each of the two words."""
+"""Factor for two words that only begin alike, such as `issue` and `issues`. The factor is applied once for each of the two words."""
 BEGINS = 5
 """Number of characters with which two words must begin alike."""
 LONGEST_QUERY = 60

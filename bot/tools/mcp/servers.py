@@ -140,7 +140,7 @@ class Server:
             cache=None,
         )
         async with contextlib.AsyncExitStack() as stack:
-            # Old and new servers refuse each other's handshake. After a failure, the other handshake is tried.
+            # Old servers refuse the new handshake, and new servers the old one. After a failure, the other one is tried.
             used = self._handshake
             self._handshake = "auto" if used == "legacy" else "legacy"
             async with asyncio.timeout(START_SECONDS):

@@ -83,7 +83,7 @@ async def process(
     server = stdio.StdioServerParameters(
         command=words[0],
         args=list(words[1:]),
-        # The SDK adds variables of its own choice. Empty values override these variables.
+        # The SDK adds further variables to the environment. Empty values override them.
         env=dict.fromkeys(stdio.get_default_environment(), "") | dict(env),
         cwd=folder,
         encoding_error_handler="replace",

@@ -1,4 +1,4 @@
-"""Matches the paths, commands and URLs of tool calls against the patterns of rules, in linear time. Reads only symlinks.
+"""Matches the paths, commands and URLs of tool calls against the patterns of rules, in linear time. Reads symlinks but no files.
 
 An allow rule is strict: its pattern is compared exactly with the resolved path. A deny or ask rule is wide: its pattern
 is compared with every spelling of the path, in any case and Unicode form.
@@ -232,7 +232,7 @@ class JudgedCall:
 
 
 Answer = bool | None
-"""True if a pattern matches a call; None if a wide pattern cannot be decided."""
+"""True if a pattern matches a call; None if it is unknown whether a wide pattern matches."""
 Pattern = Callable[[JudgedCall], Answer]
 
 

@@ -6,7 +6,7 @@ by `and`:
     user in slack:U1 telegram:2     channel in slack telegram:-100123     role operator
     arg.url~=https://*.example.org/*      arg~=*.py      time 08:00-18:00      time mon-fri 22:00-06:00
 
-Rules are compiled to closures. Judging a call has no side effects and reads only symlinks.
+Rules are compiled to closures. Judging a call has no side effects, and reads symlinks but no files.
 """
 
 from __future__ import annotations
@@ -317,7 +317,7 @@ class Rules:
         # If one of the rules is marked `@trusted:`, it decides.
         best = next((rule for rule in given if rule.trusted), given[0] if given else None)
         if best is not None and not best.trusted and (why := _instructs(call, asked)):
-            # The person cannot approve this alone. The file instructs everybody's turns, including those of operators.
+            # The person cannot approve this alone, because the file will instruct everybody's turns, also operators' turns.
             return asks("default", why, f"allow {best.text}")
         for one in tool["ask"]:
             if one.answer(call, asked, subject, now) is not False:
@@ -328,7 +328,7 @@ class Rules:
         if name not in self._tools:
             tool = self._tools[name] = {"deny": [], "ask": [], "allow": []}
             for outcome, parsed in self._rules:
-                # Case is ignored, because servers choose and change the case of names.
+                # Ignore case, because MCP servers choose the case of tool names and may change it.
                 if glob(folded(parsed.tool))(folded(name)):
                     # After a wildcard name, a pattern may be invalid for this tool and valid for another one.
                     with contextlib.suppress(RuleMalformed):
