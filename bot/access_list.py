@@ -3,8 +3,8 @@
     {"v": 1, "channels": {"telegram": {"allow": ["1"], "block": ["2"], "pending": {"3": 1800000000000}}}}
 
 `operators` are people who opened the link that Shipmate prints at the start. `pending` are people without access who
-wrote to the bot, each with the time (epoch ms) of the newest message. `names` are the names of these people. The text
-of their messages is not stored.
+wrote to the bot, each with the time (epoch ms) of that person's newest message. `names` are the names of these people.
+The file does not contain the text of their messages.
 """
 
 from __future__ import annotations
@@ -224,8 +224,8 @@ class AccessList:
 @dataclass(eq=False)
 class Operators(Collection[UserRef]):
     """The people who may approve tool calls and use operators' commands: the people `named` in ship.json, the user who
-    started Shipmate, people who became operators while Shipmate runs, and every user of the console. Iteration leaves
-    out `CONSOLE`, because it is not a person with a chat.
+    started Shipmate, people who became operators while Shipmate runs, and every user of the console. Iteration skips
+    `CONSOLE` (the user of the console), because no chat belongs to it.
     """
 
     named: frozenset[UserRef]

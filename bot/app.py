@@ -51,8 +51,8 @@ from bot.words import DEFAULT, language_of, speaking
 CONSOLE = "console"
 """Name of the channel that `shipmate chat` uses."""
 LAST_RESORT = 9.6
-"""Max seconds from a stop signal to the exit of the process. It then exits even if a part hangs. Accepted messages are
-in the log, so none is lost.
+"""Max seconds from a stop signal to the exit of the process. After them, the process exits even if a part of it hangs.
+No message is lost, because accepted messages are in the log.
 """
 Signals = Callable[[asyncio.Event, Callable[[], object]], contextlib.AbstractContextManager[None]]
 
@@ -81,8 +81,8 @@ async def started(
     signals: Signals = lambda *_: contextlib.nullcontext(),
 ) -> AsyncIterator[Gateway]:
     """Run the gateway of a folder while the context is open. The start reads the configuration, takes the locks, opens
-    the log, waits for leadership and then starts all parts. The context manager `signals` is entered when turns may
-    run. If `only` is given, the gateway has only these channels and no dashboard.
+    the log, waits for leadership and then starts all parts. Before turns can run, it enters the context manager that
+    `signals` returns. If `only` is given, the gateway has only these channels and no dashboard.
     """
     load = functools.partial(configuration.load, root, defaults=defaults)
     settings, environment, manifests = load(), environment or Environment(), discovery.manifests()
@@ -92,7 +92,7 @@ async def started(
     config.write_schema(settings.home / "schema", manifests, environment.disk)
     with contextlib.ExitStack() as around:
         last_run = around.enter_context(instance.held(settings.home))
-        # In a cluster only the leader uses the tokens, so they are not locked. A frozen leader would keep its locks.
+        # In a cluster, tokens are not locked: only the leader uses them. A frozen leader would keep locks from a successor.
         if settings.engine.kind == "embedded":
             tokens = config.tokens_in_use(settings.channels, manifests, names)
             around.enter_context(instance.tokens_held(tokens, settings.root))
@@ -127,7 +127,7 @@ async def started(
                 for warning in settings.warnings:
                     say(f"warning: {warning}")
                 await asyncio.to_thread(preload, settings, [manifests[name] for name in names])
-                gc.enable()  # `shipmate run` disables it during the imports
+                gc.enable()  # `shipmate run` disabled garbage collection during the imports
                 hung_up = asyncio.Event()
                 around.enter_context(signals(stop, hung_up.set))
                 async with _leading(settings, environment, log, counted=counted, say=say, stop=stop) as own:
@@ -196,7 +196,7 @@ async def _leading(
     say: Say,
     stop: asyncio.Event,
 ) -> AsyncIterator[Environment]:
-    """In a cluster, wait until this process is the leader. Yield the environment of the gateway. Raises
+    """Yield the environment in which the gateway runs. In a cluster, first wait until this process is the leader. Raises
     `errors.Unavailable` when another process becomes the leader.
     """
     url = settings.engine.database_url
@@ -406,7 +406,7 @@ def link(root: Path) -> str:
 
 
 def _print(line: str) -> None:
-    # A closed pipe or terminal must not stop the gateway.
+    # A closed pipe or terminal must not stop the gateway, so the error is ignored.
     with contextlib.suppress(OSError):
         print(text.for_terminal(line), flush=True)  # noqa: T201 - the command's own output
 

@@ -3,8 +3,8 @@ while a backup is written.
 
 The files of a backup are read one after another. A snapshot of the log is read first, so that the files read later
 contain everything that the log refers to. The archive and the search index are left out, because they can be made again
-from the log. A file of lines is copied up to its last complete line at the time when it was opened. All functions here
-block.
+from the log. Of a file that consists of lines, the backup contains the lines that were complete when Shipmate opened the
+file. All functions here block.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ class _Writer:
                     temporary = path.name.startswith(".") and path.name.endswith(".tmp")
                     if path.name != jsonl.LOCK and not temporary:
                         self._add_file(home, path)
-        # These files are in the database, so later `.ship` folders skip them.
+        # The first `.ship` folder contains these folders completely, so those of later `.ship` folders are skipped.
         self._added |= {"memory", "artifacts"}
 
     def _add_file(self, home: Path, path: Path) -> None:
@@ -220,14 +220,14 @@ def restore(
         os.sync()  # a sync of each file would take minutes
         for name in disk.names(scratch):
             disk.rename(scratch / name, home / name)
-        # If this folder existed again after a power cut, a repeated restore would delete all later messages.
+        # After the rename, no restore can be repeated. A repeated restore would delete all later messages.
         disk.rename(scratch, gone := home / f"{instance.RESTORING}.tmp")
         gone.rmdir()
     return found
 
 
 def _prepare_log(source: Path, scratch: Path, disk: Disk, *, moved: bool, database: str | None) -> None:
-    """Reset the exports' cursors in a restored log, end open work if not `moved`, and copy the log to `database`."""
+    """In a restored log, reset the exports' positions and, unless `moved`, end open work. Copy the log to `database`."""
     log = scratch / LOG
     if disk.size(log):
         with (

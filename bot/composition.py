@@ -1,5 +1,5 @@
-"""Builds all parts of the process from the settings: services, core, features, agent and dashboard. Nothing is started
-here.
+"""Builds all parts of the process from the settings: services, core, features, agent and dashboard. This module starts
+none of them.
 """
 
 from __future__ import annotations
@@ -375,7 +375,7 @@ def build_log(services: Services, reserve: DiskReserve, alert: Alert) -> EventLo
 
 def load_learned(services: Services) -> LearnedFile:
     llm, file = services.settings.llm, services.settings.home / "cache" / "models.json"
-    # A model may have other limits at another address, so learned limits are stored for each address.
+    # The same model may have different limits at another address, so learned limits are stored for each address.
     provider = llm.provider if llm.base_url is None else urlsplit(llm.base_url).netloc.rpartition("@")[2]
     learned = LearnedFile(file, provider, disk=services.disk, log=services.log)
     learned.load()

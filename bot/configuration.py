@@ -1,4 +1,4 @@
-"""Loads the configuration of a folder. Other packages add mistakes and warnings that only they can find."""
+"""Loads the configuration of a folder. It also reports the mistakes and warnings that `bot.config` alone cannot find."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def empty(settings: config.Settings, manifests: Mapping[str, Manifest]) -> Itera
     try:
         lists = AccessList(settings.home / FILE, SystemDisk(), SystemClock())
     except errors.ConfigError:
-        return  # the start of the gateway reports the mistake
+        return  # the start of the gateway reports an unreadable list
     operators = settings.operators | lists.operators()
     for name in settings.enabled:
         let_in = (

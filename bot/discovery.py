@@ -1,5 +1,5 @@
 """Finds channels: folders of the package `channels` with a `manifest.py`, and entry points of the group
-`shipmate.channels`. Also imports libraries without those optional dependencies that no channel needs.
+`shipmate.channels`. It also imports libraries, and keeps them from loading optional dependencies that no channel needs.
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ def entry_points(group: str) -> EntryPoints:
 
 
 def import_without(module: str, unused: Iterable[str]) -> None:
-    """Import a module as if the packages `unused` were not installed. If it needs one of them, import it normally. No
-    other thread may import these packages during the call.
+    """Import a module as if the packages `unused` were not installed. If the module needs one of them, import it
+    normally. No other thread may import these packages during the call.
     """
     # Python raises ImportError for a module whose entry in `sys.modules` is None.
     absent: dict[str, Any] = dict.fromkeys(name for name in unused if name not in sys.modules)

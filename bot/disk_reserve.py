@@ -23,7 +23,7 @@ FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 @dataclass(frozen=True, slots=True)
 class DiskSpace:
-    """Free and total bytes of a file system, limited to those that this user may use."""
+    """Bytes of a file system: `free` for this user, and `total`."""
 
     free: int
     total: int
@@ -72,7 +72,7 @@ class DiskReserve:
                 self._set(f"the disk has no room for the reserve: {error.strerror}")
 
     def give(self) -> bool:
-        """Release a piece of the reserve. Return False if nothing is left of it, or if the disk refuses the change."""
+        """Release a piece of the reserve. Return False if the reserve is used up, or if the disk refuses the change."""
         with self._lock:
             self._set(self.trouble or "the disk is full")
             if not (left := self.left):
@@ -89,8 +89,8 @@ class DiskReserve:
         """Restore the reserve. Return the reason if there is not enough space; otherwise ""."""
         self.space = space = space_of(self._path.parent)
         whole = min(self._most, space.total // SHARE or self._most)
-        # Trouble ends only when more space is free than when it began. Otherwise it could begin and end again and
-        # again.
+        # Trouble ends only when 1.5 times the reserve is free. With one limit for begin and end, it could begin and
+        # end again and again.
         besides = whole + whole // 2 if self.trouble else whole
         handle = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:

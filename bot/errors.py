@@ -1,8 +1,8 @@
 """All errors that Shipmate raises on purpose.
 
-The text of an error is written for operators. `person` is the sentence for people: it is in the person's
-language (`bot.words`) and has no ids, paths or secrets. If `ConfigError`, `ChannelRefused` or `ModelRefused`
-ends a start, the exit code is 78; for `Unavailable` it is 75.
+The text of an error is written for operators. `person` returns a sentence for people. This sentence is in the person's
+language (`bot.words`) and has no ids, paths or secrets. If a start fails with `ConfigError`, `ChannelRefused` or
+`ModelRefused`, the exit code is 78; if it fails with `Unavailable`, the exit code is 75.
 """
 
 from __future__ import annotations
@@ -244,8 +244,8 @@ class OneModel(ModelUnknown):
 
 
 class ContextOverflow(ModelError):
-    """The prompt does not fit into the model's context window. `tokens` and `window` are the numbers that
-    the provider reported, if any.
+    """The prompt does not fit into the model's context window. `tokens` (of the prompt) and `window` (of the model) are
+    set if the provider reported them.
     """
 
     sentence = "overflow"
@@ -254,8 +254,8 @@ class ContextOverflow(ModelError):
 
 
 class OutputOverflow(ContextOverflow):
-    """The prompt plus `max_tokens` do not fit into the context window, or `max_tokens` exceeds the model's
-    output `limit` (if the provider reported it). Retry with a smaller `max_tokens`.
+    """The prompt and `max_tokens` together exceed the context window, or `max_tokens` alone exceeds the model's output
+    `limit` (known only if the provider reports it). Retry with a smaller `max_tokens`.
     """
 
     limit: int | None = None
@@ -266,7 +266,7 @@ class RequestTooLarge(ContextOverflow):
 
 
 class RequestInvalid(ModelError):
-    """The provider calls the request malformed. `about_files` is True if the provider refuses files in the request, and
+    """The provider rejects the request as malformed. `about_files` is True if the provider refuses files in the request, and
     `blind` is True if the model accepts no files at all. `place` is the block that the provider names, as (index of the
     message, index of the block).
     """
@@ -363,7 +363,7 @@ class ToolInputInvalid(ToolError):
 
 class CommandFailed(ToolError):
     """A command ended with a non-zero exit code; the code is negative if a signal ended the command. `limit` is the
-    time limit in seconds if it ended the command. `over` is the name of a resource if the command was stopped because
+    time limit in seconds, if the limit ended the command. `over` is the name of a resource if the command was stopped because
     it used too much of that resource.
     """
 
@@ -395,7 +395,7 @@ class StorageError(ShipmateError):
 
 @contextlib.contextmanager
 def as_storage_error(words: str, *kinds: type[Exception]) -> Iterator[None]:
-    """Convert errors of these kinds (default: OSError) into a `StorageError`. Its text begins with `words`."""
+    """Convert errors of these kinds (default: OSError) into a `StorageError` whose text begins with `words`."""
     caught = kinds or (OSError,)
     try:
         yield
@@ -404,17 +404,17 @@ def as_storage_error(words: str, *kinds: type[Exception]) -> Iterator[None]:
 
 
 def connection_reason(error: BaseException) -> str:
-    """Return the reason why a connection failed, in the system's words. It has no class names, addresses or tokens."""
+    """Return the reason why a connection failed, in the system's words. The text has no class names, addresses or tokens."""
     if isinstance(error, TimeoutError):
         return "no answer in time"
     if (certificate := getattr(error, "certificate_error", None)) is not None:
         return f"its certificate does not hold: {getattr(certificate, 'verify_message', '')}".rstrip(": ")
     cause: Any = getattr(error, "os_error", error)
     if getattr(cause, "library", None):
-        # An error of the TLS library is an OSError, but its number is not an error number of the system.
+        # An error of the TLS library is an OSError without a system error number, so the library's reason is used.
         return f"the TLS handshake failed: {str(cause.reason).replace('_', ' ').lower()}"
     if isinstance(cause, OSError):
-        # The library may have put addresses into the text of the error, so the system's text for its number is used.
+        # The error's own text may contain addresses, so this function returns the system's text for the error number.
         number = cause.errno or 0
         return os.strerror(number) if number > 0 else cause.strerror or "no connection"
     return "the connection broke"

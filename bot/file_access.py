@@ -1,4 +1,4 @@
-"""Decides which paths are hidden from the model. Also opens files, but only regular ones."""
+"""Decides which paths are hidden from the model. It also opens regular files, and refuses pipes, sockets and devices."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NOT_SEEN = re.compile(
 )
 """Characters that some file systems ignore in file names."""
 HiddenNames = Mapping[str, str | None]
-"""Hidden names in a folder. The value of a link's name is the link's target; all other values are None."""
+"""Hidden names in a folder. A symbolic link has its target as the value; any other file has None."""
 
 
 def is_hidden(part: str) -> bool:
@@ -42,13 +42,13 @@ def hidden_names(root: Path) -> HiddenNames:
 
 
 def set_aside(root: Path, known: HiddenNames) -> dict[str, str]:
-    """Rename hidden files that a command created, and restore hidden links. Return the new names by old names."""
+    """Rename hidden files that a command created, and restore hidden links. Return each renamed file's old and new name."""
     moved: dict[str, str] = {}
     for name, leads in sorted(hidden_names(root).items()):
         if name in known and known[name] in {None, leads}:
             continue
         aside = f"refused-{name.lstrip('.')}-{secrets.token_hex(3)}"
-        # The file may be gone: the command removed it, or the call for another command has renamed it.
+        # The file may be gone: the command may have removed it, or a call for another command may have renamed it.
         with contextlib.suppress(FileNotFoundError):
             (root / name).rename(root / aside)
             moved[name] = aside
@@ -75,7 +75,7 @@ def save_names(root: Path, known: HiddenNames | None) -> None:
 
 
 def sweep(root: Path) -> dict[str, str]:
-    """Run `set_aside` if the last run was killed during a command. Call this before settings are read."""
+    """Run `set_aside` if Shipmate was killed while a command ran. Call this before settings are read."""
     try:
         known = dict(json.loads((root / _SAVED).read_bytes())["known"])
     except (OSError, ValueError, KeyError, TypeError):

@@ -61,7 +61,7 @@ class ChannelWatchdog:
         self.seen = {name: _Seen(self._looked) for name in services.channels}
 
     def opened(self, channel: str) -> None:
-        """Record that the channel has connected for the first time. Before that, the watchdog never reconnects it."""
+        """Record that a channel has connected for the first time. The watchdog never reconnects a channel before this."""
         seen = self.seen[channel]
         seen.open, seen.heard = True, self._services.clock.monotonic()
 
@@ -86,7 +86,7 @@ class ChannelWatchdog:
         for name, channel in self._services.channels.items():
             seen, health = self.seen[name], channel.health()
             if missed > LOOK_EVERY:
-                # No message could arrive while the process was frozen or the machine suspended.
+                # While the process was frozen or suspended, no message could arrive, so this time is not silence.
                 seen.heard += missed
             if health.last_heard is None or health.last_heard != seen.sign:
                 seen.sign, seen.heard = health.last_heard, now
@@ -176,7 +176,7 @@ class GatewayHealth:
             "memory": PartHealth(ok=not memory.full, detail=used),
         }
         if problem := services.lists.problem:
-            # The last valid access list is still used.
+            # The last valid access list stays in use, so the gateway remains ready.
             found["access"] = PartHealth(ok=False, detail=problem, needed=False)
         if role := services.leadership.role():
             found["cluster"] = PartHealth(ok=True, detail=role)

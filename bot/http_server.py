@@ -58,7 +58,7 @@ def max_connections() -> int:
 
 class Connections:
     """Limits the open connections of all servers together to `most`. Long-lived responses (`streams`) may use half of
-    them.
+    these connections.
     """
 
     def __init__(self, most: int, *, clock: Clock, log: Log) -> None:
@@ -74,7 +74,7 @@ class Connections:
         return HttpServer(self)
 
     def accept(self, server: web.Server) -> asyncio.Protocol:
-        """Return the protocol for a new connection. It closes the connection at once if there are too many."""
+        """Return the protocol for a new connection. If too many are open, the protocol closes it at once."""
         count = sum(len(one.connections) for one in self.servers)
         if count < self.most:
             return server()

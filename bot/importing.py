@@ -51,7 +51,7 @@ journal exists, there are still files to move.
 BOOT = "before-0.2"
 """Boot id of all work that version 0.1 began. No process has this id, so unfinished work counts as interrupted."""
 MOST_LINES = 5_000
-"""Max lines of a transcript that are read. The newest lines are read; no model context can contain so many."""
+"""Max lines that are read from the end of a transcript. No model's context can contain so many."""
 ENDS: Mapping[str, events.TurnEndState] = {
     "done": "answered",
     "failed": "failed",
@@ -141,7 +141,7 @@ def _sync(folder: Path) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Fact:
-    """An event that will be written. `made_from` identifies the row or line that the event was made from."""
+    """An event for the new log. `made_from` identifies the old row or line from which the event was made."""
 
     at: float
     data: EventData
@@ -184,7 +184,7 @@ class _OldShip:
             self._pending[row["file"]] += bytes(row["lines"]).splitlines()
         self._inbox: dict[ChatKey, list[_Row]] = defaultdict(list)
         for row in self.rows("inbox", "WHERE state <> 'merged' ORDER BY request_id"):
-            # Another row contains the text of a merged row.
+            # Rows in the state `merged` are left out, because another row contains their text. Invalid rows are skipped.
             with contextlib.suppress(ValidationError):
                 inbound = Inbound.model_validate_json(row["payload"])
                 self._inbox[inbound.chat_key].append(
@@ -208,7 +208,7 @@ class _OldShip:
             told.extend(self._memory(chat, max((one.at for one in told), default=0.0)))
             told.sort(key=lambda one: one.at)  # a stable sort, so the events of one row keep their order
             once = dict[tuple[str, str], _Fact]()
-            for one in told:  # each message with a question needs an event that the question was asked
+            for one in told:  # several messages may show one question, but it needs only one event
                 once.setdefault((one.made_from, one.data.kind), one)
             found[chat] = [
                 Event(
@@ -234,7 +234,7 @@ class _OldShip:
                 one for one in members if not (one.inbound.command and not self._needs_turn(one.inbound))
             ]
             if members and members[0].inbound.command is not None and turn["state"] not in ENDS:
-                # A command that may have run is not repeated.
+                # The command may have run. So that it is not repeated, its turn counts as handled.
                 for data in (events.TurnStarted((name,), BOOT), events.TurnEnded("handled")):
                     facts.append(_Fact(members[0].at, data, f"{name} {data.kind}", name))
             elif members:
@@ -242,7 +242,7 @@ class _OldShip:
                 facts += self._turn(turn, members, mine)
         known = {f.data.row for f in facts if isinstance(f.data, events.Queued)}
         for out in self._sent:
-            question = self._asked.get(out["question_id"])  # for a failure notice, the id of the turn
+            question = self._asked.get(out["question_id"])  # a failure notice has its turn's id here
             here = question["chat_key"] if question is not None else out["chat_key"]
             if here == str(chat) and out["name"] not in known:
                 facts += self._out(out, question)

@@ -63,7 +63,7 @@ def held(home: Path) -> Iterator[str]:
     with locked(home):
         must_be_whole(home)
         last = "killed" if (home / PID).exists() else "ended" if known else "none"
-        # Only people read the pid in the file. Therefore a full disk must not prevent a start.
+        # Only people read the pid in the file. So if a full disk refuses to write the pid, the start continues.
         with contextlib.suppress(OSError):
             _write(home / PID, f"{os.getpid()}\n")
         try:
@@ -116,8 +116,8 @@ def holder(home: Path) -> str:
 
 
 def _who(pid: str) -> str:
-    """Return a description of a process by its pid. If no process has this pid, the lock file is an old one. The
-    description then has no pid.
+    """Return a description of the process with this pid. If there is no such process, the pid was written by an earlier
+    run, so the description leaves it out.
     """
     if pid.isdecimal() and len(pid) < 10:
         try:

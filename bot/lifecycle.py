@@ -113,7 +113,7 @@ async def serving(gateway: Gateway, say: Say, stop: asyncio.Event) -> AsyncItera
         try:
             await asyncio.shield(closing)
         except asyncio.CancelledError:
-            # A part that is cut off while closing would leave connections and files open.
+            # Closing continues after a cancellation. Otherwise connections and files would stay open.
             await asyncio.wait([closing])
             raise
 
@@ -190,7 +190,7 @@ async def _check_model(gateway: Gateway, say: Say, lines: PartLines) -> None:
         words = f"{error} I go on and ask it again with each message."
         if model.trouble is not None:
             lines.tell("model", words)
-        else:  # without `model.trouble`, no later line reports that the model works again
+        else:  # a model without `trouble` is not watched, so nothing reports its recovery
             say(f"model: {words}")
         return
     if not await ask_limits(gateway, say):
@@ -318,6 +318,6 @@ async def _must_be_there(models: ModelDeps) -> None:
 
 
 def _differing(one: config.Settings, other: config.Settings) -> list[str]:
-    """Return the full keys in ship.json of the values that differ."""
+    """Return the full keys (as in ship.json) of all values that differ between the two settings."""
     before, after = config.leaves(one), config.leaves(other)
     return sorted(key for key in before.keys() | after.keys() if before.get(key) != after.get(key))

@@ -128,7 +128,7 @@ def parse(said: str, *, most: int = PARSED) -> list[Token] | None:
     env: dict[str, Any] = {"references": references}
     tokens = _WITH_REFERENCES.parse(said, env)
     if not references.keys() <= references.used or "duplicate_refs" in env:
-        # The parser drops a link definition that no link uses, with its text.
+        # The parser drops link definitions that no link uses. The text would lose them, so it is parsed without definitions.
         tokens = _WITHOUT_REFERENCES.parse(said)
     return None if any(token.level > DEEPEST - 4 for token in tokens) else tokens
 

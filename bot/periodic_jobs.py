@@ -1,7 +1,7 @@
 """Runs periodic jobs with APScheduler. After a delay, a job runs once, however many runs were missed.
 
 APScheduler uses the system's time of day. If the clock is set back, all jobs would stop until the old time is reached
-again. If it is set forward, computing the missed runs would block the event loop. Both are corrected here.
+again. If it is set forward, computing the missed runs would block the event loop. This module prevents both.
 """
 
 from __future__ import annotations

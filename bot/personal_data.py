@@ -198,7 +198,7 @@ class PersonalData:
     def _events(self, db: Session, found: Found) -> Iterator[tuple[tuple[Any, ...], bool]]:
         """Yield each event's row (id, chat, turn, person, kind, time, data), and True if the event contains only the
         person's data. Such an event belongs to the person's own chat or turn, is the person's message outside a mixed
-        turn, or is a fact about the person.
+        turn, or is a stored value about the person.
         """
         everything = "SELECT id, chat, turn, person, kind, at, data FROM events WHERE kind <> ? ORDER BY n"
         for row in db.execute(everything, (ERASED,)):
@@ -229,7 +229,7 @@ class PersonalData:
         ]
 
     def _line_files(self) -> Iterator[tuple[str, Path, list[bytes]]]:
-        """Yield each file of the archive and the operator's log: its place, its path and its lines."""
+        """Yield each file of the archive and the operator's log, as (`CHATS` or `LOGS`, path, lines)."""
         for name in self._archives.chats():
             for path in self._archives.of(name):
                 yield CHATS, path, self._disk.read(path).splitlines()
@@ -391,8 +391,8 @@ class PersonalData:
         return {Kept.CHATS: gone[CHATS], Kept.LOGS: gone[LOGS]}
 
     def _left_of(self, raw: bytes, place: str, path: Path, found: Found) -> bytes | None:
-        """Return what is left of a line; None for a line of the person. Unreadable lines are removed from the log and from
-        the person's chats. Texts of messages in shared chats are removed from the log.
+        """Return a line as it should be after the erasure; None deletes the line. Deleted are the person's lines, and
+        unreadable lines of the log and of the person's chats. Log lines of shared chats lose the texts of messages.
         """
         line = jsonl.loads(raw)
         if line is None:
@@ -408,8 +408,8 @@ class PersonalData:
 
     def _erase_events(self, found: Found) -> dict[Kept, int]:
         with self._database() as db:
-            # The server ends a transaction that is idle for two seconds, so the new rows are computed before it begins.
-            # No other process writes meanwhile.
+            # The server ends a transaction that is idle for two seconds, so the new rows are computed before the
+            # transaction begins. No other process writes meanwhile.
             count, changed = self._blanked_rows(db, found)
             about = [(kind, key) for kind, key, _ in self._facts(db, found)]
             db.execute("BEGIN")

@@ -108,7 +108,7 @@ _FORMS: tuple[tuple[Any, Callable[[Any], Any]], ...] = (
 
 
 def json_copy(value: Any) -> Any:
-    """Return a copy of a value as JSON. Names of fields become camelCase; keys of mappings stay as they are. A value
+    """Return a copy of a value as JSON. Names of fields become camelCase; keys of mappings do not change. A value
     that JSON does not have, or that is nested too deeply, is replaced by its type in brackets. Strings are not copied.
     """
     left = MOST_VALUES

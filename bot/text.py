@@ -37,14 +37,14 @@ NAME = 32
 ALIKE = 0.7
 """Min similarity to a known name (as `difflib` measures it). `hlep` counts as `help`; `deploy` does not count as `deny`."""
 FENCE_ROOM = 48
-"""Number of characters that each part has for closing a code fence and opening it again in the next part."""
+"""Number of characters that each part reserves for opening a code fence at its start and closing one at its end."""
 
 
 def clean(text: str) -> str:
     """Return a text that UTF-8 can encode. Surrogate pairs are joined, and U+FFFD replaces lone surrogates."""
     if text.isascii():
         return text
-    # Every string that is written passes here. A regex search would release the GIL and wait to get it back.
+    # Every string that is written passes through this function. A regex search would release the GIL and wait for it.
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -149,7 +149,7 @@ def for_terminal(words: str) -> str:
 
 
 def one_line(dumped: str) -> str:
-    """Return JSON in which those characters are escaped that some readers treat as line breaks."""
+    """Escape the characters in JSON text that some readers treat as line breaks. Return the JSON."""
     return dumped if dumped.isascii() else dumped.translate(_BREAKS)
 
 

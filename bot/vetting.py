@@ -2,8 +2,8 @@
 
 A file is an instruction file because of its name, or because another instruction file includes or links to it. A file
 that a command created or changed is not followed until a person has accepted it. An operator accepts a file by
-approving that a file tool writes it. Saving the file outside Shipmate accepts it too. A later change shows in the
-file's ctime, which commands cannot set.
+approving that a file tool writes it. Saving the file outside Shipmate accepts it too. Shipmate notices later changes by
+the file's ctime, which commands cannot set.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ NOT_VETTED = (
 )
 Parts = tuple[str, ...]
 _Times = set[tuple[str, int]]
-"""Files with their normalised names and change times (ctime in ns)."""
+"""Normalised name and change time (ctime in ns) of each file."""
 
 
 class NotVetted(errors.ShipmateError):
@@ -89,7 +89,7 @@ def _named_files(root: Path) -> Iterator[Path]:
 
 
 def _references(root: Path, path: Path) -> Iterator[tuple[Path, bool]]:
-    """Yield the project's files that a file refers to, each with True if it is included and False if it is linked."""
+    """Yield the project's files that a file refers to: with True for a file that it includes, False for a linked one."""
     try:
         words = prose(file_access.read(path, LARGEST))
     except OSError:
@@ -131,8 +131,9 @@ def _parts(path: Path) -> Parts:
 class Vetting:
     """Decides which instruction files of one project are followed.
 
-    While commands run, only files that have not changed since these commands began are followed. When a command ends,
-    or at the start after a kill, each changed file must wait for a person. The waiting files are stored in `file`.
+    While commands run, only files that have not changed since these commands began are followed. When a command ends, or
+    at the first start after Shipmate was killed, each changed file must wait until a person accepts it. The list of
+    waiting files is stored in `file`.
     """
 
     def __init__(
@@ -202,7 +203,7 @@ class Vetting:
 
     def read(self, path: Path, real: Path, most: int) -> bytes:
         """Return the beginning of the file `real`, which is read under the name `path`. Raises `NotVetted` and OSError."""
-        # Commands wait for the lock before they begin or end, so none does so during the read.
+        # Commands wait for the lock before they begin or end, so no command begins or ends during the read.
         opener = lambda name, flags: file_access.opener(name, flags | os.O_NOFOLLOW)  # noqa: E731
         with self._lock, open(real, "rb", opener=opener) as file:
             raw = file.read(most)
@@ -238,7 +239,7 @@ class Vetting:
     def _followed(self, path: Path, changed: int) -> bool:
         real = Path(os.path.realpath(path))
         if hidden(self._root, real):
-            # A command may have created a link here, or at a folder above, that leads to a hidden place.
+            # A command may have made the file, or a folder above it, a link to a hidden place. So each folder is checked.
             way = Path(os.path.normpath(path))
             above = [one for one in (way, *way.parents) if one.name]
             places = [Path(os.path.realpath(one.parent)) / one.name for one in above]
@@ -290,7 +291,7 @@ class Vetting:
                 for kind in ("waiting", "known")
             )
         except (OSError, ValueError) as error:
-            # Commands cannot write this file. Anybody else who can write it has control of Shipmate anyway.
+            # No file waits then. Commands cannot damage this file, and anybody else who can controls Shipmate anyway.
             self._log_line("what instruction files wait cannot be read", level="error", cause=str(error))
             return
         if state.get("running"):  # a command was running when Shipmate was killed

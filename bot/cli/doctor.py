@@ -140,7 +140,7 @@ def versions() -> Finding:
 def permissions(root: Path) -> Iterator[Finding]:
     """Check that other users can neither read nor change the project's files, and that this user can write them."""
     wanted = {".env": (0o077, "600"), "ship.json": (0o022, "go-w")}
-    if (root / HOME / sqlite_log.FILE).exists():  # permissions of .ship are set by the first start
+    if (root / HOME / sqlite_log.FILE).exists():  # before the first start, .ship may have any permissions
         wanted = {HOME: (0o077, "700"), **wanted}
     found = dict[str, str]()
     for name, (refused, mode) in wanted.items():

@@ -19,7 +19,7 @@ PYTHON = ".".join(map(str, sys.version_info[:3]))
 
 
 def run(root: Dir = Here, defaults: Defaults = False) -> None:
-    gc.disable()  # garbage collection would take a seventh of the start time during the imports
+    gc.disable()  # during the imports, garbage collection would take a seventh of the start time
     import bot.app
     import bot.rss_monitor
 

@@ -213,7 +213,7 @@ def _shown(details: Mapping[str, Any], names: Iterable[str]) -> list[str]:
 
 def _show_steps(lines: list[Line]) -> None:
     """Print one line for each step: time since the start, duration, tokens, cached share, cost and description.
-    A request or tool call has no step of its own; only its result has one.
+    The start of a model request or tool call has no line; only its result has one.
     """
     say(f"{'offset':>11} {'ms':>9} {'tokens':>15} {'cache':>5} {'cost':>9}")
     began = min(map(epoch_ms, lines))

@@ -35,7 +35,7 @@ UNKNOWN = (
 
 @dataclass(frozen=True, slots=True)
 class LoggedTurn:
-    """A turn as its chat's log contains it. `task` is the id of a task of this turn, if the user gave that id."""
+    """A turn as its chat's log contains it. `task` is set if the user asked for one task of this turn: its id."""
 
     turn: str
     task: str | None
@@ -49,7 +49,7 @@ class LoggedTurn:
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """Recorded model requests of a turn. If `task` is set, the requests of only this task of the turn."""
+    """The recorded model requests of a turn, or of one task of the turn if `task` is set."""
 
     request_id: str
     chat_key: str

@@ -39,7 +39,7 @@ _TAKE = """UPDATE cluster_leader SET epoch = epoch + 1, holder = ?, beats = beat
 _END_FROZEN = """SELECT pg_terminate_backend(pid) FROM pg_stat_activity
     WHERE application_name = 'shipmate' AND datname = current_database() AND usename = current_user
     AND state <> 'idle' AND wait_event = 'ClientRead' AND state_change < clock_timestamp() - INTERVAL '2 s'"""
-"""Statement that ends sessions that are stuck inside a transaction. In pipeline mode, the server's timeouts miss some of them."""
+"""Statement that ends sessions that are stuck inside a transaction. In pipeline mode, the server's timeouts miss some such sessions."""
 _RELEASE = "UPDATE cluster_leader SET holder = '' WHERE epoch = ? AND holder = ?"
 _FORGET = "DELETE FROM cluster_hosts WHERE holder = ? OR seen_at < clock_timestamp() - INTERVAL '1 day'"
 _HOSTS = """SELECT h.holder, l.holder IS NOT NULL FROM cluster_hosts h LEFT JOIN cluster_leader l ON l.holder = h.holder

@@ -69,8 +69,8 @@ class SharedDisk:
     # ------------------------------------------------------------ the copies
 
     async def follow(self, clock: Clock, *, leads: bool = False) -> None:
-        """Fetch the changes of other processes every second until cancelled. If `leads` is True, instead store every second the
-        files that commands on this host have changed.
+        """Fetch the changes of other processes every second until cancelled. If `leads` is True, fetch nothing; every second,
+        store the files that commands on this host have changed.
         """
         trouble = ""
         while True:
@@ -197,7 +197,7 @@ class SharedDisk:
         self._inner.remove(path)
 
     def _put(self, path: Path, data: bytes) -> None:
-        # The mtime (ns) is unique. It is in whole microseconds, because some file systems store no nanoseconds.
+        # Each change gets a unique mtime (ns), in whole microseconds because some file systems store no nanoseconds.
         self._last = at = max(time.time_ns() // 1000 * 1000, self._last + 1000)
         with self._alone:
             self._write(PUT, (self._name(path), data, len(data), at))

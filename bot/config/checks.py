@@ -1,4 +1,4 @@
-"""Checks of the settings that their types cannot express: forms of ids, addresses and tokens."""
+"""Checks the forms of ids, addresses and tokens in the settings, which types cannot express."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def must_be_installed(module: str, package: str) -> None:
 
 
 def wrong_id(entry: str, manifest: Manifest) -> str:
-    """Return what is wrong with a stable id of one person or channel on the platform; "" for a valid id."""
+    """Return what is wrong with the platform's id of a person or channel; "" for a valid id."""
     if "@" in entry or not manifest.valid_id(entry):
         return (
             f"expected a stable id of {manifest.name}; names can be changed by anyone, so only stable ids count; "

@@ -47,7 +47,7 @@ _MOVED = {
     "start": 'write {"host": …, "port": …} into channels.web',
     "permissions.exec_shell": "write a rule such as run_shell(git status) into permissions.allow",
 }
-"""Remedies for keys that only ShipMyAgent, Shipmate's predecessor, had in ship.json."""
+"""Remedies for keys of ship.json that existed only in ShipMyAgent, Shipmate's predecessor."""
 _SUBJECT = re.compile(r"^\w+ should (?:be|have) ")
 """Pattern of the beginning of pydantic's error messages, such as “Input should be a valid string”."""
 

@@ -211,7 +211,7 @@ class History(StrictModel):
     ] = {}
     """Days after which a chat's data is deleted: its archive and search index, the model's context and actions,
     recorded requests, files of the web page. The keys are chatKeys (threads and topics included), or `"*"` for all
-    other chats. Chats without an entry are kept.
+    other chats. A chat without an entry is kept forever.
     """
 
     def days(self, chat: ChatKey) -> int | None:
@@ -269,7 +269,7 @@ class ShellLimits(StrictModel):
     cpu_seconds: Annotated[int, Field(ge=1)] | None = 600
     """Max CPU seconds of each process of the command."""
     disk_mb: Annotated[int, Field(ge=1)] | None = 4_096
-    """Max MB that the command writes in total, and at most half of the free space on the project's disk."""
+    """Max MB that the command writes in total. The command also never gets more than half of the free disk space."""
     tmp_mb: Annotated[int, Field(ge=1)] | None = 512
     """Max size in MB of the command's `/tmp`, and of its shared memory. Both are in memory and end with the command."""
 
@@ -356,7 +356,7 @@ class McpServer(StrictModel):
     args: tuple[str, ...] = ()
     """Arguments of the program. `.`, `./…` and `../…` are relative to the project's folder."""
     env: dict[str, str] = {}
-    """Environment variables of the program, in addition to `PATH`, `HOME` and similar ones. It gets no others."""
+    """Environment variables of the program. Apart from these, it gets only `PATH`, `HOME` and similar variables."""
     url: Address | None = None
     """Address of the server."""
     headers: dict[str, str] = {}
@@ -555,7 +555,7 @@ CHANNELS = (
 )
 
 
-@functools.lru_cache(maxsize=8)  # building a model takes longer than validating a file with it
+@functools.lru_cache(maxsize=8)  # cached, because building a model takes longer than validating a file
 def with_channels(sections: tuple[tuple[str, type[BaseModel]], ...]) -> type[ShipFile]:
     """Return the model of ship.json for these channels."""
     fields: dict[str, Any] = {name: (settings, Field(alias=name)) for name, settings in sections}

@@ -1,5 +1,5 @@
-"""Questions that people must decide: requests for approval, verdicts, the buttons below a message, and open loops:
-whatever is unfinished and waits for somebody. The board lists the open loops.
+"""Questions that people must decide: requests for approval, verdicts, and the buttons below a message. Also open loops,
+which are unfinished things that wait for somebody. The board lists the open loops.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Approval:
     granted: bool = False  # true if a rule allows this person to approve the call alone
     lasting: bool = False  # true if a lasting approval is possible and would cover later calls
     own: bool = False
-    """True if only the person who asked decides. Such a question is not copied to operators' chats."""
+    """True if only the person in `user_id` may answer. Such a question is not copied to operators' chats."""
     subject: Subject = "call"
     task: str = ""  # name of the task (subagent) that asks
     replaces: int | None = None
@@ -67,7 +67,7 @@ class Approval:
     script: str = ""
     """Text of the script that the call runs, without secrets, if the person may read the script."""
     step: tuple[Mapping[str, Any], ...] = ()
-    """Fields in which each call differs, if one question is about several calls of a step."""
+    """If one question is about several calls of a step: for each call, the fields that differ from this request."""
     about: str = ""
     """Description of the foreign text that is the reason for asking: author and beginning, or file, or tool."""
 
@@ -198,8 +198,8 @@ class OpenLoop:
 
 @dataclass(frozen=True, slots=True)
 class Viewer:
-    """A person who looks at the board. An operator sees all open loops; another person sees the person's own. If `chat`
-    is set, as in a group, everybody sees only the open loops of that chat and its threads.
+    """A person who looks at the board. An operator sees all open loops; other people see only their own. If `chat` is
+    set, as in a group, everybody sees only the open loops of that chat and its threads.
     """
 
     person: UserRef

@@ -75,8 +75,8 @@ class HistoryQuery(ArchiveFilter):
 
 @dataclass(frozen=True, slots=True)
 class HistoryPage:
-    """Result of a `HistoryQuery`. `lines` are in order of time. `total` is the number of matches. It is exact if
-    `counted` was True in the query. `unreadable` is the number of damaged lines.
+    """Result of a `HistoryQuery`. `lines` are in order of time. `total` is the number of matches; the number is exact
+    if `counted` was True in the query. `unreadable` is the number of damaged lines.
     """
 
     lines: list[ArchiveLine]

@@ -72,8 +72,8 @@ class Intake(Protocol):
         """
 
     async def hears_all(self, chat: ChatKey) -> bool:
-        """Return True if the bot listens to all messages of a chat. Otherwise a channel may skip messages whose
-        `Inbound.addressed` is `chat`, if its `context` can return these messages later.
+        """Return True if the bot listens to all messages of a chat. If not, a channel may skip messages whose
+        `Inbound.addressed` is `chat`, provided that `Channel.context` can return these messages later.
         """
 
     async def keep_dead_letter(self, channel: str, key: str, raw: str, reason: str) -> None:
@@ -89,7 +89,7 @@ class Intake(Protocol):
         self, chat_key: ChatKey, *, query: str = "", after: ChatKey | None = None, limit: int
     ) -> list[Conversation]:
         """Return conversations of a chat and its threads, most recently used first, beginning after the conversation
-        `after`. With a `query`, return only those whose title, or one of whose messages, contains all its words.
+        `after`. With a `query`, return only conversations in which the title or a message contains all its words.
         """
 
     async def conversation(self, chat_key: ChatKey) -> Conversation | None:
@@ -205,7 +205,7 @@ class Channel(ABC):
     @abstractmethod
     async def context(self, inbound: Inbound) -> tuple[Quoted, ...]:
         """Return earlier messages for the model, oldest first. They are up to 50 messages of the thread of `inbound`.
-        If `inbound` mentions the bot outside of threads, they are up to 30 of the chat. Raises `errors.ChannelError`.
+        If `inbound` mentions the bot outside of threads, up to 30 messages of the chat. Raises `errors.ChannelError`.
         """
 
     @abstractmethod
@@ -219,13 +219,13 @@ class Channel(ABC):
 
     async def edit(self, message: Outbound, message_id: str) -> None:
         """Replace the content of the message `message_id`, which `send` created (`Manifest.edits`). Raises
-        `errors.EditRefused` if the message cannot be edited, otherwise the same errors as `send`.
+        `errors.EditRefused` if the message cannot be edited, and all errors that `send` raises.
         """
         raise errors.EditRefused
 
     async def delete(self, message: Outbound, message_id: str) -> None:
-        """Delete the message `message_id`, which `send` created. `message` is its last content. Raises the same errors
-        as `edit`.
+        """Delete the message `message_id`, which `send` created. `message` is its last content. Raises the errors
+        that `edit` raises.
         """
         raise errors.EditRefused
 
@@ -276,9 +276,9 @@ class Channel(ABC):
     async def chats_of(
         self, user_id: str, chat_keys: Sequence[ChatKey], *, direct: bool
     ) -> MembershipAnswer | None:
-        """Return those of `chat_keys` in whose chat the person is a member now. The person's direct chats with the bot
-        are included only if `direct` is True; direct chats of other people never are. Return None if the platform has
-        no members to look up. Raises `errors.ChannelError`.
+        """Return the `chat_keys` of chats that the person is a member of now. The person's direct chats with the bot
+        are included only if `direct` is True. Other people's direct chats are never included. Return None if the
+        platform has no members to look up. Raises `errors.ChannelError`.
         """
         return None
 
@@ -464,8 +464,8 @@ class TokenForm:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """Constant properties of a channel. Each `channels/<name>/manifest.py` exports one as `MANIFEST`. `build`
-    imports the SDKs, because a manifest must be imported fast.
+    """Constant properties of a channel. Each `channels/<name>/manifest.py` exports one as `MANIFEST`. Importing a
+    manifest must be fast, so only `build` imports the platform's libraries.
     """
 
     name: str
@@ -518,8 +518,8 @@ class Manifest:
     """
     indicate_every: float = 4.5  # Interval in seconds at which the typing indicator must be renewed
     examine: Callable[[Any], Coroutine[Any, Any, Examination]] | None = None
-    """Function that checks with the platform the settings' tokens and the ids in `allow`. `shipmate doctor` and `init`
-    call it. It must consume no events.
+    """Function that asks the platform whether the tokens in the settings and the ids in `allow` are valid. `shipmate
+    doctor` and `init` call the function. It must consume no events.
     """
     claim: Claim | None = None  # Functions that identify the first operator for `shipmate init`
     connect: Callable[[str, str | None], str] = lambda _name, _posts_to: ""

@@ -20,7 +20,7 @@ THREAD = "thread"  # Default of `ChatKey.kind`
 
 
 class _Text:
-    """Base class of `ChatKey` and `UserRef`. Fields of pydantic models accept an instance or its text; JSON has text."""
+    """Base class of `ChatKey` and `UserRef`. A pydantic field accepts an instance or its text. JSON contains the text."""
 
     __slots__ = ()
 

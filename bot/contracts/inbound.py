@@ -53,7 +53,7 @@ class Quoted(Frozen):
     """A message that came with another message: an earlier message of the thread, the message replied to, or
     (`brought`) a message that is forwarded, shared, or sent instead of text.
 
-    `user_id` is the person who posted the quoted message here; `origin` is its author, if that is somebody else. `part`
+    `user_id` is the person who posted the quoted message here; `origin` is the author, if somebody else wrote it. `part`
     is the excerpt that a reply selects. `kind` is the kind of content if it is not a person's text (a poll, a location,
     a bot's post). `files` are the names of its files. `words_of` and `taint` override the default `provenance`.
     """
@@ -143,7 +143,7 @@ class Inbound(Frozen):
     """
     ts: int
     target: dict[str, str]
-    """Data that the channel needs to reply in the same place. A `reply_to` in it only names the message to
+    """Data that the channel needs to reply in the same place. The optional entry `reply_to` is the id of the message to
     which the reply is attached.
     """
     kind: Literal["message", "edit", "delete", "stop", "admission", "added", "rating"] = "message"

@@ -117,8 +117,8 @@ class ModelFacts:
 
 @dataclass(frozen=True, slots=True)
 class AnsweringModel:
-    """The model that answers in a chat, and the choices that a person has instead. Only operators have choices.
-    `effort` is "" if requests contain no effort.
+    """The model that answers in a chat, and the models and efforts that a person may choose instead. Only operators may
+    choose. `effort` is "" if requests contain no effort.
     """
 
     name: str = ""

@@ -17,10 +17,8 @@ OutboundKind = Literal["reply", "notice", "preview", "progress"]
 
 
 ONLY_TO = "only_to"
-"""Key of a target. Its value is the id of the only person who may see the message (`Manifest.ephemeral`)."""
-ABOUT = (
-    "about"  # Key of a target that also has `ONLY_TO`. Its value is the id of the message that is answered.
-)
+"""Key in `Outbound.target`. Its value is the id of the only person who may see the message (`Manifest.ephemeral`)."""
+ABOUT = "about"  # Key in a target with `ONLY_TO`. Its value is the id of the message that the bot answers.
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +45,7 @@ class Outbound:
     title: str = ""
     cards: tuple[Card, ...] = ()
     """Steps of a `progress`, for channels that can display cards. `text` has the same content."""
-    sure: str = ""  # Final beginning of a `preview`, for channels that can only append text
+    sure: str = ""  # Beginning of a `preview` that will not change, for channels that can only append text
     goes_on: bool = False  # True for a `preview` or `progress` that will be edited again
     ends: bool = False  # True for the last part of an answer. A channel may ask for a rating below this part.
     repeat_of: str | None = None
@@ -57,7 +55,7 @@ class Outbound:
     buttons: QuestionButtons | None = None
     language: str = DEFAULT  # Language of the texts that the channel adds, such as button labels
     meant_at: float = 0.0
-    """Earliest epoch second at which the message can be in the chat; `Channel.find` uses it."""
+    """Earliest time (epoch seconds) at which the message can be in the chat. `Channel.find` ignores older messages."""
     claimed: frozenset[str] = frozenset()
     """Message ids of other outbox rows of this chat, which `Channel.find` must not return."""
     file: OutgoingFile | None = None

@@ -164,7 +164,7 @@ class Tool(Protocol):
     def timeout_seconds(self) -> float: ...
     @property
     def ages(self) -> bool:
-        """Return True if results become outdated, such as those of reads. A note may then replace old results."""
+        """Return True if results become outdated, as the results of reads do. A note may then replace old results."""
 
     async def run(self, args: Any) -> str | FoundTools | Pictured:
         """Run the tool with an instance of `input` and return the result for the model. Raises `errors.ToolError`,

@@ -66,7 +66,7 @@ POLICY = "default-src 'none'; style-src 'self'; img-src 'self'; base-uri 'none';
 _HEADERS = {
     "Content-Security-Policy": POLICY,
     "Cross-Origin-Resource-Policy": "same-origin",
-    # With `no-referrer`, browsers would send no Origin with a form.
+    # With `no-referrer`, browsers would send forms without the header Origin, which the server checks.
     "Referrer-Policy": "same-origin",
 }
 _DAY = 86_400

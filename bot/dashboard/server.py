@@ -91,7 +91,7 @@ class Dashboard:
     @web.middleware
     async def _guarded(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         if is_loopback(self._settings.host) and request.url.host not in _LOCAL_NAMES:
-            # DNS rebinding: a foreign host name may resolve to this machine.
+            # A foreign host name may resolve to this machine (DNS rebinding), so unknown names are refused.
             return _refusal(request, 403, "unknown host")
         if not _same_site(request):
             return _refusal(request, 403, "asked for by another site's page")

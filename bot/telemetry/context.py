@@ -39,8 +39,8 @@ _waiting: ContextVar[_Waiting] = ContextVar("waiting", default=nullcontext)
 
 
 def waiting_for_model(seconds: float) -> AbstractContextManager[object]:
-    """Return a context manager to be open while a model is unavailable. The model has not answered for `seconds` so
-    far. Entering the context may notify the person.
+    """Return a context manager that callers keep open while a model is unavailable. The model has not answered for
+    `seconds` so far. Entering the context may notify the person.
     """
     return _waiting.get()(seconds)
 

@@ -42,7 +42,7 @@ wake-up of the writer delays the thread that answers people.
 """
 PACKED = ".gz"
 TALKATIVE = ("httpx", "httpx2", "httpcore", "httpcore2", "slack_sdk", "slack_bolt", "telegram")
-"""Libraries that log addresses with a token at level INFO."""
+"""Libraries whose log lines of level INFO contain addresses with a token."""
 
 Line = dict[str, Any]
 
@@ -189,7 +189,7 @@ class JsonlLog:
             data = [line for _, line in group]
             try:
                 path = self._file_of(day)
-                # A killed process or a full disk may have left an incomplete line in the file.
+                # A killed process or a full disk may have left an incomplete line, so a line break is added first.
                 with closing(self._disk.open(path)) as file:
                     torn = file.size and file.read(file.size - 1, 1) != b"\n"
                 self._disk.append(path, b"\n" * bool(torn) + b"".join(data))
@@ -324,7 +324,7 @@ class LogHandler(logging.Handler):
             extra["error"] = describe(error) if self._messages else type(error).__name__
             frames = traceback.extract_tb(error.__traceback__)[-6:]
             extra["frames"] = [f"{frame.name} ({frame.filename}:{frame.lineno})" for frame in frames]
-        # A library's warning may quote an event that contains a person's message.
+        # A library's warning may quote a person's message. If messages are not logged, the warning's text is left out.
         words = f"{record.name} reports a {record.levelname.lower()}"
         if self._messages:
             try:

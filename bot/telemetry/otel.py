@@ -102,7 +102,7 @@ class SpanExport:
     def _span(
         self, line: Line, name: tuple[str, str], attributes: Attributes, ids: Ids, error: str | None
     ) -> None:
-        """Queue a span that ends at the line's time. `ids` are the span's id and its parent's; `error` begins with a type."""
+        """Queue a span that ends at the line's time. `ids` are the ids of the span and its parent; `error` begins with a type."""
         (operation, subject), (own, parent) = name, ids
         attributes |= {
             "gen_ai.operation.name": None if operation == "send" else operation,

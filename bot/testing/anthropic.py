@@ -73,7 +73,7 @@ class AnthropicServer(Loopback):
     request. Without `system_role`, no model accepts system messages. `active` is the number of requests in
     progress, `peak` its maximum.
 
-    `requests` lists the requests as sent. `bodies` lists their bodies, converted by `bot.tags.without_system_messages`.
+    `requests` lists the unchanged requests. `bodies` lists their bodies, converted by `bot.tags.without_system_messages`.
     """
 
     def __init__(

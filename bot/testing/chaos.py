@@ -61,7 +61,7 @@ class _Connection:
         """Forward one side's data to the other side until the connection ends."""
         while piece := await reader.read(PIECE):
             await self._carry(side, piece, writer)
-        # A deaf connection does not forward EOF either, so only a timeout can detect it.
+        # A deaf connection does not forward EOF either, so only a timeout can detect such a connection.
         if not self.deaf[side] and not writer.is_closing():
             writer.write_eof()
 

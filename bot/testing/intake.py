@@ -27,8 +27,8 @@ class DeadLetter:
 
 
 class RecordingIntake:
-    """A `contracts.channel.Intake` in memory that admits everyone. It rejects a message if it has accepted one with the same
-    key. It accepts messages that are not addressed to the bot only in the chats in `overheard`.
+    """A `contracts.channel.Intake` in memory that admits everyone. It rejects a message whose key an accepted message
+    already had. It accepts messages that are not addressed to the bot only in the chats in `overheard`.
 
     `offered` lists every message passed to `accept`, `accepted` the accepted ones. While `failure` is set,
     `accept` raises it. `questions` returns the questions in `open`. `recent` returns archive lines from `lines`,

@@ -50,7 +50,7 @@ _SUBSCRIPTION = {"im": "im", "mpim": "mpim", "channel": "channels", "group": "gr
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A message as a person sees it. `text` is the text as typed; `bot` is True if Shipmate wrote it."""
+    """A message as a person sees it. `text` is the text before escaping; `bot` is True if Shipmate wrote it."""
 
     ts: str
     text: str
@@ -412,7 +412,7 @@ class SlackServer(FileHosting):
 
     @property
     def pongs(self) -> int:
-        """Number of pings of the server that the app answered."""
+        """Number of the server's pings that the app answered."""
         return self.link.pongs
 
     @property

@@ -26,7 +26,7 @@ FILE_LIMIT = 20 * 1024 * 1024
 UPLOAD_LIMIT = 50 * 1024 * 1024
 CAPTION_LIMIT = 1024
 FILE_SECONDS = 3600.0
-"""Timeout in seconds of a file path returned by `getFile`."""
+"""Seconds for which a file path returned by `getFile` stays valid."""
 DRAFT_SECONDS = 30.0
 """Timeout in seconds of a draft, if no message follows it."""
 _BUDGETED = frozenset(
