@@ -292,7 +292,7 @@ def _are_accepted(manifest: Manifest, settings: ChannelSettings) -> bool:
 
 
 def _claim(claim: Claim, channel: str, settings: ChannelSettings) -> str | None:
-    """Show a code, and wait until somebody sends it to the bot. Return the sender's platform id; None if nobody sends it."""
+    """Wait until somebody sends the shown code to the bot. Return the sender's platform id; None if nobody sends it."""
 
     async def claimed() -> str | None:
         clock, code = SystemClock(), f"operator-{secrets.token_hex(8)}"
