@@ -90,7 +90,7 @@ class AnthropicModel:
         own = parts.hostname == urlsplit(DEFAULT_BASE_URL).hostname
         self._client = anthropic.AsyncAnthropic(
             api_key=api_key,
-            # aiohttp refuses an address with name and password if the request also has an Authorization header.
+            # Remove name and password. aiohttp refuses them if the request also has an Authorization header.
             base_url=parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl(),
             max_retries=0,
             timeout=timeout,
@@ -157,7 +157,7 @@ class AnthropicModel:
             if response is not None:
                 failure.request_id = failure.request_id or _request_id(response.headers)
             if answer.started:
-                # The provider bills the tokens that it read and wrote before the failure.
+                # The provider bills the tokens that it read and wrote before the failure, so the error has their cost.
                 cost = self._prices.cost_usd(answer.model or request.model, answer.usage)
                 failure.add_bill(answer.stop_reason, usage_object(answer.usage), cost)
             raise failure from None

@@ -86,7 +86,7 @@ class LearnedFile:
 
 
 class ContextWindows:
-    """The limits of one provider's models. A limit is forgotten once a successful call exceeds it."""
+    """The limits of one provider's models. If a successful call exceeds a limit, the limit is forgotten."""
 
     def __init__(
         self,

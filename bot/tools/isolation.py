@@ -131,7 +131,7 @@ class Isolation:
                 if self.required:
                     words = [*await self.sandbox(root, handles, instructs), *_limited(self.limits, words)]
                 else:
-                    # Without a process namespace, the limit on processes would count all processes of the user.
+                    # Without a sandbox, the limit on processes would count all processes of the user, so it is not set.
                     words = _limited(self.limits.model_copy(update={"processes": None}), words)
                 # If memory runs out, the kernel kills a command before it kills the gateway.
                 words = ["/bin/sh", "-c", _KILLED_FIRST, "sh", *words]

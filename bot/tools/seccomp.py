@@ -49,7 +49,7 @@ def program(machine: str = platform.machine()) -> bytes | None:
 
 
 def _steps(mark: int, column: int) -> Iterable[_Step]:
-    # Other architectures have other system call numbers, so calls in their conventions are all refused.
+    # Other architectures have other system call numbers, so all calls in the conventions of other architectures are refused.
     yield from (
         (_LOAD, 0, 0, _ARCH),
         (_EQUAL, 1, 0, mark),

@@ -138,7 +138,7 @@ class SlackChannel(Channel):
             retry_handlers=[],
         )
         if urlsplit(self._settings.base_url).hostname in LOOPBACK:
-            # The library takes proxies from the environment but ignores NO_PROXY.
+            # The library takes proxies from the environment but ignores NO_PROXY, so use none for this machine.
             client.proxy = None
         answer = await client.auth_test()
         team, user, bot = answer.get("team_id"), answer.get("user_id"), answer.get("bot_id")

@@ -61,7 +61,7 @@ class WebChannel(LocalChannel[HttpServer]):
             intake=intake,
             most=server.streams,
         )
-        # "localhost" may have two addresses, and the port may be free on one and in use on the other.
+        # "localhost" may have two addresses, and the port may be in use on one of them. So listen on a single address.
         bound = "127.0.0.1" if host.lower() == "localhost" else host
         nearby = "port" not in self._settings.model_fields_set
         try:

@@ -1,8 +1,8 @@
-"""Decides who may use the web page. The request's origin, the cookie, the token and the client's system user decide.
+"""Decides who may use the web page, by the request's origin, the cookie, the token and the client's system user.
 
 An IP address proves no identity. If a token is set, requests from this machine need it too. Without a token, only the user
-who started Shipmate may use the page. Either the kernel names this user as the owner of the client's process, or the browser
-has opened a one-time link. Behind a proxy, the client's process is the proxy, so a token is needed.
+who started Shipmate may use the page. This user is recognised if the kernel names the user as the owner of the client's
+process, or if the browser has opened a one-time link. Behind a proxy, the client's process is the proxy, so a token is needed.
 
     web.json    {"v": 1, "key": "…", "name": "shipmate-….localhost", "address": "http://127.0.0.1:3000"}
     links/      one file for each unused link; the file's name is the hash of the link's key

@@ -103,7 +103,7 @@ class _Title(_Body):
 
 
 class _File(_Body):
-    """A file whose bytes follow in pieces. `type` is its MIME type."""
+    """A file to upload, whose bytes follow in pieces. `type` is its MIME type."""
 
     name: str
     type: str = ""

@@ -32,7 +32,7 @@ BEGINS = 5
 LONGEST_QUERY = 60
 """Max words of a query that are used."""
 
-# If a script has no spaces, or words change their endings, text is compared in pairs of characters.
+# Text is compared in pairs of characters if its script has no spaces, or if its words change their endings.
 _RUNS = regex.compile(
     r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Hangul}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]+|[\p{L}\p{M}\p{N}]+"
 )
@@ -61,7 +61,7 @@ class ToolSearch(BuiltinTool):
 
     async def run(self, args: ToolSearchInput) -> str | FoundTools:
         catalog = self.ports.catalog
-        # Built-in tools can be found too if a small context window leaves them out of requests.
+        # If the context window is small, requests leave out some built-in tools, so search these too.
         own = [ToolOffer(one, one["name"], one["description"]) for one in context.current().undeclared()]
         offers = catalog.offers()
         if offers:

@@ -343,7 +343,7 @@ def _wide_path(
         path = asked.words(name)
         if path is None and not tree:
             return False
-        # A search without a path searches the whole project.
+        # A search without a path searches the whole project, so its path is `.`.
         path = path or "."
         if asked.place(path).real is None:
             return True

@@ -330,7 +330,7 @@ class Rules:
             for outcome, parsed in self._rules:
                 # Ignore case, because MCP servers choose the case of tool names and may change it.
                 if glob(folded(parsed.tool))(folded(name)):
-                    # After a wildcard name, a pattern may be invalid for this tool and valid for another one.
+                    # If a rule names tools by a wildcard, the rule's pattern may be valid for only some of these tools.
                     with contextlib.suppress(RuleMalformed):
                         tool[outcome].append(_Rule.of(name, parsed, outcome, self._paths))
         return self._tools[name]

@@ -45,7 +45,7 @@ _SOURCES: Mapping[str, Taint] = {
 def usual(tool: str, effects: frozenset[Effect]) -> Provenance:
     """Return the provenance of a result if its tool reported none."""
     level = Taint.FOREIGN if tool.startswith(MCP) else _SOURCES.get(tool, Taint.NONE)
-    # Anybody may have written a text from a network.
+    # Anybody may have written a text that a tool reads from a network.
     return ANYBODYS if level and "network" in effects else Provenance(taint=level)
 
 
