@@ -332,7 +332,7 @@ class _OldShip:
         self, line: Json, turn: str, requests: tuple[str, ...], people: Provenance, *, first: bool
     ) -> Iterator[_Fact]:
         """Yield the events for a message to the model: text, or results of tools. The `first` message of a turn
-        contains all of its `requests`.
+        contains all `requests` of that turn.
         """
         message, when = line["message"], line["ts"] / 1000
         results = [

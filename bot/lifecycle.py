@@ -66,7 +66,7 @@ async def serving(gateway: Gateway, say: Say, stop: asyncio.Event) -> AsyncItera
     around = contextlib.AsyncExitStack()
 
     def ends(what: str, close: Callable[[], Awaitable[object]], seconds: float = CLOSE_SECONDS) -> None:
-        """Make the context call `close` when it ends."""
+        """Register the function `close`, which is called when the context ends."""
 
         async def end() -> None:
             await _bounded(log, what, close(), seconds)

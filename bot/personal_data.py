@@ -123,7 +123,7 @@ class PersonalData:
         return (facts.get("channel"), facts.get("userId")) == (self._person.channel, self._person.user_id)
 
     def _find_messages(self, db: Session, found: Found) -> None:
-        """Find the person's messages and chats. If the log was lost, only the archive contains the older messages."""
+        """Find the person's messages and chats. The archive is searched too, because the log may once have been lost."""
         writers: dict[str, set[str]] = {}
         said = (
             """SELECT chat, data FROM events WHERE substr(chat, 1, ?) = ? AND instr(data, '"inbound"') > 0"""

@@ -17,8 +17,8 @@ SHRINK_ABOVE = 0.85
 LOOK_EVERY = 5.0
 """Interval in seconds between two checks of the memory in use."""
 FREEZE_SECONDS = 0.01
-"""If a full collection takes longer than this, the objects that survived it are frozen. Later collections then scan
-only new objects.
+"""If a full collection takes longer than this, the objects that survived the collection are frozen (`gc.freeze`). Later
+collections then scan only new objects.
 """
 THAW_EVERY = 300.0
 """Min interval in seconds between two collections that include frozen objects. Such a collection may take 100 ms."""

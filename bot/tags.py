@@ -126,7 +126,7 @@ def _facts(message: Message) -> Json:
 
 
 facts = IdentityCache[Message, Json](_facts)
-"""Facts in the context tag of a person's message; {} if there are none. Do not change the result."""
+"""Facts (sender, time and so on) in the context tag of a person's message, or {}. Do not change the result."""
 
 
 SILENT = "[silent]"
@@ -171,7 +171,7 @@ _SHAPES = {
     )
     for name in names.split()
 }
-"""Facts that no person can choose, each with a pattern that its value matches."""
+"""Pattern of the value of each fact that no person can choose, such as a time."""
 _NOTICES = frozenset({ANSWER, LAST_STEP})
 
 

@@ -386,7 +386,7 @@ closed before a cut and opened again after it.
 """
 _BLOCK = re.compile(r"\n(?=[ \t>]*(?:\n|[-+*][ \t]|\d{1,9}[.)][ \t]|#{1,6}[ \t]|\||```|~~~))")
 _AHEAD = 16_384
-"""Max characters in which the end of an open mark is searched."""
+"""Max characters that are searched for the end of an emphasis, inline code or link."""
 _OPEN = 20
 
 

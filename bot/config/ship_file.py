@@ -122,7 +122,7 @@ class Llm(StrictModel):
     retry_seconds: Annotated[float, Field(ge=0, le=3_600)] = 30
     """Seconds for which a request is retried while the provider is overloaded, failing or unreachable. 0: no retries."""
     fallback: tuple[Fallback, ...] = ()
-    """Models that are asked in turn while the first is overloaded for five seconds, refuses the request or is unreachable.
+    """Models that are asked in turn if the first model is overloaded for 5 seconds, refuses the request or is unreachable.
     The first model is asked again after five minutes.
     """
     provider_fallbacks: bool = False

@@ -51,7 +51,7 @@ NULLABLE = {
     for detail, told in kind.details.items()
     if "null" in told.types
 }
-"""Pairs of log kind and detail for which null is written. The log line omits any other detail that is null."""
+"""Pairs of log kind and detail for which a log line may contain null. Any other detail that is null is left out."""
 
 
 def line_schema(schema: Json) -> Json:

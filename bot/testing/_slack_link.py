@@ -190,7 +190,7 @@ class Link:
         await self._changed()
 
     async def _attempt(self, delivery: Delivery) -> float:
-        """Send a payload once and wait for its acknowledgement. Return the time at which an unacknowledged attempt fails."""
+        """Send a payload once and wait for its acknowledgement. Return the time at which Slack gives the attempt up."""
         now, attempt = self._clock.monotonic(), delivery.attempts
         delivery.attempts += 1
         if self.requests is not None:
