@@ -89,9 +89,7 @@ def lines(words: str, limit: int) -> str:
 
 
 def offer(server: str, tool: Any, instructions: str = "") -> ToolOffer:
-    """Return the catalog entry of a tool. `instructions` are the server's notes on its tools. Raises
-    `UndeclarableTool`.
-    """
+    """Return the catalog entry of a tool. `instructions` are the server's notes on its tools. Raises `UndeclarableTool`."""
     name = tool.get("name") if isinstance(tool, dict) else None
     if not isinstance(name, str) or not name:
         raise UndeclarableTool("name: it has none")

@@ -358,9 +358,7 @@ UNTAINTED = frozenset({HISTORY, "chat_send", "task"})
 only the model's context, or make calls that are judged individually.
 """
 OWN = frozenset({"memory", "schedule_cancel", "schedule_create", "web_search"})
-"""Tools that concern only the person who asks. If untrusted text is in the model's context, this person confirms the
-call.
-"""
+"""Tools that concern only the person who asks. If untrusted text is in the model's context, this person confirms the call."""
 ASKED_BECAUSE: Mapping[Reason, str] = {
     "tainted": "text from the web, a server, a file or people without rights is in view",
     "instructs": "it changes what I am told to do",
