@@ -1,7 +1,8 @@
 """Finds, exports and erases all data of one person.
 
 These data are the messages that the person wrote, the answers to these messages, and the chats in which nobody else
-writes. In other chats, blank rows replace the person's events. Data for the model that was derived from a whole chat
+writes. In a chat where other people also write, erasing replaces each of the
+person's events with a blank row. Data for the model that was derived from a whole chat
 (prompts, summaries, memory, injected history) may mention the person anywhere. It is removed and derived again. The
 functions block, so only commands call them.
 """

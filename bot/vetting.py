@@ -303,7 +303,7 @@ class Vetting:
             self._log.write("prompt", words, **more)
 
     def _name(self, path: Path) -> str:
-        """Return the key of a path. `..` parts are kept, because after a link they lead to a different folder."""
+        """Return the name under which the result for a path is stored. `..` parts are kept, because after a link they lead to a different folder."""
         if path.is_relative_to(self._given):
             path = self._root / path.relative_to(self._given)
         return folded(str(path.relative_to(self._root) if path.is_relative_to(self._root) else path))

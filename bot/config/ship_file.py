@@ -71,7 +71,7 @@ class ModelUse(StrictModel):
 
 
 class Fallback(StrictModel):
-    """A model that is asked if all earlier models fail: another model of the same provider, or one at another address."""
+    """A model that is used once all earlier models have failed: another model of the same provider, or one at another address."""
 
     provider: Literal["anthropic"] | None = None
     """`anthropic`: the address of Anthropic. Default: the address in `baseUrl`."""

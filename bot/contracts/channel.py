@@ -218,7 +218,7 @@ class Channel(ABC):
     # Each method below is an optional ability. The default does nothing.
 
     async def edit(self, message: Outbound, message_id: str) -> None:
-        """Replace the content of the message `message_id`, which `send` created (`Manifest.edits`). Raises
+        """Replace the content of the message `message_id`, which `send` created. Called only if `Manifest.edits` is set. Raises
         `errors.EditRefused` if the message cannot be edited, and all errors that `send` raises.
         """
         raise errors.EditRefused

@@ -694,8 +694,9 @@ class Chat:
         return [first.inbound, *(one.inbound for one in itertools.takewhile(fits, queue[1:]))]
 
     def _burst(self, said: Waiting) -> int:
-        """Return the number of the burst to which a message belongs. A message without a quiet period ends the open burst.
-        The message belongs to that burst only if it is the last part of a split text.
+        """Return the number of the burst to which a message belongs. A message that is not held for a
+        quiet period closes the burst that still collects messages. It belongs to that burst only if it is the last part of a
+        split text.
         """
         inbound, at, quiet = said.inbound, said.at, 0.0
         if plain(inbound):

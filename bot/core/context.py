@@ -1,5 +1,5 @@
-"""`AgentContextStore`: the messages of one chat that the model is sent, grouped by turn. They are computed from the chat's
-events. Placeholder texts replace masked tool results, and one head message replaces all dropped messages.
+"""`AgentContextStore` holds the messages that are sent to the model for one chat, grouped by turn. They are computed from
+the chat's events. Placeholder texts replace masked tool results, and one head message replaces all dropped messages.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ POSITION = "INSERT INTO chats (chat, base, open) VALUES (?, ?, ?) ON CONFLICT (c
 FACT = "INSERT INTO facts (kind, key, value) VALUES (?, ?, ?) ON CONFLICT (kind, key) DO UPDATE SET value = excluded.value"
 FORGET = "DELETE FROM facts WHERE kind = ? AND key = ?"
 _EVENTS = "SELECT id, seq, turn, person, kind, at, data, chat, n FROM events WHERE"
-# Ids are ULIDs, which grow with time. A request's id is made before its events, so events with smaller ids are skipped.
+# Ids are ULIDs, which grow with time. A request's id is older than the ids of its events, so the search starts at that id.
 _CHAT_OF = "SELECT chat FROM events WHERE id >= ? AND (id = ? OR turn = ?) ORDER BY id LIMIT 1"
 _KNOWN = "SELECT 1 FROM keys WHERE key IN (%s) LIMIT 1"
 _USAGE = """SELECT coalesce(sum(answered), 0), coalesce(sum(calls), 0), coalesce(sum(unpriced), 0), coalesce(sum(input), 0),

@@ -41,8 +41,8 @@ async def put_back(
     chat_key: ChatKey,
     person: UserRef | None,
 ) -> view.PutBack:
-    """Return the state to restore after a summary has replaced the messages `dropped`, which include an earlier summary.
-    The state has at most `most` tokens. State that the messages `kept` already show is left out.
+    """A summary has replaced the messages `dropped`. Return the state to restore after it. If there was an earlier summary,
+    `dropped` includes it. The state has at most `most` tokens. State that the messages `kept` already show is left out.
     """
     model, estimator = deps.models.name, deps.models.estimator
     budget = deps.models.budget(deps.settings.context.compaction.soft_tokens)

@@ -154,7 +154,9 @@ class ChatReply:
             self.chats.append(*(Fact(self.chat.key, one, self.turn) for one in queued))
 
     def _outcome(self, step: str) -> list[Sent] | None:
-        """Return the delivered messages of a step; None until all of its rows have ended. Raises `errors.DeliveryFailed`."""
+        """Return the messages of a step that were delivered; None while any outbox row of the step is neither delivered nor
+        failed. Raises `errors.DeliveryFailed`.
+        """
         sent, missing = list[Sent](), list[str]()
         rows, names = self._rows, self.queued(step)
         for name in names:

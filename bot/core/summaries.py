@@ -445,8 +445,8 @@ def _keep(fit: Fit) -> float:
 @dataclass(frozen=True, slots=True)
 class Prefix:
     """The messages at the start of a fork's request: `history` has the messages of finished turns, and `current` the
-    messages of the running turn. If `exact` is True, the chat's next request begins with equal messages, so the provider
-    can write the summary.
+    messages of the running turn. `exact` is True if the chat's next request will begin with exactly these messages. Only
+    then can the provider itself write the summary.
     """
 
     history: Sequence[Message]

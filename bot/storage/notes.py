@@ -76,7 +76,9 @@ _SOURCES = TypeAdapter(_Sources)
 def noted(
     raw: bytes, written: Sequence[Sequence[Written]], before: tuple[bytes, bytes] = (b"", b"")
 ) -> bytes:
-    """Return the content of the file of sources for the text `raw`. `before` has the previous text and its file of sources."""
+    """Return the content of the sources file for the text `raw`, which records who wrote each line. `before` has the
+    previous text and its sources file.
+    """
     writers = list(dict.fromkeys(by for line in written for by in line))
     places = {by: at for at, by in enumerate(writers)}
     old = _about(*before)

@@ -29,8 +29,8 @@ from bot.tools.registry import Registry
 READER = "read_artifact"
 """Name of the tool that reads artifacts."""
 TOKEN = 33
-"""Number of units that stand for one token in a token estimate. A token is estimated as 3.3 ASCII characters or as one CJK
-character. Other scripts lie between.
+"""Number of units in one token of a token estimate. An ASCII character counts as 10 units, and a CJK character as 33.
+Characters of other scripts lie between.
 """
 ROOM = 2_500 * TOKEN
 """Max token estimate of one tool result in the model's context (2,500 tokens)."""
