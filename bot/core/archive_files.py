@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import threading
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -118,6 +119,11 @@ class ArchiveFiles:
     def __init__(self, folder: Path, disk: Disk) -> None:
         self.folder = folder
         self.disk = disk
+        self._known: dict[str, set[int]] | None = None
+        """Numbers of rotated files by chat name. The folder, which may contain 100,000 files, is listed only once. Later
+        files are found by trying the next number.
+        """
+        self._guard = threading.Lock()
 
     def main(self, name: str) -> Path:
         return self.folder / f"{name}{MAIN}"
@@ -134,8 +140,15 @@ class ArchiveFiles:
         return self.folder / f"{name}.archive-{number}{MAIN}"
 
     def _numbers(self, name: str) -> list[int]:
-        listed = (one for one in self.disk.names(self.folder) if one.startswith(f"{name}.archive-"))
-        return sorted(int(found[1]) for found in map(_ROTATED.fullmatch, listed) if found is not None)
+        with self._guard:
+            if self._known is None:
+                self._known = {}
+                for found in filter(None, map(_ROTATED.fullmatch, self.disk.names(self.folder))):
+                    self._known.setdefault(found[0].partition(".")[0], set()).add(int(found[1]))
+            numbers = self._known.get(name, set())
+            while self.disk.size(self._rotated(name, latest := max(numbers, default=0) + 1)):
+                self._known[name] = numbers = numbers | {latest}
+        return sorted(number for number in numbers if self.disk.size(self._rotated(name, number)))
 
     def rotate(self, name: str) -> None:
         main, newest = self.main(name), max(self._numbers(name), default=0)
