@@ -33,7 +33,7 @@ NAMES = frozenset(_NAMES.split(";"))  # Languages that get colours, by their nam
 _LABELS = {"Protocol Buffer": "Protobuf", "S": "R", "VimL": "Vim script"}
 _FAILURES = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
 """Exceptions that faulty rules of a language raise. The rest of the block then stays plain."""
-_CLASSES = {
+CLASSES = {
     kind: name
     for name, kinds in {
         "c": (Comment, Generic.Output, Literal.String.Doc),
@@ -56,7 +56,6 @@ _CLASSES = {
     for kind in kinds
 }
 """Class of each type of token. A type that is not in the table has the class of its parent type."""
-CLASSES = frozenset(_CLASSES.values()) - {""}
 
 
 @lru_cache(maxsize=1)
@@ -99,9 +98,9 @@ def _tokens(code: str, language: str, seconds: float) -> Iterator[tuple[str, str
 
 @lru_cache(maxsize=512)
 def _class(kind: _TokenType) -> str:
-    while kind not in _CLASSES:
+    while kind not in CLASSES:
         kind = kind.parent
-    return _CLASSES[kind]
+    return CLASSES[kind]
 
 
 MOST = 32_768  # Max characters that are parsed. Every message is shorter.

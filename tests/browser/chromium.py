@@ -52,9 +52,7 @@ class Chromium:
     def __init__(self, profile: Path) -> None:
         assert DRIVER is not None
         assert CHROMIUM is not None
-        for _ in range(TRIES):
-            if self._start(DRIVER):
-                break
+        assert any(self._start(DRIVER) for _ in range(TRIES)), "chromedriver does not start"
         options = {"binary": CHROMIUM, "args": [*_FLAGS, f"--user-data-dir={profile}"]}
         found = self.ask(
             "POST", "/session", {"capabilities": {"alwaysMatch": {"goog:chromeOptions": options}}}
