@@ -21,12 +21,12 @@ pytestmark = pytest.mark.browser
 
 ALL = ["Allow once", "Deny", "Allow in this chat", "Always, for everybody"]
 LANDED = re.compile(r"http://shipmate-[a-z2-7]{16}\.localhost:\d+/")
-
-
 COUNTED = (
     "return [document.getElementById('waits').innerText, document.querySelectorAll('#loops .mine').length]"
 )
 OPERATOR = "return fetch('/api/info').then((answer) => answer.json()).then((info) => info.operator)"
+OPENED = "return document.body?.innerText.includes('This link was opened before') && document.body.innerText"
+"""The page's text, once the page that loads the address again has done so."""
 
 
 async def invited(desk: Desk) -> str:
@@ -76,8 +76,7 @@ async def test_a_link_that_was_opened_leads_to_the_chat_again_and_others_to_what
     await connected(first)
     assert await first.run(OPERATOR)
     await second.go(desk.link)
-    words = str(await second.run("return document.body.innerText"))
-    assert "This link was opened before" in words
+    words = str(await second.until(OPENED))
     assert "shipmate link --dir FOLDER" in words
     await desk.picture(second, "opened-before")
     await second.press("a")
@@ -125,9 +124,8 @@ async def test_the_link_makes_one_browser_an_operators_and_others_are_told(desk:
     await desk.picture(browser, "operator")
     other = await desk.browse()
     await other.go(desk.link)
+    assert "{" not in await other.until(OPENED)
     await desk.picture(other, "told")
-    assert "This link was opened before" in await other.run("return document.body.innerText")
-    assert "{" not in await other.run("return document.body.innerText")
 
 
 async def test_a_question_and_its_buttons_stay_and_one_tab_decides_for_all(desk: Desk) -> None:
