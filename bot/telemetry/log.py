@@ -15,6 +15,7 @@ import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from datetime import UTC, date, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from bot.contracts.base import Level
 from bot.contracts.environment import Clock, Disk, Ids, Log
 from bot.contracts.identity import ChatKey
 from bot.contracts.log_kinds import NULLABLE
-from bot.sizes import describe, fitted, json_copy, size_of, to_camel
+from bot.sizes import describe, json_copy, size_of, to_camel
 from bot.telemetry import context
 from bot.telemetry.redaction import LogRedactor
 
@@ -32,6 +33,8 @@ MAX_PAYLOAD_BYTES = 32 * 1024 * 1024
 """Max bytes of a log line that contains a whole model request (`SMA_LOG_LLM_PAYLOAD`). Model requests themselves have
 the same limit.
 """
+LIMITS = (1_000_000, 100_000, 30_000, 10_000, 3_000, 1_000, 300)
+"""Max characters of a string in a line that is too long. The first limit with which the line fits is used."""
 SETTLE_TIME = timedelta(hours=1)
 """Time after midnight (UTC) during which lines of the previous day may still be written."""
 PIECE = 256 * 1024
@@ -270,8 +273,8 @@ class JsonlLog:
 
 
 def render(line: Line, redact: LogRedactor) -> bytes:
-    """Return a line as bytes. The line is first redacted and then shortened to the size limit, starting with
-    its longest strings.
+    """Return a line as bytes. The line is first redacted. If the line exceeds the size limit, its longest strings are
+    shortened. If that is not enough, the details are left out.
     """
     # Secrets are rare, so one search covers all strings. Only if it finds a secret is each string searched by itself.
     clean: Line = text.deep(line, redact) if redact.finds(text.strings(line)) else line
@@ -279,9 +282,12 @@ def render(line: Line, redact: LogRedactor) -> bytes:
     most = MAX_PAYLOAD_BYTES if "payload" in clean["details"] else MAX_LINE_BYTES
     if len(data) <= most:
         return data
-    clean = text.deep(clean, text.clean)
     left_out = {"details": {"leftOut": f"{len(data):,} bytes"}}
-    return _dump(fitted(clean, most - 100) or fitted(clean | left_out, most - 100) or left_out)
+    for kept, limit in (*((clean, limit) for limit in LIMITS), (clean | left_out, LIMITS[-1])):
+        data = _dump(text.deep(kept, partial(text.shorten_middle, limit=limit)))
+        if len(data) <= most:
+            return data
+    return _dump(left_out)
 
 
 def _dump(line: Line) -> bytes:

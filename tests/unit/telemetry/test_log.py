@@ -11,7 +11,6 @@ import pytest
 
 from bot import telemetry
 from bot.contracts.identity import ChatKey
-from bot.contracts.model import Usage
 from bot.system import SystemDisk
 from bot.telemetry import LogRedactor
 from bot.telemetry.log import MAX_LINE_BYTES, Line, render
@@ -29,7 +28,7 @@ def test_a_line_has_the_documented_fields(make: Make, tmp_path: Path) -> None:
         chat_key=ChatKey.parse("telegram:chat:1"),
         request_id="01R",
         stop_reason="end_turn",
-        usage=Usage(input_tokens=3),
+        usage={"inputTokens": 3},
         step=2,
     )
     assert log.flush()
@@ -43,14 +42,7 @@ def test_a_line_has_the_documented_fields(make: Make, tmp_path: Path) -> None:
         "message": "the model answered",
         "details": {
             "stopReason": "end_turn",
-            "usage": {
-                "inputTokens": 3,
-                "outputTokens": 0,
-                "cacheReadTokens": 0,
-                "cacheWriteTokens": 0,
-                "cacheHourTokens": 0,
-                "searches": 0,
-            },
+            "usage": {"inputTokens": 3},
         },
         "duration": 12.346,
         "chatKey": "telegram:chat:1",
