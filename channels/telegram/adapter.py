@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import re
 import zlib
-from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
 from functools import partial
 
 from telegram.error import BadRequest, ChatMigrated, EndPointNotFound, InvalidToken, TelegramError
@@ -32,7 +32,7 @@ from channels import approval_buttons
 from channels.telegram import bot_api, render
 from channels.telegram.inbound import is_inside
 from channels.telegram.manifest import TelegramSettings, encode, valid_id
-from channels.telegram.updates import GroupMigrations, UpdateIntake, UpdatePoller, UpdateWebhook
+from channels.telegram.updates import GroupMigrations, UpdatePoller, UpdateWebhook
 
 LIMIT = 4096  # Max UTF-16 code units of a message
 ENTITIES = 100  # Max entities (formatted spans) of a message
@@ -57,6 +57,8 @@ because rendering would take too long.
 SEEN = "👀"  # Reaction that marks a message as received
 SIGNS = 6
 """Max concurrent calls that show activity, such as `typing`. Less than `CONNECTIONS`, so that messages find a free connection."""
+PROOFS = 8  # Max new connections that are tested and used at the same time for messages that are sent again
+PROOF_SECONDS = 10.0  # Timeout in seconds for `getMe` on a new connection
 GROUP_MENU = ("help", "new", "stop", "forget", "jobs", "listen", "language", "status", "approve", "deny")
 """Commands in the menu of groups."""
 MENU = tuple(name for name in names("help") if name not in {"allow", "block", "listen", "usage"})
@@ -90,7 +92,7 @@ class TelegramChannel(Channel):
         self._bot: bot_api.Bot | None = None
         self._intake: Intake | None = None
         self._make_bot = partial(bot_api.connect, self._token, settings.base_url, patience, around.pace)
-        self._verified = bot_api.VerifiedConnections(partial(self._make_bot, connections=1), around.pace)
+        self._proofs = asyncio.Semaphore(PROOFS)
         self._updates: UpdatePoller | UpdateWebhook | None = None
         self._frozen: dict[str, float] = {}
         """Time (monotonic seconds) until which Telegram forbids calls for a chat, by chat id."""
@@ -102,19 +104,18 @@ class TelegramChannel(Channel):
         if _TOKEN.fullmatch(self._token) is None:
             raise errors.ChannelRefused("the Telegram bot token is not of the form 123456:ABC…")
         self._intake = intake
-        await self._migrations.load()
+        await asyncio.to_thread(self._migrations.load)
         bot = await asyncio.to_thread(self._make_bot)
         async with contextlib.AsyncExitStack() as undo:
             undo.push_async_callback(bot.shutdown)
             with _connecting():
                 await bot.initialize()
             await self._set_menus(bot)
-            updates = UpdateIntake(bot, intake, self._around, self._migrations)
-            self._bot = bot
+            self._bot, parts = bot, (bot, intake, self._around, self._migrations)
             if self._webhook is not None:
-                self._updates = UpdateWebhook(bot, updates, self._around, self._webhook)
+                self._updates = UpdateWebhook(*parts, self._webhook)
             else:
-                self._updates = UpdatePoller(bot, updates, self._around, patience=self._patience)
+                self._updates = UpdatePoller(*parts, self._patience)
             with _connecting():
                 await self._updates.start()
             undo.pop_all()
@@ -253,8 +254,25 @@ class TelegramChannel(Channel):
         with self._delivering(message.target, refused) as bot:
             if message.repeat_of is None:
                 return await self._send(bot, message)
-            async with self._verified.open_verified() as verified:
+            async with self._verified() as verified:
                 return await self._send(verified, message)
+
+    @contextlib.asynccontextmanager
+    async def _verified(self) -> AsyncIterator[bot_api.Bot]:
+        """Yield a bot whose new connection has answered `getMe`. A message that is sent again needs such a connection. If the
+        connection fails this test, raise `RequestNotSent` or another `TelegramError`.
+        """
+        async with self._proofs:
+            bot = self._make_bot(connections=1)
+            try:
+                try:
+                    async with asyncio.timeout(PROOF_SECONDS * self._around.pace):
+                        await bot.initialize()
+                except (bot_api.RequestNotSent, bot_api.OutcomeUnknown, TimeoutError, *bot_api.GARBLED):
+                    raise bot_api.RequestNotSent("a new connection does not answer") from None
+                yield bot
+            finally:
+                await bot.shutdown()
 
     async def _send(self, bot: bot_api.Bot, message: Outbound) -> Sent:
         if "press" in message.target:
@@ -306,7 +324,7 @@ class TelegramChannel(Channel):
 
     async def edit(self, message: Outbound, message_id: str) -> None:
         with self._delivering(message.target, errors.EditRefused) as bot:
-            shown, fields = _shown(message), self._own(message, message_id)
+            shown, fields = _shown(message), self._own(message.target, message_id)
             fields["reply_markup"] = _keyboard(message)
             try:
                 await bot.call("editMessageText", fields | _words(shown))
@@ -318,21 +336,18 @@ class TelegramChannel(Channel):
 
     async def delete(self, message: Outbound, message_id: str) -> None:
         with self._delivering(message.target, errors.EditRefused) as bot:
-            await bot.call("deleteMessage", self._own(message, message_id))
+            await bot.call("deleteMessage", self._own(message.target, message_id))
 
-    def _own(self, message: Outbound, message_id: str) -> Json:
-        place = self._migrations.place(message.target)
-        if (number := self._number(place, message_id)) is None:
+    def _own(self, target: Mapping[str, str], message_id: str) -> Json:
+        """Return the fields that name a message. Raises `errors.EditRefused` if its id is invalid or from before the group
+        became a supergroup.
+        """
+        chat, number = self._migrations.place(target)["chat_id"], message_id.rpartition("/")[2]
+        if not number.isdecimal() or self._migrations.named(chat, number) != message_id:
             raise errors.EditRefused(
                 "this is no message of this chat, or one from before it became a supergroup"
             )
-        return {"chat_id": int(place["chat_id"]), "message_id": number}
-
-    def _number(self, place: Mapping[str, str], message_id: str) -> int | None:
-        """Return a message's number in its chat; None if the id is invalid or from before the group became a supergroup."""
-        number = message_id.rpartition("/")[2]
-        found = number.isdecimal() and self._migrations.named(place["chat_id"], number) == message_id
-        return int(number) if found else None
+        return {"chat_id": int(chat), "message_id": int(number)}
 
     async def draft(self, message: Outbound) -> bool:
         """Show a draft with a stop button. Return False if Telegram refuses the draft, or if the chat is not private."""
@@ -362,22 +377,20 @@ class TelegramChannel(Channel):
     async def indicate(self, target: Mapping[str, str], *, working: bool) -> None:
         """Show `typing`. Telegram clears this status after five seconds or at the next message."""
         if working:
-            place = self._migrations.place(target)
-            await self._sign("sendChatAction", place, _where(place) | {"action": "typing"})
+            await self._sign("sendChatAction", _where(self._migrations.place(target)) | {"action": "typing"})
 
     async def react(self, target: Mapping[str, str], message_id: str) -> None:
-        place = self._migrations.place(target)
-        if (number := self._number(place, message_id)) is not None:
-            reaction = [{"type": "emoji", "emoji": SEEN}]
-            fields: Json = {"chat_id": int(place["chat_id"]), "message_id": number, "reaction": reaction}
-            await self._sign("setMessageReaction", place, fields)
+        with contextlib.suppress(errors.EditRefused):
+            fields = self._own(target, message_id) | {"reaction": [{"type": "emoji", "emoji": SEEN}]}
+            await self._sign("setMessageReaction", fields)
 
-    async def _sign(self, method: str, place: Mapping[str, str], fields: Json) -> None:
+    async def _sign(self, method: str, fields: Json) -> None:
         """Call a method that shows activity. Do nothing while Telegram forbids calls for the chat, because more calls would
         prolong the ban.
         """
-        if self._frozen.get(place["chat_id"], 0.0) <= self._around.clock.monotonic():
-            with self._delivering(place) as bot:
+        chat = str(fields["chat_id"])
+        if self._frozen.get(chat, 0.0) <= self._around.clock.monotonic():
+            with self._delivering({"chat_id": chat}) as bot:
                 async with self._signs:
                     await bot.call(method, fields)
 
@@ -385,26 +398,23 @@ class TelegramChannel(Channel):
 
     async def _set_menus(self, bot: bot_api.Bot) -> None:
         """Set the bot's menus and descriptions in each language. Failures are only logged, because the bot works without them."""
-        groups = {"type": "all_group_chats"}
-        for code, told in _LANGUAGES.items():
-            with speaking(code):
-                about, description = say("telegram.about"), say("telegram.description")
-            try:
+        groups, operators = {"type": "all_group_chats"}, sorted(self._around.operators)
+        try:
+            for code, told in _LANGUAGES.items():
+                with speaking(code):
+                    about, description = say("telegram.about"), say("telegram.description")
                 await bot.call("setMyCommands", _menu(MENU, code))
                 await bot.call("setMyCommands", _menu(GROUP_MENU, code) | {"scope": groups})
-                fields = {"short_description": about, "language_code": told}
-                await bot.call("setMyShortDescription", fields)
+                await bot.call("setMyShortDescription", {"short_description": about, "language_code": told})
                 await bot.call("setMyDescription", {"description": description, "language_code": told})
-            except TelegramError as exc:
-                reason = bot_api.said(exc)
-                self._log.write(
-                    "channel", "Telegram did not take a menu or description", level="warn", error=reason
-                )
-                return
-        for operator in sorted(self._around.operators):
-            if operator.channel != self.name:
-                continue
-            scope = {"type": "chat", "chat_id": int(operator.user_id)}
+        except TelegramError as exc:
+            reason = bot_api.said(exc)
+            self._log.write(
+                "channel", "Telegram did not take a menu or description", level="warn", error=reason
+            )
+            return
+        for number in [one.user_id for one in operators if one.channel == self.name]:
+            scope = {"type": "chat", "chat_id": int(number)}
             # Telegram refuses a menu for a person who has never written to the bot.
             with contextlib.suppress(TelegramError):
                 for code in _LANGUAGES:

@@ -4,13 +4,12 @@ was not executed from a request with an unknown outcome.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import io
 import json
 import logging
 import ssl
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator
 from functools import lru_cache
 from typing import Any, cast
 from urllib.parse import quote, urlsplit
@@ -46,8 +45,6 @@ IDLE = 4.0
 and a message sent on it would have an unknown outcome.
 """
 FILE_SECONDS = 180.0  # Timeout in seconds of a file's upload, including the response
-PROOFS = 8  # Max new connections of `VerifiedConnections` at the same time
-PROOF_SECONDS = 10.0  # Timeout in seconds for `getMe` on a new connection
 _LONGEST_WAIT = 24 * 3600.0  # Max seconds to wait, even if `retry_after` is longer
 
 
@@ -272,39 +269,6 @@ def connect(
         request=requests[0],
         get_updates_request=requests[1],
     )
-
-
-class VerifiedConnections:
-    """Opens a new connection for each message that is sent again, and tests the connection. At most `PROOFS` are open at the
-    same time. If a test fails, the messages that wait for a connection fail too. `make` returns a bot without a connection.
-    """
-
-    def __init__(self, make: Callable[[], Bot], pace: float) -> None:
-        self._make = make
-        self._seconds = PROOF_SECONDS * pace
-        self._slots = asyncio.Semaphore(PROOFS)
-        self._failed = 0
-
-    @contextlib.asynccontextmanager
-    async def open_verified(self) -> AsyncIterator[Bot]:
-        """Yield a bot whose new connection has answered `getMe`. If the connection fails this test, raise `RequestNotSent` or
-        another `TelegramError`; the caller has then sent nothing.
-        """
-        failed = self._failed
-        async with self._slots:
-            if failed != self._failed:
-                raise RequestNotSent("another new connection has just not answered")
-            bot = self._make()
-            try:
-                try:
-                    async with asyncio.timeout(self._seconds):
-                        await bot.initialize()
-                except (RequestNotSent, OutcomeUnknown, TimeoutError, *GARBLED):
-                    self._failed += 1
-                    raise RequestNotSent("a new connection does not answer") from None
-                yield bot
-            finally:
-                await bot.shutdown()
 
 
 @lru_cache(maxsize=1)

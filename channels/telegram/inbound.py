@@ -19,13 +19,10 @@ from channels.http_client import file_name
 from channels.telegram.bot_api import GARBLED
 from channels.telegram.manifest import encode
 
-STOPPED = "stopped_message_generation"
-PRESSED = "callback_query"
-ADDED = "my_chat_member"
-REACTED = "message_reaction"
-HANDLED = ("message", "edited_message", PRESSED, STOPPED, ADDED, REACTED)
+STOPPED, PRESSED, ADDED = "stopped_message_generation", "callback_query", "my_chat_member"
+REACTED, EDITED = "message_reaction", "edited_message"
+HANDLED = ("message", EDITED, PRESSED, STOPPED, ADDED, REACTED)
 """Types of updates that the bot requests."""
-
 FULL = 4_000
 """Min characters of a text that probably continues in the next message. Apps split long texts at 4,096 characters or just
 before.
@@ -92,19 +89,12 @@ def read(raw: Json, bot: telegram.Bot, now: float) -> Inbound | None:
     """Convert one update; return None if the update does not concern the bot. `now` (epoch seconds) is used for updates without
     a time. Raises `Unreadable`.
     """
+    readers = {STOPPED: _stop, PRESSED: _press, ADDED: _added, REACTED: _reacted, "message": _message}
     try:
         number(raw["update_id"])
-        if STOPPED in raw:
-            return _stop(raw, bot.bot, now)
-        if PRESSED in raw:
-            return _press(raw, bot.bot, now)
-        if ADDED in raw:
-            return _added(raw, bot.bot)
-        if REACTED in raw:
-            return _reacted(raw, bot.bot)
-        for kind in ("message", "edited_message"):
+        for kind, reader in (readers | {EDITED: _message}).items():
             if kind in raw:
-                return _message(raw, raw[kind], bot.bot, edit=kind == "edited_message")
+                return reader(raw, raw[kind], bot.bot, now)
     except GARBLED as exc:
         raise Unreadable(type(exc).__name__) from exc
     return None
@@ -117,8 +107,8 @@ def album(raw: Json) -> str | None:
     return f"{message['chat']['id']}:{group}" if group else None
 
 
-def _message(raw: Json, message: Json, me: User, *, edit: bool) -> Inbound | None:
-    sender, chat = message.get("from"), message["chat"]
+def _message(raw: Json, message: Json, me: User, _now: float) -> Inbound | None:
+    sender, chat, edit = message.get("from"), message["chat"], EDITED in raw
     place = _place(chat["id"], message.get("message_thread_id") if message.get("is_topic_message") else None)
     kind, message_id = string(chat["type"]), str(number(message["message_id"]))
     if sender is None or sender["id"] == me.id or "sender_chat" in message or kind == "channel":
@@ -173,7 +163,7 @@ def _message(raw: Json, message: Json, me: User, *, edit: bool) -> Inbound | Non
         goes_on=not edit and text.utf16_len(said) >= FULL,
         attachments=attachments,
         quoted=(*_quoted(message, me), *brought),
-        links=links(said, spans),
+        links=tuple(Link(text=part(said, one), url=string(one["url"])) for one in spans if _is_link(one)),
         of_album=not edit and bool(message.get("media_group_id")),
         answers=str(number(answered["message_id"])) if answered is not None else None,
     )
@@ -182,9 +172,8 @@ def _message(raw: Json, message: Json, me: User, *, edit: bool) -> Inbound | Non
 # -- updates without a message -----------------------------------------------------------------------------------
 
 
-def _stop(raw: Json, me: User, now: float) -> Inbound | None:
+def _stop(raw: Json, stopped: Json, me: User, now: float) -> Inbound | None:
     """Return a press of a draft's stop button. The update names no person, so presses outside private chats are dropped."""
-    stopped = raw[STOPPED]
     chat = stopped["chat"]
     number(stopped["draft_id"])
     if string(chat["type"]) != "private" or number(chat["id"]) <= 0 or chat["id"] == me.id:
@@ -194,11 +183,10 @@ def _stop(raw: Json, me: User, now: float) -> Inbound | None:
     return _inbound(raw, me, person, chat, place, ts=int(now * 1000), kind="stop")
 
 
-def _press(raw: Json, me: User, now: float) -> Inbound | None:
+def _press(raw: Json, pressed: Json, me: User, now: float) -> Inbound | None:
     """Return a button press as an `Inbound`. The person's client sends the button's value, so only known commands are
     accepted. The person's id is trusted, because Telegram itself sends it.
     """
-    pressed = raw[PRESSED]
     command, press = approval_buttons.command(string(pressed.get("data"))), string(pressed["id"])
     message = pressed.get("message")
     if command is None or message is None or (message.get("from") or {}).get("id", me.id) != me.id:
@@ -219,9 +207,8 @@ def _press(raw: Json, me: User, now: float) -> Inbound | None:
     )
 
 
-def _added(raw: Json, me: User) -> Inbound | None:
+def _added(raw: Json, change: Json, me: User, _now: float) -> Inbound | None:
     """Return an `Inbound` if a person added the bot to a group. Return None for other changes of membership."""
-    change = raw[ADDED]
     chat, at = change["chat"], number(change["date"])
     before, after = (is_inside(change[which]) for which in ("old_chat_member", "new_chat_member"))
     if string(chat["type"]) not in {"group", "supergroup"} or before or not after:
@@ -233,9 +220,8 @@ def _added(raw: Json, me: User) -> Inbound | None:
     )
 
 
-def _reacted(raw: Json, me: User) -> Inbound | None:
+def _reacted(raw: Json, change: Json, me: User, _now: float) -> Inbound | None:
     """Return an `Inbound` if a person added or removed a thumb on a message. Return None for other or anonymous reactions."""
-    change = raw[REACTED]
     before, after = (
         next((_RATINGS[one["emoji"]] for one in change[which] if one.get("emoji") in _RATINGS), None)
         for which in ("old_reaction", "new_reaction")
@@ -339,7 +325,11 @@ def _quoted(message: Json, me: User) -> tuple[Quoted, ...]:
         return ()
     kind, note = special_content(answered or reply)
     if answered is None:
-        origin = Origin(how="quoted_from_elsewhere") if reply is None else external_origin(reply, me)
+        origin = _origin((reply or {}).get("origin") or {}, "quoted_from_elsewhere", me)
+        if reply is not None:
+            chat = _title(reply["chat"]) if "chat" in reply else None
+            number_there = _id(reply.get("message_id")) or origin.message_id
+            origin = origin.model_copy(update={"chat": chat or origin.chat, "message_id": number_there})
         facts = {"text": picked or note, "kind": kind or ("story" if story else None)}
         return (_quote(message["from"], reply, origin=origin, brought=True, **facts),)
     said = quoted_words(answered) or note
@@ -412,15 +402,6 @@ def origin_of(message: Json, me: User) -> Origin | None:
     return None
 
 
-def external_origin(reply: Json, me: User) -> Origin:
-    found, chat = _origin(reply["origin"], "quoted_from_elsewhere", me), reply.get("chat")
-    facts = {
-        "chat": (_title(chat) if chat is not None else None) or found.chat,
-        "message_id": _id(reply.get("message_id")) or found.message_id,
-    }
-    return found.model_copy(update=facts)
-
-
 def _origin(given: Json, how: Any, me: User) -> Origin:
     ts = number(given["date"]) * 1000 if "date" in given else None
     match given.get("type"):
@@ -481,10 +462,6 @@ def entities(message: Json) -> list[Json]:
 def quoted_words(message: Json) -> str:
     """Return the text of a quoted message, with each link's address after the link's words."""
     return linked(words(message), entities(message))
-
-
-def links(said: str, entities: Iterable[Json]) -> tuple[Link, ...]:
-    return tuple(Link(text=part(said, one), url=string(one["url"])) for one in entities if _is_link(one))
 
 
 def linked(said: str, entities: Iterable[Json]) -> str:

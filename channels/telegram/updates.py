@@ -59,25 +59,34 @@ class _Update:
         return int(self.raw["update_id"])
 
 
-class UpdateIntake:
-    """Passes updates to the gateway."""
+class UpdateReceiver:
+    """Base class of polling and the webhook: passes updates to the gateway."""
 
     def __init__(
         self, bot: bot_api.Bot, intake: Intake, around: ChannelDeps, migrations: GroupMigrations
     ) -> None:
-        self._bot = bot
-        self._migrations = migrations
-        self._intake = intake
-        self._clock = around.clock
+        self._bot, self._intake, self._migrations = bot, intake, migrations
+        self._clock, self._log, self._rng = around.clock, around.log, around.rng
         self._said: OrderedDict[tuple[str, str | None], str] = OrderedDict()
         """Digest of the stored content of each message, by chat and message id."""
         self._albums: OrderedDict[str, Inbound] = OrderedDict()
         """Message of each album that addresses the bot. The album's other messages then address the bot too."""
-        self._failures: Counter[int] = Counter()
-        self.stopping = False
+        self._attempts: Counter[int] = Counter()  # Failed attempts, by update id
+        self._stopping = False
         """If True, updates that are being processed are finished, and no other update is processed."""
+        self._connected = True
+        self._heard = self._clock.now()
+        """Time (epoch seconds) of Telegram's last response or post."""
+        self._trouble = ""
 
-    async def take(self, raws: Iterable[Json]) -> tuple[set[int], BaseException | None]:
+    def _report(self, trouble: str, level: Literal["warn", "error"] = "warn") -> None:
+        """Log a trouble once when it begins and once when it ends."""
+        if trouble != self._trouble:
+            words = f"Telegram: {trouble or 'all is well again'}"
+            self._log.write("channel", words, level=level if trouble else "info", channel="telegram")
+        self._trouble = trouble
+
+    async def _take(self, raws: Iterable[Json]) -> tuple[set[int], BaseException | None]:
         """Pass updates to the gateway, several chats at a time. Return the ids of the finished updates. Telegram must send
         the others again; the exception (`errors.StorageError` or `NotTaken`) says why they failed.
         """
@@ -114,24 +123,28 @@ class UpdateIntake:
         for one in updates:
             if failed is not None and not (one.inbound is not None and one.inbound.is_stop):
                 continue
-            (failure,) = await asyncio.gather(self._take(one), return_exceptions=True)
-            try:
-                if failure is None or await self._given_up(one, failure):
-                    taken.add(one.id)
-                    failure = None
-            except errors.StorageError as error:
-                failure = error
-            if failure is not None and failed is None:
+            (failure,) = await asyncio.gather(self._take_one(one), return_exceptions=True)
+            expected = isinstance(failure, _PASSING) or not isinstance(failure, Exception)
+            if failure is not None and not expected:
+                self._attempts[one.id] += 1
+                if self._attempts[one.id] >= TRIES:
+                    reason = f"an update that cannot be taken in: {type(failure).__name__}"
+                    (failure,) = await asyncio.gather(self._keep(one, reason), return_exceptions=True)
+            if failure is None:
+                taken.add(one.id)
+                self._attempts.pop(one.id, None)
+            elif failed is None:
                 known = isinstance(failure, errors.StorageError) or not isinstance(failure, Exception)
-                kind = type(failure).__name__
-                failed = failure if known else NotTaken(f"an update is not taken in ({kind})")
-            if self.stopping:
+                failed = (
+                    failure if known else NotTaken(f"an update is not taken in ({type(failure).__name__})")
+                )
+            if self._stopping:
                 break
         return failed
 
-    async def _take(self, update: _Update) -> None:
+    async def _take_one(self, update: _Update) -> None:
         if update.fault:
-            await self._keep_dead_letter(update, update.fault)
+            await self._keep(update, update.fault)
         if (said := update.inbound) is None:
             return
         if update.album is not None and said.addressed == "chat" and update.album in self._albums:
@@ -145,18 +158,7 @@ class UpdateIntake:
         if await self._intake.accept(said) and said.kind in {"message", "edit"}:
             _remember(self._said, message, digest)
 
-    async def _given_up(self, update: _Update, failure: BaseException) -> bool:
-        """Count a failure. After `TRIES` failures, keep the update as a dead letter and return True."""
-        if isinstance(failure, _PASSING) or not isinstance(failure, Exception):
-            return False
-        self._failures[update.id] += 1
-        if self._failures[update.id] < TRIES:
-            return False
-        await self._keep_dead_letter(update, f"an update that cannot be taken in: {type(failure).__name__}")
-        del self._failures[update.id]
-        return True
-
-    async def _keep_dead_letter(self, update: _Update, reason: str) -> None:
+    async def _keep(self, update: _Update, reason: str) -> None:
         key = f"telegram:{self._bot.id}:update:{update.id}"
         await self._intake.keep_dead_letter("telegram", key, json.dumps(update.raw), reason)
 
@@ -171,25 +173,6 @@ def _remember(memory: OrderedDict[Any, Any], key: object, value: object) -> None
 def has_id(raw: object) -> TypeGuard[Json]:
     """Return True for an update with an id, which is needed to confirm it."""
     return isinstance(raw, dict) and type(raw.get("update_id")) is int
-
-
-class _Receiver:
-    """State shared by polling and the webhook. A trouble is logged once when it begins and once when it ends."""
-
-    def __init__(self, bot: bot_api.Bot, updates: UpdateIntake, around: ChannelDeps) -> None:
-        self._bot = bot
-        self._updates = updates
-        self._clock, self._log, self._rng = around.clock, around.log, around.rng
-        self._connected = True
-        self._heard = self._clock.now()
-        """Time (epoch seconds) of Telegram's last response or post."""
-        self._trouble = ""
-
-    def _report(self, trouble: str, level: Literal["warn", "error"] = "warn") -> None:
-        if trouble != self._trouble:
-            words = f"Telegram: {trouble or 'all is well again'}"
-            self._log.write("channel", words, level=level if trouble else "info", channel="telegram")
-        self._trouble = trouble
 
 
 # -- long polling --------------------------------------------------------------------------------------------------
@@ -215,11 +198,16 @@ CONTESTED = 30.0
 """Seconds of conflict after which the channel counts as disconnected. At a restart, two processes overlap for less time."""
 
 
-class UpdatePoller(_Receiver):
+class UpdatePoller(UpdateReceiver):
     def __init__(
-        self, bot: bot_api.Bot, updates: UpdateIntake, around: ChannelDeps, *, patience: float
+        self,
+        bot: bot_api.Bot,
+        intake: Intake,
+        around: ChannelDeps,
+        migrations: GroupMigrations,
+        patience: float,
     ) -> None:
-        super().__init__(bot, updates, around)
+        super().__init__(bot, intake, around, migrations)
         self._patience = min(patience, LATE)
         self._failures = 0
         self._conflict: tuple[float, float] | None = None
@@ -250,12 +238,12 @@ class UpdatePoller(_Receiver):
             return
         task.cancel()
         await asyncio.wait({task})
-        if self._task is task and not self._updates.stopping:
+        if self._task is task and not self._stopping:
             self._task = asyncio.create_task(self._run(), name="telegram poll")
 
     async def stop(self) -> None:
         """Finish the updates that are being processed, and confirm all stored updates to Telegram."""
-        self._updates.stopping = True
+        self._stopping = True
         task, self._task = self._task, None
         if task is None:
             return
@@ -268,12 +256,12 @@ class UpdatePoller(_Receiver):
                     await self._poll(0, limit=1)
 
     async def _run(self) -> None:
-        while not self._updates.stopping:
+        while not self._stopping:
             try:
                 await self._round()
             except (TelegramError, errors.StorageError, NotTaken) as error:
                 pause = self._failed(error)
-                if not self._updates.stopping:
+                if not self._stopping:
                     self._step = "pause"
                     await self._clock.sleep(pause)
             else:
@@ -289,7 +277,7 @@ class UpdatePoller(_Receiver):
         updates = await self._poll(hold)
         self._step = "take"
         self._heard, self._connected = self._clock.now(), True
-        taken, failure = await self._updates.take(updates)
+        taken, failure = await self._take(updates)
         for number in sorted(one["update_id"] for one in updates):
             if number not in taken:
                 break
@@ -339,7 +327,7 @@ LOOK_EVERY = 15.0  # Seconds between requests that ask Telegram whether its post
 SECRET = "X-Telegram-Bot-Api-Secret-Token"  # noqa: S105  the name of a header
 
 
-class UpdateWebhook(_Receiver):
+class UpdateWebhook(UpdateReceiver):
     """Receives the updates that Telegram posts. Telegram posts a chat's next message only after the bot confirms the previous
     one.
 
@@ -348,9 +336,14 @@ class UpdateWebhook(_Receiver):
     """
 
     def __init__(
-        self, bot: bot_api.Bot, updates: UpdateIntake, around: ChannelDeps, webhook: Webhook
+        self,
+        bot: bot_api.Bot,
+        intake: Intake,
+        around: ChannelDeps,
+        migrations: GroupMigrations,
+        webhook: Webhook,
     ) -> None:
-        super().__init__(bot, updates, around)
+        super().__init__(bot, intake, around, migrations)
         self._url = webhook.url
         self._secret = ""
         self._server = WebhookServer("telegram", webhook, around, admits=self._admits, take=self._receive)
@@ -383,7 +376,7 @@ class UpdateWebhook(_Receiver):
 
     async def stop(self) -> None:
         """Accept no more posts. Telegram keeps the updates until the next start."""
-        self._updates.stopping = True
+        self._stopping = True
         if self._watching is not None:
             await cancel_all([self._watching])
         await self._server.stop()
@@ -430,7 +423,7 @@ class UpdateWebhook(_Receiver):
         if not has_id(update):
             self._log.write("channel", "Telegram posted no update", level="warn", channel="telegram")
             return web.Response()  # confirm the post, because the same update would fail again
-        taken, failure = await self._updates.take([update])
+        taken, failure = await self._take([update])
         if isinstance(failure, errors.StorageError):
             self._connected = True
             self._report(NOT_WRITTEN)
@@ -457,15 +450,22 @@ class GroupMigrations:
     """
 
     def __init__(self, home: Path, disk: Disk, log: Log) -> None:
-        self._file = home / FILE
-        self._disk = disk
-        self._log = log
+        self._file, self._disk, self._log = home / FILE, disk, log
         self._groups: dict[str, str] = {}  # Id of the former group, by the id of the supergroup
-        self._supergroups: dict[str, str] = {}
+        self._supergroups: dict[str, str] = {}  # The same pairs by the id of the group
         self._learning = asyncio.Lock()
 
-    async def load(self) -> None:
-        self._know(await asyncio.to_thread(self._read))
+    def load(self) -> None:
+        """Read the file. This call blocks."""
+        try:
+            groups = json.loads(self._file.read_text(encoding="utf-8"))["groups"].items()
+            self._know({new: old for new, old in groups if valid_id(new) and valid_id(old)})
+        except FileNotFoundError:
+            pass
+        except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
+            words = f"{FILE} cannot be read and is put aside"
+            self._log.write("error", words, level="error", error=type(error).__name__)
+            self._disk.rename(self._file, self._file.with_name(f"{FILE}.corrupt"))
 
     async def read(self, updates: Sequence[Json]) -> None:
         for update in updates:
@@ -516,20 +516,14 @@ class GroupMigrations:
         if group is None:
             return inbound
 
-        def named(message: str | None) -> str | None:
-            return self.named(chat, message) if message is not None else None
+        def named(one: Any, field: str = "message_id") -> dict[str, str | None]:
+            message = getattr(one, field)
+            return {field: self.named(chat, message) if message is not None else None}
 
-        return inbound.model_copy(
-            update={
-                "chat_id": group,
-                "chat_key": encode({**decode(inbound.chat_key), "chat_id": group}),
-                "message_id": named(inbound.message_id),
-                "answers": named(inbound.answers),
-                "quoted": tuple(
-                    one.model_copy(update={"message_id": named(one.message_id)}) for one in inbound.quoted
-                ),
-            }
-        )
+        quoted = tuple(one.model_copy(update=named(one)) for one in inbound.quoted)
+        key = encode({**decode(inbound.chat_key), "chat_id": group})
+        changes = {"chat_id": group, "chat_key": key, "quoted": quoted}
+        return inbound.model_copy(update=changes | named(inbound) | named(inbound, "answers"))
 
     def place(self, target: Mapping[str, str]) -> dict[str, str]:
         """Return a target with the supergroup's id. Leave out a reply to a message of the former group, because Telegram
@@ -544,16 +538,3 @@ class GroupMigrations:
     def _know(self, groups: Mapping[str, str]) -> None:
         self._groups = dict(groups)
         self._supergroups = {group: supergroup for supergroup, group in groups.items()}
-
-    def _read(self) -> dict[str, str]:
-        try:
-            groups = json.loads(self._file.read_text(encoding="utf-8"))["groups"].items()
-            return {new: old for new, old in groups if valid_id(new) and valid_id(old)}
-        except FileNotFoundError:
-            return {}
-        except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
-            self._log.write(
-                "error", f"{FILE} cannot be read and is put aside", level="error", error=type(error).__name__
-            )
-            self._disk.rename(self._file, self._file.with_name(f"{FILE}.corrupt"))
-            return {}
