@@ -24,6 +24,7 @@ from bot.cli.common import (
     must_confirm,
     say,
     say_json,
+    say_rows,
     timestamp,
     when,
 )
@@ -75,17 +76,13 @@ def _changeable(channel: str, user_id: str, root: Path) -> AccessList:
 
 def pending(root: Dir = Here, as_json: AsJson = False) -> None:
     hint_of_folder(root)
-    found = access_list(root).pending()
-    for one in found:
-        if as_json:
-            time = timestamp(one.ts / 1000)
-            facts = {"channel": one.channel, "id": one.user_id, "ts": one.ts, "time": time}
-            say_json(facts | ({"name": one.name} if one.name else {}))
-        else:
-            name = f"   # {one.name}" if one.name else ""
-            say(f"{when(one.ts)}  {command(f'allow {one.channel} {one.user_id}', root)}{name}")
-    if not found and not as_json:
-        say("Nobody is waiting.")
+    rows = []
+    for one in access_list(root).pending():
+        time, name = timestamp(one.ts / 1000), {"name": one.name} if one.name else {}
+        line = f"{when(one.ts)}  {command(f'allow {one.channel} {one.user_id}', root)}"
+        facts = {"channel": one.channel, "id": one.user_id, "ts": one.ts, "time": time, **name}
+        rows.append((facts, f"{line}   # {one.name}" if one.name else line))
+    say_rows(rows, "Nobody is waiting.", as_json=as_json)
 
 
 def export(person: Person, root: Dir = Here) -> None:

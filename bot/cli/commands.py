@@ -1,4 +1,5 @@
-"""Lists and runs the commands of `shipmate`. An error becomes one line of output and an exit code.
+"""Lists and runs the commands of `shipmate`, and has those that start a gateway. An error becomes one line of output and an
+exit code.
 
 The module of a command is imported only when the command is used, because some modules take seconds to import.
 """
@@ -6,14 +7,18 @@ The module of a command is imported only when the command is used, because some 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import errno
+import gc
 import importlib
 import io
 import os
+import re
 import resource
 import sys
 import traceback
 from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, requires
 from pathlib import Path
 from types import TracebackType
 from typing import Annotated, Any
@@ -23,16 +28,18 @@ from typer.core import TyperGroup
 from typer.main import get_command
 
 from bot import errors
-from bot.cli.common import HOME, complain
+from bot.cli.common import HOME, AsJson, Defaults, Dir, Here, complain, say, say_rows
+from bot.invocation import version_of
 
+PYTHON = ".".join(map(str, sys.version_info[:3]))
 COMMANDS = {
     "init": (
         "setup:init",
         "Set up a project folder. Writes ship.json, Agent.md, .env.example and .ship/. On a terminal it also asks for keys and tokens, tests each of them and writes .env.",
     ),
-    "run": ("gateway:run", "Run the gateway in the foreground."),
-    "chat": ("gateway:chat", "Chat with Shipmate in this terminal."),
-    "link": ("gateway:link", "Print a link that works once and gives a browser an operator's rights."),
+    "run": ("commands:run", "Run the gateway in the foreground."),
+    "chat": ("commands:chat", "Chat with Shipmate in this terminal."),
+    "link": ("commands:link", "Print a link that works once and gives a browser an operator's rights."),
     "check": ("setup:check", "Validate ship.json and the environment, without connecting."),
     "doctor": (
         "doctor:doctor",
@@ -78,8 +85,8 @@ COMMANDS = {
     ),
     "block": ("admin:block", "Block a person, even if an allow list names that person."),
     "pending": ("admin:pending", "List people who wrote to the bot and are not allowed."),
-    "start": ("gateway:start", "The same as `run`. It has this name in ShipMyAgent."),
-    "version": ("gateway:version", "Show the versions of Shipmate, Python and the dependencies."),
+    "start": ("commands:start", "The same as `run`. It has this name in ShipMyAgent."),
+    "version": ("commands:version", "Show the versions of Shipmate, Python and the dependencies."),
 }
 """Function or group of each command, as `module:name`, and the command's help text."""
 HIDDEN = frozenset({"start"})
@@ -109,20 +116,13 @@ class Commands(TyperGroup):
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         del ctx
+        first = {name: words.partition(". ")[0].removesuffix(".") for name, (_, words) in COMMANDS.items()}
         with formatter.section("Commands"):
-            formatter.write_dl(
-                [
-                    (name, words.partition(". ")[0].removesuffix("."))
-                    for name, (_, words) in COMMANDS.items()
-                    if name not in HIDDEN
-                ]
-            )
+            formatter.write_dl([(name, words) for name, words in first.items() if name not in HIDDEN])
 
 
 def _show_version(value: bool) -> None:
     if value:
-        from bot.invocation import version_of
-
         print(f"shipmate {version_of('shipmate')}")
         raise typer.Exit
 
@@ -156,7 +156,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # the process was started without this stream
-            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115 - stays open until the process ends
+            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115 - until the end
         if isinstance(stream := getattr(sys, name), io.TextIOWrapper):
             stream.reconfigure(errors="replace")
     code = 0
@@ -180,12 +180,10 @@ def _run(words: list[str]) -> int:
         if isinstance(done.__context__, BrokenPipeError):
             raise done.__context__ from None  # typer wraps the error in an exception of its own
         return done.code if isinstance(done.code, int) else int(done.code is not None)
-    except errors.ConfigError as error:
-        for line in error.findings:
-            complain(line)
-        return error.exit_code
     except errors.ShipmateError as error:
-        complain(f"shipmate: {error}")
+        findings = error.findings if isinstance(error, errors.ConfigError) else [f"shipmate: {error}"]
+        for line in findings:
+            complain(line)
         return error.exit_code
     except OSError as error:
         reason = error.strerror or f"{error}"
@@ -214,3 +212,48 @@ def _unexpected(kind: type[BaseException], error: BaseException, trace: Tracebac
         log.close()
         where = f"; details are in {HOME}/logs"
     complain(f"shipmate: unexpected {kind.__name__}{where}")
+
+
+# ------------------------------------------------------------ commands of the gateway
+
+
+def run(root: Dir = Here, defaults: Defaults = False) -> None:
+    gc.disable()  # during the imports, garbage collection would take a seventh of the start time
+    import bot.app
+    import bot.rss_monitor
+
+    bot.rss_monitor.one_heap()
+    raise typer.Exit(asyncio.run(bot.app.run(root, defaults=defaults)))
+
+
+def start(path: Annotated[Path | None, typer.Argument()] = None, root: Dir = Here) -> None:
+    run(path or root)
+
+
+def chat(root: Dir = Here) -> None:
+    import bot.app
+
+    raise typer.Exit(asyncio.run(bot.app.chat(root)))
+
+
+def link(root: Dir = Here) -> None:
+    import bot.app
+
+    say(bot.app.link(root))
+
+
+def version(root: Dir = Here, as_json: AsJson = False) -> None:
+    del root
+    own, found = version_of("shipmate"), {name: version_of(name) for name in dependencies()}
+    words = [f"shipmate {own}", f"Python {PYTHON}", *(f"  {name} {of}" for name, of in found.items())]
+    facts = {"version": own, "python": PYTHON, "dependencies": found}
+    say_rows([(facts, "\n".join(words))], as_json=as_json)
+
+
+def dependencies() -> list[str]:
+    """Return the packages that Shipmate requires, without extras; [] if Shipmate is not installed as a package."""
+    try:
+        needed = [line for line in requires("shipmate") or () if "extra ==" not in line]
+    except PackageNotFoundError:
+        return []
+    return sorted(re.split(r"[^A-Za-z0-9._-]", line, maxsplit=1)[0] for line in needed)

@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -29,9 +30,12 @@ Defaults = Annotated[
     bool, typer.Option("--defaults", help="If there is no ship.json, use defaults and the environment.")
 ]
 Yes = Annotated[bool, typer.Option("-y", "--yes", help="Do not ask for confirmation.")]
+Chat = Annotated[str | None, typer.Option(metavar="K", help="Only this chatKey.")]
+Since = Annotated[
+    str | None, typer.Option(metavar="T", help="Only from this time on; 2d means two days ago.")
+]
 RequestId = Annotated[
-    str,
-    typer.Argument(metavar="REQUEST_ID", help="Id of a turn, as `/receipt` shows it, or of a task."),
+    str, typer.Argument(metavar="REQUEST_ID", help="Id of a turn, as `/receipt` shows it, or of a task.")
 ]
 
 _AGO = re.compile(r"(\d{1,6})\s*([smhdw])")
@@ -63,6 +67,18 @@ def say_raw(line: str) -> None:
     print(text.for_terminal(line) if sys.stdout.isatty() else line)
 
 
+def say_rows(rows: Iterable[tuple[dict[str, Any], str]], nothing: str = "", *, as_json: bool) -> None:
+    """Print rows, each given as (JSON object, line for people). Without rows, print `nothing` for people."""
+    count = 0
+    for count, (facts, line) in enumerate(rows, 1):  # noqa: B007 - the count is used after the loop
+        if as_json:
+            say_json(facts)
+        else:
+            say(line)
+    if not (count or as_json):
+        say(nothing)
+
+
 def complain(line: str) -> None:
     """Print one line on stderr, with tokens redacted."""
     from bot.telemetry.redaction import LogRedactor
@@ -83,13 +99,10 @@ def must_confirm(what: str, *, yes: bool, warning: str = "This cannot be undone.
     """Ask the user to confirm the action `what`, a phrase that begins with a verb. Raises `typer.Abort` if the
     user says no, and `typer.BadParameter` if there is no terminal.
     """
-    if yes:
-        return
-    if sys.stdin is None or not sys.stdin.isatty():
-        raise typer.BadParameter(
-            f"no terminal to ask on; give --yes to {what}. {warning}", param_hint="--yes"
-        )
-    typer.confirm(f"{what[:1].upper()}{what[1:]}? {warning}", abort=True)
+    if not yes and (sys.stdin is None or not sys.stdin.isatty()):
+        raise typer.BadParameter(f"no terminal to ask on; give --yes to {what}. {warning}")
+    if not yes:
+        typer.confirm(f"{what[:1].upper()}{what[1:]}? {warning}", abort=True)
 
 
 def text_of(path: Path) -> str:

@@ -22,8 +22,8 @@ import typer
 
 from bot import configuration, discovery, errors, http_server, instance
 from bot.cli import project
+from bot.cli.commands import PYTHON, dependencies
 from bot.cli.common import HOME, AsJson, Defaults, Dir, Here, StderrLog, counted, say, say_json
-from bot.cli.gateway import PYTHON, dependencies
 from bot.cli.project import access_list, named_operators
 from bot.config import Settings, tokens_in_use
 from bot.contracts.channel import Finding, Verdict

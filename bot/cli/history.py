@@ -14,8 +14,10 @@ from bot import errors
 from bot.cli.common import (
     HOME,
     AsJson,
+    Chat,
     Dir,
     Here,
+    Since,
     StderrLog,
     complain,
     cost_of,
@@ -23,6 +25,7 @@ from bot.cli.common import (
     moment,
     say,
     say_json,
+    say_rows,
     when,
 )
 from bot.cli.project import archive, database, event_log, hint_of_folder
@@ -51,16 +54,13 @@ def chats(root: Dir = Here, as_json: AsJson = False) -> None:
     store = archive(root)
     found = asyncio.run(store.chats())
     names = asyncio.run(people_of(store, [one.chat_key for one in found]))
+    rows = []
     for one in found:
-        name = names.get(one.chat_key, "")
-        if as_json:
-            people = {"people": name.split(", ")} if name else {}
-            say_json({"chatKey": one.chat_key, "lines": one.lines, "lastTs": one.last_ts} | people)
-        else:
-            last = f"{'-':<19}" if one.last_ts is None else when(one.last_ts)
-            say(f"{last}  {one.lines:>7,}  {one.chat_key}" + (f"  {name}" if name else ""))
-    if not found and not as_json:
-        say("No conversation yet.")
+        name, last = names.get(one.chat_key, ""), "-" if one.last_ts is None else when(one.last_ts)
+        people = {"people": name.split(", ")} if name else {}
+        facts = {"chatKey": one.chat_key, "lines": one.lines, "lastTs": one.last_ts} | people
+        rows.append((facts, f"{last:<19}  {one.lines:>7,}  {one.chat_key}  {name}".rstrip()))
+    say_rows(rows, "No conversation yet.", as_json=as_json)
 
 
 def history(
@@ -96,16 +96,17 @@ def history(
         window[name] = None if value is None else int(moment(value).timestamp() * 1000)
     if search is None:
         lines = asyncio.run(archive(root).search(key, HistoryQuery(**window))).lines
-        found: list[tuple[ArchiveLine, float | None]] = [(line, None) for line in lines]
+        found = [(line, dict[str, float]()) for line in lines]
     else:
         query = RecallQuery((search,), int(SystemClock().now() * 1000), **window)
         found = asyncio.run(_search(root, key, query))
     for line, score in found:
         if as_json:
-            scored: dict[str, float] = {} if score is None else {"score": round(score, 4)}
-            say_json(line.model_dump(by_alias=True, exclude_none=True) | scored)
+            say_json(line.model_dump(by_alias=True, exclude_none=True) | score)
         else:
-            _show(line)
+            who = "bot" if line.role == "assistant" else line.user_id or line.role
+            words = "\n    ".join(line.text.splitlines())
+            say(f"{when(line.ts)}  {who}: {words}")
     if not found:
         complain(f"Nothing found in {chat_key}.")
 
@@ -119,10 +120,10 @@ async def _print_transcript(root: Path, key: ChatKey) -> None:
         say_json(entry)
 
 
-async def _search(root: Path, key: ChatKey, query: RecallQuery) -> list[tuple[ArchiveLine, float | None]]:
+async def _search(root: Path, key: ChatKey, query: RecallQuery) -> list[tuple[ArchiveLine, dict[str, float]]]:
     async with _opened_search(root) as search:
         hits = [] if search is None else (await search.recall([key], query)).hits
-        return [(hit.line, hit.score) for hit in hits]
+        return [(hit.line, {"score": round(hit.score, 4)}) for hit in hits]
 
 
 @asynccontextmanager
@@ -143,12 +144,6 @@ async def _opened_search(root: Path) -> AsyncIterator[Search | None]:
             await search.exporter.close()
 
 
-def _show(line: ArchiveLine) -> None:
-    who = "bot" if line.role == "assistant" else line.user_id or line.role
-    first, *rest = line.text.splitlines() or [""]
-    say("\n".join([f"{when(line.ts)}  {who}: {first}", *(f"    {more}" for more in rest)]))
-
-
 @index_app.callback()
 def _index() -> None:
     """Maintain the search index."""
@@ -157,26 +152,23 @@ def _index() -> None:
 @index_app.command()
 def rebuild(root: Dir = Here) -> None:
     """Rebuild the search index from the log. Works while the gateway runs."""
-    asyncio.run(_rebuild(root))
 
+    async def rebuilt() -> str:
+        began = SystemClock().monotonic()
+        async with _opened_search(root) as search:
+            if search is None:
+                return "No conversation yet."
+            chats, lines = await search.rebuild()
+        took = SystemClock().monotonic() - began
+        return f"{counted(lines, 'line')} of {counted(chats, 'conversation')}, {took:.1f} s"
 
-async def _rebuild(root: Path) -> None:
-    began = SystemClock().monotonic()
-    async with _opened_search(root) as search:
-        if search is None:
-            say("No conversation yet.")
-            return
-        chats, lines = await search.rebuild()
-    took = SystemClock().monotonic() - began
-    say(f"{counted(lines, 'line')} of {counted(chats, 'conversation')}, {took:.1f} s")
+    say(asyncio.run(rebuilt()))
 
 
 def stats(
     root: Dir = Here,
-    chat: Annotated[str | None, typer.Option(metavar="K", help="Only this chatKey.")] = None,
-    since: Annotated[
-        str | None, typer.Option(metavar="T", help="Only from this time on; 2d means two days ago.")
-    ] = None,
+    chat: Chat = None,
+    since: Since = None,
     by: Annotated[
         By | None, typer.Option(metavar="BY", help="One row per day (UTC), person, chat or model.")
     ] = None,
@@ -189,14 +181,13 @@ def stats(
         _show_groups(root, by, sums, sums.by(by, chat=chat, since=start), as_json=as_json)
         return
     total = sums.total(chat=chat, since=start)
-    if not as_json:
+    if as_json:
+        facts = {"chat": chat, **_facts(total), "errors": dict(total.errors), "models": dict(total.models)}
+        facts["waitedMs"] = {"p50": total.wait(0.5), "p99": total.wait(0.99)}
+        facts["modelShare"] = None if total.model_share is None else round(total.model_share, 4)
+        say_json(facts | {"ratings": dict(total.ratings)})
+    else:
         _show_totals(total)
-        return
-    facts = {"chat": chat} | _facts(total)
-    facts |= {"errors": dict(total.errors), "models": dict(total.models)}
-    facts["waitedMs"] = {"p50": total.wait(0.5), "p99": total.wait(0.99)}
-    facts["modelShare"] = None if total.model_share is None else round(total.model_share, 4)
-    say_json(facts | {"ratings": dict(total.ratings)})
 
 
 def _show_groups(

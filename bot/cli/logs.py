@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import shutil
@@ -17,9 +18,11 @@ from bot import errors, text
 from bot.cli.common import (
     HOME,
     AsJson,
+    Chat,
     Dir,
     Here,
     RequestId,
+    Since,
     complain,
     cost_of,
     counted,
@@ -41,7 +44,7 @@ FOLLOW_FROM = 20
 POLL_SECONDS = 0.2
 COLOURS = {"debug": "2", "action": "36", "warn": "33", "error": "31"}
 """SGR colour codes of the log levels, for terminals."""
-SHOWN = (
+SHOWN = [
     "purpose",
     "model",
     "name",
@@ -53,26 +56,25 @@ SHOWN = (
     "artifact",
     "error",
     "cause",
-)
+]
 """Details of a log line that `trace` shows."""
 
 
 def logs(
     root: Dir = Here,
     follow: Annotated[bool, typer.Option("-f", "--follow", help="Keep printing new lines.")] = False,
-    chat: Annotated[str | None, typer.Option(metavar="K", help="Only this chatKey.")] = None,
+    chat: Chat = None,
     request: Annotated[str | None, typer.Option(metavar="ID", help="Only this requestId.")] = None,
     level: Annotated[Level | None, typer.Option(metavar="L", help=f"Min level: {', '.join(LEVELS)}.")] = None,
-    since: Annotated[
-        str | None, typer.Option(metavar="T", help="Only lines since this time; 2h means two hours ago.")
-    ] = None,
+    since: Since = None,
     full: Annotated[bool, typer.Option("--full", help="Whole lines, with message texts.")] = False,
     as_json: AsJson = False,
 ) -> None:
     hint_of_folder(root)
     start = "" if since is None else timestamp(moment(since).timestamp())
     request = None if request is None else request.upper()
-    reader = _reader(root, LineFilter(chat, request, LEVELS.get(level or "", 0), start))
+    wanted = LineFilter(chat, request, LEVELS.get(level or "", 0), start)
+    reader = LogReader(root / HOME / "logs", SystemDisk(), wanted)
     found: Iterable[tuple[str, Line]]
     if follow and not start:
         found = reader.newest(FOLLOW_FROM)
@@ -85,28 +87,17 @@ def logs(
     if not count and not follow and (chat or request):
         complain(f"The log has no line of {chat or request}.")
     _report_unreadable(reader)
-    if follow:
-        try:
-            asyncio.run(follow_log(reader, show))
-        except KeyboardInterrupt:
-            return
-
-
-def _reader(root: Path, wanted: LineFilter) -> LogReader:
-    return LogReader(root / HOME / "logs", SystemDisk(), wanted)
+    with contextlib.suppress(KeyboardInterrupt):
+        while follow:
+            for raw, line in reader.lines():
+                show(raw, line)
+            sys.stdout.flush()
+            asyncio.run(SystemClock().sleep(POLL_SECONDS))
 
 
 def _report_unreadable(reader: LogReader) -> None:
     if reader.unreadable:
         complain(f"{counted(reader.unreadable, 'line')} could not be read, and are left out.")
-
-
-async def follow_log(reader: LogReader, show: Callable[[str, Line], None]) -> None:
-    while True:
-        for raw, line in reader.lines():
-            show(raw, line)
-        sys.stdout.flush()
-        await SystemClock().sleep(POLL_SECONDS)
 
 
 def _printer(*, full: bool) -> Callable[[str, Line], None]:
@@ -166,7 +157,7 @@ def trace(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    from bot.cli.recorded import find_logged  # imports the core
+    from bot.cli.replay import find_logged  # imports the core
 
     turn = request_id.upper()
     lines, logged = _lines(root, turn), None
@@ -201,7 +192,7 @@ def trace(
 
 
 def _lines(root: Path, request_id: str) -> list[Line]:
-    reader = _reader(root, LineFilter(request=request_id))
+    reader = LogReader(root / HOME / "logs", SystemDisk(), LineFilter(request=request_id))
     found = [line for _, line in reader.of_request(request_id)]
     _report_unreadable(reader)
     return found

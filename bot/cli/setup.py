@@ -33,6 +33,7 @@ from bot.invocation import command
 from bot.system import SystemClock, SystemDisk
 
 KEY = "ANTHROPIC_API_KEY"
+FOLDER = "The project folder."
 CLAIM_SECONDS = 300.0
 """Max seconds to wait for the user to send a code to the bot. The code shows which platform account is the user's."""
 TEMPLATES = Path(__file__).with_name("new_project")
@@ -67,13 +68,10 @@ class Project:
         return dict(found)
 
     def known_operators(self) -> set[str]:
-        """Return the operators that ship.json or the access list names. An entry of ship.json may be an unresolved
-        `${NAME}`.
-        """
+        """Return the operators that ship.json (maybe as an unresolved `${NAME}`) or the access list names."""
         named = self.document.get("operators")
-        return set(
-            map(str, (*access_list(self.root).operators(), *(named if isinstance(named, list) else ())))
-        )
+        listed = named if isinstance(named, list) else []
+        return {str(one) for one in (*access_list(self.root).operators(), *listed)}
 
     def instructions(self, manifest: Manifest, name: str) -> str:
         """Return the instructions for getting a channel's tokens for a bot with this name."""
@@ -85,7 +83,12 @@ class Project:
         if self.variables.get(KEY):
             say(f"{KEY} is set.")
         else:
-            self._ask_for_key()
+            while key := _secret("Anthropic API key (sk-ant-…; empty: the built-in demo model)"):
+                trouble = asyncio.run(_test_key(key, self.section("llm").get("baseUrl")))
+                say(f"  {trouble or 'The provider accepts it.'}")
+                if not trouble or _keep("it"):
+                    self.values[KEY] = key
+                    break
         for channel, manifest in sorted(self.known.items()):
             keys = token_keys(manifest, webhook="webhook" in self.section("channels", channel))
             names = [variable(channel, token) for token in keys]
@@ -96,29 +99,25 @@ class Project:
                 say(self.instructions(manifest, name))
                 self._ask_for_tokens(manifest, keys)
 
-    def _ask_for_key(self) -> None:
-        while key := _secret("Anthropic API key (sk-ant-…; empty: the built-in demo model)"):
-            trouble = asyncio.run(_test_key(key, self.section("llm").get("baseUrl")))
-            say(f"  {trouble or 'The provider accepts it.'}")
-            if not trouble or typer.confirm("Keep it anyway?", default=False):
-                self.values[KEY] = key
-                return
-
     def _ask_for_tokens(self, manifest: Manifest, keys: Mapping[str, str]) -> None:
         while True:
             values = dict[str, str]()
             for token in keys:
-                values[token] = _ask_for_token(manifest, token)
-                if not values[token]:
+                if not (value := _ask_for_token(manifest, token)):
                     return
+                values[token] = value
             document = self.section("channels", manifest.name) | {keys[one]: values[one] for one in keys}
             settings: ChannelSettings | None = None
+            accepted = True
             try:
                 settings = manifest.settings.model_validate_json(json.dumps(document))
             except ValidationError:
                 say(f"  Not tested, since ship.json is not valid there: see `{command('check', self.root)}`.")
-            accepted = settings is None or _are_accepted(manifest, settings)
-            if accepted or typer.confirm("Keep them anyway?", default=False):
+            if settings is not None and manifest.examine is not None:
+                for one in asyncio.run(manifest.examine(settings)).findings:
+                    say(f"  {one.part}: {one.found}" + (f"; {one.remedy}" if one.remedy else ""))
+                    accepted &= one.verdict in {"ok", "warn"}
+            if accepted or _keep("them"):
                 break
         self.values |= {variable(manifest.name, token): value for token, value in values.items()}
         self.connected.append(manifest.name)
@@ -148,8 +147,7 @@ class Project:
     def write(self, name: str) -> None:
         """Write the project's files. Existing files are kept; only entered values are added to them."""
         disk, home = SystemDisk(), self.root / HOME
-        self.root.mkdir(parents=True, exist_ok=True)
-        home.mkdir(mode=0o700, exist_ok=True)
+        home.mkdir(mode=0o700, parents=True, exist_ok=True)
         home.chmod(0o700)
         example = _env_example(self.known)
         files = {
@@ -188,12 +186,8 @@ class Project:
 
 
 def init(
-    folder: Annotated[
-        Path | None, typer.Argument(metavar="[DIR]", file_okay=False, help="The project folder.")
-    ] = None,
-    root: Annotated[
-        Path, typer.Option("--dir", metavar="DIR", help="The project folder.", file_okay=False)
-    ] = Here,
+    folder: Annotated[Path | None, typer.Argument(metavar="[DIR]", file_okay=False, help=FOLDER)] = None,
+    root: Annotated[Path, typer.Option("--dir", metavar="DIR", file_okay=False, help=FOLDER)] = Here,
     name: Annotated[str | None, typer.Option(help="The bot's name.")] = None,
     operator: Annotated[
         list[str] | None, typer.Option(metavar="CHANNEL:ID", help="Who may approve; can be repeated.")
@@ -248,6 +242,10 @@ def _mistakes(operators: Iterable[str], known: Mapping[str, Manifest]) -> list[s
     return [f"found {entry!r}; {wrong}" for entry, wrong in found if wrong]
 
 
+def _keep(what: str) -> bool:
+    return typer.confirm(f"Keep {what} anyway?", default=False)
+
+
 def _secret(words: str) -> str:
     return str(typer.prompt(words, default="", show_default=False, hide_input=True)).strip()
 
@@ -276,19 +274,9 @@ def _ask_for_token(manifest: Manifest, token: str) -> str:
         if form is None or re.fullmatch(form.pattern, value):
             break
         say(f"  A {title} looks like {form.example}; this is something else.")
-        if typer.confirm("Keep it anyway?", default=False):
+        if _keep("it"):
             break
     return value
-
-
-def _are_accepted(manifest: Manifest, settings: ChannelSettings) -> bool:
-    """Test tokens with the platform and print the findings. Return True if the platform accepts them."""
-    if manifest.examine is None:
-        return True
-    examined = asyncio.run(manifest.examine(settings))
-    for one in examined.findings:
-        say(f"  {one.part}: {one.found}" + (f"; {one.remedy}" if one.remedy else ""))
-    return all(one.verdict in {"ok", "warn"} for one in examined.findings)
 
 
 def _claim(claim: Claim, channel: str, settings: ChannelSettings) -> str | None:
@@ -308,14 +296,14 @@ def _claim(claim: Claim, channel: str, settings: ChannelSettings) -> str | None:
             await clock.sleep(0.5)
         return None
 
-    found = None
     try:
         found = asyncio.run(claimed())
-        say(f"  You are {channel}:{found}, an operator." if found else "  Skipped.")
     except errors.ChannelError as error:
         say(f"  {error}")
+        return None
     except KeyboardInterrupt:
-        say("  Skipped.")
+        found = None
+    say(f"  You are {channel}:{found}, an operator." if found else "  Skipped.")
     return found
 
 
@@ -325,20 +313,16 @@ def _template(name: str) -> str:
 
 def _ship_json(name: str, operators: list[str], known: Mapping[str, Manifest]) -> str:
     """Return a ship.json that works with and without credentials. It sets neither `enabled` nor `provider`."""
-    channels = dict[str, dict[str, Any]]()
-    for channel, manifest in sorted(known.items()):
-        section: dict[str, Any] = {
-            key: f"${{{variable(channel, token)}}}" for token, key in token_keys(manifest).items()
-        }
-        if "allow" in manifest.settings.model_fields:
-            section["allow"] = []
-        if section:
-            channels[channel] = section
+    channels: dict[str, dict[str, Any]] = {
+        channel: {key: f"${{{variable(channel, token)}}}" for token, key in token_keys(manifest).items()}
+        | ({"allow": []} if "allow" in manifest.settings.model_fields else {})
+        for channel, manifest in sorted(known.items())
+    }
     document = {
         "$schema": "./.ship/schema/ship.schema.json",
         "name": name,
         "llm": {"model": "claude-sonnet-5-5", "apiKey": "${ANTHROPIC_API_KEY}"},
-        "channels": channels,
+        "channels": {channel: section for channel, section in channels.items() if section},
         "operators": operators,
     }
     return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
@@ -360,26 +344,31 @@ def check(root: Dir = Here, defaults: Defaults = False, as_json: AsJson = False)
         raise errors.StorageError(f"{path}: {why}")
     for line in found.warnings:
         complain(f"warning: {line}")
-    llm, engine, operators = found.llm, found.web_search, list(map(str, named_operators(found)))
-    fallback = [
-        f"{one.model or llm.model} at {one.address(llm.base_url) or 'api.anthropic.com'}"
-        for one in llm.fallback
-    ]
-    search = "off" if engine is None else "the provider's" if engine.kind == "auto" else engine.kind
-    channels = {
-        name: {"on": name in found.enabled, "reason": reason} for name, reason in found.reasons.items()
+    llm, engine = found.llm, found.web_search
+    facts: dict[str, Any] = {
+        "name": found.name,
+        "provider": llm.provider,
+        "model": llm.model,
+        "providerReason": llm.provider_reason,
+        "fallback": [
+            f"{one.model or llm.model} at {one.address(llm.base_url) or 'api.anthropic.com'}"
+            for one in llm.fallback
+        ],
+        "webSearch": "off" if engine is None else "the provider's" if engine.kind == "auto" else engine.kind,
+        "channels": {
+            name: {"on": name in found.enabled, "reason": reason} for name, reason in found.reasons.items()
+        },
+        "operators": list(map(str, named_operators(found))),
+        "warnings": list(found.warnings),
     }
     if as_json:
-        facts: dict[str, Any] = {"name": found.name, "provider": llm.provider, "model": llm.model}
-        facts |= {"providerReason": llm.provider_reason, "fallback": fallback, "webSearch": search}
-        facts |= {"channels": channels, "operators": operators, "warnings": list(found.warnings)}
         say_json(facts)
         return
     say(f"{found.name}: ship.json is valid.")
     name = f", model {llm.model}" if llm.provider != "demo" else ""
     say(f"  provider {llm.provider}{name} ({llm.provider_reason})")
-    say(f"  fallback {', '.join(fallback) or 'none'}")
-    say(f"  web search {search}")
-    for name, reason in found.reasons.items():
-        say(f"  channel {name} {'on' if name in found.enabled else 'off'} ({reason})")
-    say(f"  operators {', '.join(operators) or 'none'}")
+    say(f"  fallback {', '.join(facts['fallback']) or 'none'}")
+    say(f"  web search {facts['webSearch']}")
+    for name, channel in facts["channels"].items():
+        say(f"  channel {name} {'on' if channel['on'] else 'off'} ({channel['reason']})")
+    say(f"  operators {', '.join(facts['operators']) or 'none'}")
