@@ -66,7 +66,7 @@ from bot.system import read_link
 from bot.telemetry import JsonlLog, Redactor
 from bot.tools.builtin import Search, ToolPorts, builtin_tools
 from bot.tools.dispatch import CallWatcher, Dispatcher
-from bot.tools.file_provenance import FileProvenance
+from bot.tools.file_guard import FileGuard
 from bot.tools.isolation import Isolation
 from bot.tools.mcp.servers import McpServers
 from bot.tools.permissions.patterns import Paths
@@ -76,7 +76,6 @@ from bot.tools.policy import Policy
 from bot.tools.project import Project
 from bot.tools.registry import Registry
 from bot.tools.skills import SkillAllowlist, SkillFolder
-from bot.vetting import Vetting
 
 
 class Gateway:
@@ -225,17 +224,16 @@ class Gateway:
     def _agent(self, alerts: OperatorAlerts, memberships: Memberships, spending: Spending) -> AgentDeps:
         """Build the agent that all chats share."""
         services, settings, door, llm = self.services, self.settings, self.door, self.settings.llm
-        log, home, disk = services.log, settings.home, services.disk
+        log = services.log
         windows = build_windows(llm, self.learned, log)
         model = build_model(self, windows, alerts, spending)
         prices = configuration.prices_of(llm)
         models = ModelDeps(
             model, windows=windows, estimator=Estimator(self.learned), prices=prices, **model_choice(llm)
         )
-        origins = FileProvenance(settings.root, home / "origins.json", services.operators, disk)
-        registry = Registry(builtin_tools(self._ports(model, origins, memberships)), self.mcp)
+        registry = Registry(builtin_tools(self._ports(model, memberships)), self.mcp)
         instructions = InstructionFiles(
-            settings.root, log, services.vetting, everywhere=operator_files(os.environ)
+            settings.root, log, services.guard, everywhere=operator_files(os.environ)
         )
         sources = settings.prompt.sources(settings.root)
         prompts = Prompts(settings.name, services.skills, instructions, services.redact, **sources)
@@ -251,7 +249,7 @@ class Gateway:
             prompts=prompts,
         )
 
-    def _ports(self, model: Model, origins: FileProvenance, memberships: Memberships) -> ToolPorts:
+    def _ports(self, model: Model, memberships: Memberships) -> ToolPorts:
         """Build the interfaces through which tools use other packages."""
         services, root, shell = self.services, self.settings.root, self.settings.shell
         project, engine = Project(root), self.settings.web_search
@@ -269,14 +267,13 @@ class Gateway:
                 network=shell.network,
                 limits=shell.limits,
                 code=project.code,
-                vetting=services.vetting,
+                guard=services.guard,
             ),
             membership=memberships,
             catalog=self.mcp,
             permalink=memberships.permalink,
             **self.door.ports,
-            origins=origins,
-            vetting=services.vetting,
+            guard=services.guard,
             search=None
             if engine is None
             else Search(engine, fast, lambda request: reply_of(model.stream(request))),
@@ -339,8 +336,14 @@ def build_services(
     )
     own = [one for one in settings.prompt.sources(root).values() if isinstance(one, Path)]
     skills = tuple(root / one for one in settings.skills.paths)
-    vetting = Vetting(
-        root, home / "vetting.json", disk, log, more=(*operator_files(os.environ), *own), skills=skills
+    guard = FileGuard(
+        root,
+        home / "origins.json",
+        disk,
+        log,
+        operators=operators,
+        more=(*operator_files(os.environ), *own),
+        skills=skills,
     )
     return Services(
         **vars(environment),
@@ -357,8 +360,8 @@ def build_services(
         operators=operators,
         artifacts=ArtifactStore(home / "artifacts", disk=disk, ids=environment.ids, clock=clock, log=log),
         notes=NoteStore(home / "memory", disk=disk, redact=redact),
-        vetting=vetting,
-        skills=SkillFolder(root, settings.skills.paths, log, vetting),
+        guard=guard,
+        skills=SkillFolder(root, settings.skills.paths, log, guard),
     )
 
 
@@ -457,7 +460,7 @@ def build_dispatcher(services: Services, registry: Registry, door: Door) -> Disp
         redact=services.redact,
         approvals=door.approvals,
         narrowing=SkillAllowlist(services.skills, paths),
-        vetting=services.vetting,
+        guard=services.guard,
     )
     return Dispatcher(
         registry,

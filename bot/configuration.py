@@ -14,7 +14,7 @@ from bot.invocation import command
 from bot.llm.costs import AS_OF, Price, PriceTable
 from bot.system import SystemClock, SystemDisk
 from bot.tools import findings
-from bot.vetting import LARGEST
+from bot.tools.file_guard import LARGEST
 
 
 def load(root: Path, *, defaults: bool = False) -> config.Settings:

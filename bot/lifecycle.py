@@ -143,7 +143,7 @@ async def _read(gateway: Gateway) -> None:
     # Request ids order messages, so new ids must be greater, even if the clock was set back since the last run.
     services.ids.after(await gateway.event_log.newest())
     # A command that a kill interrupted may have left instruction files. They must wait for a person.
-    await asyncio.to_thread(services.vetting.find_instruction_files)
+    await asyncio.to_thread(services.guard.find_instruction_files)
     await gateway.chats.start()
     await gateway.locales.load()
     await gateway.runner.close_restored()

@@ -29,8 +29,8 @@ from bot.core import view
 from bot.file_access import hidden
 from bot.storage.file_names import encode
 from bot.tags import CONTEXT, Tag
+from bot.tools.file_guard import INCLUDE, LARGEST, FileGuard, NotVetted, prose
 from bot.tools.skills import SkillFolder
-from bot.vetting import INCLUDE, LARGEST, NotVetted, Vetting, prose
 from bot.words import say
 
 T = TypeVar("T")
@@ -127,7 +127,7 @@ class _Reader:
 
     root: Path
     log: Log
-    vetting: Vetting
+    guard: FileGuard
     opened: list[Path] = field(default_factory=list)
     """Files that are open now: each includes the next one."""
     left: int = TOTAL_LIMIT
@@ -148,7 +148,7 @@ class _Reader:
             raise Unreadable(f"includes are nested more than {DEPTH} deep")
         most = min(LARGEST, self.left)
         try:
-            raw = self.vetting.read(name, real, most + 1)
+            raw = self.guard.read(name, real, most + 1)
         except (FileNotFoundError, NotADirectoryError):
             return None
         except (OSError, ValueError, NotVetted) as error:
@@ -194,10 +194,10 @@ class _Reader:
                 self.log.write("prompt", told, level="warn", file=by.name, include=named[1][:200])
 
 
-def must_read(root: Path, path: Path, log: Log, vetting: Vetting) -> str:
+def must_read(root: Path, path: Path, log: Log, guard: FileGuard) -> str:
     """Return the text of a project file with its includes. Blocks on disk reads. Raises `Unreadable`."""
     root = root.resolve()
-    words = None if hidden(root, path.resolve()) else _Reader(root, log, vetting).text(path)
+    words = None if hidden(root, path.resolve()) else _Reader(root, log, guard).text(path)
     if words is None:
         raise Unreadable("there is no such file in the project")
     return words
@@ -272,7 +272,7 @@ class InstructionFiles:
 
     root: Path
     log: Log
-    vetting: Vetting
+    guard: FileGuard
     everywhere: Sequence[Path] = ()
 
     def __post_init__(self) -> None:
@@ -306,13 +306,13 @@ class InstructionFiles:
         """Return the texts of files, in order; "" for a missing file. If all are missing, no thread is started."""
         if not any(map(os.path.lexists, paths)):
             return [""] * len(paths)
-        readers = [_Reader(self.root, self.log, self.vetting, cut=cut) for _ in paths]
+        readers = [_Reader(self.root, self.log, self.guard, cut=cut) for _ in paths]
         return await asyncio.to_thread(
             lambda: [one.logged(path) for one, path in zip(readers, paths, strict=True)]
         )
 
 
-def of_folders(root: Path, touched: Iterable[Path], log: Log, vetting: Vetting) -> list[Tag]:
+def of_folders(root: Path, touched: Iterable[Path], log: Log, guard: FileGuard) -> list[Tag]:
     """Return the `Agent.md` files in the folders above these paths, except the project's root. Blocks on disk reads."""
     root = root.resolve()
     found: set[Path] = set()
@@ -323,7 +323,7 @@ def of_folders(root: Path, touched: Iterable[Path], log: Log, vetting: Vetting) 
             found |= {one / AGENT_FILE for one in folders if one.is_relative_to(root) and one != root}
     made = list[Tag]()
     for file in sorted(found, key=lambda one: (len(one.parts), one)):
-        if file.is_file() and (words := _Reader(root, log, vetting).logged(file)):
+        if file.is_file() and (words := _Reader(root, log, guard).logged(file)):
             name = file.relative_to(root)
             note = f"Instructions for what lies in {name.parent}/, from {name}."
             made.append(Tag(CONTEXT, f"\n{words}\n", note))
@@ -428,7 +428,7 @@ class Prompts:
         if isinstance(source, str):
             return source.strip()
         files = self.instructions
-        work = asyncio.to_thread(must_read, files.root, source, files.log, files.vetting)
+        work = asyncio.to_thread(must_read, files.root, source, files.log, files.guard)
         return await self._part(key, work, "")
 
     async def _part(self, name: str, work: Awaitable[T], otherwise: T) -> T:

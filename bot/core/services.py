@@ -16,8 +16,8 @@ from bot.storage.artifacts import ArtifactStore
 from bot.storage.notes import NoteStore
 from bot.system import SystemClock, SystemDisk, UlidSource
 from bot.telemetry import JsonlLog, Redactor
+from bot.tools.file_guard import FileGuard
 from bot.tools.skills import SkillFolder
-from bot.vetting import Vetting
 
 _T = TypeVar("_T")
 
@@ -87,5 +87,5 @@ class Services(Environment):
     artifacts: ArtifactStore
     notes: NoteStore
     """Files of the `memory` tool."""
-    vetting: Vetting
+    guard: FileGuard
     skills: SkillFolder

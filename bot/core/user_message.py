@@ -118,7 +118,7 @@ async def after_results(
     served += [blocks.attached(one) | {ORIGIN: ANYBODYS.packed()} for one in pictures]
     ruled = list[Json]()
     if touched:
-        files = await asyncio.to_thread(of_folders, deps.settings.root, touched, deps.log, deps.vetting)
+        files = await asyncio.to_thread(of_folders, deps.settings.root, touched, deps.log, deps.guard)
         clean = [replace(tag, words=deps.redact(tag.words), note=deps.redact(tag.note)) for tag in files]
         nonce, told = tags.nonce(deps.ids.ulid()), _tags_in(seen)
         own = [replace(tag, nonce=nonce).block for tag in clean if tag not in told]

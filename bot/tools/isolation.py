@@ -12,7 +12,6 @@ import shutil
 import signal
 import stat
 import tempfile
-import threading
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,9 +20,9 @@ from bot import errors, file_access
 from bot.config.ship_file import ShellLimits
 from bot.file_access import is_hidden
 from bot.tools import seccomp
+from bot.tools.file_guard import Command, FileGuard, InstructionFileSet
 from bot.tools.permissions.patterns import literal_words
 from bot.tools.permissions.protected_code import CLOSED, ProtectedCode, protected_code
-from bot.vetting import NOT_VETTED, InstructionFileSet, Vetting
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _TMP = "/tmp"  # noqa: S108 - an in-memory file system of the command's own
@@ -43,8 +42,6 @@ _SHARE = 2
 """Divisor of the free bytes and of the free inodes. A command may use at most half of each."""
 _OURS = 4
 """Number of processes that the sandbox needs for itself."""
-_NOTES = 10
-"""Max lines of each kind of note about a command."""
 _LAST = 5_000
 """Timeout in milliseconds for processes that a command leaves running when it ends."""
 KEPT = 512 * 1024
@@ -98,24 +95,19 @@ class Isolation:
         which: Callable[[str], str | None] = shutil.which,
         limits: ShellLimits | None = None,
         code: ProtectedCode | None = None,
-        vetting: Vetting | None = None,
+        guard: FileGuard | None = None,
     ) -> None:
         self.root, self.required, self.network, self.which = root, required, network, which
         self.limits = limits or ShellLimits()
         self.code = code or protected_code(root)
-        self.vetting = vetting or Vetting(root)
+        self.guard = guard or FileGuard(root)
         self._works: dict[str, tuple[str, ...]] = {}
         """The program that passed a trial run, with the optional features of the sandbox that work on this machine."""
-        self._running = 0
-        self._own: file_access.HiddenNames | None = None
-        """Hidden names that were at the top of the project's folder before any of the running commands started. No
-        command created these names.
-        """
-        self._lock = threading.Lock()
         self.leaving: set[asyncio.Task[list[str]]] = set()
 
-    async def run(self, command: str, seconds: float) -> CommandResult:
+    async def run(self, command: str, seconds: float, guarded: Command | None = None) -> CommandResult:
         """Run a command line. The command runs without a shell if it contains no character that a shell interprets.
+        `guarded` is the provenance of the text that the command may write.
 
         Raises `errors.ToolError` if commands cannot run here, and OSError if the command cannot be started.
         """
@@ -125,7 +117,7 @@ class Isolation:
         shell = "bash" if shutil.which("bash", path=PATH) is not None else "sh"
         words = list(literal_words(command) or (shell, "-c", command))
         notes: list[str] = []
-        async with self._watched(root, notes) as (info, instructs):
+        async with self._watched(guarded or Command(), notes) as (info, instructs):
             handles = [os.dup(info)]
             try:
                 if self.required:
@@ -143,53 +135,30 @@ class Isolation:
         return replace(ended, stderr="\n".join([ended.stderr, *notes])) if notes else ended
 
     @contextlib.asynccontextmanager
-    async def _watched(self, root: Path, notes: list[str]) -> AsyncIterator[tuple[int, InstructionFileSet]]:
-        """Record hidden names and instruction files before a command, and reject those that the command creates. The new names
-        and files are rejected when the command ends, when another command starts and, if the process was killed, at the next
-        start. Yields a file descriptor and the instruction files. Bubblewrap writes the pid of the sandbox's first process to
-        the descriptor. All other processes of the sandbox end with that process.
+    async def _watched(
+        self, command: Command, notes: list[str]
+    ) -> AsyncIterator[tuple[int, InstructionFileSet]]:
+        """Guard the project's files during a command. The guard ends when the command ends, or at the next start if the
+        process was killed. Yields a file descriptor and the instruction files. Bubblewrap writes the pid of the sandbox's
+        first process to the descriptor. All other processes of the sandbox end with that process.
         """
         first, info = os.pipe()
-        begun = asyncio.create_task(asyncio.to_thread(self._begin, root))
+        begun = asyncio.create_task(asyncio.to_thread(self.guard.begin, command))
+
+        async def left() -> list[str]:
+            await asyncio.wait([begun])
+            await asyncio.to_thread(_wait_for, first)
+            return await asyncio.to_thread(self.guard.end, command)
+
         try:
             yield info, await asyncio.shield(begun)
         finally:
             os.close(info)
             # A task, so that the check completes even if the turn is stopped meanwhile.
-            task = asyncio.create_task(self._left(root, first, begun))
+            task = asyncio.create_task(left())
             self.leaving.add(task)
             task.add_done_callback(self.leaving.discard)
             notes += await asyncio.shield(task)
-
-    async def _left(self, root: Path, first: int, begun: asyncio.Task[InstructionFileSet]) -> list[str]:
-        await asyncio.wait([begun])
-        await asyncio.to_thread(_wait_for, first)
-        return await asyncio.to_thread(self._end, root)
-
-    def _begin(self, root: Path) -> InstructionFileSet:
-        with self._lock:
-            self._running += 1
-            if self._own is None:
-                own = file_access.hidden_names(root)
-                file_access.save_names(root, own)
-                self._own = own
-            found = self.vetting.begin()
-            file_access.set_aside(root, self._own)
-            return found
-
-    def _end(self, root: Path) -> list[str]:
-        with self._lock:
-            try:
-                moved = file_access.set_aside(root, self._own) if self._own is not None else {}
-            finally:
-                self._running -= 1
-                planted = self.vetting.end(last=not self._running)
-                if not self._running:
-                    self._own = None
-                    file_access.save_names(root, None)
-        lines = [f"{name} may not be made by a command; it is {to} now." for name, to in moved.items()]
-        more = [f"So it is with {len(lines) - _NOTES:,} names more."] if len(lines) > _NOTES else []
-        return [*lines[:_NOTES], *more, *(f"{path}: {NOT_VETTED}." for path in planted[:_NOTES])]
 
     async def sandbox(self, root: Path, handles: list[int], instructs: InstructionFileSet) -> list[str]:
         """Return the words of a command line that starts bubblewrap. The caller appends the command. The command
@@ -215,7 +184,7 @@ class Isolation:
         """Return bubblewrap's arguments that hide some paths and make others read-only. Shipmate's code and instruction
         files become read-only, because only file tools ask for approval before they change them.
         """
-        masks, others = find(root, self._own or {})
+        masks, others = find(root, self.guard.own)
         sealed = [str(path) for path in self.code.sealed if path.exists()]
         sealed += [one for one in instructs.files if not _within(one, masks)]
         covered = {*masks, *sealed}

@@ -27,6 +27,7 @@ from bot.contracts.provenance import NOBODYS, Taint
 from bot.contracts.tools import READS, ToolCall, ToolResult
 from bot.tools import context
 from bot.tools.context import ToolExecutionContext
+from bot.tools.file_guard import FileGuard
 from bot.tools.permissions import taint
 from bot.tools.permissions.display import changed_lines, label, visible
 from bot.tools.permissions.patterns import ARGUMENTS, Paths
@@ -43,7 +44,6 @@ from bot.tools.permissions.rules import (
 )
 from bot.tools.registry import Registry
 from bot.tools.skills import SkillAllowlist
-from bot.vetting import Vetting
 
 LARGEST = 10_000_000
 """Max bytes that are read of a file that a call names or replaces."""
@@ -78,7 +78,7 @@ class Policy:
     redact: Redact = str
     approvals: Approvals = field(default_factory=Unattended)
     narrowing: SkillAllowlist | None = None
-    vetting: Vetting | None = None
+    guard: FileGuard | None = None
     """Decides which instruction files are followed, in addition to files that are known by name."""
 
     async def __call__(self, call: ToolCall, run: Callable[[], Awaitable[ToolResult]]) -> ToolResult:
@@ -122,8 +122,8 @@ class Policy:
         if decision.outcome == "deny" or decision.trusted:
             return decision
         root = Path(self._root)
-        vetting = self.vetting or Vetting(root)
-        if not await asyncio.to_thread(lambda: vetting.find_instruction_files().holds(root / path)):
+        guard = self.guard or FileGuard(root)
+        if not await asyncio.to_thread(lambda: guard.find_instruction_files().holds(root / path)):
             return decision
         return replace(asks(decision.source, "instructs", decision.rule), lasting=decision.lasting)
 

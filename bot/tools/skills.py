@@ -19,9 +19,9 @@ from bot import errors, file_access, tags, text
 from bot.contracts.base import Json, Message
 from bot.contracts.environment import Log
 from bot.file_access import hidden
+from bot.tools.file_guard import FileGuard, NotVetted
 from bot.tools.permissions.patterns import Paths, RuleMalformed
 from bot.tools.permissions.rules import Call, Decision, PolicyContext, Rules, Subject
-from bot.vetting import NotVetted, Vetting
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +50,10 @@ class SkillFolder:
     configured path may be anywhere. If two skills have the same name, the first one counts.
     """
 
-    def __init__(self, root: Path, paths: Sequence[str], log: Log, vetting: Vetting) -> None:
+    def __init__(self, root: Path, paths: Sequence[str], log: Log, guard: FileGuard) -> None:
         self._places = [(root / ".claude" / "skills", root), *((root / path, None) for path in paths)]
         self._log = log
-        self._vetting = vetting
+        self._guard = guard
         self._known: dict[Path, tuple[_Stamp, Skill | None]] = {}
         """Parsed skills by file, each with the file's stamp. Every chat needs the skills, and the files rarely change."""
         # After a start, many chats may need the skills at the same time. One chat reads the files; the other chats wait.
@@ -74,7 +74,7 @@ class SkillFolder:
         async with self._scanning:
             # Most projects have no skill folder, so they need no thread here.
             places = any(os.path.lexists(place) for place, _ in self._places)  # noqa: ASYNC240 - takes microseconds
-            files = await asyncio.to_thread(self._files, self._vetting.changes) if places else {}
+            files = await asyncio.to_thread(self._files, self._guard.changes) if places else {}
             known, self._known = self._known, {}
             for path, stamp in files.items():
                 same = path in known and known[path][0] == stamp
@@ -104,13 +104,13 @@ class SkillFolder:
     async def _read(self, file: Path) -> Skill | None:
         try:
             while True:
-                changes = self._vetting.changes
+                changes = self._guard.changes
                 async with aiofiles.open(file, "rb", opener=file_access.opener) as handle:
                     raw = await handle.read(FILE_LIMIT)
                     found = os.fstat(handle.fileno())
-                await asyncio.to_thread(self._vetting.must_be_followed, file, found)
+                await asyncio.to_thread(self._guard.must_be_followed, file, found)
                 if (
-                    changes == self._vetting.changes
+                    changes == self._guard.changes
                 ):  # no command has started or ended since, so the file is the checked one
                     return _parse(raw.decode("utf-8", "replace"), file.parent.name)
         except (OSError, ValueError, yaml.YAMLError, NotVetted) as error:

@@ -53,12 +53,11 @@ from bot.testing.log import MemoryLog
 from bot.testing.model import reply, text, tool_use
 from bot.tools.builtin import ToolPorts, builtin_tools
 from bot.tools.dispatch import Dispatcher
-from bot.tools.file_provenance import FileProvenance
+from bot.tools.file_guard import FileGuard
 from bot.tools.isolation import Isolation
 from bot.tools.project import Project
 from bot.tools.registry import Registry
 from bot.tools.skills import SkillFolder
-from bot.vetting import Vetting
 from tests.bench import context_bill as bill
 from tests.bench.context_trace import CHARACTERS, Turn, words
 from tests.memory_log import MemoryLog as EventLog
@@ -217,18 +216,16 @@ class Chat:
         disk, ids, clock, log = SystemDisk(), self._ids, self.clock, self.log
         archive = ChatStore(self.root / "chats", disk=disk, log=log)
         artifacts = ArtifactStore(self.root / "artifacts", disk=disk, ids=ids, clock=clock, log=log)
-        vetting = Vetting(self.root)
-        skills = SkillFolder(self.root, [], log, vetting)
+        guard = FileGuard(self.root)
+        skills = SkillFolder(self.root, [], log, guard)
         memory = NoteStore(self.root / "memory", disk=disk)
-        project, isolation, whose = Project(self.root), Isolation(self.root), FileProvenance(self.root)
-        ports = ToolPorts(
-            archive.search, artifacts, skills, clock, memory, project, isolation, whose, vetting
-        )
+        project, isolation = Project(self.root), Isolation(self.root)
+        ports = ToolPorts(archive.search, artifacts, skills, clock, memory, project, isolation, guard)
         registry = Registry([*builtin_tools(ports), self.look])
         self._windows = ContextWindows(InMemoryLearned(), log=log)
         nobody: Any = None  # the bench needs no receiver of reports
         agent = AgentDeps(
-            **self._services(ids=ids, artifacts=artifacts, notes=memory, vetting=vetting, skills=skills),
+            **self._services(ids=ids, artifacts=artifacts, notes=memory, guard=guard, skills=skills),
             models=ModelDeps(SystemRoleModel(self.model, self._windows), bill.MODEL, self._windows),
             archive=archive,
             alerts=nobody,
@@ -237,7 +234,7 @@ class Chat:
             prompts=Prompts(
                 name="Shipmate",
                 skills=skills,
-                instructions=InstructionFiles(self.root, log, vetting),
+                instructions=InstructionFiles(self.root, log, guard),
             ),
         )
         self._serve(agent)

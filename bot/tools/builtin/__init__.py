@@ -20,13 +20,12 @@ from bot.contracts.tools import READS, Effect, FoundTools, Tool, ToolInput
 from bot.storage.artifacts import ArtifactStore
 from bot.storage.notes import NoteStore
 from bot.tools.context import Jobs, Membership, Recalls
-from bot.tools.file_provenance import FileProvenance
+from bot.tools.file_guard import FileGuard
 from bot.tools.isolation import Isolation
 from bot.tools.project import Project
 from bot.tools.registry import NOTHING, ToolCatalog
 from bot.tools.skills import SkillFolder
 from bot.tools.web import Web
-from bot.vetting import Vetting
 
 
 class Search(NamedTuple):
@@ -49,8 +48,7 @@ class ToolPorts:
     memory: NoteStore
     project: Project
     isolation: Isolation
-    origins: FileProvenance
-    vetting: Vetting
+    guard: FileGuard
     web: Web = field(default_factory=Web)
     recall: Recalls | None = None
     membership: Membership | None = None

@@ -60,7 +60,7 @@ class FileTool(BuiltinTool):
     def report(self, *paths: str) -> None:
         """Report that the tool's result contains text of these files, or names below these folders."""
         for path in paths:
-            context.report_provenance(WORKSPACES | self.ports.origins.of(path, context.current().channel))
+            context.report_provenance(WORKSPACES | self.ports.guard.of(path, context.current().channel))
 
     def raw(self, place: ProjectPath, most: int) -> tuple[bytes, os.stat_result]:
         with self.ports.project.opened(place) as file:
@@ -69,13 +69,9 @@ class FileTool(BuiltinTool):
 
     def replace(self, place: ProjectPath, data: bytes, known: tuple[int, int, int] | None = None) -> bool:
         """Write a file and record the provenance of its text; return True if the file existed before."""
-        real, whole = self.ports.project.root.joinpath(*place.parts), known is None
         turn = context.current()
         origin = taint.seen(turn.view())
-        with (
-            self.ports.vetting.writing(real, whole=whole),
-            self.ports.origins.writing(str(place), origin, turn.channel, whole=whole),
-        ):
+        with self.ports.guard.writing(str(place), origin, turn.channel, whole=known is None):
             existed = self.ports.project.write(place, data, known=known)
         self.touch(place)
         return existed

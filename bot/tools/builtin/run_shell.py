@@ -10,6 +10,7 @@ from bot import errors
 from bot.contracts.tools import Effect, ToolInput
 from bot.tools import context
 from bot.tools.builtin import BuiltinTool, ToolPorts
+from bot.tools.file_guard import Command
 from bot.tools.permissions import taint
 
 SECONDS = 60
@@ -38,16 +39,13 @@ class RunShell(BuiltinTool):
         self.description = f"Run a command in the project's folder{net}."
 
     async def run(self, args: RunShellInput) -> str:
-        seconds, origins, turn = args.timeoutMs / 1000, self.ports.origins, context.current()
+        seconds, turn = args.timeoutMs / 1000, context.current()
         # A command may print any file that it can read, and any text of the model's context.
-        printed = taint.usual(self.name, self.effects) | await asyncio.to_thread(origins.of, "", turn.channel)
+        found = await asyncio.to_thread(self.ports.isolation.guard.of, "", turn.channel)
+        printed = taint.usual(self.name, self.effects) | found
         context.report_provenance(printed)
-        written = printed | taint.seen(turn.view())
-        began = await asyncio.to_thread(origins.begin, written, turn.channel)
-        try:
-            ended = await self.ports.isolation.run(args.command, seconds)
-        finally:
-            await asyncio.to_thread(origins.end, began, written, turn.channel)
+        guarded = Command(printed | taint.seen(turn.view()), turn.channel)
+        ended = await self.ports.isolation.run(args.command, seconds, guarded)
         if ended.late or ended.over or ended.status != 0:
             limit = seconds if ended.late else None
             raise errors.CommandFailed(

@@ -17,8 +17,8 @@ from bot.core import prompt
 from bot.core.prompt import Frozen, InstructionFiles, Prompts, PromptTooLarge, Section, assemble
 from bot.storage.file_names import encode
 from bot.testing.log import MemoryLog
+from bot.tools.file_guard import FileGuard
 from bot.tools.skills import Skill, SkillFolder
-from bot.vetting import Vetting
 from tests.shares import examples
 
 KEY = ChatKey.parse("telegram:chat:-100")
@@ -51,7 +51,7 @@ class Desk:
 
     def prompts(self, **how: Any) -> Prompts:
         files = InstructionFiles(
-            self.root, log=self.log, everywhere=self.everywhere, vetting=Vetting(self.root)
+            self.root, log=self.log, everywhere=self.everywhere, guard=FileGuard(self.root)
         )
         return Prompts(
             name="Robby {x}",

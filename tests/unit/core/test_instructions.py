@@ -21,7 +21,7 @@ from bot.core.prompt import (
 )
 from bot.storage.file_names import encode
 from bot.testing.log import MemoryLog
-from bot.vetting import LARGEST, Vetting
+from bot.tools.file_guard import LARGEST, FileGuard
 
 KEY = ChatKey.parse("telegram:chat:1")
 
@@ -41,14 +41,14 @@ class Desk:
         return path
 
     async def read(self, *everywhere: Path) -> Instructions:
-        found = InstructionFiles(self.root, log=self.log, everywhere=everywhere, vetting=Vetting(self.root))
+        found = InstructionFiles(self.root, log=self.log, everywhere=everywhere, guard=FileGuard(self.root))
         return await found.of_chat("telegram", KEY, "m")
 
     async def shared(self) -> str:
         return (await self.read()).shared
 
     def tags(self, *paths: str) -> list[tags.Tag]:
-        return of_folders(self.root, map(Path, paths), self.log, Vetting(self.root))
+        return of_folders(self.root, map(Path, paths), self.log, FileGuard(self.root))
 
     def touch(self, *paths: str) -> list[str]:
         return [tag.text.split("\n")[1] for tag in self.tags(*paths)]

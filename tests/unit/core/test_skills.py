@@ -9,8 +9,8 @@ import pytest
 
 from bot import errors
 from bot.testing.log import MemoryLog
+from bot.tools.file_guard import FileGuard
 from bot.tools.skills import SkillFolder
-from bot.vetting import Vetting
 
 
 def write(folder: Path, head: str, body: str = "Do it.") -> None:
@@ -25,7 +25,7 @@ async def test_skills_of_the_project_and_of_configured_paths_are_listed_and_load
         "name: sail\ndescription: |\n  How to\n  sail.\nallowed-tools: Read, Grep",
     )
     write(elsewhere / "cook", "description: 料理の仕方")
-    skills = SkillFolder(root, [str(elsewhere)], MemoryLog(), Vetting(root))
+    skills = SkillFolder(root, [str(elsewhere)], MemoryLog(), FileGuard(root))
     sail, cook = await skills.overview()
     assert (sail.name, sail.description, sail.allowed_tools) == ("sail", "How to sail.", ("Read", "Grep"))
     assert (cook.name, cook.description) == ("cook", "料理の仕方")
@@ -34,7 +34,7 @@ async def test_skills_of_the_project_and_of_configured_paths_are_listed_and_load
 
 async def test_an_unknown_skill_names_its_nearest(tmp_path: Path) -> None:
     write(tmp_path / ".claude/skills/sailing", "description: d")
-    skills = SkillFolder(tmp_path, [], MemoryLog(), Vetting(tmp_path))
+    skills = SkillFolder(tmp_path, [], MemoryLog(), FileGuard(tmp_path))
     with pytest.raises(errors.ToolError, match="nearest are: sailing"):
         await skills.load("sailng")
     with pytest.raises(errors.ToolError, match="skills_list"):
@@ -56,7 +56,7 @@ async def test_a_skill_that_cannot_be_used_is_left_out_and_the_operator_told(
 ) -> None:
     write(tmp_path / ".claude/skills" / folder, head)
     log = MemoryLog()
-    assert await SkillFolder(tmp_path, [], log, Vetting(tmp_path)).overview() == []
+    assert await SkillFolder(tmp_path, [], log, FileGuard(tmp_path)).overview() == []
     assert [entry.level for entry in log.of("skill")] == ["warn"]
 
 
@@ -65,7 +65,7 @@ async def test_a_link_out_of_the_project_is_not_followed(tmp_path: Path) -> None
     write(tmp_path / "outside", "name: outside\ndescription: d")
     (root / ".claude/skills").mkdir(parents=True)
     (root / ".claude/skills/outside").symlink_to(tmp_path / "outside")
-    assert await SkillFolder(root, [], MemoryLog(), Vetting(root)).overview() == []
+    assert await SkillFolder(root, [], MemoryLog(), FileGuard(root)).overview() == []
 
 
 async def test_of_two_skills_with_one_name_the_first_counts(tmp_path: Path) -> None:
@@ -73,20 +73,20 @@ async def test_of_two_skills_with_one_name_the_first_counts(tmp_path: Path) -> N
     write(tmp_path / ".claude/skills/b", "name: same\ndescription: second")
     log = MemoryLog()
     assert [
-        skill.description for skill in await SkillFolder(tmp_path, [], log, Vetting(tmp_path)).overview()
+        skill.description for skill in await SkillFolder(tmp_path, [], log, FileGuard(tmp_path)).overview()
     ] == ["first"]
     assert log.of("skill")
 
 
-class Reads(Vetting):
+class Reads(FileGuard):
     """Follows everything, and notes which files were read."""
 
     def __init__(self, root: Path) -> None:
         super().__init__(root)
-        self.of: list[Path] = []
+        self.seen: list[Path] = []
 
     def must_be_followed(self, path: Path, found: os.stat_result) -> None:
-        self.of.append(path)
+        self.seen.append(path)
 
 
 async def test_a_skill_is_read_once_and_again_when_it_has_changed(tmp_path: Path) -> None:
@@ -96,7 +96,7 @@ async def test_a_skill_is_read_once_and_again_when_it_has_changed(tmp_path: Path
     skills = SkillFolder(tmp_path, [], log, reads)
     for _ in range(3):
         assert [skill.description for skill in await skills.overview()] == ["old"]
-    assert len(reads.of) == 2
+    assert len(reads.seen) == 2
     assert len(log.of("skill")) == 1
     (tmp_path / ".claude/skills/sail/SKILL.md").write_text(
         "---\ndescription: newer 帆\n---\n", encoding="utf-8"

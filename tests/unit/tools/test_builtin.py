@@ -25,7 +25,7 @@ from bot.testing.model import tool_use
 from bot.tools.builtin import Search, ToolPorts, builtin_tools
 from bot.tools.context import ToolExecutionContext, tool_scope
 from bot.tools.dispatch import Dispatcher
-from bot.tools.file_provenance import FileProvenance
+from bot.tools.file_guard import FileGuard
 from bot.tools.isolation import Isolation
 from bot.tools.permissions.patterns import ARGUMENTS, Paths
 from bot.tools.permissions.rules import CORE, Rules
@@ -33,7 +33,6 @@ from bot.tools.policy import Policy
 from bot.tools.project import Project
 from bot.tools.registry import Registry
 from bot.tools.skills import SkillFolder
-from bot.vetting import Vetting
 from channels.slack.manifest import MANIFEST
 from tests.tool_calls import run_blocks
 
@@ -48,14 +47,13 @@ def registry(root: Path) -> Registry:
     artifacts = ArtifactStore(
         root / "artifacts", disk=SystemDisk(), ids=UlidSource(), clock=SystemClock(), log=log
     )
-    vetting = Vetting(root)
-    skills = SkillFolder(root, [], log, vetting)
+    guard = FileGuard(root)
+    skills = SkillFolder(root, [], log, guard)
     memory = NoteStore(root / "memory", disk=SystemDisk())
     clock, project, isolation = SystemClock(), Project(root), Isolation(root)
-    whose = FileProvenance(root)
     search = Search(WebSearch(), "", no_model)
     ports = ToolPorts(
-        archive.search, artifacts, skills, clock, memory, project, isolation, whose, vetting, search=search
+        archive.search, artifacts, skills, clock, memory, project, isolation, guard, search=search
     )
     return Registry(builtin_tools(ports))
 
@@ -104,11 +102,11 @@ async def test_without_a_rule_and_without_anybody_to_ask_nothing_with_effects_ru
 async def test_the_first_request_is_at_most_12000_characters(tmp_path: Path) -> None:
     shutil.copy(Path(__file__).parents[3] / "Agent.md", tmp_path)
     log, key = MemoryLog(), ChatKey.parse("slack:chat:C01234567:thread:1700000000.000100")
-    vetting = Vetting(tmp_path)
+    guard = FileGuard(tmp_path)
     prompts = Prompts(
         name="Shipmate",
-        skills=SkillFolder(tmp_path, [], log, vetting),
-        instructions=InstructionFiles(tmp_path, log, vetting),
+        skills=SkillFolder(tmp_path, [], log, guard),
+        instructions=InstructionFiles(tmp_path, log, guard),
     )
     frozen = await prompts.freeze(key, "slack", "m", budget=60_000, size=len)
     inbound = Inbound(

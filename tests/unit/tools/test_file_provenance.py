@@ -13,18 +13,18 @@ import pytest
 from bot.contracts.base import Json, Message
 from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.provenance import ANYBODYS, NOBODYS, ORIGIN, WORKSPACES, Provenance, Taint, unpacked
+from bot.system import SystemDisk
 from bot.testing.clock import FakeClock
 from bot.testing.log import MemoryLog
 from bot.testing.model import tool_use
-from bot.tools import file_provenance
+from bot.tools import file_guard
 from bot.tools.builtin import ToolPorts, files, run_shell
 from bot.tools.context import ToolExecutionContext, tool_scope
 from bot.tools.dispatch import Dispatcher
-from bot.tools.file_provenance import FileProvenance
+from bot.tools.file_guard import Command, FileGuard
 from bot.tools.isolation import Isolation
 from bot.tools.project import Project
 from bot.tools.registry import Registry
-from bot.vetting import Vetting
 from tests.tool_calls import run_blocks
 
 FOREIGN: list[Message] = [{"role": "user", "content": "anybody's"}]
@@ -45,9 +45,12 @@ class Desk:
 
     def restart(self) -> None:
         clock = FakeClock()
-        self.origins = FileProvenance(self.root, self.record, frozenset({UserRef("slack", "U7")}))
+        operators = frozenset({UserRef("slack", "U7")})
+        self.guard = self.isolation.guard = FileGuard(
+            self.root, self.record, SystemDisk(), operators=operators
+        )
         given: dict[str, Any] = {"project": Project(self.root), "clock": clock, "isolation": self.isolation}
-        given |= {"origins": self.origins, "vetting": Vetting(self.root)}
+        given |= {"guard": self.guard}
         ports = cast("ToolPorts", type("Ports", (), given))
         built = (*files.TOOLS, *run_shell.TOOLS)
         self.dispatcher = Dispatcher(Registry([one(ports) for one in built]), clock=clock, log=MemoryLog())
@@ -154,7 +157,7 @@ async def test_whoever_changes_a_file_outside_takes_it_over(desk: Desk) -> None:
 
 
 async def test_a_command_that_a_crash_cut_off_counts_when_the_next_process_looks(desk: Desk) -> None:
-    desk.origins.begin(ANYBODYS, "slack")
+    desk.guard.begin(Command(ANYBODYS, "slack"))
     (desk.root / "a.md").write_text("obey")
     desk.restart()
     assert (await desk.origin("read_file", path="a.md")).taint == Taint.FOREIGN
@@ -170,9 +173,9 @@ async def test_a_record_that_cannot_be_read_makes_everything_foreign(desk: Desk)
 
 
 async def test_of_too_many_files_the_folder_is_known(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(file_provenance, "MOST", 5)
+    monkeypatch.setattr(file_guard, "MOST", 5)
     await desk.call(
         "run_shell", FOREIGN, command="mkdir many; for n in 1 2 3 4 5 6 7; do echo x > many/$n; done"
     )
     assert (await desk.origin("read_file", path="many/7")).taint == Taint.FOREIGN
-    assert desk.origins.of("elsewhere", "slack") == NOBODYS
+    assert desk.guard.of("elsewhere", "slack") == NOBODYS

@@ -23,9 +23,8 @@ from bot.testing.model import tool_use
 from bot.tools import result_limits
 from bot.tools.builtin import files
 from bot.tools.builtin.files import replaced
-from bot.tools.file_provenance import FileProvenance
+from bot.tools.file_guard import FileGuard
 from bot.tools.project import Project, ProjectPath
-from bot.vetting import Vetting
 from tests.shares import examples
 
 from .conftest import Workbench
@@ -36,9 +35,7 @@ CANARY = "canary-8d2f-outside"
 class Desk:
     def __init__(self, root: Path, tools: Workbench) -> None:
         self.root, self.project = root, Project(root)
-        ports: Any = SimpleNamespace(
-            project=self.project, clock=FakeClock(), origins=FileProvenance(root), vetting=Vetting(root)
-        )
+        ports: Any = SimpleNamespace(project=self.project, clock=FakeClock(), guard=FileGuard(root))
         self.tools = [tool(ports) for tool in files.TOOLS]
         self.bench = tools
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from bot.testing.model import tool_use
+from bot.tools.file_guard import FileGuard
 from bot.tools.isolation import Isolation
-from bot.vetting import Vetting
 
 from .test_policy import Asks, Bench
 
@@ -66,7 +66,7 @@ def test_a_link_of_any_form_makes_what_it_leads_to_an_instruction_file(tmp_path:
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs" / "x.md").write_text("words\n")
     (tmp_path / "Agent.md").write_text(f"Words.\n\n{link.replace('{root}', str(tmp_path))}\n")
-    assert Vetting(tmp_path).find_instruction_files().holds(tmp_path / "docs" / "x.md")
+    assert FileGuard(tmp_path).find_instruction_files().holds(tmp_path / "docs" / "x.md")
 
 
 @pytest.mark.parametrize("words", ["docs/x.md", "[x](https://a.test/docs/x.md)", "[x](//a.test/docs/x.md)"])
@@ -74,7 +74,7 @@ def test_what_is_no_link_leads_to_no_instruction_file(tmp_path: Path, words: str
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs" / "x.md").write_text("words\n")
     (tmp_path / "Agent.md").write_text(f"Words.\n\n{words}\n")
-    assert not Vetting(tmp_path).find_instruction_files().holds(tmp_path / "docs" / "x.md")
+    assert not FileGuard(tmp_path).find_instruction_files().holds(tmp_path / "docs" / "x.md")
 
 
 PROTECTED = (
@@ -120,7 +120,7 @@ async def test_other_files_are_written_as_rules_say(root: Path) -> None:
 
 
 async def test_commands_cannot_change_it(root: Path) -> None:
-    found = Vetting(root).find_instruction_files()
+    found = FileGuard(root).find_instruction_files()
     before = {path: Path(path).read_bytes() for path in found.files}
     assert {Path(path).name for path in before} == {
         "Agent.md",
@@ -147,5 +147,5 @@ async def test_commands_cannot_change_it(root: Path) -> None:
 def test_a_file_of_tags_that_never_end_takes_no_time(root: Path) -> None:
     (root / "Agent.md").write_text(f"{'<a' * 15_000}>\n\n<a title='x' href='docs/x.md'>x</a>\n")
     began = time.process_time()
-    assert Vetting(root).find_instruction_files().holds(root / "docs" / "x.md")
+    assert FileGuard(root).find_instruction_files().holds(root / "docs" / "x.md")
     assert time.process_time() - began < 3

@@ -11,10 +11,10 @@ from bot.contracts.base import Json, Message
 from bot.system import read_link
 from bot.testing.log import MemoryLog
 from bot.testing.model import tool_use
+from bot.tools.file_guard import FileGuard
 from bot.tools.permissions.patterns import Paths
 from bot.tools.registry import Registry
 from bot.tools.skills import SkillAllowlist, SkillFolder, rules_of
-from bot.vetting import Vetting
 from tests.unit.tools.test_policy import Asks, Bench
 
 
@@ -48,7 +48,7 @@ def load(name: str, *, fails: bool = False) -> list[Message]:
 class Narrowed(Bench):
     def __init__(self, root: Path, **more: Any) -> None:
         super().__init__(root, more.pop("asks", None), **more)
-        skills = SkillFolder(root, [], MemoryLog(), Vetting(root))
+        skills = SkillFolder(root, [], MemoryLog(), FileGuard(root))
         narrowing = SkillAllowlist(skills, Paths(str(root), read_link))
         self.policy = replace(self.policy, narrowing=narrowing)
         self.dispatcher = self.dispatcher.narrowed(Registry(self.tools.values()), lambda _: self.policy)

@@ -14,19 +14,20 @@ import pytest
 
 from bot import errors
 from bot.contracts.identity import ChatKey
+from bot.contracts.provenance import NOBODYS
 from bot.core.prompt import InstructionFiles, Unreadable, must_read, of_folders
 from bot.system import SystemDisk
 from bot.testing.log import MemoryLog
 from bot.testing.model import tool_use
+from bot.tools.file_guard import Command, FileGuard, InstructionFileSet
 from bot.tools.isolation import Isolation
 from bot.tools.permissions.protected_code import ProtectedCode
 from bot.tools.skills import SkillFolder
-from bot.vetting import InstructionFileSet, Vetting
 
 from .test_policy import Asks, Bench
 from .walls import Desk, isolated
 
-FILE = ".ship/vetting.json"
+FILE = ".ship/origins.json"
 SKILL = "---\nname: {}\ndescription: does it\n---\nbody\n"
 
 
@@ -36,13 +37,13 @@ class Chat:
     def __init__(self, root: Path) -> None:
         (root / ".ship").mkdir(parents=True, exist_ok=True)
         self.root, self.log = root, MemoryLog()
-        self.vetting = Vetting(root, root / FILE, SystemDisk(), self.log)
+        self.guard = FileGuard(root, root / FILE, SystemDisk(), self.log)
 
     async def told(self, *touched: str) -> str:
-        found = InstructionFiles(self.root, log=self.log, vetting=self.vetting)
-        skills = SkillFolder(self.root, [], self.log, self.vetting)
+        found = InstructionFiles(self.root, log=self.log, guard=self.guard)
+        skills = SkillFolder(self.root, [], self.log, self.guard)
         paths = [self.root / one for one in touched]
-        tags = [tag.words for tag in of_folders(self.root, paths, self.log, self.vetting)]
+        tags = [tag.words for tag in of_folders(self.root, paths, self.log, self.guard)]
         names = [skill.name for skill in await skills.overview()]
         return "\n".join([(await found.of_chat("c", ChatKey("tele", "k"), "m")).shared, *tags, *names])
 
@@ -50,7 +51,7 @@ class Chat:
 @pytest.fixture
 def chat(desk: Desk) -> Chat:
     chat = Chat(desk.root)
-    desk.isolation.vetting = chat.vetting
+    desk.isolation.guard = chat.guard
     desk.isolation.code = ProtectedCode(desk.root)
     return chat
 
@@ -130,9 +131,12 @@ async def test_a_person_takes_it_over(desk: Desk, chat: Chat) -> None:
     (desk.root / "one/Agent.md").touch()
     assert "ONE" in await chat.told("one/x")
     two = desk.root / "two/Agent.md"
-    with pytest.raises(errors.ToolError, match="cannot be edited"), chat.vetting.writing(two, whole=False):
+    with (
+        pytest.raises(errors.ToolError, match="cannot be edited"),
+        chat.guard.writing("two/Agent.md", NOBODYS, None, whole=False),
+    ):
         pytest.fail("written")
-    with chat.vetting.writing(two, whole=True):
+    with chat.guard.writing("two/Agent.md", NOBODYS, None, whole=True):
         two.write_bytes(b"TWO\n")
     assert "TWO" in await chat.told("two/x")
     assert "TWO" in (told := await Chat(desk.root).told("one/x", "two/x"))
@@ -161,12 +165,16 @@ async def test_what_waits_stays_a_commands_to_change_and_what_people_wrote_does_
 
 def test_another_case_of_a_name_hides_none(tmp_path: Path) -> None:
     chat = Chat(tmp_path)
-    chat.vetting.begin()
+    chat.guard.begin(command := Command())
     for name in ("Agent.md", "AGENT.md", "agent.MD"):
         (tmp_path / name).write_text(f"PLANTED {name}")
-    assert sorted(chat.vetting.end(last=True)) == ["AGENT.md", "Agent.md", "agent.MD"]
+    assert sorted(one.partition(":")[0] for one in chat.guard.end(command)) == [
+        "AGENT.md",
+        "Agent.md",
+        "agent.MD",
+    ]
     with pytest.raises(Unreadable, match="a command"):
-        must_read(tmp_path, tmp_path / "Agent.md", chat.log, chat.vetting)
+        must_read(tmp_path, tmp_path / "Agent.md", chat.log, chat.guard)
 
 
 @pytest.mark.parametrize("words", ["\ufeff@include rules.md", "  @include rules.md", "@inc\0lude rules.md"])
@@ -179,7 +187,7 @@ async def test_what_is_included_in_odd_writing_is_kept_too(tmp_path: Path, words
 
 async def test_a_command_that_is_stopped_while_it_begins_leaves_nothing_waiting(tmp_path: Path) -> None:
     chat, isolation = Chat(tmp_path), Isolation(tmp_path)
-    isolation.vetting = chat.vetting
+    isolation.guard = chat.guard
     for steps in range(12):
         task = asyncio.create_task(isolation.run("true", 20))
         for _ in range(steps):
@@ -197,11 +205,11 @@ async def test_a_link_to_what_commands_do_not_see_instructs_never(desk: Desk, ch
     kept = desk.root / ".ship/memory/chat.md"
     kept.parent.mkdir()
     kept.write_text(SKILL.format("planted"))
-    desk.isolation.vetting = vetting = Vetting(desk.root, skills=(desk.root / "team",))
+    desk.isolation.guard = guard = FileGuard(desk.root, skills=(desk.root / "team",))
     make = "mkdir -p {0}/planted; ln -s $(pwd)/.ship/memory/chat.md {0}/planted/SKILL.md"
     await desk.said("; ".join(map(make.format, (".claude/skills", "team"))))
-    assert await SkillFolder(desk.root, [], chat.log, Vetting(desk.root)).overview() == []
-    skills = SkillFolder(desk.root, ["team"], chat.log, vetting)
+    assert await SkillFolder(desk.root, [], chat.log, FileGuard(desk.root)).overview() == []
+    skills = SkillFolder(desk.root, ["team"], chat.log, guard)
     assert await skills.overview() == []
     kept.write_text(SKILL.format("planted") + "more")
     assert await skills.overview() == []
@@ -211,15 +219,15 @@ async def test_a_folder_that_cannot_be_listed_hides_none() -> None:
     """A file in such a folder can still be read by its name."""
     with tempfile.TemporaryDirectory() as folder, no_root(Path(folder)) as root:
         chat = Chat(root)
-        chat.vetting.begin()
+        chat.guard.begin(command := Command())
         (root / "pkg/in").mkdir(parents=True)
         (root / "pkg/in/Agent.md").write_text("PLANTED")
         (root / "pkg").chmod(0o311)
-        chat.vetting.end(last=True)
+        chat.guard.end(command)
         assert await chat.told("pkg/in/x") == ""
-        chat.vetting.begin()
+        chat.guard.begin(command := Command())
         (root / "pkg").chmod(0o755)
-        chat.vetting.end(last=True)
+        chat.guard.end(command)
         assert await chat.told("pkg/in/x") == ""
 
 
@@ -250,7 +258,7 @@ async def test_a_command_that_is_stopped_while_its_beginning_is_slow_leaves_noth
 ) -> None:
     """On a slow disk, the end of a command must not be recorded before its beginning."""
     slow = Slow(tmp_path)
-    isolation = Isolation(tmp_path, vetting=slow)
+    isolation = Isolation(tmp_path, guard=slow)
     task = asyncio.create_task(isolation.run("true", 20))
     await asyncio.to_thread(slow.begun.wait)
     task.cancel()
@@ -260,23 +268,23 @@ async def test_a_command_that_is_stopped_while_its_beginning_is_slow_leaves_noth
     assert must_read(tmp_path, tmp_path / "Agent.md", MemoryLog(), slow) == "GOOD"
 
 
-class Slow(Vetting):
+class Slow(FileGuard):
     """Delays the beginning of a command until the command has ended, by at most 0.1 seconds."""
 
     def __init__(self, root: Path) -> None:
         super().__init__(root)
         self.begun, self.ended, self.done = threading.Event(), threading.Event(), threading.Event()
 
-    def begin(self) -> InstructionFileSet:
+    def begin(self, command: Command) -> InstructionFileSet:
         self.begun.set()
         self.ended.wait(0.1)
         try:
-            return super().begin()
+            return super().begin(command)
         finally:
             self.done.set()
 
-    def end(self, *, last: bool) -> list[str]:
+    def end(self, command: Command) -> list[str]:
         try:
-            return super().end(last=last)
+            return super().end(command)
         finally:
             self.ended.set()

@@ -15,7 +15,6 @@ import pytest
 from bot.contracts.base import Json
 from bot.testing.model import tool_use
 from bot.tools.builtin import ToolPorts, run_shell
-from bot.tools.file_provenance import FileProvenance
 from bot.tools.isolation import Isolation
 from bot.tools.project import Project
 
@@ -48,7 +47,6 @@ class Desk:
                 SimpleNamespace(
                     isolation=self.isolation,
                     project=Project(self.isolation.root),
-                    origins=FileProvenance(self.isolation.root),
                 ),
             )
         )
