@@ -400,7 +400,13 @@ def as_storage_error(words: str, *kinds: type[Exception]) -> Iterator[None]:
     try:
         yield
     except caught as error:
-        raise StorageError(f"{words}: {error}") from error
+        raise StorageError(f"{words}: {words_of(error)}") from None
+
+
+def words_of(error: Exception) -> str:
+    """Return an error's message in one line. Omit the other lines of a PostgreSQL error, because they may contain the data."""
+    primary = getattr(getattr(error, "diag", None), "message_primary", None)
+    return " ".join((primary or str(error)).split()) or type(error).__name__
 
 
 def connection_reason(error: BaseException) -> str:

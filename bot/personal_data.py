@@ -14,7 +14,6 @@ import gzip
 import json
 import re
 import shutil
-import sqlite3
 import zlib
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Mapping
@@ -166,23 +165,8 @@ class PersonalData:
         prefix = f"{self._person.channel}:"
         return db.execute(statement, (len(prefix), prefix))
 
-    @contextlib.contextmanager
-    def _database(self) -> Iterator[Session]:
-        """Open the log of the chats. If there is none, use an empty log. Raises `errors.StorageError`."""
-        words, path = "the log of the chats cannot be used", self._home / sqlite_log.FILE
-        if self._url is not None:
-            from bot.core import postgres_log  # needs the optional PostgreSQL library
-
-            with postgres_log.as_storage_error(words), closing(postgres_log.prepared(self._url)) as session:
-                yield session
-            return
-        with (
-            errors.as_storage_error(words, sqlite3.Error),
-            closing(sqlite3.connect(path if path.is_file() else ":memory:", isolation_level=None)) as db,
-        ):
-            db.execute("PRAGMA busy_timeout = 5000")
-            db.executescript("PRAGMA secure_delete = on;" + ("" if path.is_file() else sqlite_log.SCHEMA))
-            yield db
+    def _database(self, *, write: bool = False) -> contextlib.AbstractContextManager[Session]:
+        return sqlite_log.session(self._home, self._url, "the log of the chats cannot be used", write=write)
 
     @contextlib.contextmanager
     def _recorded(self, *, readonly: bool) -> Iterator[RecordedRequests | None]:
@@ -408,7 +392,7 @@ class PersonalData:
         return jsonl.dumps({**line, "details": details}).rstrip()
 
     def _erase_events(self, found: Found) -> dict[Kept, int]:
-        with self._database() as db:
+        with self._database(write=True) as db:
             # The server ends a transaction that is idle for two seconds, so the new rows are computed before the
             # transaction begins. No other process writes meanwhile.
             count, changed = self._blanked_rows(db, found)

@@ -15,7 +15,7 @@ import os
 import secrets
 import socket
 import threading
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -23,7 +23,7 @@ import psycopg
 
 from bot import errors
 from bot.contracts.environment import Clock, Log
-from bot.core.postgres_log import PostgresSession, as_storage_error, has_tables, prepared, words_of
+from bot.core.postgres_log import ERRORS, PostgresSession, has_tables, prepared
 
 T = TypeVar("T")
 BEAT = 0.5
@@ -128,7 +128,7 @@ class PostgresLeadership:
                 self._trouble = ""
             except psycopg.Error as error:
                 self._seen = None  # another process may have changed the counter meanwhile
-                if (words := words_of(error)) != self._trouble:
+                if (words := errors.words_of(error)) != self._trouble:
                     self._trouble = words
                     self._log.write("cluster", f"the lease cannot be polled: {words}", level="warn")
                 if db is not None:
@@ -193,9 +193,18 @@ class Host:
     leads: bool
 
 
+@contextlib.contextmanager
+def _opened(url: str) -> Iterator[PostgresSession]:
+    with (
+        errors.as_storage_error("the database cannot be used", *ERRORS),
+        contextlib.closing(PostgresSession(url)) as db,
+    ):
+        yield db
+
+
 def hosts(url: str) -> Sequence[Host]:
     """Return the processes that currently use the database at `url`. The leader comes first. Raises `errors.StorageError`."""
-    with as_storage_error("the database cannot be used"), contextlib.closing(PostgresSession(url)) as db:
+    with _opened(url) as db:
         if db.execute("SELECT to_regclass('cluster_hosts')").fetchone() == (None,):
             return ()
         return [Host(*row) for row in db.execute(_HOSTS).fetchall()]
@@ -205,7 +214,7 @@ def examine(url: str) -> tuple[str, str]:
     """Return the database server's version, and a description of a problem; "" if there is no problem. Raises
     `errors.StorageError`.
     """
-    with as_storage_error("the database cannot be used"), contextlib.closing(PostgresSession(url)) as db:
+    with _opened(url) as db:
         names = ("server_version", "fsync", "full_page_writes")
         version, *kept = (str((db.execute(f"SHOW {name}").fetchone() or ("",))[0]) for name in names)
         try:

@@ -23,7 +23,7 @@ import psycopg
 
 from bot import errors
 from bot.contracts.environment import Clock, Disk, Log
-from bot.core.postgres_log import PostgresSession, prepared, words_of
+from bot.core.postgres_log import PostgresSession, prepared
 from bot.storage import jsonl
 
 FOLDERS = ("artifacts", "memory", "outgoing", "received", "sent")
@@ -222,7 +222,9 @@ class SharedDisk:
                     self._db = prepared(self._url)
                 yield self._db
             except (psycopg.Error, errors.StorageError) as error:
-                raise OSError(errno.EIO, f"the database does not accept files: {words_of(error)}") from error
+                raise OSError(
+                    errno.EIO, f"the database does not accept files: {errors.words_of(error)}"
+                ) from error
 
     def _is_shared(self, path: Path) -> bool:
         return path.is_relative_to(self._home) and is_name(self._name(path))

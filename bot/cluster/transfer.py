@@ -14,13 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import psycopg
-
 from bot import errors
 from bot.cluster import leadership, shared_disk
 from bot.core import sqlite_log
 from bot.core.event_log import CURSOR
-from bot.core.postgres_log import PostgresSession, prepared, values, words_of
+from bot.core.postgres_log import ERRORS, PostgresSession, prepared, values
 from bot.storage import jsonl
 from bot.system import SystemDisk
 
@@ -36,6 +34,7 @@ TABLES = {
 they are the positions of one host's exports.
 """
 _AT_ONCE = 1_000
+_ERRORS = (*ERRORS, sqlite3.Error)
 _Database = PostgresSession | sqlite3.Connection
 
 
@@ -53,7 +52,7 @@ def to_postgres(path: Path, url: str, aside: Path) -> list[TransferredTable]:
     `errors.StorageError`.
     """
     home = path.parent
-    with _as_storage_error("the log cannot be moved"), _source(url) as target:
+    with errors.as_storage_error("the log cannot be moved", *_ERRORS), _source(url) as target:
         for table in (*TABLES, "files"):
             if target.execute(f"SELECT 1 FROM {table} LIMIT 1").fetchone():
                 raise errors.StorageError(f"there is a log already: the table {table} is not empty")
@@ -79,7 +78,7 @@ def to_file(url: str, path: Path, aside: str) -> list[TransferredTable]:
     """
     scratch, home = path.with_name(f"{path.name}.new"), path.parent
     scratch.unlink(missing_ok=True)
-    with _as_storage_error("the log cannot be moved"):
+    with errors.as_storage_error("the log cannot be moved", *_ERRORS):
         with closing(shared_disk.SharedDisk(SystemDisk(), home, url, _Silent())) as disk:
             disk.begin()
         with _source(url) as source:
@@ -106,7 +105,7 @@ def copy_out(url: str, folder: Path) -> None:
     `errors.StorageError`.
     """
     with (
-        _as_storage_error("the log cannot be copied"),
+        errors.as_storage_error("the log cannot be copied", *_ERRORS),
         closing(_session(url)) as source,
         source.db.transaction(),
     ):
@@ -201,14 +200,6 @@ def _same_files(db: PostgresSession, home: Path) -> TransferredTable:
     if here.digest() != there.digest():
         raise errors.StorageError("the files are not the same on both sides; nothing was moved")
     return TransferredTable("files", len(paths), here.hexdigest())
-
-
-@contextmanager
-def _as_storage_error(words: str) -> Iterator[None]:
-    try:
-        yield
-    except (psycopg.Error, sqlite3.Error, OSError) as error:
-        raise errors.StorageError(f"{words}: {words_of(error)}") from None
 
 
 class _Silent:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
@@ -17,6 +18,7 @@ from bot.contracts.environment import Clock
 from bot.contracts.environment import Log as OperatorLog
 from bot.contracts.identity import ChatKey
 from bot.core.events import Event, FactSet, decode, keys_of
+from bot.telemetry.usage import TOKENS, UsageTotals
 from bot.words import Sentence, sentence
 
 APPEND = "INSERT INTO events (chat, seq, id, turn, person, kind, at, data) VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING"
@@ -28,8 +30,8 @@ _EVENTS = "SELECT id, seq, turn, person, kind, at, data, chat, n FROM events WHE
 # Ids are ULIDs, which grow with time. A request's id is older than the ids of its events, so the search starts at that id.
 _CHAT_OF = "SELECT chat FROM events WHERE id >= ? AND (id = ? OR turn = ?) ORDER BY id LIMIT 1"
 _KNOWN = "SELECT 1 FROM keys WHERE key IN (%s) LIMIT 1"
-_USAGE = """SELECT coalesce(sum(answered), 0), coalesce(sum(calls), 0), coalesce(sum(unpriced), 0), coalesce(sum(input), 0),
-coalesce(sum(cache_read), 0), coalesce(sum(cache_write), 0), coalesce(sum(output), 0), coalesce(sum(cost), 0.0) FROM usage WHERE chat = ?"""
+_USAGE = """SELECT sum(answered), sum(calls), sum(unpriced), sum(cost), sum(input), sum(cache_read), sum(cache_write), sum(output)
+FROM usage WHERE chat = ?"""
 _OLDER = """SELECT (SELECT seq FROM events WHERE chat = ? ORDER BY seq LIMIT 1),
 (SELECT seq FROM events WHERE chat = ? AND at >= ? ORDER BY seq LIMIT 1), (SELECT seq + 1 FROM events WHERE chat = ? ORDER BY seq DESC LIMIT 1)"""
 _SPOKEN_IN = """SELECT chat, max(at) FROM events
@@ -53,22 +55,6 @@ Committed = Callable[[Mapping[ChatKey, int]], None]
 Alert = Callable[[str, Sentence], object]
 """Function that alerts operators. Its arguments are the subject and the sentence."""
 _R = TypeVar("_R")
-
-
-@dataclass(frozen=True, slots=True)
-class ChatStats:
-    """Totals of a chat since its beginning. `calls` are model calls. `input_tokens` excludes tokens read from or written to
-    a cache. `cost_usd` excludes the `unpriced` calls.
-    """
-
-    turns: int = 0
-    calls: int = 0
-    unpriced: int = 0
-    input_tokens: int = 0
-    cache_read_tokens: int = 0
-    cache_write_tokens: int = 0
-    output_tokens: int = 0
-    cost_usd: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,9 +135,6 @@ class EventLog(ABC):
     def _again(self, error: Exception) -> bool:
         """Return True if a transaction that failed with this error should be retried at once."""
 
-    def _words(self, error: Exception) -> str:
-        return str(error)
-
     # ------------------------------------------------------------ appending
 
     def watch(self, committed: Committed) -> None:
@@ -192,7 +175,7 @@ class EventLog(ABC):
                 self._waiters = []
                 refused = await loop.run_in_executor(self._writer, self._write, batch)
                 if refused is not None:
-                    self._refused(self._words(refused), waiters)
+                    self._refused(errors.words_of(refused), waiters)
                     await self._clock.sleep(RETRY_SECONDS)
                     continue
                 del self._pending[: len(batch)]
@@ -246,7 +229,7 @@ class EventLog(ABC):
                     "events of a chat cannot be written, and are lost: does another process write it?",
                     level="error",
                     chat_key=chats.pop(),
-                    cause=f"{type(error).__name__}: {self._words(error)}",
+                    cause=f"{type(error).__name__}: {errors.words_of(error)}",
                 )
                 return None
             except self.refusals as error:
@@ -409,9 +392,12 @@ class EventLog(ABC):
         rows = await self._rows(_CHAT_OF, *[request] * 3)
         return ChatKey.parse(rows[0][0]) if rows else None
 
-    async def usage(self, chat: ChatKey) -> ChatStats:
+    async def usage(self, chat: ChatKey) -> UsageTotals:
+        """Return a chat's totals since its beginning. `turns` counts only answered turns."""
         await self.committed(patient=False)
-        return ChatStats(*(await self._rows(_USAGE, str(chat)))[0])
+        turns, calls, unpriced, cost, *tokens = (one or 0 for one in (await self._rows(_USAGE, str(chat)))[0])
+        counts = Counter(dict(zip(TOKENS, tokens, strict=True)))
+        return UsageTotals(turns, calls=calls, unpriced=unpriced, cost=cost, tokens=counts)
 
     async def known(self, keys: Collection[str]) -> bool:
         """Return True if an event with one of these platform keys was appended."""

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
@@ -34,6 +34,8 @@ SET idle_in_transaction_session_timeout = '2s';
 """
 _NUL = "\N{REPLACEMENT CHARACTER}"
 """Character that replaces NUL, because text in PostgreSQL cannot contain NUL."""
+ERRORS = (psycopg.Error, OSError)
+"""Errors of a database that cannot be used."""
 _R = TypeVar("_R")
 
 
@@ -110,14 +112,6 @@ def prepared(url: str, *, seconds: int = 5) -> PostgresSession:
     return session
 
 
-@contextmanager
-def reading(url: str, words: str) -> Iterator[PostgresSession]:
-    """Open a read-only session. Raises `errors.StorageError` with a message that begins with `words`."""
-    with as_storage_error(words), closing(prepared(url)) as db:
-        db.execute("SET default_transaction_read_only = on")
-        yield db
-
-
 def has_tables(session: PostgresSession) -> bool:
     """Return True if all tables exist. Raises `errors.StorageError` if the tables have a newer version."""
     if session.execute("SELECT to_regclass('counts_hours') IS NULL").fetchone() == (True,):
@@ -130,28 +124,13 @@ def has_tables(session: PostgresSession) -> bool:
     return version is not None
 
 
-def words_of(error: Exception) -> str:
-    """Return an error's main message in one line. The error's other lines may contain the data to be written, so omit them."""
-    primary = error.diag.message_primary if isinstance(error, psycopg.Error) else None
-    return " ".join((primary or str(error)).split()) or type(error).__name__
-
-
-@contextmanager
-def as_storage_error(words: str) -> Iterator[None]:
-    """Convert errors of psycopg and of the disk into `errors.StorageError`."""
-    try:
-        yield
-    except (psycopg.Error, OSError) as error:
-        raise errors.StorageError(f"{words}: {words_of(error)}") from None
-
-
 class PostgresLog(EventLog):
     """The event log in the PostgreSQL database at `url`. `epoch` is the number of this process's leadership; None for
     commands, which run while the bot is stopped. Every host exports the log to its own files, so it stores its position in
     the log for each export in the local file `cursors`.
     """
 
-    refusals = (psycopg.Error, errors.StorageError, OSError)
+    refusals = (*ERRORS, errors.StorageError)
     conflicts = (*CONTENT, psycopg.IntegrityError, psycopg.DataError)
 
     def __init__(
@@ -190,12 +169,9 @@ class PostgresLog(EventLog):
             db.close()
         return again
 
-    def _words(self, error: Exception) -> str:
-        return words_of(error)
-
     def _reading(self, work: Callable[[PostgresSession], _R]) -> _R:
         fresh = self._read_db is None
-        with as_storage_error("the log cannot be read"):
+        with errors.as_storage_error("the log cannot be read", *ERRORS):
             if self._read_db is None:
                 self._read_db = prepared(self._url)
                 self._read_db.execute("SET default_transaction_read_only = on")

@@ -15,7 +15,7 @@ from bot import errors
 from bot.contracts.environment import Clock
 from bot.contracts.environment import Log as OperatorLog
 from bot.contracts.identity import ChatKey
-from bot.core.event_log import CONTENT, CURSOR, FACT, Alert, EventLog
+from bot.core.event_log import CONTENT, CURSOR, FACT, Alert, EventLog, Session
 from bot.disk_reserve import FULL, DiskReserve
 
 FILE = "shipmate.db"
@@ -132,6 +132,32 @@ class SqliteLog(EventLog):
             return work(self._read_db)
         except (sqlite3.Error, OSError) as error:
             raise errors.StorageError(f"the log cannot be read: {error}") from None
+
+
+@contextmanager
+def session(home: Path, url: str | None, words: str, *, write: bool = False) -> Iterator[Session]:
+    """Open the log in the folder `home` or in the PostgreSQL database `url`. A missing file is replaced by an empty log in
+    memory. Raises `errors.StorageError` with a message that begins with `words`.
+    """
+    if url is not None:
+        from bot.core import postgres_log  # needs the optional PostgreSQL library
+
+        with (
+            errors.as_storage_error(words, *postgres_log.ERRORS),
+            contextlib.closing(postgres_log.prepared(url)) as session,
+        ):
+            session.execute(f"SET default_transaction_read_only = {'off' if write else 'on'}")
+            yield session
+        return
+    path = home / FILE
+    mode = ("rw" if write else "ro") if path.is_file() else "memory"
+    address = f"{path.absolute().as_uri()}?mode={mode}"
+    with (
+        errors.as_storage_error(words, sqlite3.Error, OSError),
+        contextlib.closing(sqlite3.connect(address, uri=True, isolation_level=None, timeout=30.0)) as db,
+    ):
+        db.executescript(SCHEMA if mode == "memory" else "PRAGMA secure_delete = on")
+        yield db
 
 
 def _check(path: Path, pragma: str, mode: str = "ro") -> str:

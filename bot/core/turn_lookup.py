@@ -1,11 +1,8 @@
-"""Finds turns in the event log: the turn to which a person refers, and the slowest turns, which the console shows."""
+"""Finds the turn to which a person refers."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
@@ -13,7 +10,6 @@ from bot.core import events
 from bot.core.chats import Chats
 from bot.core.event_log import EventLog
 from bot.core.events import Event
-from bot.core.usage import UsageSums
 
 NEWEST = 500
 """Max number of a chat's newest events that are searched for its latest answer."""
@@ -100,73 +96,3 @@ def _has(event: Event, request: str) -> bool:
 
 def _is_sent(event: Event, message: str) -> bool:
     return isinstance(event.data, events.RowEnded | events.Shown) and event.data.message_id == message
-
-
-# ------------------------------------------------------------ for the console
-
-SPAN = 2_000
-"""Max number of events that are searched for a turn's answer. The search begins at the turn's first message."""
-PARTS = 20
-"""Max number of an answer's parts that are shown."""
-_WAITS = "FROM events AS waits{} WHERE waits.kind = 'waited' AND waits.at >= ?"
-_SAID = " LEFT JOIN events AS said ON said.id = waits.turn"
-_SLOW = "SELECT waits.turn, waits.chat, waits.at, waits.data, said.data {} ORDER BY json_extract(waits.data, '$.ms') DESC LIMIT ? OFFSET ?"
-_REQUEST = "SELECT chat, seq, data FROM events WHERE id = ? AND kind = 'received'"
-_ANSWER = "SELECT data FROM events WHERE chat = ? AND seq > ? AND seq < ? AND kind = 'queued' AND turn = ? ORDER BY seq LIMIT ?"
-
-
-@dataclass(frozen=True, slots=True)
-class TurnWait:
-    """A person's wait for an answer. It took `ms` milliseconds and ended at the time `at` (epoch seconds). `parts` has the
-    milliseconds of each activity (see `core.chat.Wait`). `words` is the person's message.
-    """
-
-    request: str
-    chat: str
-    at: float
-    person: str
-    words: str
-    ms: int
-    parts: Mapping[str, int] = field(default_factory=dict)
-
-    @property
-    def reason(self) -> str:
-        return max(self.parts, key=lambda part: self.parts[part], default="")
-
-    def share(self, part: str) -> float | None:
-        return self.parts.get(part, 0) / self.ms if self.ms else None
-
-
-def slowest(sums: UsageSums, since: float, offset: int, limit: int) -> tuple[list[TurnWait], int]:
-    """Return the waits that ended after `since` (epoch seconds), and their total number. The longest wait comes first.
-    `offset` and `limit` select the page. Blocks on disk access.
-    """
-    with sums.opened() as db:
-        (total,) = db.execute(f"SELECT count(*) {_WAITS.format('')}", (since,)).fetchone()
-        rows = db.execute(_SLOW.format(_WAITS.format(_SAID)), (since, limit, offset)).fetchall()
-    return [_wait(*row) for row in rows], total
-
-
-def words_of(sums: UsageSums, request: str) -> tuple[str, str]:
-    """Return the person's message and the answer of a turn. Each is "" if it is not in the log. Blocks on disk access."""
-    with sums.opened() as db:
-        found = db.execute(_REQUEST, (request,)).fetchone()
-        if found is None:
-            return "", ""
-        chat, seq, said = found
-        rows = db.execute(_ANSWER, (chat, seq, seq + SPAN, request, PARTS)).fetchall()
-    queued = [json.loads(row) for (row,) in rows]
-    answer = [str(one.get("text") or "") for one in queued if "question" not in one]
-    return str(_inbound(said).get("text") or ""), "\n\n".join(filter(None, answer))
-
-
-def _wait(request: str, chat: str, at: float, waited: str, said: str | None) -> TurnWait:
-    told, inbound = json.loads(waited), _inbound(said)
-    person = f"{inbound.get('channel')}:{inbound.get('user_id')}" if inbound else ""
-    words = str(inbound.get("text") or "")
-    return TurnWait(request, chat, at, person, words, told["ms"], told.get("parts") or {})
-
-
-def _inbound(said: str | None) -> Mapping[str, Any]:
-    found = json.loads(said or "{}").get("inbound")
-    return found if isinstance(found, dict) else {}

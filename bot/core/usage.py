@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import math
-import sqlite3
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
@@ -19,43 +21,86 @@ from bot import errors
 from bot.core.chats import NO_CHAT, Chats, Fact
 from bot.core.event_log import Session
 from bot.core.events import Used
-from bot.core.sqlite_log import FILE, SCHEMA
+from bot.core.sqlite_log import session
 from bot.telemetry import context
 from bot.telemetry.usage import TOKENS, UsageTotals
 
-BUSY_SECONDS = 30.0
 HOUR, DAY = 3_600, 86_400
 
 By = Literal["day", "person", "chat", "model"]
 _GROUPS: Mapping[By, str] = {"day": "hour / 24", "person": "person", "chat": "chat", "model": "model"}
-_SUMS = "sum(turns), sum(failed), sum(calls), sum(input), sum(cache_read), sum(cache_write), sum(output), sum(cost), sum(unpriced)"
+_SUMS = "sum(turns), sum(failed), sum(calls), sum(cost), sum(unpriced), sum(input), sum(cache_read), sum(cache_write), sum(output)"
 _WHERE = " WHERE hour >= ? AND hour < ? AND chat = coalesce(?, chat) AND substr(chat, 1, ?) = ?"
+SPAN = 2_000
+"""Max number of events that are searched for a turn's answer. The search begins at the turn's first message."""
+PARTS = 20
+"""Max number of an answer's parts that are shown."""
+_COUNT = "SELECT count(*) FROM events WHERE kind = 'waited' AND at >= ?"
+_SLOW = """SELECT waits.turn, waits.chat, waits.at, waits.data, said.data FROM events AS waits LEFT JOIN events AS said
+ON said.id = waits.turn WHERE waits.kind = 'waited' AND waits.at >= ? ORDER BY json_extract(waits.data, '$.ms') DESC LIMIT ? OFFSET ?"""
+_REQUEST = "SELECT chat, seq, data FROM events WHERE id = ? AND kind = 'received'"
+_ANSWER = "SELECT data FROM events WHERE chat = ? AND seq > ? AND seq < ? AND kind = 'queued' AND turn = ? ORDER BY seq LIMIT ?"
+
+
+@dataclass(frozen=True, slots=True)
+class TurnWait:
+    """A person's wait for an answer. It took `ms` milliseconds and ended at the time `at` (epoch seconds). `parts` has the
+    milliseconds of each activity (see `core.chat.Wait`). `words` is the person's message.
+    """
+
+    request: str
+    chat: str
+    at: float
+    person: str
+    words: str
+    ms: int
+    parts: Mapping[str, int]
+
+    @property
+    def reason(self) -> str:
+        return max(self.parts, key=lambda part: self.parts[part], default="")
+
+    def share(self, part: str) -> float | None:
+        return self.parts.get(part, 0) / self.ms if self.ms else None
 
 
 class UsageSums:
     """Reads the usage totals from the log in the folder `home`, or in the PostgreSQL database at `url`. Methods block, may
-    run on any thread and in several processes, and raise `errors.StorageError`.
+    run on any thread and in several processes, and raise `errors.StorageError`. Times are in epoch seconds. `since` is
+    rounded down to the hour, `until` up.
     """
 
     def __init__(self, home: Path, url: str | None = None) -> None:
-        self._path = home / FILE
-        self._url = url
+        self._home, self._url = home, url
 
     def total(
         self, *, chat: str | None = None, channel: str = "", since: float = 0.0, until: float = math.inf
     ) -> UsageTotals:
-        """Return the totals of one chat, of one channel, or of all chats. `since` and `until` are epoch seconds; `since` is
-        rounded down to the hour, `until` up.
-        """
-        (of, given), found = _source(chat, since, channel, until), UsageTotals()
-        with self.opened() as db:
-            for (model,), sums in _grouped(db, ["model"], given, of):
-                found.add(sums)
-                if sums.calls:
-                    found.models[model] = sums.calls
-            select = f"SELECT what, name, sum(count) FROM counts{of}{_WHERE} GROUP BY what, name"  # noqa: S608 - constants
-            for what, name, count in db.execute(select, given):
-                _count(found, what, name, count)
+        """Return the totals of one chat, of one channel, or of all chats."""
+        return self._periods("hour * 0", *_source(chat, since, channel, until)).get(0, UsageTotals())
+
+    def series(self, hours: int, *, since: float) -> dict[int, UsageTotals]:
+        """Return the totals of each period of `hours` hours. The keys number the periods from 1970 (UTC)."""
+        return self._periods(f"hour / {hours}", *_source(None, since))
+
+    def _periods(self, period: str, of: str, given: Sequence[Any]) -> dict[int, UsageTotals]:
+        found = defaultdict[int, UsageTotals](UsageTotals)
+        select = (
+            f"SELECT {period}, what, name, sum(count) FROM counts{of}{_WHERE} GROUP BY {period}, what, name"  # noqa: S608 - constants
+        )
+        with self._opened() as db:
+            for (at, model), sums in _grouped(db, [period, "model"], given, of):
+                found[at].add(sums)
+                found[at].models[model] += sums.calls
+            for at, what, name, count in db.execute(select, given):
+                sums = found[at]
+                counts = {"error": sums.errors, "spent": sums.spent, "rating": sums.ratings}
+                if what == "wait":
+                    sums.waits[int(name)] += count
+                elif what in counts:
+                    counts[what][name] += count
+        for sums in found.values():
+            sums.models = +sums.models
         return found
 
     def by(
@@ -71,67 +116,68 @@ class UsageSums:
         are not counted. The name "" stands for usage that has no person or chat.
         """
         of, given = "", _given(chat, since, channel, until)
-        if chat is None and name in {"day", "model"}:
+        if name in {"day", "model"}:
             of, given = _source(chat, since, channel, until)
-        with self.opened() as db:
+        with self._opened() as db:
             found = [(one, sums) for (one,), sums in _grouped(db, [_GROUPS[name]], given, of)]
         if name == "day":
-            days = (datetime.fromtimestamp(day * DAY, UTC).date() for day, _ in found)
-            return [(day.isoformat(), sums) for day, (_, sums) in zip(days, found, strict=True)]
+            return [(f"{datetime.fromtimestamp(day * DAY, UTC):%Y-%m-%d}", sums) for day, sums in found]
         if name == "model":
             found = [one for one in found if one[0]]
         return sorted(found, key=lambda one: (-one[1].cost, -one[1].prompt, one[0]))
 
-    def series(self, hours: int, *, since: float) -> dict[int, UsageTotals]:
-        """Return the totals of each period of `hours` hours, including errors and waits. The keys number the periods from 1970 (UTC)."""
-        of, given = _source(None, since)
-        select = f"SELECT hour / {hours}, what, name, sum(count) FROM counts{of}{_WHERE} GROUP BY hour / {hours}, what, name"  # noqa: S608 - a number
-        with self.opened() as db:
-            found = {period: sums for (period,), sums in _grouped(db, [f"hour / {hours}"], given, of)}
-            for period, what, name, count in db.execute(select, given):
-                _count(found.setdefault(period, UsageTotals()), what, name, count)
-        return found
-
     def last_chats(self, people: Collection[str]) -> dict[str, str]:
         """Return the chat in which each of these people last caused usage."""
-        if not people:
-            return {}
-        marks = ", ".join("?" * len(people))
+        marks = ", ".join("?" * len(people)) or "NULL"
         # The last row of each person overwrites earlier rows.
         select = f"SELECT person, chat FROM usage WHERE person IN ({marks}) GROUP BY person, chat ORDER BY max(hour), chat DESC"  # noqa: S608 - marks
-        with self.opened() as db:
+        with self._opened() as db:
             return dict(db.execute(select, tuple(people)).fetchall())
 
     def failed(self, since: float) -> frozenset[str]:
-        """Return the chats in which a turn failed since a time (epoch seconds, rounded down to the hour)."""
-        with self.opened() as db:
+        """Return the chats in which a turn failed since a time."""
+        with self._opened() as db:
             select = "SELECT DISTINCT chat FROM usage WHERE hour >= ? AND failed > 0"
             return frozenset(chat for (chat,) in db.execute(select, (math.floor(since / HOUR),)))
 
     def spent(self, since: float) -> list[tuple[tuple[str, ...], UsageTotals]]:
-        """Return the usage totals for each combination of chat, person and model since a time (epoch seconds)."""
-        with self.opened() as db:
+        """Return the usage totals for each combination of chat, person and model since a time."""
+        with self._opened() as db:
             return list(_grouped(db, ["chat", "person", "model"], _given(None, since)))
 
-    @contextlib.contextmanager
-    def opened(self) -> Iterator[Session]:
-        """Open a read-only session on the log's database. If the database file does not exist, the session is empty."""
-        words, there = "the sums of usage cannot be read", self._path.exists()
-        if self._url is not None:
-            # Imported late, since psycopg is installed only if PostgreSQL is used.
-            from bot.core.postgres_log import reading
+    def slowest(self, since: float, offset: int, limit: int) -> tuple[list[TurnWait], int]:
+        """Return the waits that ended after `since`, and their total number. The longest wait comes first. `offset` and
+        `limit` select the page.
+        """
+        with self._opened() as db:
+            (total,) = db.execute(_COUNT, (since,)).fetchone()
+            rows = db.execute(_SLOW, (since, limit, offset)).fetchall()
+        found = list[TurnWait]()
+        for request, chat, at, waited, received in rows:
+            wait, said = json.loads(waited), _inbound(received)
+            person = f"{said['channel']}:{said['user_id']}" if said else ""
+            words, parts = str(said.get("text") or ""), wait.get("parts") or {}
+            found.append(TurnWait(request, chat, at, person, words, wait["ms"], parts))
+        return found, total
 
-            with reading(self._url, words) as session:
-                yield session
-            return
-        address = f"{self._path.absolute().as_uri()}?mode={'ro' if there else 'memory'}"
-        with (
-            errors.as_storage_error(words, sqlite3.Error, OSError),
-            contextlib.closing(sqlite3.connect(address, uri=True, timeout=BUSY_SECONDS)) as db,
-        ):
-            if not there:
-                db.executescript(SCHEMA)
-            yield db
+    def words_of(self, request: str) -> tuple[str, str]:
+        """Return the person's message and the answer of a turn. Each is "" if it is not in the log."""
+        with self._opened() as db:
+            found = db.execute(_REQUEST, (request,)).fetchone()
+            if found is None:
+                return "", ""
+            chat, seq, said = found
+            rows = db.execute(_ANSWER, (chat, seq, seq + SPAN, request, PARTS)).fetchall()
+        queued = [json.loads(row) for (row,) in rows]
+        answer = [one["text"] for one in queued if one.get("text") and "question" not in one]
+        return str(_inbound(said).get("text") or ""), "\n\n".join(answer)
+
+    def _opened(self) -> AbstractContextManager[Session]:
+        return session(self._home, self._url, "the sums of usage cannot be read")
+
+
+def _inbound(received: str | None) -> Mapping[str, Any]:
+    return json.loads(received or "{}").get("inbound") or {}
 
 
 def _grouped(
@@ -139,17 +185,12 @@ def _grouped(
 ) -> Iterator[tuple[tuple[Any, ...], UsageTotals]]:
     names = ", ".join(groups)
     select = f"SELECT {_SUMS}, {names} FROM usage{of}{_WHERE} GROUP BY {names} ORDER BY {names}"  # noqa: S608 - constants
-    for turns, failed, calls, fresh, read, write, answer, cost, unpriced, *group in db.execute(select, given):
-        tokens = Counter(dict(zip(TOKENS, (fresh, read, write, answer), strict=True)))
-        yield tuple(group), UsageTotals(turns, failed, calls, tokens=tokens, cost=cost, unpriced=unpriced)
-
-
-def _count(found: UsageTotals, what: str, name: str, count: int) -> None:
-    counts: dict[str, Counter[str]] = {"error": found.errors, "spent": found.spent, "rating": found.ratings}
-    if what == "wait":
-        found.waits[int(name)] += count
-    elif what in counts:
-        counts[what][name] += count
+    for turns, failed, calls, cost, unpriced, *found in db.execute(select, given):
+        tokens = Counter(dict(zip(TOKENS, found, strict=False)))
+        yield (
+            tuple(found[len(TOKENS) :]),
+            UsageTotals(turns, failed, calls, tokens=tokens, cost=cost, unpriced=unpriced),
+        )
 
 
 def _source(

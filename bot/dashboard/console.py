@@ -24,7 +24,6 @@ from bot.contracts.approvals import KINDS, Act, OpenLoop
 from bot.contracts.archive import HistoryQuery
 from bot.contracts.environment import Clock, Disk
 from bot.contracts.identity import ChatKey
-from bot.core import turn_lookup
 from bot.core.archive_files import ChatStore, names_of, people_of
 from bot.core.conversation_list import ChatQuery, SearchIndex
 from bot.core.usage import By, UsageSums
@@ -253,7 +252,7 @@ class Console:
     async def _slow(self, request: web.Request) -> Found:
         asked, page = {"days": _period(request)}, _number(request, "page", 1)
         turns, total = await asyncio.to_thread(
-            turn_lookup.slowest, self.usage, self._since(asked["days"]), (page - 1) * ROWS, ROWS
+            self.usage.slowest, self._since(asked["days"]), (page - 1) * ROWS, ROWS
         )
         names = await names_of(self.archive, {one.person: one.chat for one in turns})
         return {"turns": turns, "names": names, "at": page, "pages": _pages(total), "asked": asked}

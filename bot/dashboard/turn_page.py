@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from bot.contracts.environment import Disk
-from bot.core.turn_lookup import words_of
 from bot.core.usage import UsageSums
 from bot.telemetry.log_reader import LineFilter, LogReader
 from bot.telemetry.usage import Line, UsageTotals, details_of, epoch_ms, total_of
@@ -54,7 +53,7 @@ def turn_page(request: str, logs: Path, disk: Disk, sums: UsageSums) -> dict[str
     if not lines:
         return None
     steps, total = _waterfall(lines)
-    said, answer = words_of(sums, request)
+    said, answer = sums.words_of(request)
     waited = next((details_of(line) for line in lines if line.get("kind") == "answer_shown"), {})
     ended: Line = next((line for line in lines if line.get("kind") == "turn_end"), {})
     failed = ended.get("level") == "error"

@@ -190,10 +190,10 @@ class Conversation:
         """Run `/stats`: show how much this chat has used so far. Operators also see the size of the current conversation."""
         context, models = await self._context(inbound), self._run.models(inbound.chat_key)
         used = await self._run.event_log.usage(inbound.chat_key)
-        cost = text.dollars(used.cost_usd)
+        cost = text.dollars(used.cost)
         if used.unpriced:
             unpriced = say("stats.unpriced", count=used.unpriced, cost=cost)
-            cost = unpriced if used.cost_usd else say("stats.price_unknown")
+            cost = unpriced if used.cost else say("stats.price_unknown")
         answers = say("stats.answers", count=used.turns, cost=cost)
         if not self._run.access.is_operator(inbound.person):
             return answers
@@ -201,9 +201,8 @@ class Conversation:
         def count(messages: Sequence[Message]) -> int:
             return models.estimator.tokens(models.name, messages)
 
-        prompts = used.input_tokens + used.cache_read_tokens + used.cache_write_tokens
-        share = f"{used.cache_read_tokens / prompts:.0%}" if prompts else "0%"
-        calls = say("stats.calls", count=used.calls, read=prompts, share=share, written=used.output_tokens)
+        share, written = f"{used.cached or 0:.0%}", used.tokens["outputTokens"]
+        calls = say("stats.calls", count=used.calls, read=used.prompt, share=share, written=written)
         whole = [entry.message for turn in context.turns for entry in turn.entries]
         hidden = count(whole) - count([blocks.masked(one, context.masked) for one in whole])
         shown = context.view()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
@@ -13,8 +14,9 @@ import pytest
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Command, Inbound
 from bot.core import events
-from bot.core.event_log import ChatStats, Entry, EventLog, Position
+from bot.core.event_log import Entry, EventLog, Position
 from bot.core.events import Event, EventData, encode
+from bot.telemetry.usage import UsageTotals
 
 ONE, OTHER = ChatKey("telegram", "1"), ChatKey("slack", "C1", "1700000000.000100")
 WORDS = "你好 😀 مرحبا \u202e\n\0 end"
@@ -172,7 +174,8 @@ class EventLogContract(ABC):
             log.append([entry(1, priced, OTHER)])
             await log.committed()
             found = await log.usage(ONE)
-            assert found == ChatStats(1, 2, 1, 10, 6, 2, 4, cost_usd=0.25)
+            counts = Counter(inputTokens=10, cacheReadTokens=6, cacheWriteTokens=2, outputTokens=4)
+            assert found == UsageTotals(1, calls=2, unpriced=1, cost=0.25, tokens=counts)
 
     async def test_events_lose_words_with_the_event_that_removes_them(self, place: Any) -> None:
         async with self.opened(place) as log:

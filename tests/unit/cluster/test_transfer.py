@@ -78,7 +78,7 @@ async def test_every_row_moves_and_comes_back(tmp_path: Path, url: str) -> None:
     )
     assert await there.known(("k5",))  # what was seen stays seen
     assert await there.cursor("archive") == 7
-    assert (await there.usage(ONE)).cost_usd == 0.1
+    assert (await there.usage(ONE)).cost == 0.1
     there.append([entry(43, events.Closed("r-k1"))])
     await there.committed()
     assert [(n, one.seq) for n, one in await there.after(43, 5)] == [(44, 43)]
