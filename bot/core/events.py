@@ -8,7 +8,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, dataclass_transform
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -31,19 +31,19 @@ KINDS: dict[str, type[EventData]] = {}
 """All event kinds by name."""
 
 
+@dataclass_transform(frozen_default=True)
 class EventData:
-    """Base class of event kinds. `kind` is the name in the database. `words` names the fields with text by people or the model."""
+    """Base class of event kinds, which are frozen dataclasses. `kind` is the name in the database. `words` names the fields
+    with text by people or the model.
+    """
 
-    __slots__ = ()
     kind: ClassVar[str]
-    words: ClassVar[frozenset[str]] = frozenset()
+    words: ClassVar[frozenset[str]]
 
-    def __init_subclass__(cls, kind: str = "", words: str = "") -> None:
+    def __init_subclass__(cls, kind: str = "", words: str = "", *, kw_only: bool = False) -> None:
+        dataclass(frozen=True, kw_only=kw_only)(cls)
         if kind:
-            cls.kind, cls.words = kind, frozenset(words.split())
-        if "kind" in cls.__dict__:
-            # `dataclass(slots=True)` creates the class a second time, so the later class must replace the first.
-            KINDS[cls.kind] = cls
+            cls.kind, cls.words, KINDS[kind] = kind, frozenset(words.split()), cls
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,6 @@ class Event:
         return {name: one for name, one in shown.items() if isinstance(one, str | int | float)}
 
 
-@dataclass(frozen=True, slots=True)
 class Received(EventData, kind="received", words="inbound"):
     """The bot accepted a message, a command or a due job. `beside` is True for a command or signal that needs no turn."""
 
@@ -81,7 +80,6 @@ class Received(EventData, kind="received", words="inbound"):
     beside: bool = False
 
 
-@dataclass(frozen=True, slots=True)
 class Ordered(EventData, kind="ordered", words="inbound label"):
     """A turn started a subagent task. This is the first event of the task's own chat. `inbound` holds the task's
     instructions as a message of the turn's person. `label` is the task's name for people. In mode `fork`, the task starts
@@ -93,21 +91,18 @@ class Ordered(EventData, kind="ordered", words="inbound label"):
     mode: TaskMode
 
 
-@dataclass(frozen=True, slots=True)
 class Edited(EventData, kind="edited", words="inbound"):
     """The author edited a message."""
 
     inbound: Inbound
 
 
-@dataclass(frozen=True, slots=True)
 class Deleted(EventData, kind="deleted"):
     """The author deleted a message."""
 
     inbound: Inbound
 
 
-@dataclass(frozen=True, slots=True)
 class Stop(EventData, kind="stop"):
     """A person stopped their own work or, if `everyones` is True, an operator stopped the work of anybody. Messages later
     than `since` (epoch ms) are not affected.
@@ -118,7 +113,6 @@ class Stop(EventData, kind="stop"):
     everyones: bool = False
 
 
-@dataclass(frozen=True, slots=True)
 class Closed(EventData, kind="closed"):
     """A command, a stranger's message or an edit of an answered message was handled without a turn."""
 
@@ -126,7 +120,6 @@ class Closed(EventData, kind="closed"):
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True)
 class TurnStarted(EventData, kind="turn_started"):
     """A turn started, or restarted after its process died. `members` are the requests that the turn answers."""
 
@@ -134,19 +127,16 @@ class TurnStarted(EventData, kind="turn_started"):
     boot: str
 
 
-@dataclass(frozen=True, slots=True)
 class Joined(EventData, kind="joined"):
     """The messages `members` joined the running turn."""
 
     members: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
 class TurnLeft(EventData, kind="turn_left"):
     """A process that shuts down left its turn to the next process, where the restart does not count as an attempt."""
 
 
-@dataclass(frozen=True, slots=True)
 class FilesRead(EventData, kind="files_read", words="files"):
     """The files attached to the message `request` were read. `files` holds one result per file, in order."""
 
@@ -154,7 +144,6 @@ class FilesRead(EventData, kind="files_read", words="files"):
     files: tuple[SeenFile, ...]
 
 
-@dataclass(frozen=True, slots=True)
 class TurnEnded(EventData, kind="turn_ended"):
     """A turn ended. Its last message, if any, was queued before. `reason` tells the model why the turn failed. `model` is
     the model that the turn called last.
@@ -165,7 +154,6 @@ class TurnEnded(EventData, kind="turn_ended"):
     model: str = ""
 
 
-@dataclass(frozen=True, slots=True)
 class Waited(EventData, kind="waited"):
     """The person saw the first words of a turn's answer, `ms` milliseconds after writing. `rounded` is `ms` rounded to two
     digits. `parts` divides `ms` by activity: `queue`, `approval`, `model`, `tools` and `delivery`.
@@ -176,7 +164,6 @@ class Waited(EventData, kind="waited"):
     parts: Mapping[str, int] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
 class QuestionAsked(EventData, kind="question_asked", words="asked"):
     """People were asked whether something may be done. The turn that asked pauses until the verdict."""
 
@@ -184,7 +171,6 @@ class QuestionAsked(EventData, kind="question_asked", words="asked"):
     asked: Approval
 
 
-@dataclass(frozen=True, slots=True)
 class Decided(EventData, kind="decided"):
     """A question got a verdict. Later verdicts on the same question are ignored."""
 
@@ -192,7 +178,6 @@ class Decided(EventData, kind="decided"):
     verdict: Verdict
 
 
-@dataclass(frozen=True, slots=True)
 class Revised(EventData, kind="revised", words="text"):
     """A sent message with a question was edited. It now shows the outcome `text` and no buttons. `shown_at` is the
     message's time in epoch seconds.
@@ -203,7 +188,6 @@ class Revised(EventData, kind="revised", words="text"):
     shown_at: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
 class FactSet(EventData, kind="fact_set"):
     """A lasting value outside of any turn (a fact) changed. `of` is the kind of fact, such as a person's language. A
     `value` of None deletes the fact.
@@ -214,7 +198,6 @@ class FactSet(EventData, kind="fact_set"):
     value: Json | None
 
 
-@dataclass(frozen=True, slots=True)
 class Told(EventData, kind="told", words="message"):
     """A user message was added to the model's context: a person's message as the model sees it, instructions, or a request
     to continue. `sources` are the requests whose text the message contains, `edits` the edits that it shows.
@@ -225,7 +208,6 @@ class Told(EventData, kind="told", words="message"):
     edits: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
 class Asked(EventData, kind="asked"):
     """The model was called. From now on, answers to earlier calls of this turn are ignored."""
 
@@ -234,7 +216,6 @@ class Asked(EventData, kind="asked"):
     model: str
 
 
-@dataclass(frozen=True, slots=True)
 class Answered(EventData, kind="answered", words="content"):
     """The model's answer is complete. `cut` lists tool calls that did not arrive completely. `continues` is the number of
     continuations merged into this answer. `unshown` lists the artifacts of files that the provider refused; `blind` is True
@@ -256,7 +237,6 @@ class Answered(EventData, kind="answered", words="content"):
     origin: Json | list[str] | None = None
 
 
-@dataclass(frozen=True, slots=True)
 class Used(EventData, kind="used"):
     """A model call ended. `purpose` is the request's purpose, such as `turn`. `usage` is what the provider bills; None if
     unknown. `error` is the type of the failure; "" on success. Usage totals are sums over these events.
@@ -270,14 +250,12 @@ class Used(EventData, kind="used"):
     error: str = ""
 
 
-@dataclass(frozen=True, slots=True)
 class Rated(EventData, kind="rated"):
     """A person rated a turn's answer. A `rating` of "" withdraws the rating."""
 
     rating: str
 
 
-@dataclass(frozen=True, slots=True)
 class ToolStarted(EventData, kind="tool_started"):
     """A tool call started. If no `ToolEnded` follows, nobody knows whether the call had an effect. Only a call that runs a
     subagent `task` can continue, because the task has its own event log.
@@ -289,7 +267,6 @@ class ToolStarted(EventData, kind="tool_started"):
     task: str = ""
 
 
-@dataclass(frozen=True, slots=True)
 class ToolEnded(EventData, kind="tool_ended", words="result"):
     """A tool call ended. `result` is its `tool_result` block with metadata."""
 
@@ -308,7 +285,6 @@ class StoredFile:
     path: str = ""
 
 
-@dataclass(frozen=True, slots=True)
 class Queued(EventData, kind="queued", words="text"):
     """A message was queued in the outbox. `call` is the tool call that sent the message. `part_of` is the first row of a
     message in several parts. `ends` is True for the turn's last message. `replaces` is the platform id of the live message
@@ -340,7 +316,6 @@ class Queued(EventData, kind="queued", words="text"):
     file: StoredFile | None = None
 
 
-@dataclass(frozen=True, slots=True)
 class Deferred(EventData, kind="deferred"):
     """Sending a message was postponed until the time `until` (epoch seconds)."""
 
@@ -348,7 +323,6 @@ class Deferred(EventData, kind="deferred"):
     until: float
 
 
-@dataclass(frozen=True, slots=True)
 class Sending(EventData, kind="sending"):
     """A send began. If no event ends the send, nobody knows whether the message arrived. If the send edits an existing
     message, `replaces` is that message's platform id.
@@ -359,7 +333,6 @@ class Sending(EventData, kind="sending"):
     replaces: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
 class Returned(EventData, kind="returned"):
     """A send failed and the message certainly did not arrive. The send may be retried."""
 
@@ -367,14 +340,12 @@ class Returned(EventData, kind="returned"):
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True)
 class Uncertain(EventData, kind="uncertain"):
     """The platform did not answer a send. The platform must be asked whether the message arrived."""
 
     row: str
 
 
-@dataclass(frozen=True, slots=True)
 class Shown(EventData, kind="shown"):
     """A live message is visible in the chat. The turn may still edit it."""
 
@@ -382,7 +353,6 @@ class Shown(EventData, kind="shown"):
     message_id: str
 
 
-@dataclass(frozen=True, slots=True)
 class RowEnded(EventData, kind="row_ended"):
     """A message was delivered in its final form (`sent`), was certainly not delivered (`failed`), or nobody can tell
     (`unknown`). `missing` names a file that this chat cannot receive. Another message tells people about it.
@@ -395,7 +365,6 @@ class RowEnded(EventData, kind="row_ended"):
     missing: str = ""
 
 
-@dataclass(frozen=True, slots=True)
 class Cut(EventData, kind="cut", words="head"):
     """Messages left the model's context: all, or those with the event numbers in `dropped`. `head` is the message that
     replaces everything dropped so far.
@@ -406,7 +375,6 @@ class Cut(EventData, kind="cut", words="head"):
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
 class SessionMoved(EventData, kind="session_moved", words="head"):
     """The chat switched to the conversation `session`, or to a fork of the current one that ends with the turn `forked_at`.
     `turns` are now in the model's context, `masked` are the placeholders for tool results in these turns. `head` replaces
@@ -420,7 +388,6 @@ class SessionMoved(EventData, kind="session_moved", words="head"):
     forked_at: str = ""
 
 
-@dataclass(frozen=True, slots=True)
 class Masked(EventData, kind="masked"):
     """Placeholders replace these tool results in all later requests. `results` maps call ids to placeholders."""
 
@@ -428,7 +395,6 @@ class Masked(EventData, kind="masked"):
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
 class Injected(EventData, kind="injected", words="messages"):
     """Older messages were placed before the turn's own messages until the turn ends. If `kept` is not None, the event adds
     nothing and drops all but the newest `kept` older messages.
@@ -440,7 +406,6 @@ class Injected(EventData, kind="injected", words="messages"):
     kept: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
 class Framed(EventData, kind="framed"):
     """A turn set the frame: the system prompt, model, effort and thinking of all later requests. `prefix` is a digest of
     the system prompt and tools. The event is appended again when all turns in the context are newer than the event.
@@ -452,7 +417,6 @@ class Framed(EventData, kind="framed"):
     prefix: str
 
 
-@dataclass(frozen=True, slots=True)
 class Remembered(EventData, kind="remembered", words="markdown"):
     """The session memory was written. It covers the messages up to event number `covers`; None if unknown. `origin` lists
     the sources of the memory's text. The event is appended again when all turns in the context are newer than the event.
@@ -463,7 +427,6 @@ class Remembered(EventData, kind="remembered", words="markdown"):
     origin: Json | list[str]
 
 
-@dataclass(frozen=True, slots=True)
 class Removed(EventData, kind="removed"):
     """Content was erased for good: the messages of `requests`, the answers of `turns`, quotes of `messages`, and the
     summary if `head` is True. `message` and `role` identify the removed message, `related` lists the turns that the removal
@@ -480,7 +443,6 @@ class Removed(EventData, kind="removed"):
     by: str = ""
 
 
-@dataclass(frozen=True, slots=True)
 class Expired(EventData, kind="expired"):
     """The events before number `before` were deleted, because they are older than time `at` (epoch seconds)."""
 
@@ -488,7 +450,6 @@ class Expired(EventData, kind="expired"):
     at: float
 
 
-@dataclass(frozen=True, slots=True)
 class Unreadable(EventData, kind="unreadable", words="raw"):
     """A channel received something from its platform that could not be parsed."""
 
@@ -498,7 +459,6 @@ class Unreadable(EventData, kind="unreadable", words="raw"):
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
 class Damaged(EventData, kind="damaged"):
     """Replaces a stored event that cannot be parsed. It changes no state."""
 

@@ -47,8 +47,7 @@ class Address:
         return Queued(name, self.target, words, **{**where, "language": language(), **more})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OutboxRow(Queued):
+class OutboxRow(Queued, kw_only=True):
     """A message to people that is not delivered yet, or that may still be edited.
 
         queued ──sending──► sending ──row_ended──► sent │ failed │ unknown
