@@ -38,11 +38,11 @@ from bot.contracts.inbound import Attachment, Inbound, Quoted
 from bot.contracts.outbound import ABOUT, ONLY_TO, Outbound, Sent
 from bot.text import clean
 from bot.words import paragraph, say, sentence
-from channels.slack import content, files, people, render, web_api
+from channels.slack import content, files, render, web_api
 from channels.slack import inbound as incoming
 from channels.slack.events import HttpEvents, SocketConnection
 from channels.slack.manifest import SlackSettings, is_direct
-from channels.slack.streams import Streams, begun_as
+from channels.slack.people import People
 
 CALL_SECONDS = 20.0  # Timeout in seconds of a Web API call
 IDLE_SECONDS = 4.0  # Max seconds that an unused connection is kept. Firewalls drop idle connections silently.
@@ -66,16 +66,14 @@ _TS = re.compile(r"(\d{1,12})\.(\d{6})")
 
 @dataclass(frozen=True, slots=True)
 class _Workspace:
-    """Workspace of a started channel. `site` is its URL. `scopes` are OAuth scopes; empty if Slack does not report them."""
+    """Workspace of a started channel."""
 
-    client: AsyncWebClient
+    client: web_api.WebClient
     session: aiohttp.ClientSession
     intake: Intake
     me: incoming.BotIdentity
-    site: str
-    scopes: frozenset[str]
-    names: people.UserNames
-    streams: Streams
+    people: People
+    streams: render.Streams
 
 
 class SlackChannel(Channel):
@@ -101,8 +99,6 @@ class SlackChannel(Channel):
         """Response URLs of slash commands and button presses, by `trigger_id`. The URLs are kept only in memory, because
         anybody who has such a URL can post with it for half an hour.
         """
-        self._lacking: set[str] = set()  # Features that the workspace does not support
-        self._writer = render.BlockWriter(outside.log)
 
     @property
     def _workspace(self) -> _Workspace:
@@ -113,31 +109,25 @@ class SlackChannel(Channel):
     async def start(self, intake: Intake) -> None:
         await self.stop()
         try:
-            self._started = await self._sign_in(intake)
-            self._events = self._make_events(self._started)
-            await self._events.start()
-        except web_api.CALL_ERRORS as error:
-            await self.stop()
-            raise web_api.connect_error(error) from None
+            with web_api.raised_as(web_api.call_error):
+                self._started = await self._sign_in(intake)
+                self._events = self._make_events(self._started)
+                await self._events.start()
         except (errors.ShipmateError, asyncio.CancelledError):
             await self.stop()
             raise
 
     async def _sign_in(self, intake: Intake) -> _Workspace:
+        clock, log = self._outside.clock, self._log
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(keepalive_timeout=IDLE_SECONDS * self._outside.pace),
             timeout=aiohttp.ClientTimeout(total=self._call_seconds, connect=self._call_seconds / 2),
         )
+        base_url = self._settings.base_url
         client = web_api.WebClient(
-            report_missing_right=partial(intake.report_missing_right, self.name),
-            token=self._settings.bot_token,
-            base_url=self._settings.base_url,
-            session=self._session,
-            logger=web_api.LibraryLog(self._log),
-            # The library must not retry. After a lost response, a retry would post the message a second time.
-            retry_handlers=[],
+            log, intake, token=self._settings.bot_token, base_url=base_url, session=self._session
         )
-        if urlsplit(self._settings.base_url).hostname in LOOPBACK:
+        if urlsplit(base_url).hostname in LOOPBACK:
             # The library takes proxies from the environment but ignores NO_PROXY, so use none for this machine.
             client.proxy = None
         answer = await client.auth_test()
@@ -146,18 +136,17 @@ class SlackChannel(Channel):
             raise errors.ChannelRefused("Slack says that channels.slack.botToken is not the token of a bot")
         headers = {name.lower(): value for name, value in (answer.headers or {}).items()}
         scopes = headers.get("x-oauth-scopes", "").replace(" ", "").split(",")
-        one_direct = self._settings.direct == "one"
-        me = incoming.BotIdentity(team, user, bot, one_direct, name=str(answer.get("user") or ""))
-        return _Workspace(
-            client=client,
-            session=self._session,
-            intake=intake,
-            me=me,
+        me = incoming.BotIdentity(
+            team,
+            user,
+            bot,
+            one_direct=self._settings.direct == "one",
+            name=str(answer.get("user") or ""),
             site=str(answer.get("url") or ""),
             scopes=frozenset(filter(None, scopes)),
-            names=people.UserNames(client, self._log, self._outside.clock),
-            streams=Streams(client, self._outside.clock, self._log),
         )
+        people = People(client, log, clock)
+        return _Workspace(client, self._session, intake, me, people, render.Streams(client, clock))
 
     def _make_events(self, workspace: _Workspace) -> SocketConnection | HttpEvents:
         app = AsyncApp(
@@ -180,7 +169,7 @@ class SlackChannel(Channel):
     async def stop(self) -> None:
         await self.pause()
         if self._started is not None:
-            await self._started.names.close()
+            await self._started.people.close()
         if self._session is not None:
             await self._session.close()
         self._events = self._started = self._session = None
@@ -210,10 +199,9 @@ class SlackChannel(Channel):
         return BoltResponse(status=200, body="")
 
     async def _accept(self, body: Json, workspace: _Workspace) -> None:
-        intake, me, names = workspace.intake, workspace.me, workspace.names
+        intake, me, people = workspace.intake, workspace.me, workspace.people
         now = self._outside.clock.now()
-        opened = incoming.read_home(body, me, now)
-        if opened is not None:
+        if (opened := incoming.read_home(body, me, now)) is not None:
             await self._publish_home(opened, workspace)
             return
         mentioned: dict[str, None] = {}
@@ -231,19 +219,18 @@ class SlackChannel(Channel):
         async with self._locks.setdefault(message.chat_id, asyncio.Lock()):
             if heard and not message.from_bot and not message.is_stop:
                 group = [message.chat_id] if message.chat_type == "group" else []
-                people = (message.user_id, *group, *list(mentioned)[:MAX_LOOKUPS])
-                await names.learn(people)
+                await people.learn((message.user_id, *group, *list(mentioned)[:MAX_LOOKUPS]))
         if mentioned:
-            message = incoming.read(body, me, now, names.get) or message
-        message = names.named(message)
+            message = incoming.read(body, me, now, people.name) or message
+        message = people.named(message)
         accepted = await intake.accept(message)
         if not accepted and (rest := incoming.rest_of(message)) is not None:
             await intake.accept(rest)
 
     async def _publish_home(self, opened: Inbound, workspace: _Workspace) -> None:
         try:
-            await workspace.names.learn([opened.user_id])
-            sections = await workspace.intake.home(workspace.names.named(opened))
+            await workspace.people.learn([opened.user_id])
+            sections = await workspace.intake.home(workspace.people.named(opened))
             await workspace.client.views_publish(user_id=opened.user_id, view=render.home(sections))
         except (*web_api.CALL_ERRORS, errors.ShipmateError) as error:
             kind = type(error).__name__
@@ -266,38 +253,40 @@ class SlackChannel(Channel):
             return ()
         if root == before and (inbound.chat_type == "direct" or inbound.addressed != "mention"):
             return ()
-        with web_api.raised_as(web_api.history_error):
+        people = self._started.people
+        with web_api.raised_as(web_api.call_error):
             said = await self._earlier(inbound.target["channel"], None if root == before else root, before)
-            people = [one.user_id for one in said if one.user_id and not one.from_self]
-            await self._started.names.learn(people, MAX_LOOKUPS)
-        names = self._started.names
-        return tuple(one.model_copy(update={"user_name": names.get(one.user_id)}) for one in said)
+            await people.learn(
+                [one.user_id for one in said if one.user_id and not one.from_self], MAX_LOOKUPS
+            )
+        return tuple(one.model_copy(update={"user_name": people.name(one.user_id)}) for one in said)
 
     async def _earlier(self, channel: str, root: str | None, before: str) -> Sequence[Quoted]:
         """Return the newest messages of a thread or channel, oldest first. (Slack returns a thread oldest first, a channel
         newest first.)
         """
-        client, me, names = self._workspace.client, self._workspace.me, self._workspace.names
+        client, me, name = self._workspace.client, self._workspace.me, self._workspace.people.name
         if root is None:
             oldest = f"{max(0, int(before.partition('.')[0]) - CHANNEL_SECONDS)}.000000"
             answer = await client.conversations_history(
                 channel=channel, latest=before, oldest=oldest, limit=CHANNEL_POSTS
             )
-            said = incoming.read_thread(answer.get("messages"), me, before, names.get)
-            return incoming.newest(said, CHANNEL_MESSAGES)
+            return incoming.newest(
+                incoming.read_thread(answer.get("messages"), me, before, name), CHANNEL_MESSAGES
+            )
         newest: deque[Quoted] = deque(maxlen=THREAD_MESSAGES)
         answer = await client.conversations_replies(channel=channel, ts=root, latest=before, limit=PAGE)
         async for page in web_api.pages(answer, PAGES):
-            newest.extend(incoming.read_thread(page.get("messages"), me, before, names.get))
+            newest.extend(incoming.read_thread(page.get("messages"), me, before, name))
         return newest
 
     async def chats_of(self, user_id: str, chat_keys: Sequence[ChatKey], *, direct: bool) -> MembershipAnswer:
-        with web_api.raised_as(web_api.connect_error):
-            return await people.chats_of(self._workspace.client, user_id, chat_keys, direct=direct)
+        with web_api.raised_as(web_api.call_error):
+            return await self._workspace.people.chats_of(user_id, chat_keys, direct=direct)
 
     async def zone_of(self, user_id: str) -> str | None:
-        with web_api.raised_as(web_api.connect_error):
-            return await people.zone_of(self._workspace.client, user_id)
+        with web_api.raised_as(web_api.call_error):
+            return await self._workspace.people.zone_of(user_id)
 
     def fetch(self, attachment: Attachment, *, most: int) -> AsyncGenerator[bytes]:
         if self._started is None:
@@ -307,7 +296,7 @@ class SlackChannel(Channel):
 
     def permalink(self, line: ArchiveLine) -> str | None:
         site, ts = (
-            self._started.site if self._started is not None else "",
+            "" if self._started is None else self._started.me.site,
             _TS.fullmatch(line.message_id or ""),
         )
         if ts is None or line.chat_key.channel != self.name or urlsplit(site).scheme != "https":
@@ -316,7 +305,7 @@ class SlackChannel(Channel):
 
     async def introduce(self, inbound: Inbound) -> Introduction:  # noqa: ARG002 - the introduction is the same in each chat
         words = say("slack.hello", name=self._outside.name)
-        scopes = self._workspace.scopes
+        scopes = self._workspace.me.scopes
         if not scopes or not (missing := sorted(_READS - scopes)):
             return Introduction(words)
         hindrance = sentence("operators.deaf_slack", scopes=", ".join(missing))
@@ -331,10 +320,9 @@ class SlackChannel(Channel):
         with web_api.raised_as(web_api.send_error):
             workspace = self._workspace
         if message.file is not None:
-            return await files.send(
-                workspace.client, workspace.session, message, message.file, self._outside.clock
-            )
-        message = content.answered(message, workspace.names.get)
+            client, session = workspace.client, workspace.session
+            return await files.send(client, session, message, message.file, self._outside.clock)
+        message = content.answered(message, workspace.people.name)
         markdown = _rendered(message)
         if (trigger := message.target.get("press")) is not None:
             if not await self._whispered(trigger, markdown):
@@ -362,8 +350,9 @@ class SlackChannel(Channel):
         try:
             if (begun := await self._workspace.streams.begin(message)) is not None:
                 return Sent(message_id=begun)
-            answer = await self._writer.write(
-                self._workspace.client.chat_postMessage,
+            answer = await render.write(
+                self._workspace.client,
+                AsyncWebClient.chat_postMessage,
                 message,
                 markdown,
                 channel=message.target["channel"],
@@ -399,29 +388,38 @@ class SlackChannel(Channel):
 
     async def edit(self, message: Outbound, message_id: str) -> None:
         with web_api.raised_as(web_api.edit_error):
-            workspace = self._workspace
-            message = content.answered(message, workspace.names.get)
-            markdown = _rendered(message)
-            place = _place(message, message_id)
-            ending: Json = {"metadata": _metadata(message)}
-            if self._writer.has_thumbs(message):
-                ending["blocks"] = [render.thumbs(message.language)]
-            if await workspace.streams.show(message, markdown, place, ending):
+            client, streams, people = (
+                self._workspace.client,
+                self._workspace.streams,
+                self._workspace.people,
+            )
+            message = content.answered(message, people.name)
+            markdown, place, metadata = _rendered(message), _place(message, message_id), _metadata(message)
+            if await streams.show(message, markdown, place, metadata):
                 return
-            where: Json = {"channel": place[0], "ts": place[1], "metadata": _metadata(message)}
+            write = partial(
+                render.write,
+                client,
+                AsyncWebClient.chat_update,
+                message,
+                markdown,
+                channel=place[0],
+                ts=place[1],
+                metadata=metadata,
+            )
             try:
-                await self._writer.write(workspace.client.chat_update, message, markdown, **where)
+                await write()
             except SlackApiError as error:
                 if web_api.error_code(error) != web_api.CONFLICT:
                     raise
                 # An earlier process left this message as an open stream, which blocks edits.
-                await workspace.streams.end(place)
-                await self._writer.write(workspace.client.chat_update, message, markdown, **where)
+                await streams.end(place)
+                await write()
 
     async def delete(self, message: Outbound, message_id: str) -> None:
         channel, ts = place = _place(message, message_id)
         with web_api.raised_as(web_api.edit_error):
-            if self._workspace.streams.is_open(channel, ts):
+            if place in self._workspace.streams.open:
                 await self._workspace.streams.end(place)
             await self._workspace.client.chat_delete(channel=channel, ts=ts)
 
@@ -443,12 +441,8 @@ class SlackChannel(Channel):
                 for post in page.get("messages") or ():
                     if self._is_post_of(message, post):
                         return Sent(message_id=str(post["ts"]))
-            if web_api.has_more(
-                first
-            ):  # the library replaces `first` by each next page, so `first` is now the last page
-                raise errors.DeliveryUncertain(
-                    "there is more in this conversation than can be looked through"
-                )
+            if web_api.has_more(first):
+                raise errors.DeliveryUncertain("the conversation has too many messages to look through")
         return None
 
     def _is_post_of(self, message: Outbound, post: Json) -> bool:
@@ -459,12 +453,11 @@ class SlackChannel(Channel):
         payload = (post.get("metadata") or {}).get("event_payload") or {}
         if payload.get("id") == message.id:
             return True
-        known = self._workspace.streams.is_open(message.target["channel"], str(post["ts"]))
-        begun = message.kind == "preview" and mine and not known and begun_as(message, post)
+        known = (message.target["channel"], str(post["ts"])) in self._workspace.streams.open
+        begun = message.kind == "preview" and mine and not known and render.begun_as(message, post)
         return begun and files.may_be(post, message)
 
-    # Status, titles and reactions. If the workspace lacks one of these features, the channel logs this once and does not try
-    # the feature again.
+    # Status, titles and reactions
 
     async def indicate(self, target: Mapping[str, str], *, working: bool) -> None:
         await self._set_status(target, "processing" if working else "active")
@@ -478,42 +471,37 @@ class SlackChannel(Channel):
         """
         if "thread_ts" not in target:
             return
-        with web_api.raised_as(web_api.send_error):
-            client = self._workspace.client
-            where = {"channel_id": target["channel"], "thread_ts": target["thread_ts"]}
-            await self._sign("no stop button", client.agents_sessions_setStatus, **where, status=status)
-            line: Json = {"status": ""}
-            if status == "processing":
-                loading = [say(f"slack.loading_{number}") for number in range(1, LOADING + 1)]
-                line = {"status": say("slack.thinking"), "loading_messages": loading}
-            await self._sign("no sign of work", client.assistant_threads_setStatus, **where, **line)
+        where = {"channel_id": target["channel"], "thread_ts": target["thread_ts"]}
+        await self._sign("stop button", AsyncWebClient.agents_sessions_setStatus, **where, status=status)
+        line: Json = {"status": ""}
+        if status == "processing":
+            loading = [say(f"slack.loading_{number}") for number in range(1, LOADING + 1)]
+            line = {"status": say("slack.thinking"), "loading_messages": loading}
+        await self._sign("sign of work", AsyncWebClient.assistant_threads_setStatus, **where, **line)
 
     async def entitle(self, target: Mapping[str, str], title: str) -> None:
-        if "thread_ts" not in target or not is_direct(target["channel"]):
-            return
-        with web_api.raised_as(web_api.send_error):
-            call = self._workspace.client.assistant_threads_setTitle
+        if "thread_ts" in target and is_direct(target["channel"]):
             where = {"channel_id": target["channel"], "thread_ts": target["thread_ts"]}
-            await self._sign("no titles of conversations", call, **where, title=title)
+            call = AsyncWebClient.assistant_threads_setTitle
+            await self._sign("titles of conversations", call, **where, title=title)
 
     async def react(self, target: Mapping[str, str], message_id: str) -> None:
-        with web_api.raised_as(web_api.send_error):
-            call = self._workspace.client.reactions_add
-            where = {"channel": target["channel"], "timestamp": message_id}
-            await self._sign("no reactions", call, **where, name="eyes")
+        where = {"channel": target["channel"], "timestamp": message_id}
+        await self._sign("reactions", AsyncWebClient.reactions_add, **where, name="eyes")
 
-    async def _sign(self, lacking: str, call: Callable[..., Awaitable[Any]], **fields: Any) -> None:
-        if lacking in self._lacking:
-            return
-        try:
-            await call(**fields)
-        except SlackApiError as error:
-            code = web_api.error_code(error)
-            if code in web_api.UNSUPPORTED:
-                self._lacking.add(lacking)
-                self._log.write("delivery", f"Slack shows {lacking}", level="warn", error=code)
-            elif code != "already_reacted":
-                raise
+    async def _sign(self, feature: str, call: Callable[..., Awaitable[Any]], **fields: Any) -> None:
+        """Call a method of the client, unless the workspace lacks the feature."""
+        with web_api.raised_as(web_api.send_error):
+            client = self._workspace.client
+            if feature in client.lacking:
+                return
+            try:
+                await call(client, **fields)
+            except SlackApiError as error:
+                if web_api.error_code(error) in web_api.UNSUPPORTED:
+                    client.lacks(feature, error)
+                elif web_api.error_code(error) != "already_reacted":
+                    raise
 
 
 def _rendered(message: Outbound) -> str:

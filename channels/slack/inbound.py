@@ -49,7 +49,7 @@ class Unreadable(ValueError):
 @dataclass(frozen=True, slots=True)
 class BotIdentity:
     """The bot's ids and name in a workspace. If `one_direct` is True, all messages of a direct chat, also in threads, are one
-    conversation.
+    conversation. `site` is the workspace's URL. `scopes` are OAuth scopes; empty if Slack does not report them.
     """
 
     team: str
@@ -57,6 +57,8 @@ class BotIdentity:
     bot: str
     one_direct: bool = False
     name: str = ""
+    site: str = ""
+    scopes: frozenset[str] = frozenset()
 
     def readable(self, source: str, names: Names = content.nobody) -> str:
         """Return a text without Slack's markup, as `content.readable` does. Mentions of the bot become its name."""

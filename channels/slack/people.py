@@ -37,35 +37,36 @@ class Profile:
     asked_at: float = float("-inf")
 
 
-class UserNames:
-    """Cached profiles by id of a person or channel. If Slack has no name or has not answered, the profile has no name."""
+class People:
+    """Looks up people and channels. It caches their profiles by id."""
 
-    def __init__(self, client: AsyncWebClient, log: Log, clock: Clock, most: int = MAX_KNOWN) -> None:
+    def __init__(self, client: AsyncWebClient, log: Log, clock: Clock) -> None:
         self._client = client
         self._log = log
         self._clock = clock
-        self._most = most
         self._known: OrderedDict[str, Profile] = OrderedDict()
         self._lookups: dict[str, asyncio.Task[None]] = {}
 
-    def get(self, user: str | None) -> str | None:
-        return self.profile(user).name
+    def name(self, user: str | None) -> str | None:
+        """Return the cached name of a person or channel; None if the name is unknown."""
+        return self._profile(user).name
 
-    def profile(self, user: str | None) -> Profile:
+    def _profile(self, user: str | None) -> Profile:
         if user is None or user not in self._known:
             return Profile()
         self._known.move_to_end(user)
         return self._known[user]
 
     def named(self, inbound: Inbound) -> Inbound:
-        profile, chat_name = self.profile(inbound.user_id), self.get(inbound.chat_id)
+        """Return the inbound with the cached profile of its sender and the name of its channel."""
+        profile, chat_name = self._profile(inbound.user_id), self.name(inbound.chat_id)
         known = {"user_name": profile.name, "language": profile.locale, "zone": profile.zone}
         return inbound.model_copy(update=known | {"chat_name": chat_name and f"#{chat_name}"})
 
     async def learn(self, users: Iterable[str], most: int | None = None) -> None:
         """Look up at most `most` unknown or expired profiles. A lookup longer than `PATIENCE` continues in the background."""
         now = self._clock.monotonic()
-        due = [user for user in dict.fromkeys(users) if now - self.profile(user).asked_at > MAX_AGE][:most]
+        due = [user for user in dict.fromkeys(users) if now - self._profile(user).asked_at > MAX_AGE][:most]
         for user in set(due) - self._lookups.keys():
             lookup = self._lookups[user] = asyncio.create_task(self._ask(user))
             lookup.add_done_callback(partial(self._lookups.pop, user))
@@ -87,44 +88,40 @@ class UserNames:
         except web_api.CALL_ERRORS as error:
             reason = web_api.name(error)
             self._log.write("inbound", "A name is not known", level="debug", user=user, error=reason)
-            if web_api.may_pass(error) and self.profile(user).name is None:
+            if web_api.may_pass(error) and self._profile(user).name is None:
                 self._known.pop(user, None)
                 return
-            self._known[user] = replace(self.profile(user), asked_at=now)
+            self._known[user] = replace(self._profile(user), asked_at=now)
         else:
             self._known[user] = Profile(_name(found), _field(found, "locale"), _field(found, "tz"), now)
-        if len(self._known) > self._most:
+        if len(self._known) > MAX_KNOWN:
             self._known.popitem(last=False)
 
     async def close(self) -> None:
         await cancel_all(self._lookups.values())
 
+    async def zone_of(self, user: str) -> str | None:
+        """Return a person's current time zone, not from the cache. Raises one of `web_api.CALL_ERRORS`."""
+        return _field((await self._client.users_info(user=user)).get("user"), "tz")
 
-async def zone_of(client: AsyncWebClient, user: str) -> str | None:
-    """Return a person's current time zone, not from the cache. Raises one of `web_api.CALL_ERRORS`."""
-    return _field((await client.users_info(user=user)).get("user"), "tz")
-
-
-async def chats_of(
-    client: AsyncWebClient, user_id: str, chat_keys: Sequence[ChatKey], *, direct: bool
-) -> MembershipAnswer:
-    """Return the chatKeys from `chat_keys` whose conversations the person is a member of now. `unanswered` in the result has
-    the chatKeys that may be on pages that were not read.
-    """
-    types = f"{_KINDS},im" if direct else _KINDS
-    answer = await client.users_conversations(user=user_id, types=types, limit=PAGE)
-    found: set[str] = set()
-    async for page in web_api.pages(answer, PAGES):
-        found.update(
-            one["id"]
-            for one in page.get("channels") or ()
-            # Slack also lists the bot's direct chats with other people, which are left out.
-            if not is_direct(one["id"]) or (direct and one.get("user") == user_id)
-        )
-    ours = [key for key in chat_keys if key.channel == "slack"]
-    others = [key for key in ours if key.chat_id not in found and (direct or not is_direct(key.chat_id))]
-    unanswered = others if web_api.has_more(answer) else []
-    return MembershipAnswer([key for key in ours if key.chat_id in found], unanswered)
+    async def chats_of(self, user_id: str, chat_keys: Sequence[ChatKey], *, direct: bool) -> MembershipAnswer:
+        """Return the chatKeys from `chat_keys` whose conversations the person is a member of now. `unanswered` in the result
+        has the chatKeys that may be on pages that were not read. Raises one of `web_api.CALL_ERRORS`.
+        """
+        types = f"{_KINDS},im" if direct else _KINDS
+        answer = await self._client.users_conversations(user=user_id, types=types, limit=PAGE)
+        found: set[str] = set()
+        async for page in web_api.pages(answer, PAGES):
+            found.update(
+                one["id"]
+                for one in page.get("channels") or ()
+                # Slack also lists the bot's direct chats with other people, which are left out.
+                if not is_direct(one["id"]) or (direct and one.get("user") == user_id)
+            )
+        ours = [key for key in chat_keys if key.channel == "slack"]
+        others = [key for key in ours if key.chat_id not in found and (direct or not is_direct(key.chat_id))]
+        unanswered = others if web_api.has_more(answer) else []
+        return MembershipAnswer([key for key in ours if key.chat_id in found], unanswered)
 
 
 def _field(user: object, name: str) -> str | None:

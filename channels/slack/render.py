@@ -1,11 +1,13 @@
-"""Makes the model's Markdown safe for Slack, and writes blocks: buttons, thumbs, task cards and the Home tab. Mentions notify
-nobody, images are not loaded, and links show their hosts.
+"""Makes the model's Markdown safe for Slack, and writes blocks (buttons, thumbs, task cards, the Home tab) and streams.
+Mentions notify nobody, images are not loaded, and links show their hosts.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from slack_sdk.errors import SlackApiError
@@ -14,7 +16,7 @@ from bot import text
 from bot.contracts.approvals import Choice, QuestionButtons
 from bot.contracts.base import Json
 from bot.contracts.channel import HomeSection
-from bot.contracts.environment import Log
+from bot.contracts.environment import Clock
 from bot.contracts.outbound import Card, Outbound
 from bot.words import say, speaking
 from channels import approval_buttons
@@ -110,54 +112,52 @@ def _defused(match: re.Match[str]) -> str:
 
 FALLBACK = 3_000  # Max characters of a notification's text
 MAX_TITLE, MAX_SECTION = 150, 3_000  # Max characters of a header and of a section (limits of Slack)
-CARDS, THUMBS = "task cards", "thumbs"
+CARDS, THUMBS, STREAMS = "task cards", "thumbs", "streams"  # Features that a workspace may lack
 REFUSED = frozenset({"invalid_blocks", "invalid_blocks_format", "unsupported_block_type", "block_mismatch"})
 """Slack's error codes for blocks that it refuses."""
 _SHOWN_WHOLE: frozenset[Choice] = frozenset({"again", "renew"})
 """Choices of messages that ask for no approval. A notification may show such a message as a whole."""
 
 
-class BlockWriter:
-    """Sends task cards and thumbs (rating buttons) as blocks. If Slack refuses cards or thumbs, they are never sent again."""
+def _has_thumbs(client: web_api.WebClient, message: Outbound) -> bool:
+    """Return True if thumbs belong below the message: it is the last part of an answer in a direct chat."""
+    return THUMBS not in client.lacking and message.ends and is_direct(message.target["channel"])
 
-    def __init__(self, log: Log) -> None:
-        self._log = log
-        self._refused: set[str] = set()
 
-    def has_thumbs(self, message: Outbound) -> bool:
-        """Return True if thumbs belong below the message: it is the last part of an answer in a direct chat."""
-        return THUMBS not in self._refused and message.ends and is_direct(message.target["channel"])
-
-    async def write(
-        self, call: Callable[..., Awaitable[Any]], message: Outbound, markdown: str, **where: Any
-    ) -> Any:
-        """Call `chat.postMessage` or `chat.update` with a message's blocks. Raises the exceptions of `call`."""
-        forms: dict[str, Json] = {}
-        if message.cards and CARDS not in self._refused:
-            tasks = [_task(card) for card in message.cards]
-            forms[CARDS] = _blocks(message.text, {"type": "plan", "title": message.title, "tasks": tasks})
-        if self.has_thumbs(message) and message.buttons is None:
-            words = {"type": "markdown", "text": markdown}
-            forms[THUMBS] = _blocks(markdown, words, thumbs(message.language))
-        for form, content in forms.items():
-            try:
-                return await call(**where, **content)
-            except SlackApiError as error:
-                code = web_api.error_code(error)
-                if code not in REFUSED:
-                    raise
-                self._refused.add(form)
-                self._log.write("delivery", f"Slack does not take {form}", level="warn", error=code)
-        if message.buttons is None:
-            return await call(**where, markdown_text=markdown)
-        return await call(**where, **_with_buttons(markdown, message.buttons, message.language))
+async def write(
+    client: web_api.WebClient,
+    call: Callable[..., Awaitable[Any]],
+    message: Outbound,
+    markdown: str,
+    **where: Any,
+) -> Any:
+    """Call `chat.postMessage` or `chat.update` with a message's blocks. If Slack refuses cards or thumbs, they are never sent
+    again. Raises the exceptions of `call`.
+    """
+    forms: dict[str, Json] = {}
+    if message.cards and CARDS not in client.lacking:
+        tasks = [_task(card) for card in message.cards]
+        forms[CARDS] = _blocks(message.text, {"type": "plan", "title": message.title, "tasks": tasks})
+    if _has_thumbs(client, message) and message.buttons is None:
+        words = {"type": "markdown", "text": markdown}
+        forms[THUMBS] = _blocks(markdown, words, _thumbs(message.language))
+    for form, content in forms.items():
+        try:
+            return await call(client, **where, **content)
+        except SlackApiError as error:
+            if web_api.error_code(error) not in REFUSED:
+                raise
+            client.lacks(form, error)
+    if message.buttons is None:
+        return await call(client, **where, markdown_text=markdown)
+    return await call(client, **where, **_with_buttons(markdown, message.buttons, message.language))
 
 
 def _blocks(fallback: str, *blocks: Json) -> Json:
     return {"text": text.head(fallback, FALLBACK), "blocks": list(blocks)}
 
 
-def thumbs(language: str) -> Json:
+def _thumbs(language: str) -> Json:
     with speaking(language):
         good, bad = (
             {
@@ -207,3 +207,152 @@ def home(sections: tuple[HomeSection, ...]) -> Json:
             {"type": "section", "text": {"type": "mrkdwn", "text": lines, "verbatim": True}},
         ]
     return {"type": "home", "blocks": blocks}
+
+
+# -- streams -------------------------------------------------------------------------------------------------------
+
+MAX_PER_MINUTE = 15
+"""Max streams started per minute. Slack accepts about twenty `chat.stopStream` calls per minute and workspace."""
+MAX_SECONDS = 270.0
+"""Max age in seconds of a stream, after which its message is edited instead. Slack itself stops a stream after five minutes."""
+_MAYBE_LINK = re.compile(r"\w://|\bwww\.", re.IGNORECASE)
+"""Pattern of text that may be a link. Links are not streamed, because Slack would fetch them (streams have no `unfurl_links`)."""
+_NO_WORDS = re.compile(r"\W|_")
+
+
+@dataclass(slots=True)
+class _Stream:
+    """Content that Slack has confirmed for an open stream. If `unsure`, a response was lost, so Slack may have more."""
+
+    began: float
+    words: str
+    title: str = ""
+    cards: tuple[Card, ...] = ()
+    unsure: bool = False
+
+
+class Streams:
+    """Streams that this process has opened. Methods raise `web_api.CALL_ERRORS`. While a stream of an earlier process is
+    open, an edit of its message fails with `web_api.CONFLICT`.
+    """
+
+    def __init__(self, client: web_api.WebClient, clock: Clock) -> None:
+        self._client = client
+        self._clock = clock
+        self._started: deque[float] = deque(maxlen=MAX_PER_MINUTE)
+        self.open: dict[tuple[str, str], _Stream] = {}  # keys are the channel and the `ts` of the message
+
+    async def begin(self, message: Outbound) -> str | None:
+        """Start a stream and return its `ts`. Return None if the message must be posted instead. After a workspace has
+        refused streams as unsupported, no stream is started again.
+        """
+        target, words = message.target, render(message.sure)
+        now = self._clock.monotonic()
+        full = len(self._started) == MAX_PER_MINUTE and now - self._started[0] < 60.0
+        fits = message.goes_on and "thread_ts" in target and is_direct(target["channel"])
+        if full or STREAMS in self._client.lacking or not fits:
+            return None
+        content = _chunks(message) if message.cards else {"markdown_text": words}
+        if not message.cards and (not words.strip() or _MAYBE_LINK.search(words)):
+            return None
+        self._started.append(now)
+        try:
+            answer = await self._client.chat_startStream(
+                channel=target["channel"], thread_ts=target["thread_ts"], **content
+            )
+        except web_api.CALL_ERRORS as error:
+            if web_api.may_pass(error):
+                raise
+            if web_api.error_code(error) in web_api.UNSUPPORTED:
+                self._client.lacks(STREAMS, error)
+            return None
+        ts = str(answer["ts"])
+        self.open[target["channel"], ts] = _Stream(now, words, message.title, message.cards)
+        return ts
+
+    async def show(self, message: Outbound, markdown: str, place: tuple[str, str], metadata: Json) -> bool:
+        """Append to a stream. If the message is final, stop the stream. Return False if the message must be edited instead."""
+        channel, ts = place
+        stream = self.open.get(place)
+        if stream is None:
+            return False
+        words = render(message.sure) if message.goes_on else markdown
+        content = self._delta(stream, message, words)
+        if content is None:
+            await self.end(place)
+            return False
+        try:
+            if not message.goes_on:
+                if _has_thumbs(self._client, message):
+                    content["blocks"] = [_thumbs(message.language)]
+                await self._client.chat_stopStream(channel=channel, ts=ts, metadata=metadata, **content)
+                self.open.pop(place, None)
+            elif content:
+                await self._client.chat_appendStream(channel=channel, ts=ts, **content)
+        except web_api.CALL_ERRORS as error:
+            if web_api.may_pass(error):
+                stream.unsure = stream.unsure or not web_api.is_rate_limited(error)
+                raise
+            await self.end(place)
+            return False
+        if content:
+            stream.words, stream.title, stream.cards = words, message.title, message.cards
+        return True
+
+    async def end(self, place: tuple[str, str]) -> None:
+        """Stop a stream and keep its text, so that its message can be edited."""
+        channel, ts = place
+        try:
+            await self._client.chat_stopStream(channel=channel, ts=ts)
+        except web_api.CALL_ERRORS as error:
+            # After a permanent refusal, Slack stops the stream itself within five minutes. Until then, edits fail with
+            # CONFLICT.
+            if web_api.may_pass(error):
+                raise
+        self.open.pop(place, None)
+
+    def _delta(self, stream: _Stream, message: Outbound, words: str) -> Json | None:
+        """Return the content to append; {} if nothing is new. Return None if appending cannot produce the message."""
+        if stream.unsure or self._clock.monotonic() - stream.began > MAX_SECONDS:
+            return None
+        if stream.cards:
+            if not message.cards:
+                return None
+            known = set(stream.cards)
+            new = tuple(card for card in message.cards if card not in known)
+            return _chunks(message, new, titled=message.title != stream.title)
+        if message.goes_on and stream.words.startswith(words):
+            return {}
+        if message.cards or not words.startswith(stream.words) or _MAYBE_LINK.search(words):
+            return None
+        rest = words[len(stream.words) :]
+        return {"markdown_text": rest} if rest else {}
+
+
+def _chunks(message: Outbound, cards: Sequence[Card] | None = None, *, titled: bool = True) -> Json:
+    """Return the title and the cards as chunks of a stream. A card's detail is in its title, because Slack replaces titles
+    but appends to details.
+    """
+    chunks: list[Json] = [{"type": "plan_update", "title": message.title}] if titled else []
+    chunks += [
+        {
+            "type": "task_update",
+            "id": card.id,
+            "title": f"{card.title} · {card.detail}" if card.detail else card.title,
+            "status": card.state,
+        }
+        for card in (message.cards if cards is None else cards)
+    ]
+    if not chunks:
+        return {}
+    return {"chunks": chunks} | ({"task_display_mode": "plan"} if cards is None else {})
+
+
+def begun_as(message: Outbound, post: Json) -> bool:
+    """Return True if a post of the bot is an open stream of `message`. Such a post has no metadata, so its text is compared."""
+    shown, words = _words(text.unescaped(str(post.get("text") or ""))), _words(message.text)
+    return "metadata" not in post and bool(shown) and (words.startswith(shown) or shown.startswith(words))
+
+
+def _words(markdown: str) -> str:
+    return _NO_WORDS.sub("", markdown)

@@ -14,14 +14,15 @@ from slack_sdk.web.async_client import AsyncWebClient
 from slack_sdk.web.async_slack_response import AsyncSlackResponse
 
 from bot import errors
+from bot.contracts.channel import Intake
 from bot.contracts.environment import Log
-from bot.words import Sentence, sentence
+from bot.words import sentence
 from channels.slack.app import SCOPES
 
 CALL_ERRORS = (SlackClientError, aiohttp.ClientError, OSError, ValueError, AttributeError)
 """Exceptions of a call of Slack's library. ValueError and AttributeError mean that the response is no JSON object."""
 _GONE = frozenset(
-    {
+    [
         "channel_not_found",
         "is_archived",
         "not_in_channel",
@@ -31,7 +32,7 @@ _GONE = frozenset(
         "messages_tab_disabled",
         "restricted_action",
         "restricted_action_read_only_channel",
-    }
+    ]
 )
 """Error codes of a conversation that accepts no message at all. A locked thread is not included, because other threads of
 its conversation accept messages.
@@ -39,14 +40,14 @@ its conversation accept messages.
 # Error codes after which a call may have succeeded. Slack documents this for `fatal_error` and `internal_error`.
 _UNSURE = frozenset({"fatal_error", "internal_error", "request_timeout", "service_unavailable"})
 UNSUPPORTED = frozenset(
-    {
+    [
         "missing_scope",
         "not_allowed",
         "not_allowed_token_type",
         "not_authorized",
         "unknown_method",
         "access_denied",
-    }
+    ]
 )
 """Error codes of lasting refusals: the app is not set up as an agent, its token lacks a scope, or Slack lacks the method."""
 CONFLICT = "streaming_state_conflict"
@@ -59,11 +60,18 @@ _LONGEST = 3_600.0  # Max seconds of a `Retry-After`
 
 
 class WebClient(AsyncWebClient):
-    """Web API client that calls `report_missing_right` with each missing scope and a sentence about it for operators."""
+    """The library's client. It reports each missing scope to `intake`, and knows which features the workspace lacks."""
 
-    def __init__(self, *, report_missing_right: Callable[[str, Sentence], None], **options: Any) -> None:
-        super().__init__(**options)
-        self._report_missing_right = report_missing_right
+    def __init__(self, log: Log, intake: Intake, **options: Any) -> None:
+        # The library must not retry. After a lost response, a retry would post the message a second time.
+        super().__init__(logger=_LibraryLog(log), retry_handlers=[], **options)
+        self._log = log
+        self._intake = intake
+        self.lacking: set[str] = set()
+
+    def lacks(self, feature: str, error: BaseException) -> None:
+        self.lacking.add(feature)
+        self._log.write("delivery", f"Slack shows no {feature}", level="warn", error=name(error))
 
     async def api_call(self, api_method: str, **options: Any) -> AsyncSlackResponse:
         try:
@@ -77,12 +85,12 @@ class WebClient(AsyncWebClient):
                 for scope in sorted(needed - provided - {""}):
                     what = sentence(f"rights.{scope if scope in SCOPES else 'unknown'}")
                     words = sentence("operators.lacks_scope", what=what, scope=scope)
-                    self._report_missing_right(scope, words)
+                    self._intake.report_missing_right("slack", scope, words)
             raise
 
 
-class LibraryLog(logging.Logger):
-    """Logger for Slack's library. Logs only function and exception type, because the texts contain messages and URLs."""
+class _LibraryLog(logging.Logger):
+    """Logs only function and exception type, because the library's texts contain messages and URLs."""
 
     def __init__(self, log: Log) -> None:
         super().__init__("shipmate.slack", logging.ERROR)
@@ -90,16 +98,12 @@ class LibraryLog(logging.Logger):
 
     def handle(self, record: logging.LogRecord) -> None:
         kind = record.exc_info[0] if record.exc_info else None
-        self._operator_log.write(
-            "channel",
-            "Slack's library reports trouble",
-            level="warn",
-            where=record.funcName,
-            error=None if kind is None else kind.__name__,
-        )
+        error, words = None if kind is None else kind.__name__, "Slack's library reports trouble"
+        self._operator_log.write("channel", words, level="warn", where=record.funcName, error=error)
 
 
 async def pages(first: AsyncSlackResponse, most: int) -> AsyncGenerator[AsyncSlackResponse]:
+    """Yield at most `most` pages. The library replaces `first` by each next page, so that `first` is the last page at the end."""
     count = 0
     async for page in first:
         yield page
@@ -126,9 +130,8 @@ def error_code(error: BaseException) -> str | None:
 
 
 def _status(error: BaseException) -> int:
-    response = getattr(
-        error, "response", error
-    )  # the library's response, or aiohttp's if the body is no JSON
+    # The response is the library's, or aiohttp's if the body is no JSON.
+    response = getattr(error, "response", error)
     found = getattr(response, "status_code", None) or getattr(response, "status", None)
     return found if isinstance(found, int) else 0
 
@@ -177,28 +180,20 @@ def raised_as(translate: Callable[[BaseException], errors.ShipmateError]) -> Ite
         raise translate(error) from None
 
 
-def connect_error(error: BaseException) -> errors.ChannelError:
+def call_error(error: BaseException) -> errors.ChannelError:
+    """Return the gateway's error for a failed connection or lookup."""
     if may_pass(error):
         return errors.ChannelUnreachable(name(error))
-    return errors.ChannelRefused(f"Slack refuses the connection: {name(error)}")
-
-
-def history_error(error: BaseException) -> errors.ChannelError:
-    """Return the gateway's error for a failure to read messages: `RightMissing` if the app lacks a scope,
-    otherwise the error that `connect_error` returns.
-    """
-    words = f"Slack does not show it: {name(error)}"
-    return errors.RightMissing(words) if lacks_right(error) else type(connect_error(error))(words)
+    kind = errors.RightMissing if lacks_right(error) else errors.ChannelRefused
+    return kind(f"Slack refuses it: {name(error)}")
 
 
 def send_error(error: BaseException) -> errors.DeliveryFailed:
     """Return the gateway's error for a failure to post a message. `DeliveryUncertain` means that Slack may have posted it."""
     if is_rate_limited(error):
         url = getattr(getattr(error, "response", None), "api_url", "")
-        everywhere = _OF_CONVERSATION.search(url) is None
-        return errors.DeliveryThrottled(
-            "Slack asks to wait", retry_after=retry_after(error), everywhere=everywhere
-        )
+        everywhere, wait = _OF_CONVERSATION.search(url) is None, retry_after(error)
+        return errors.DeliveryThrottled("Slack asks to wait", retry_after=wait, everywhere=everywhere)
     if isinstance(error, (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, NotConnected)):
         return errors.DeliveryThrottled(f"Slack was not reached: {name(error)}", retry_after=SHORT)
     if isinstance(error, SlackApiError) and not may_pass(error):

@@ -14,7 +14,7 @@ from bot.testing.clock import FakeClock
 from bot.testing.log import MemoryLog
 from bot.testing.slack import SlackServer
 from channels.slack import inbound
-from channels.slack.people import MAX_AGE, UserNames
+from channels.slack.people import MAX_AGE, People
 
 
 @pytest.fixture
@@ -291,25 +291,28 @@ async def test_a_name_that_was_not_reached_is_asked_for_again(
     # Twice, for aiohttp itself asks again once.
     server.fail("users.info", action="cut", times=2)
     server.limit("users.info")
-    names = UserNames(client, MemoryLog(), FakeClock())
+    names = People(client, MemoryLog(), FakeClock())
     for _ in range(3):
-        assert names.get("U0ADA") is None
+        assert names.name("U0ADA") is None
         await names.learn(["U0ADA"])
-    assert names.get("U0ADA") == "Ada 🚢"
+    assert names.name("U0ADA") == "Ada 🚢"
 
 
 async def test_somebody_who_travels_is_looked_up_again_after_an_hour(
     server: SlackServer, client: AsyncWebClient
 ) -> None:
     clock = FakeClock()
-    names = UserNames(client, MemoryLog(), clock)
+    names = People(client, MemoryLog(), clock)
     for zone, asked in (("Europe/Berlin", 1), ("Asia/Tokyo", 2)):
         server.world.users["U0ADA"]["tz"] = zone
         for _ in range(2):
             await names.learn(["U0ADA"])
-        assert (names.profile("U0ADA").zone, names.profile("U0ADA").locale) == (zone, "en-US")
+        heard = inbound.read_event(body(**post(channel="D1AA")), ME)
+        assert heard is not None
+        heard = names.named(heard)
+        assert (heard.zone, heard.language) == (zone, "en-US")
         assert len(server.called("users.info")) == asked
         await clock.advance(MAX_AGE + 1)
     server.limit("users.info")
     await names.learn(["U0ADA"])
-    assert names.get("U0ADA") == "Ada 🚢"
+    assert names.name("U0ADA") == "Ada 🚢"

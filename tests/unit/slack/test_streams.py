@@ -10,7 +10,7 @@ import pytest
 
 from bot import errors
 from bot.contracts.outbound import Card, Outbound
-from channels.slack import files, streams
+from channels.slack import files, render
 from tests.shares import one_in
 
 STATES = [
@@ -66,7 +66,7 @@ async def test_a_stream_ends_with_thumbs_where_slack_takes_them(
     second = await stage.slack.send(live(STATES[0]))
     await stage.slack.edit(final, second.message_id)
     assert texts(stage) == [FINAL, FINAL]
-    assert "does not take thumbs" in stage.log.text
+    assert "shows no thumbs" in stage.log.text
 
 
 async def test_an_answer_that_became_another_one_is_edited(
@@ -128,7 +128,7 @@ async def test_without_the_right_answers_are_posted_and_slack_is_asked_once(
         await stage.slack.edit(out(FINAL, stage.direct, asked), sent.message_id)
     assert texts(stage) == [FINAL, FINAL]
     assert calls(stage).count("startStream") == 1
-    assert "does not take a stream" in stage.log.text
+    assert "shows no streams" in stage.log.text
 
 
 async def test_a_stream_whose_beginning_was_lost_is_found_by_its_words(
@@ -253,9 +253,9 @@ async def test_work_that_takes_long_or_ends_without_cards_is_edited(
 
 
 async def test_more_streams_than_slack_ends_in_a_minute_are_messages(stage: Any, live: Any) -> None:
-    for _ in range(streams.MAX_PER_MINUTE + 1):
+    for _ in range(render.MAX_PER_MINUTE + 1):
         await stage.slack.send(live(STATES[0]))
-    assert calls(stage) == ["startStream"] * streams.MAX_PER_MINUTE + ["postMessage"]
+    assert calls(stage) == ["startStream"] * render.MAX_PER_MINUTE + ["postMessage"]
     await stage.clock.advance(60.0)
     await stage.slack.send(live(STATES[0]))
     assert calls(stage)[-1] == "startStream"
