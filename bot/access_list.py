@@ -62,6 +62,10 @@ class PendingUser:
     name: str = ""
 
 
+_NOBODY = ChannelLists()
+"""Empty lists of a channel that the file does not name."""
+
+
 class AccessList:
     """The access lists of all channels. Changes by other processes take effect within two seconds.
 
@@ -156,7 +160,7 @@ class AccessList:
                 lists.forget(old)
 
     def _of(self, channel: str) -> ChannelLists:
-        return self._channels().get(channel) or ChannelLists()
+        return self._channels().get(channel) or _NOBODY
 
     def _channels(self) -> dict[str, ChannelLists]:
         """Return the lists of all channels. At most once a second, read the file again if it has changed."""

@@ -9,6 +9,7 @@ import random
 import secrets
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 from bot import file_access, ulids
@@ -47,12 +48,20 @@ class JumpSafeClock:
         return min(self._clock.now(), self._began + self._clock.monotonic())
 
 
+def _secure_numbers() -> Iterator[int]:
+    """Yield random numbers of 80 bits. Many are drawn at once, because each system call lets other threads run first."""
+    while True:
+        drawn = os.urandom(4_000)
+        for at in range(0, len(drawn), 10):
+            yield int.from_bytes(drawn[at : at + 10], "big")
+
+
 class UlidSource:
     """Implements `contracts.environment.Ids` with ULIDs. Each ULID is greater than the previous one."""
 
     def __init__(self, clock: Clock | None = None, rng: random.Random | None = None) -> None:
         self._clock = clock or SystemClock()
-        self._rng = rng or random.SystemRandom()
+        self._numbers = _secure_numbers() if rng is None else iter(lambda: rng.getrandbits(80), None)
         self._last = 0
         self._lock = threading.Lock()
 
@@ -65,7 +74,7 @@ class UlidSource:
 
     def ulid(self) -> str:
         with self._lock:
-            fresh = int(self._clock.now() * 1000) << 80 | self._rng.getrandbits(80)
+            fresh = int(self._clock.now() * 1000) << 80 | next(self._numbers)
             # Ids must grow even if the clock stops or is set back.
             self._last = number = max(fresh, self._last + 1)
         return ulids.written(number)

@@ -104,7 +104,7 @@ class OutgoingFiles:
             StoredFile(shown_name(one.name), one.mime_type, len(one.data), await _digest(one.data), one.path)
             for one in files
         ]
-        if sum(self._sizes().values()) + sum(one.size for one in found) > MOST_WAITING:
+        if found and sum(self._sizes().values()) + sum(one.size for one in found) > MOST_WAITING:
             raise errors.FileRefused("too many files wait for their platforms")
         async with self._alone if files else contextlib.nullcontext():
             try:

@@ -18,6 +18,7 @@ from bot import errors, text
 from bot.contracts.base import Json, Message
 from bot.contracts.model import ModelRequest, TextDelta, ToolInputDelta, Usage
 from bot.contracts.tools import fitting_id
+from bot.identity_cache import IdentityCache
 
 COMPACTION = "compact-2026-09-04"
 """Name of the beta in which the provider summarises conversations."""
@@ -85,8 +86,11 @@ def pieces(request: ModelRequest) -> Iterator[bytes]:
     """Yield the encoded request, some messages at a time. Base64 data bypasses the encoder, which takes 14 ms for each
     megabyte.
     """
-    head, tail = _ENCODER.encode(body_of(request) | {"messages": _MARK}).split(f'"{_MARK}"')
-    yield head.encode() + b"["
+    marked = body_of(request) | ({"tools": _MARK} if request.tools else {}) | {"messages": _MARK}
+    *head, before, tail = _ENCODER.encode(marked).split(f'"{_MARK}"')
+    if head:
+        yield head[0].encode() + _TOOLS(request.tools)
+    yield before.encode() + b"["
     for at in range(0, len(request.messages), _GROUP):
         data, group = list[str](), list[Message]()
         for message in request.messages[at : at + _GROUP]:
@@ -105,11 +109,17 @@ def pieces(request: ModelRequest) -> Iterator[bytes]:
     yield b"]" + tail.encode()
 
 
+_TOOLS = IdentityCache[Sequence[Json], bytes](
+    lambda tools: _ENCODER.encode(list(tools)).encode("utf-8", "replace"), most=16
+)
+"""Cache of encoded tool definitions. Most requests contain the same tuple, which is the largest part of a first request."""
+
+
 def prefix_digest(system: Sequence[Json], tools: Sequence[Json]) -> str:
     """Return a digest of the system prompt and tools, which precede the messages of a request."""
     # Lone surrogates are replaced, because UTF-8 cannot encode them.
-    dumped = _ENCODER.encode([list(system), list(tools)]).encode("utf-8", "replace")
-    return hashlib.sha256(dumped).hexdigest()[:16]
+    dumped = _ENCODER.encode(list(system)).encode("utf-8", "replace")
+    return hashlib.sha256(b"[%b,%b]" % (dumped, _TOOLS(tools))).hexdigest()[:16]
 
 
 _FRAME_END = re.compile(rb"\r?\n\r?\n")

@@ -6,6 +6,7 @@ import bisect
 import json
 import re
 from collections.abc import Iterable, Sequence
+from typing import AnyStr
 from urllib.parse import unquote
 
 from bot import text
@@ -99,6 +100,14 @@ def _long(found: Iterable[str]) -> list[bytes]:
     return sorted({form.encode() for form in found if len(form) >= MIN_SECRET})
 
 
+def _holds(value: AnyStr, parts: Iterable[AnyStr]) -> bool:
+    """Return True if a text contains one of the parts."""
+    for part in parts:  # noqa: SIM110 - every text is searched, and `any` takes three times as long
+        if part in value:
+            return True
+    return False
+
+
 def _as_rendered(value: str) -> bytes:
     """Return the rendered and decoded text; b"" if rendering changes nothing. This must be fast, because it is called for
     every text that is written.
@@ -112,7 +121,7 @@ def _as_rendered(value: str) -> bytes:
             shown = text.unescaped(shown)
         if shown is packed or shown == packed:
             break
-    if any(sign in shown for sign in _ESCAPING):
+    if _holds(shown, _ESCAPING):
         shown = text.without_escapes(shown)
     if "](" in shown or "][" in shown or "|" in shown or "<!--" in shown:
         shown = _TARGET.sub("", shown)
@@ -127,7 +136,7 @@ def _as_joined(value: str) -> bytes:
     if "\n" not in value and "\\n" not in value and "\u2028" not in value and "\u2029" not in value:
         return b""
     value = value.replace("\\n", "").replace("\\r", "").replace("\\t", "")
-    if any(sign in value for sign in _LISTED):
+    if _holds(value, _LISTED):
         value = _BULLETS.sub("", value)
     if not value.isascii():
         value = _UNSEEN.sub("", value)
@@ -160,7 +169,7 @@ class Redactor:
         if len(value) < self._shortest:
             return value
         # Searching for each form is many times faster than the regular expression, and secrets are rare.
-        if any(form in value for form in self._forms):
+        if _holds(value, self._forms):
             value = self._pattern.sub(MARK, value)
         if self._rendered and self._shows(value):
             value = "\n".join(MARK if self._shows(line) else line for line in value.split("\n"))
@@ -169,10 +178,7 @@ class Redactor:
 
     def _shows(self, value: str) -> bool:
         """Return True if a secret appears in the rendered text, or in the text with its lines joined."""
-        rendered, joined = _as_rendered(value), _as_joined(value)
-        return any(form in rendered for form in self._rendered) or any(
-            form in joined for form in self._joined
-        )
+        return _holds(_as_rendered(value), self._rendered) or _holds(_as_joined(value), self._joined)
 
     def settled(self, value: str) -> str:
         """Redact a text that will continue. Return it up to the position at which an incomplete secret may begin."""
@@ -208,7 +214,7 @@ class LogRedactor(Redactor):
     def __call__(self, value: str) -> str:
         value = super().__call__(value)
         # Searching for the plain texts first is many times faster, and tokens are rare.
-        if any(sign in value for sign in _IN_TOKENS) or _TELEGRAM.search(value):
+        if _holds(value, _IN_TOKENS) or _TELEGRAM.search(value):
             value = _TOKENS.sub(_marked, value)
         return value
 
