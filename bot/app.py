@@ -16,7 +16,7 @@ import platform
 import signal
 import sys
 import threading
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -33,16 +33,15 @@ from bot import (
 from bot.composition import Gateway
 from bot.contracts.channel import Manifest
 from bot.contracts.environment import Log
-from bot.core.services import Environment, Leadership
+from bot.core.services import Environment
 from bot.core.usage import UsageSums
 from bot.dashboard.console import PartHealth
 from bot.dashboard.metrics import LogMetrics, MetricsPage
 from bot.dashboard.server import Dashboard
 from bot.discovery import import_without
-from bot.health import Say
 from bot.http_server import Connections
 from bot.invocation import command, version_of
-from bot.lifecycle import reload, serving
+from bot.lifecycle import Say, reload, running, serving
 from bot.llm.costs import PriceTable, Spending, day_of
 from bot.llm.wrapper import usage_of
 from bot.telemetry import JsonlLog, LogRedactor, bridged
@@ -138,7 +137,7 @@ async def started(
                     async with (
                         _exporting_spans(settings, log, redact),
                         serving(gateway, say, stop),
-                        _running(_reloading(gateway, hung_up, load, lambda line: say(redact(line)))),
+                        running(log, _reloading(gateway, hung_up, load, lambda line: say(redact(line)))),
                     ):
                         if not stop.is_set():
                             log.write("ready", ready_line(gateway), channels=sorted(gateway.channels))
@@ -206,50 +205,37 @@ async def _leading(
     from bot.cluster.leadership import PostgresLeadership  # needs the optional PostgreSQL library
     from bot.cluster.shared_disk import SharedDisk
 
-    leadership = PostgresLeadership(url, clock=environment.clock, log=log)
+    clock = environment.clock
+    leadership = PostgresLeadership(url, clock=clock, log=log)
     disk = SharedDisk(environment.disk, settings.home, url, log)
+    # A standby serves the health pages at the dashboard's address.
+    metrics = MetricsPage(counted, lambda: {"shipmate_part_ok": {"cluster": True}})
+    page = Dashboard(
+        settings.dashboard,
+        lambda: {"cluster": PartHealth(ok=True, detail=leadership.role())},
+        metrics,
+        None,
+        clock=clock,
+        server=Connections(http_server.max_connections(), clock=clock, log=log).server(),
+    )
     try:
-        async with _standing_by(settings, environment, log, leadership, counted):
-            async with _running(disk.follow(environment.clock)):
+        async with contextlib.AsyncExitStack() as standing_by:
+            standing_by.push_async_callback(page.stop)
+            if settings.dashboard.enabled:
+                await page.start()
+            async with running(log, disk.follow(clock)):
                 if not await leadership.lead(
                     stop, lambda leader: say(f"standby: {leader or 'nobody'} leads")
                 ):
                     raise _StoppedAsStandby
             await asyncio.to_thread(disk.begin, leadership.epoch)
-        async with (
-            _running(_stop_when(leadership.deposed, stop)),
-            _running(disk.follow(environment.clock, leads=True)),
-        ):
+        async with running(log, _stop_when(leadership.deposed, stop), disk.follow(clock, leads=True)):
             yield dataclasses.replace(environment, leadership=leadership, disk=disk)
     finally:
         await asyncio.to_thread(disk.close)
         await leadership.close()
     if leadership.deposed.is_set():
         raise errors.Unavailable(f"{leadership.leader} leads now; start this process again to stand by")
-
-
-@contextlib.asynccontextmanager
-async def _standing_by(
-    settings: config.Settings,
-    environment: Environment,
-    log: JsonlLog,
-    leadership: Leadership,
-    counted: LogMetrics,
-) -> AsyncIterator[None]:
-    """Serve the health pages at the dashboard's address while another process leads."""
-
-    def parts() -> dict[str, PartHealth]:
-        return {"cluster": PartHealth(ok=True, detail=leadership.role())}
-
-    clock, metrics = environment.clock, MetricsPage(counted, lambda: {"shipmate_part_ok": {"cluster": True}})
-    server = Connections(http_server.max_connections(), clock=clock, log=log).server()
-    page = Dashboard(settings.dashboard, parts, metrics, None, clock=clock, server=server)
-    if settings.dashboard.enabled:
-        await page.start()
-    try:
-        yield
-    finally:
-        await page.stop()
 
 
 def _load_spending(
@@ -282,17 +268,6 @@ async def _reloading(
 async def _stop_when(deposed: asyncio.Event, stop: asyncio.Event) -> None:
     await deposed.wait()
     stop.set()
-
-
-@contextlib.asynccontextmanager
-async def _running(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
-    """Run a task while the context is open."""
-    task = asyncio.create_task(work)
-    try:
-        yield
-    finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
 
 
 @contextlib.contextmanager
@@ -339,8 +314,8 @@ async def run(root: Path, environment: Environment | None = None, *, defaults: b
             if not stop.is_set():
                 await _show(gateway)
                 await stop.wait()
-                running = gateway.runner.running
-                _print("stopping: running turns may take a few seconds to end" if running else "stopping")
+                working = gateway.runner.running
+                _print("stopping: running turns may take a few seconds to end" if working else "stopping")
     return 0
 
 

@@ -29,7 +29,7 @@ from bot.core.agent import AgentDeps, Manner, ModelDeps
 from bot.core.archive_files import ChatStore
 from bot.core.attachments import FileReader
 from bot.core.blocks import Estimator
-from bot.core.chat import MODES, Chat
+from bot.core.chat import MODES, Chat, Phase
 from bot.core.chats import TITLE, Chats
 from bot.core.event_log import Alert, EventLog
 from bot.core.exports import ArchiveExport, Exporter
@@ -49,11 +49,10 @@ from bot.core.services import Environment, Services
 from bot.core.sqlite_log import FILE, SqliteLog
 from bot.core.turns import Turns
 from bot.core.usage import UsageRecorder, UsageSums
-from bot.dashboard.console import Console
-from bot.dashboard.metrics import LogMetrics, MetricsPage
+from bot.dashboard.console import ActiveChat, Console, PartHealth
+from bot.dashboard.metrics import Figures, LogMetrics, MetricsPage
 from bot.dashboard.server import Dashboard
 from bot.disk_reserve import DiskReserve
-from bot.health import ChannelWatchdog, GatewayHealth
 from bot.http_server import Connections
 from bot.importing import import_ship
 from bot.llm.costs import BudgetedModel, Spending
@@ -76,6 +75,7 @@ from bot.tools.policy import Policy
 from bot.tools.project import Project
 from bot.tools.registry import Registry
 from bot.tools.skills import SkillAllowlist, SkillFolder
+from bot.watchdog import ChannelWatchdog
 
 
 class Gateway:
@@ -205,9 +205,6 @@ class Gateway:
 
         # Health checks and the dashboard.
         self.watch = ChannelWatchdog(services, alerts)
-        self.health = GatewayHealth(
-            services, event_log, reserve, self.model, memory, mcp, self.watch, self.runner, chats
-        )
         self.maintenance = Maintenance(
             services, event_log, reserve, self.model, learned, mcp, memory, turns.summaries, alerts
         )
@@ -279,12 +276,77 @@ class Gateway:
             else Search(engine, fast, lambda request: reply_of(model.stream(request))),
         )
 
+    # -- health ----------------------------------------------------------------------------------------------
+
+    def parts(self) -> dict[str, PartHealth]:
+        """Return the health of each part of the gateway, by name (`/readyz`)."""
+        services, memory, model, reserve = self.services, self.memory, self.model, self.reserve
+        now, storage, limit = services.clock.now(), self.event_log.trouble, memory.limit / 2**20
+        used = "not known" if memory.used is None else f"{memory.used / 2**20:.0f} of {limit:.0f} MB"
+
+        def ago(then: float | None) -> float | None:
+            return None if then is None else max(0.0, round(now - then, 1))
+
+        found = {
+            "journal": PartHealth(ok=not storage, detail=storage),
+            "disk": PartHealth(ok=not reserve.trouble, detail=reserve.trouble or str(reserve.space or "")),
+            "model": PartHealth(
+                ok=model.trouble is None,
+                detail=model.trouble.cause if model.trouble else "" if model.asked else "not asked yet",
+                heard=ago(model.asked),
+                needed=model.last,
+            ),
+            "memory": PartHealth(ok=not memory.full, detail=used),
+        }
+        if problem := services.lists.problem:
+            # The last valid access list stays in use, so the gateway remains ready.
+            found["access"] = PartHealth(ok=False, detail=problem, needed=False)
+        if role := services.leadership.role():
+            found["cluster"] = PartHealth(ok=True, detail=role)
+        for name, trouble in self.mcp.troubles().items():
+            found[f"mcp {name}"] = PartHealth(ok=not trouble, detail=trouble, needed=False)
+        for name, channel in self.channels.items():
+            health, silence = channel.health(), self.watch.silent(name)
+            detail = health.detail
+            if silence is not None:
+                detail = f"silent for {silence:.0f} s; {detail}".rstrip("; ")
+            ok = health.connected and silence is None
+            found[name] = PartHealth(ok=ok, detail=detail, heard=ago(health.last_heard))
+        return found
+
+    def active(self) -> list[ActiveChat]:
+        """Return the chats in which a turn runs or messages wait for a turn."""
+        found = []
+        for chat in self.chats:
+            turn, key, waiting = chat.turn, str(chat.key), len(chat.waiting)
+            if turn is not None:
+                state = "suspended" if turn.phase is Phase.SUSPENDED else "running"
+                found.append(ActiveChat(key, state, waiting, turn.id, turn.first.ts / 1000))
+            elif waiting:
+                found.append(ActiveChat(key, "queued", waiting))
+        return found
+
+    def figures(self) -> Figures:
+        """Return the numbers that `/metrics` reads when somebody asks for the page."""
+        space = self.reserve.space
+        return {
+            "shipmate_turns_running": self.runner.running,
+            "shipmate_queue_messages": sum(len(chat.waiting) for chat in self.chats),
+            "shipmate_conversations": len(self.chats),
+            "shipmate_memory_bytes": self.memory.used,
+            "shipmate_memory_limit_bytes": self.memory.limit,
+            "shipmate_disk_free_bytes": None if space is None else space.free,
+            "shipmate_disk_bytes": None if space is None else space.total,
+            "shipmate_part_ok": {name: part.ok for name, part in self.parts().items()},
+            "shipmate_log_dropped_lines_total": self.services.log.lost,
+        }
+
     def _dashboard(self, counted: LogMetrics) -> Dashboard:
-        settings, health, clock = self.settings, self.health, self.services.clock
+        settings, clock = self.settings, self.services.clock
         console = Console(
-            parts=health.parts,
-            figures=health.figures,
-            active=health.active,
+            parts=self.parts,
+            figures=self.figures,
+            active=self.active,
             settings=lambda: config.shown_leaves(self.turns.agent.settings),
             channels=lambda: sorted(self.channels),
             titles=lambda: {key: one["name"] for key, one in self.chats.facts.all(TITLE).items()},
@@ -297,8 +359,8 @@ class Gateway:
             disk=self.services.disk,
             clock=clock,
         )
-        metrics, server = MetricsPage(counted, health.figures), self.connections.server()
-        return Dashboard(settings.dashboard, health.parts, metrics, console, clock=clock, server=server)
+        metrics, server = MetricsPage(counted, self.figures), self.connections.server()
+        return Dashboard(settings.dashboard, self.parts, metrics, console, clock=clock, server=server)
 
 
 def build_services(

@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import functools
 import sqlite3
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from typing import Any
 
 from bot import config, errors
@@ -16,7 +16,6 @@ from bot.composition import Gateway
 from bot.contracts.channel import Channel
 from bot.contracts.environment import Log, cancel_all, started
 from bot.core.agent import ModelDeps
-from bot.health import PartLines, Say
 from bot.importing import end_cleanly, remove_backup
 from bot.periodic_jobs import PeriodicJob, PeriodicJobs
 
@@ -43,6 +42,7 @@ ASK_SECONDS = 20.0
 """Timeout in seconds for asking the provider if it has a model."""
 ASK_LIMITS_SECONDS = 600.0
 """Interval in seconds between two requests for a model's limits, until the provider answers one."""
+Say = Callable[[str], None]
 
 
 @contextlib.asynccontextmanager
@@ -52,7 +52,7 @@ async def serving(gateway: Gateway, say: Say, stop: asyncio.Event) -> AsyncItera
     context is entered all the same and should be left at once.
     """
     services, door, log = gateway.services, gateway.door, gateway.services.log
-    lines = PartLines(gateway.health, say)
+    lines = _PartLines(gateway, say)
     ask = functools.partial(ask_limits, gateway, say)
     periodic = PeriodicJobs(
         [
@@ -98,7 +98,7 @@ async def serving(gateway: Gateway, say: Say, stop: asyncio.Event) -> AsyncItera
         loops = [serve() for serve in (*door.all("serves"), gateway.watch.run)]
         if gateway.counted is not None:
             loops.append(gateway.counted.watch_loop(services.clock))
-        await around.enter_async_context(_served(log, loops))
+        await around.enter_async_context(running(log, *loops))
         await gateway.runner.start()
         await gateway.files.start()
         periodic.start()
@@ -118,9 +118,32 @@ async def serving(gateway: Gateway, say: Say, stop: asyncio.Event) -> AsyncItera
             raise
 
 
+class _PartLines:
+    """Prints a line when a part fails, and another when it works again. Channels print their own lines."""
+
+    def __init__(self, gateway: Gateway, say: Say) -> None:
+        self._gateway, self._say = gateway, say
+        self._printed = set[str]()
+
+    def tell(self, name: str, words: str) -> None:
+        """Print a part's trouble once, until the part works again."""
+        if name not in self._printed:
+            self._printed.add(name)
+            self._say(f"{name}: {words}")
+
+    async def look(self) -> None:
+        parts, channels = self._gateway.parts(), self._gateway.channels
+        broken = {name: part for name, part in parts.items() if not part.ok and name not in channels}
+        for name, part in broken.items():
+            self.tell(name, part.detail)
+        for name in sorted(self._printed - set(broken)):
+            self._printed.remove(name)
+            self._say(f"{name}: works again")
+
+
 @contextlib.asynccontextmanager
-async def _served(log: Log, loops: Iterable[Coroutine[Any, Any, None]]) -> AsyncIterator[None]:
-    """Run endless loops while the context is open. A failure of a loop is logged."""
+async def running(log: Log, *loops: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    """Run loops while the context is open. A failure of a loop is logged."""
     tasks = [started(loop, log, "a loop ended") for loop in loops]
     try:
         yield
@@ -176,7 +199,7 @@ async def _bounded(log: Log, what: str, work: Awaitable[object], seconds: float)
         log.write("stop", f"{what}: {type(error).__name__}: {error}", level="warn")
 
 
-async def _check_model(gateway: Gateway, say: Say, lines: PartLines) -> None:
+async def _check_model(gateway: Gateway, say: Say, lines: _PartLines) -> None:
     """Check the API key, and print which model answers. A refused key ends the start. An unreachable provider does not."""
     model, llm = gateway.model, gateway.settings.llm
     try:
@@ -279,7 +302,7 @@ async def reload(gateway: Gateway, load: Callable[[], config.Settings]) -> str:
         if settings != before:
             agent = gateway.agent_with(settings)
             if settings.llm.model != before.llm.model:
-                await _must_be_there(agent.models)
+                await _ask_for(agent.models)
             gateway.turns.agent = agent
     except (errors.ShipmateError, OSError, ValueError, RuntimeError) as error:
         findings = getattr(error, "findings", (f"{type(error).__name__}: {error}",))
@@ -303,18 +326,17 @@ async def reload(gateway: Gateway, load: Callable[[], config.Settings]) -> str:
     return words
 
 
-async def _must_be_there(models: ModelDeps) -> None:
+async def _ask_for(models: ModelDeps) -> None:
     """Raise `errors.ConfigError` if the provider says that it does not have the default model."""
     name = models.default_model
-    try:
+    with contextlib.suppress(errors.ModelError, TimeoutError):
         async with asyncio.timeout(ASK_SECONDS):
-            await models.windows.ask(models.model, name)
-    except errors.ModelUnknown as error:
-        raise errors.ConfigError(
-            f"llm.model: found {name}, which the provider does not have ({error}); expected one that it has; name another"
-        ) from None
-    except (errors.ModelError, TimeoutError):
-        return
+            try:
+                await models.windows.ask(models.model, name)
+            except errors.ModelUnknown as error:
+                raise errors.ConfigError(
+                    f"llm.model: found {name}, which the provider does not have ({error}); expected one that it has; name another"
+                ) from None
 
 
 def _differing(one: config.Settings, other: config.Settings) -> list[str]:

@@ -93,15 +93,15 @@ def logged(gateway: Gateway) -> list[str]:
 
 async def test_each_part_says_how_it_is(house: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
     async with serving(house, lambda _: None, asyncio.Event()):
-        parts = house.health.parts()
+        parts = house.parts()
         assert set(parts) == {"journal", "disk", "model", "memory", "web"}
         assert all(part.ok for part in parts.values())
         await house.memory.look()
-        assert "of 1024 MB" in house.health.parts()["memory"].detail
+        assert "of 1024 MB" in house.parts()["memory"].detail
         house.model.trouble = ModelTrouble("no route to host", of_account=False)
         house.memory.used = house.memory.limit + 1
         monkeypatch.setattr(house.watch, "silent", lambda _: 95.0)
-        parts = house.health.parts()
+        parts = house.parts()
         assert {name for name, part in parts.items() if not part.ok} == {"model", "memory", "web"}
         assert parts["model"].detail == "no route to host"
         assert parts["web"].detail == "silent for 95 s"

@@ -1,27 +1,14 @@
-"""Health of the gateway: the parts in `/readyz`, the numbers in `/metrics`, a printed line for each change, and the
-watchdog that reconnects channels whose platform sends nothing any more.
-"""
+"""The watchdog of the channels, which reconnects a channel whose platform sends nothing any more."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from bot.contracts.channel import Health
 from bot.contracts.environment import cancel_all
-from bot.core.chat import Phase
-from bot.core.chats import Chats
-from bot.core.event_log import EventLog
 from bot.core.operators import OperatorAlerts
-from bot.core.runner import Runner
 from bot.core.services import Services
-from bot.dashboard.console import ActiveChat, PartHealth
-from bot.dashboard.metrics import Figures
-from bot.disk_reserve import DiskReserve
-from bot.llm.wrapper import RetryingModel
-from bot.rss_monitor import RssMonitor
-from bot.tools.mcp.servers import McpServers
 from bot.words import Sentence, sentence
 
 LOOK_EVERY = 3.0
@@ -32,8 +19,6 @@ HEAL_EVERY = 60.0
 """Min interval in seconds between the starts of two reconnects of a channel."""
 HEAL_SECONDS = 60.0
 """Timeout in seconds of one reconnect by the watchdog."""
-
-Say = Callable[[str], None]
 
 
 @dataclass(slots=True)
@@ -138,105 +123,3 @@ def _trouble(health: Health, silence: float | None) -> Sentence | None:
     if silence is not None:
         return sentence("operators.silent", seconds=round(silence), why=why)
     return sentence("operators.hindered", detail=health.detail) if health.detail else None
-
-
-@dataclass(frozen=True, slots=True)
-class GatewayHealth:
-    """Reads the state of the process for `/readyz`, `/metrics` and the console."""
-
-    services: Services
-    event_log: EventLog
-    reserve: DiskReserve
-    model: RetryingModel
-    memory: RssMonitor
-    mcp: McpServers
-    watch: ChannelWatchdog
-    runner: Runner
-    chats: Chats
-
-    def parts(self) -> dict[str, PartHealth]:
-        """Return the health of each part of the gateway, by name."""
-        services, memory, model, reserve = self.services, self.memory, self.model, self.reserve
-        now = services.clock.now()
-
-        def ago(then: float | None) -> float | None:
-            return None if then is None else max(0.0, round(now - then, 1))
-
-        storage, limit = self.event_log.trouble, memory.limit / 2**20
-        used = "not known" if memory.used is None else f"{memory.used / 2**20:.0f} of {limit:.0f} MB"
-        found = {
-            "journal": PartHealth(ok=not storage, detail=storage),
-            "disk": PartHealth(ok=not reserve.trouble, detail=reserve.trouble or str(reserve.space or "")),
-            "model": PartHealth(
-                ok=model.trouble is None,
-                detail=model.trouble.cause if model.trouble else "" if model.asked else "not asked yet",
-                heard=ago(model.asked),
-                needed=model.last,
-            ),
-            "memory": PartHealth(ok=not memory.full, detail=used),
-        }
-        if problem := services.lists.problem:
-            # The last valid access list stays in use, so the gateway remains ready.
-            found["access"] = PartHealth(ok=False, detail=problem, needed=False)
-        if role := services.leadership.role():
-            found["cluster"] = PartHealth(ok=True, detail=role)
-        for name, trouble in self.mcp.troubles().items():
-            found[f"mcp {name}"] = PartHealth(ok=not trouble, detail=trouble, needed=False)
-        for name, channel in services.channels.items():
-            health, silence = channel.health(), self.watch.silent(name)
-            detail = health.detail
-            if silence is not None:
-                detail = f"silent for {silence:.0f} s; {detail}".rstrip("; ")
-            ok = health.connected and silence is None
-            found[name] = PartHealth(ok=ok, detail=detail, heard=ago(health.last_heard))
-        return found
-
-    def active(self) -> list[ActiveChat]:
-        """Return the chats in which a turn runs or messages wait for a turn."""
-        found = []
-        for chat in self.chats:
-            turn, key, waiting = chat.turn, str(chat.key), len(chat.waiting)
-            if turn is not None:
-                state = "suspended" if turn.phase is Phase.SUSPENDED else "running"
-                found.append(ActiveChat(key, state, waiting, turn.id, turn.first.ts / 1000))
-            elif waiting:
-                found.append(ActiveChat(key, "queued", waiting, "", None))
-        return found
-
-    def figures(self) -> Figures:
-        space = self.reserve.space
-        return {
-            "shipmate_turns_running": self.runner.running,
-            "shipmate_queue_messages": sum(len(chat.waiting) for chat in self.chats),
-            "shipmate_conversations": len(self.chats),
-            "shipmate_memory_bytes": self.memory.used,
-            "shipmate_memory_limit_bytes": self.memory.limit,
-            "shipmate_disk_free_bytes": None if space is None else space.free,
-            "shipmate_disk_bytes": None if space is None else space.total,
-            "shipmate_part_ok": {name: part.ok for name, part in self.parts().items()},
-            "shipmate_log_dropped_lines_total": self.services.log.lost,
-        }
-
-
-class PartLines:
-    """Prints a line when a part fails, and another when it works again. Channels print their own lines."""
-
-    def __init__(self, health: GatewayHealth, say: Say) -> None:
-        self._health = health
-        self._say = say
-        self._printed = set[str]()
-
-    def tell(self, name: str, words: str) -> None:
-        """Print a part's trouble once, until the part works again."""
-        if name not in self._printed:
-            self._printed.add(name)
-            self._say(f"{name}: {words}")
-
-    async def look(self) -> None:
-        parts, channels = self._health.parts(), self._health.services.channels
-        broken = {name: part for name, part in parts.items() if not part.ok and name not in channels}
-        for name, part in broken.items():
-            self.tell(name, part.detail)
-        for name in sorted(self._printed - set(broken)):
-            self._printed.remove(name)
-            self._say(f"{name}: works again")

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from bot import health
+from bot import watchdog
 from bot.contracts.channel import Health
-from bot.health import LOOK_EVERY, PATIENCE, ChannelWatchdog
 from bot.testing.clock import FakeClock
 from bot.testing.log import MemoryLog
+from bot.watchdog import LOOK_EVERY, PATIENCE, ChannelWatchdog
 from bot.words import Sentence
 
 SILENCE = 90.0
@@ -188,7 +188,7 @@ async def test_a_healing_that_fails_or_hangs_is_logged_and_the_watch_goes_on(
     ward.tele.break_off()
     await ward.wait(PATIENCE + LOOK_EVERY)
     assert "tele could not be healed: ValueError" in ward.log.at("error")[-1].message
-    monkeypatch.setattr(health, "HEAL_SECONDS", 0.001)
+    monkeypatch.setattr(watchdog, "HEAL_SECONDS", 0.001)
     ward.tele.cure = asyncio.Event()
     healing = len(ward.tele.heals)
     await ward.wait(60)
