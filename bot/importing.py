@@ -34,7 +34,7 @@ from bot.core.chat import Chat
 from bot.core.chats import NO_CHAT
 from bot.core.event_log import APPEND, FACT, KEY, POSITION, RESTORED, stored
 from bot.core.events import Event, EventData, FactSet, StoredFile, encode, keys_of
-from bot.core.outgoing import ApprovalRecord
+from bot.core.outgoing import LastingApproval
 from bot.core.removal import SENDS
 from bot.core.sqlite_log import SCHEMA
 from bot.storage import file_names
@@ -58,7 +58,7 @@ ENDS: Mapping[str, events.TurnEndState] = {
     "stopped": "stopped",
     "withdrawn": "withdrawn",
 }
-_RECORDS: TypeAdapter[ApprovalRecord] = TypeAdapter(ApprovalRecord)
+_LASTING: TypeAdapter[LastingApproval] = TypeAdapter(LastingApproval)
 _APPROVALS: TypeAdapter[Approval] = TypeAdapter(Approval)
 _FILES: TypeAdapter[StoredFile] = TypeAdapter(StoredFile)
 
@@ -466,8 +466,8 @@ class _OldShip:
             with contextlib.suppress(ValidationError):
                 asked = _APPROVALS.validate_json(row["asked"])
                 verdict = Verdict("approved", by, row["scope"], name, request)
-                record = ApprovalRecord(row["id"], asked, row["asked_at"], verdict, row["decided_at"])
-                found.append(("approval", row["id"], _RECORDS.dump_python(record, mode="json")))
+                lasting = LastingApproval(row["id"], asked, verdict, row["decided_at"])
+                found.append(("approval", row["id"], _LASTING.dump_python(lasting, mode="json")))
         for of, key, value in found:
             yield _Fact(0.0, events.FactSet(of, key, value), f"{of} {key}")
 

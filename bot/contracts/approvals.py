@@ -79,11 +79,6 @@ class Approval:
         return UserRef(self.channel, self.user_id)
 
     @property
-    def admits(self) -> bool:
-        """Return True if the request asks for a person's access, not for a tool call."""
-        return self.subject == "person"
-
-    @property
     def key(self) -> tuple[str, str, str]:
         """Return the key of the call. If several calls have an equal key, people are asked only once."""
         return (self.request_id, self.call_id, self.fingerprint)

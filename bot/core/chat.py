@@ -23,7 +23,7 @@ from bot.core.context import AgentContextStore, RunningTurn
 from bot.core.event_log import Position
 from bot.core.events import Event
 from bot.core.file_words import UNSEEN, UNSEEN_BY_MODEL, SeenFile
-from bot.core.outgoing import ApprovalRecord, OutboxRow, Question
+from bot.core.outgoing import OutboxRow, Question
 from bot.core.removal import Gone
 from bot.telemetry.usage import two_digits
 
@@ -348,7 +348,7 @@ class Chat:
             *(one.since for one in self.beside.values()),
             *(one.since for queue in self._people.values() for one in queue),
             *(one.seq for one in self.outbox.values()),
-            *(one.asked for one in self.questions.values()),
+            *(one.seq for one in self.questions.values()),
             *([self.turn.since] if self.turn is not None else ()),
         ]
         return min(needed, default=None)
@@ -476,8 +476,8 @@ class Chat:
                 self._early = [one for one in self._early if one.seq >= data.before]
                 self._keep_edits(lambda _, edit: edit.seq >= data.before)
             case events.QuestionAsked():
-                record = ApprovalRecord(data.question, data.asked, event.at)
-                self.questions[data.question] = Question(record, event.turn, event.seq)
+                asked = Question(data.question, data.asked, event.at, event.turn, event.seq)
+                self.questions[data.question] = asked
                 if turn is not None and turn.phase in {Phase.STARTING, Phase.RUNNING}:
                     turn.phase, turn.attempts = Phase.SUSPENDED, 0
             case events.Decided() if (question := self.questions.get(data.question)) is not None:
@@ -761,8 +761,7 @@ class Chat:
 
     def _decide(self, question: Question, verdict: Verdict, at: float) -> None:
         if question.verdict is None:
-            question.decided = self.seq
-            question.record = replace(question.record, verdict=verdict, decided_at=at)
+            question.verdict, question.decided_at, question.decided = verdict, at, self.seq
         # Unsent messages that show the question are no longer needed.
         for row in list(self.outbox.values()):
             if row.question == question.id and row.state == "queued":
@@ -863,7 +862,7 @@ class Chat:
             if question.verdict is not None:
                 if question.decided <= committed:
                     found += [Deliver("revise", row, question) for row in question.copies.values()]
-            elif now >= (expires := question.record.expires_at):
+            elif now >= (expires := question.expires_at):
                 found.append(Expire(question))
             elif expires < math.inf:
                 found.append(WakeAt(expires))

@@ -273,7 +273,7 @@ class Door:
         return sorted(found, key=lambda one: (KINDS.index(one.kind), one.due or one.since, one.id))
 
     def outcome(self, question: Question) -> str:
-        words = self._outcomes.get(question.record.asked.subject)
+        words = self._outcomes.get(question.asked.subject)
         return "" if words is None else words(question)
 
 

@@ -111,34 +111,33 @@ def _fields(data: Queued) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, slots=True)
-class ApprovalRecord:
-    """A stored question to people and its verdict. `verdict` is None while the question is open; only the first verdict
-    counts. Times are epoch seconds. `used` counts the later tool calls that this approval has allowed.
+class LastingApproval:
+    """A stored approval that also covers later tool calls. `used` counts the later calls that the approval has allowed.
+    `decided_at` is in epoch seconds.
     """
 
     id: str
     asked: Approval
-    asked_at: float
-    verdict: Verdict | None = None
-    decided_at: float | None = None
+    verdict: Verdict
+    decided_at: float
     used: int = 0
-
-    @property
-    def expires_at(self) -> float:
-        """Return the time (epoch seconds) at which the question expires. A person's request for admission never expires."""
-        return math.inf if self.asked.admits else self.asked_at + SECONDS
 
 
 @dataclass(slots=True, eq=False)
 class Question:
     """A question to people. After the first verdict, each message that shows the question is edited to show the outcome.
     Then the question is removed from the chat's state. `turn` is the turn that waits for the verdict; None if no turn waits.
+    Times are in epoch seconds.
     """
 
-    record: ApprovalRecord
+    id: str
+    asked: Approval
+    asked_at: float
     turn: str | None
-    asked: int
+    seq: int
     """Number of the event that asked the question."""
+    verdict: Verdict | None = None
+    decided_at: float = 0.0
     decided: int = 0
     """Number of the event that decided the question. The messages are edited only after this event has been written to disk."""
     rows: dict[str, bool | None] = field(default_factory=dict)
@@ -147,19 +146,16 @@ class Question:
     """Delivered messages of the question that can still be edited, by outbox row."""
 
     @property
-    def id(self) -> str:
-        return self.record.id
-
-    @property
-    def verdict(self) -> Verdict | None:
-        return self.record.verdict
+    def expires_at(self) -> float:
+        """Return the time at which the question expires. A person's request for admission never expires."""
+        return math.inf if self.asked.subject == "person" else self.asked_at + SECONDS
 
     @property
     def of_tool(self) -> bool:
         """Return True if a tool asks the person for a text. The message of such a question is not edited after the answer, and
         the question ends when the process ends.
         """
-        return self.record.asked.subject == "question"
+        return self.asked.subject == "question"
 
     def arrived(self, row: str) -> bool | None:
         """Return True if this row or its last repeat was delivered, False if it failed, and None if it is not known yet."""

@@ -15,11 +15,11 @@ from bot.features.questions.tool_questions import ToolQuestions
 
 
 def _build(runtime: Runtime) -> Hooks:
-    admissions, tools = Admissions(runtime), ToolQuestions(runtime)
+    admissions = Admissions(runtime)
     approvals = Approvals(runtime, admissions)
 
     async def waiting(viewer: Viewer) -> list[OpenLoop]:
-        return [loop for one in (admissions, approvals, tools) for loop in await one.waiting(viewer)]
+        return await admissions.waiting(viewer) + await approvals.waiting(viewer)
 
     return Hooks(
         commands={
@@ -32,7 +32,7 @@ def _build(runtime: Runtime) -> Hooks:
         },
         signals={"admission": Command(admissions.ask)},
         approvals=approvals,
-        asks=tools,
+        asks=ToolQuestions(runtime),
         questions=approvals.open_in,
         outcomes={"call": wording.outcome, "budget": wording.outcome, "person": admissions.outcome},
         home={1: approvals.home},

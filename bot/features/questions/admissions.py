@@ -50,7 +50,7 @@ class Admissions(QuestionService):
         chat = await self._run.chats.get(inbound.chat_key)
         name = inbound.request_id
         for other, old in self._open("person"):
-            if old.record.asked_at < self._run.clock.now() - KEPT:
+            if old.asked_at < self._run.clock.now() - KEPT:
                 self._append(other, None, events.Decided(old.id, Verdict("expired")))
             elif _person(old) == inbound.person and old.id != name:
                 return Done()
@@ -110,7 +110,7 @@ class Admissions(QuestionService):
         """Apply a decision that an operator made with a button. Return False if the request is already decided, or if the
         person was blocked in the meantime.
         """
-        chat, who = await self._run.chats.get(found.record.asked.chat_key), _person(found)
+        chat, who = await self._run.chats.get(found.asked.chat_key), _person(found)
         async with self._alone(chat.key):
             if found.verdict is not None:
                 return False
@@ -171,7 +171,7 @@ class Admissions(QuestionService):
     @staticmethod
     def outcome(found: Question) -> str:
         """Return the sentence about the decision, shown below the request; "" if the request is undecided."""
-        verdict, when = found.verdict, times.hour(found.record.decided_at or 0.0)
+        verdict, when = found.verdict, times.hour(found.decided_at)
         if verdict is None:
             return ""
         by = say("strangers.by", who=who_decided(verdict, "approval.an_operator")) if verdict.by else ""
@@ -269,4 +269,4 @@ class Admissions(QuestionService):
 
 
 def _person(found: Question) -> UserRef:
-    return UserRef(found.record.asked.channel or "", found.record.asked.user_id or "")
+    return UserRef(found.asked.channel or "", found.asked.user_id or "")

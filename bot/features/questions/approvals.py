@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import starmap
 
 from pydantic import TypeAdapter
 
@@ -21,6 +22,7 @@ from bot.contracts.approvals import (
     Verdict,
     Viewer,
 )
+from bot.contracts.base import Json
 from bot.contracts.channel import HomeSection
 from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.inbound import Command as CallOf
@@ -29,20 +31,19 @@ from bot.core import events
 from bot.core.chat import Chat
 from bot.core.chats import Fact
 from bot.core.feature import Done, Runtime
-from bot.core.locales import ReaderLocale
 from bot.core.operators import who_decided
-from bot.core.outgoing import Address, ApprovalRecord, Question, is_shown_in
+from bot.core.outgoing import Address, LastingApproval, Question, is_shown_in
 from bot.features.questions import wording
 from bot.features.questions.admissions import Admissions
 from bot.features.questions.tool_questions import QuestionService
 from bot.features.questions.wording import SHORT, act, call_in_words, runs, that_hold
 from bot.tools.permissions.display import changed_lines, in_words, named
-from bot.words import language, own_zone, say, speaking, times, zone
+from bot.words import say, speaking, times
 
 GRANTED = "approval"  # kind of the `FactSet` events that store lasting approvals by question id
 MOST_SHOWN = 5  # max questions listed on a person's home page
 SCOPES: dict[str, Scope] = {"once": "once", "chat": "chat", "today": "today", "always": "always"}
-_RECORDS = TypeAdapter(ApprovalRecord)
+_GRANTS = TypeAdapter(LastingApproval)
 
 
 class Approvals(QuestionService):
@@ -73,7 +74,7 @@ class Approvals(QuestionService):
             self._append(chat, one.request_id, *decided, *self._granted(name, one, verdict))
 
     async def _decided(self, chat: Chat, asked: Approval) -> Verdict:
-        if (given := self._given(asked)) is not None and given.verdict is not None:
+        if (given := self._given(asked)) is not None:
             if runs(given.asked) == runs(asked):
                 self._append(chat, asked.request_id, _fact(replace(given, used=given.used + 1)))
                 return given.verdict
@@ -96,57 +97,57 @@ class Approvals(QuestionService):
                 await self._show(chat, found, turn.first)
         return found.verdict or Verdict("nobody")
 
-    def _given(self, asked: Approval) -> ApprovalRecord | None:
+    def _given(self, asked: Approval) -> LastingApproval | None:
         """Return the lasting approval that covers a call; None if there is none.
 
         An approval by a person who is no operator covers only calls that the asking person may approve alone. Prefer an
         approval of the same programs, then the newest approval for all chats, then the newest for this chat.
         """
         covering = [
-            ((runs(one.asked) == runs(asked), one.verdict.scope == "always"), one)
+            one
             for one in (self._lasting() if asked.lasting else ())
-            if one.verdict is not None
-            and one.asked.fingerprint.partition(":")[0] == asked.fingerprint.partition(":")[0]
+            if one.asked.fingerprint.partition(":")[0] == asked.fingerprint.partition(":")[0]
             and (asked.granted or one.verdict.scope == "always" or one.verdict.by in self._run.operators)
             and one.verdict.covers(asked.chat_key, asked_in=one.asked.chat_key)
         ]
-        return max(reversed(covering), key=lambda one: one[0], default=(None, None))[1]
+        return max(
+            reversed(covering),
+            key=lambda one: (runs(one.asked) == runs(asked), one.verdict.scope == "always"),
+            default=None,
+        )
 
-    def _lasting(self) -> list[ApprovalRecord]:
+    def _lasting(self) -> list[LastingApproval]:
         """Return the valid lasting approvals, oldest first. An approval for one day expires at the end of that day."""
         today = times.local(self._run.clock.now()).date()
-        records = map(_RECORDS.validate_python, self._run.chats.facts.all(GRANTED).values())
+        found = map(_GRANTS.validate_python, self._run.chats.facts.all(GRANTED).values())
         valid = (
             one
-            for one in records
-            if one.verdict is not None
-            and (one.verdict.scope != "today" or times.local(one.decided_at or 0.0).date() == today)
+            for one in found
+            if one.verdict.scope != "today" or times.local(one.decided_at).date() == today
         )
-        return sorted(valid, key=lambda one: one.decided_at or 0.0)
+        return sorted(valid, key=lambda one: one.decided_at)
 
     def _granted(self, name: str, asked: Approval, verdict: Verdict) -> list[events.FactSet]:
-        at = self._run.clock.now()
-        return [_fact(ApprovalRecord(name, asked, at, verdict, at))] if verdict.lasts else []
+        lasting = LastingApproval(name, asked, verdict, self._run.clock.now())
+        return [_fact(lasting)] if verdict.lasts else []
 
     async def _show(self, chat: Chat, found: Question, first: Inbound) -> None:
         """Send the question to the asking chat and wait for the verdict. Unless the asker may decide alone, also send the
         question to the direct chats of operators.
         """
-        asked = found.record.asked
-        all_choices = that_hold(asked, CHOICES)
+        asked, all_choices = found.asked, that_hold(found.asked, CHOICES)
+
+        async def ask_operator(operator: UserRef, to: Address) -> str:
+            with speaking(*self._run.locales.of_person(operator)):
+                return await self._ask(chat, found, first, to, all_choices)
+
         alone = first.person in self._run.operators or asked.own
         elsewhere = [] if alone else self._run.operator_chats.people(asked.request_id)
-        theirs = await asyncio.gather(
-            *(
-                self._ask(chat, found, first, to, self._run.locales.of_person(operator), choices=all_choices)
-                for operator, to in elsewhere
-            )
-        )
+        theirs = await asyncio.gather(*starmap(ask_operator, elsewhere))
         choices = self._choices(asked, first.person)
         if not choices and first.chat_type == "group" and not await self._reached(chat, found, theirs):
             choices = all_choices
-        spoken = ReaderLocale(language(), zone(), own_zone())
-        own = await self._ask(chat, found, first, Address.of(first), spoken, choices=choices)
+        own = await self._ask(chat, found, first, Address.of(first), choices)
         blind = first.chat_type == "direct" and not choices
 
         def settled() -> bool | None:
@@ -162,14 +163,7 @@ class Approvals(QuestionService):
             self._append(chat, asked.request_id, events.Decided(found.id, Verdict("nobody")))
 
     async def _ask(
-        self,
-        chat: Chat,
-        found: Question,
-        first: Inbound,
-        to: Address,
-        spoken: ReaderLocale,
-        *,
-        choices: tuple[Choice, ...],
+        self, chat: Chat, found: Question, first: Inbound, to: Address, choices: tuple[Choice, ...]
     ) -> str:
         """Queue the question in one chat unless it is queued already. Return the id of its last outbox row, which has the
         buttons.
@@ -177,42 +171,40 @@ class Approvals(QuestionService):
         A call that is too long for a message is sent as a file above the question, so that people see the whole call before
         they decide. If the file cannot be sent, the question offers no lasting approval.
         """
-        record, name = found.record, f"{found.id}/{to.chat_key}"
-        queued = [one for one in found.rows if one == name or one.startswith(f"{name}/")]
-        if queued:
+        name = f"{found.id}/{to.chat_key}"
+        if queued := [one for one in found.rows if one == name or one.startswith(f"{name}/")]:
             return queued[-1]
         limited = self._run.channels[to.channel].reading_limits is not None
-        cut = bool(choices) and limited and len(record.asked.shown) > wording.SHOWN
+        cut = bool(choices) and limited and len(found.asked.shown) > wording.SHOWN
         if cut and not await self._sent_whole(chat, found, to, f"{name} file"):
             choices = tuple(one for one in choices if one not in LASTING)
-        with speaking(*spoken):
-            if choices:
-                words, while_open = wording.question(self._run, record, first, to.chat_key, choices, cut=cut)
-            else:
-                words, while_open = wording.waiting_notice(record)
-            if to.chat_key != first.chat_key:
-                place = str(self._run.memberships.place(first))
-                if first.channel != to.channel:
-                    place = say("place.elsewhere", place=place, channel=first.channel.title())
-                words += f"\n\n{say('approval.asked_in', place=place)}"
-            buttons = wording.buttons_of(record, choices)
-            rows = self._run.saying.rows(
-                name, to, words, buttons=buttons, question=record.id, while_open=(while_open,)
-            )
-        self._append(chat, record.asked.request_id, *rows)
+        if choices:
+            words, while_open = wording.question(self._run, found, first, to.chat_key, choices, cut=cut)
+        else:
+            words, while_open = wording.waiting_notice(found)
+        if to.chat_key != first.chat_key:
+            place = str(self._run.memberships.place(first))
+            if first.channel != to.channel:
+                place = say("place.elsewhere", place=place, channel=first.channel.title())
+            words += f"\n\n{say('approval.asked_in', place=place)}"
+        buttons = wording.buttons_of(found, choices)
+        rows = self._run.saying.rows(
+            name, to, words, buttons=buttons, question=found.id, while_open=(while_open,)
+        )
+        self._append(chat, found.asked.request_id, *rows)
         return rows[-1].row
 
     async def _sent_whole(self, chat: Chat, found: Question, to: Address, name: str) -> bool:
         """Send the complete call as a file. Return True once the file is delivered or the question is decided; False if the
         file cannot be delivered.
         """
-        file = wording.file_of(found.record.asked)
+        file = wording.file_of(found.asked)
         if name not in found.rows:
             try:
                 await self._run.files.check(to.channel, file)
                 async with self._run.files.kept([file]) as (stored,):
                     row = to.queued(name, file.markdown, form="notice", question=found.id, file=stored)
-                    self._append(chat, found.record.asked.request_id, row)
+                    self._append(chat, found.asked.request_id, row)
             except errors.FileRefused as error:
                 words, cause = "a call is no file", str(error)
                 self._run.log.write("approval", words, level="warn", approval=found.id, cause=cause)
@@ -246,8 +238,7 @@ class Approvals(QuestionService):
 
     async def home(self, opened: Inbound) -> HomeSection:
         """Return the calls that wait for an approval in this person's turns, for the person's home page."""
-        open_ones = (one.record.asked for _, one in self._open("call", "budget"))
-        waits = [asked for asked in open_ones if asked.person == opened.person]
+        waits = [one.asked for _, one in self._open("call", "budget") if one.asked.person == opened.person]
         lines = [say("home.waits", act=act(one, names_tool=False)) for one in waits[:MOST_SHOWN]]
         more = len(waits) - MOST_SHOWN
         lines += [say("home.more_jobs", count=more)] if more > 0 else []
@@ -256,38 +247,35 @@ class Approvals(QuestionService):
     async def waiting(self, viewer: Viewer) -> list[OpenLoop]:
         """Return the open questions that this person sees on the board. At the console, also return the lasting approvals."""
         found = list[OpenLoop]()
-        for chat, one in self._open("call", "budget"):
-            record, asked = one.record, one.record.asked
-            may = bool(self._choices(asked, viewer.person))
-            if viewer.sees(asked.person, asked.chat_key):
-                loop = OpenLoop(
-                    "approval",
-                    record.id[-SHORT:],
+        for chat, one in self._open("call", "budget", "question"):
+            asked, about = one.asked, (one.asked_at, one.asked.person)
+            if not viewer.sees(asked.person, asked.chat_key):
+                continue
+            if one.of_tool:
+                found.append(OpenLoop("question", one.id, asked.chat_key, asked.shown, *about))
+                continue
+            name = chat.turn.first.user_name or "" if chat.turn is not None else ""
+            what, why, detail = say("home.waits", act=act(asked, names_tool=False)), "", ""
+            if may := bool(self._choices(asked, viewer.person)):
+                what, why, detail = wording.wish(asked, ""), wording.reasons(asked), call_in_words(asked)
+            shown = (asked.chat_key, what, *about, name, why, detail, one.expires_at)
+            found.append(OpenLoop("approval", one.id[-SHORT:], *shown, acts=("once", "deny") if may else ()))
+        for given in self._lasting() if viewer.at_console else ():
+            asked = given.asked
+            what = say(f"waiting.lasting_{given.verdict.scope}", act=act(asked), count=given.used)
+            found.append(
+                OpenLoop(
+                    "lasting",
+                    given.id[-SHORT:],
                     asked.chat_key,
-                    wording.wish(asked, "") if may else say("home.waits", act=act(asked, names_tool=False)),
-                    record.asked_at,
+                    what,
+                    given.decided_at,
                     asked.person,
-                    chat.turn.first.user_name or "" if chat.turn is not None else "",
-                    why=wording.reasons(asked) if may else "",
-                    detail=call_in_words(asked) if may else "",
-                    due=record.expires_at,
-                    acts=("once", "deny") if may else (),
+                    detail=call_in_words(asked),
+                    acts=("revoke",),
+                    by=who_decided(given.verdict, "approval.an_operator"),
                 )
-                found.append(loop)
-        for record in self._lasting() if viewer.at_console else ():
-            verdict, asked = record.verdict or Verdict("approved"), record.asked
-            loop = OpenLoop(
-                "lasting",
-                record.id[-SHORT:],
-                asked.chat_key,
-                say(f"waiting.lasting_{verdict.scope}", act=act(asked), count=record.used),
-                record.decided_at or record.asked_at,
-                asked.person,
-                detail=call_in_words(asked),
-                acts=("revoke",),
-                by=who_decided(verdict, "approval.an_operator"),
             )
-            found.append(loop)
         return found
 
     def open_in(self, chat_key: ChatKey, person: UserRef) -> list[ShownQuestion]:
@@ -298,16 +286,16 @@ class Approvals(QuestionService):
             copy = [row for row in one.copies.values() if is_shown_in(row.id, chat_key)]
             if chat is None or one.verdict is not None or not copy:
                 continue
-            choices = self._choices(one.record.asked, person)
+            choices = self._choices(one.asked, person)
             offered = bool(copy[-1].buttons and copy[-1].buttons.choices)
             for row in copy if offered else copy[-1:]:
                 words = row.text
                 if not offered and choices and chat.turn is not None:
                     # The question was sent without buttons, but the person may decide now.
                     with speaking(row.language, row.zone, row.own_zone):
-                        words, _ = wording.question(self._run, one.record, chat.turn.first, chat_key, choices)
-                buttons = wording.buttons_of(one.record, choices if row is copy[-1] else ())
-                found.append(ShownQuestion(row.id, words, int(one.record.asked_at * 1000), buttons))
+                        words, _ = wording.question(self._run, one, chat.turn.first, chat_key, choices)
+                buttons = wording.buttons_of(one, choices if row is copy[-1] else ())
+                found.append(ShownQuestion(row.id, words, int(one.asked_at * 1000), buttons))
         return found
 
     async def approve(self, inbound: Inbound) -> Done:
@@ -323,8 +311,8 @@ class Approvals(QuestionService):
 
     async def afresh(self, press: Inbound) -> Done:
         """Handle the button [Start over without it]: stop the turn, and ask the person's own text again in a new conversation."""
-        open_ones = [chat.turn for chat, one in self._open("call", "budget") if one.id == press.args]
-        turn = open_ones[0] if open_ones else None
+        open_ones = (chat.turn for chat, one in self._open("call", "budget") if one.id == press.args)
+        turn = next(open_ones, None)
         if turn is None:
             return Done(say("approval.unknown"))
         if press.person != turn.first.person and press.person not in self._run.operators:
@@ -351,25 +339,24 @@ class Approvals(QuestionService):
             return Done(say("commands.allow_privately"))
         found, now = self._lasting(), self._run.clock.now()
         if inbound.args:
-            for record in found:
-                if _is_called(record, inbound.args.upper()):
-                    self._note(record, inbound, "taken back")
-                    gone = Fact(inbound.chat_key, events.FactSet(GRANTED, record.id, None))
-                    return Done(say("approvals.gone", name=record.id[-SHORT:]), (gone,))
-            return Done(say("approval.no_such", name=text.preview(inbound.args, 40)))
+            given = next((one for one in found if _is_called(one.id, inbound.args.upper())), None)
+            if given is None:
+                return Done(say("approval.no_such", name=text.preview(inbound.args, 40)))
+            self._note(given, inbound, "taken back")
+            gone = Fact(inbound.chat_key, events.FactSet(GRANTED, given.id, None))
+            return Done(say("approvals.gone", name=given.id[-SHORT:]), (gone,))
         lines = [
             say(
-                f"approvals.line_{verdict.scope}",
-                name=record.id[-SHORT:],
-                act=act(record.asked),
-                call=named(record.asked.shown),
-                chat=record.asked.chat_key,
-                by=who_decided(verdict, "approval.an_operator"),
-                time=times.recent(record.decided_at or now, now),
-                count=record.used,
+                f"approvals.line_{one.verdict.scope}",
+                name=one.id[-SHORT:],
+                act=act(one.asked),
+                call=named(one.asked.shown),
+                chat=one.asked.chat_key,
+                by=who_decided(one.verdict, "approval.an_operator"),
+                time=times.recent(one.decided_at, now),
+                count=one.used,
             )
-            for record in found
-            if (verdict := record.verdict) is not None
+            for one in found
         ]
         how = say("approvals.how", prefix=self._run.manifests[inbound.channel].command_prefix)
         return Done("\n".join([*lines, how]) if lines else say("approvals.none"))
@@ -378,35 +365,34 @@ class Approvals(QuestionService):
         found = self._named(inbound, name)
         if isinstance(found, str):
             return Done(found)
-        asked = found.record.asked
-        refusal = self._refusal(asked, inbound, scope)
-        if refusal or (ended == "steered" and not asked.step):
-            self._note(found.record, inbound, "refused")
-            return Done(refusal or say("approval.nothing"))
+        asked, refusal = found.asked, ""
+        asker = asked.granted and inbound.person == asked.person
+        if inbound.person not in self._run.operators and (not asker or scope == "always"):
+            refusal = say("approval.not_always" if asker else "approval.not_yours")
+        elif scope in LASTING and not asked.lasting:
+            refusal = say("approval.once_only")
+        elif ended == "steered" and not asked.step:
+            refusal = say("approval.nothing")
+        if refusal:
+            self._note(found, inbound, "refused")
+            return Done(refusal)
         verdict = Verdict(ended, inbound.person, scope, inbound.user_name or "", inbound.request_id)
-        if asked.admits:
+        if asked.subject == "person":
             if not await self._admissions.decide(found, verdict):
                 return Done(say("approval.unknown"))
             return Done(say("strangers.admits" if ended == "approved" else "strangers.stays_out"))
-        self._note(found.record, inbound, ended, scope=scope)
-        key = ended if ended != "approved" else "approved" if scope == "once" else f"approved_{scope}"
+        self._note(found, inbound, ended, scope=scope)
+        key = ended if ended != "approved" or scope == "once" else f"approved_{scope}"
         granted = (Fact(asked.chat_key, one) for one in self._granted(found.id, asked, verdict))
         decided = Fact(asked.chat_key, events.Decided(found.id, verdict), found.turn)
         return Done(say(f"approval.{key}"), (decided, *granted))
-
-    def _refusal(self, asked: Approval, inbound: Inbound, scope: Scope) -> str:
-        asker = asked.granted and inbound.person == asked.person
-        if inbound.person not in self._run.operators and (not asker or scope == "always"):
-            return say("approval.not_always" if asker else "approval.not_yours")
-        return say("approval.once_only") if scope in LASTING and not asked.lasting else ""
 
     def _named(self, inbound: Inbound, name: str) -> Question | str:
         """Return the open question of this name. Without a name, return the only open question in this chat or its threads.
         Otherwise return the sentence that says why no single question was found.
         """
         if wanted := name.upper():
-            every = (one for _, one in self._open("call", "budget", "person"))
-            found = [one for one in every if _is_called(one.record, wanted)]
+            found = [one for _, one in self._open("call", "budget", "person") if _is_called(one.id, wanted)]
             if len(found) == 1:
                 return found[0]
             # Only buttons contain the full id. An unknown full id thus comes from the button of a closed question.
@@ -420,16 +406,20 @@ class Approvals(QuestionService):
         if not near:
             return say("approval.nothing")
         names = [
-            say("approval.one", name=one.id[-SHORT:], act=act(asked), shown=named(in_words(asked.shown)))
+            say(
+                "approval.one",
+                name=one.id[-SHORT:],
+                act=act(one.asked),
+                shown=named(in_words(one.asked.shown)),
+            )
             for one in near
-            for asked in (one.record.asked,)
         ]
         prefix = self._run.manifests[inbound.channel].command_prefix
         return say("approval.which", name=near[0].id[-SHORT:], names=", ".join(names), prefix=prefix)
 
     def _seen_in(self, one: Question, inbound: Inbound) -> set[ChatKey]:
         """Return the chats in which this person sees a question: the asking chat; for an operator, also all chats with a copy."""
-        asked_in, here = one.record.asked.chat_key, inbound.chat_key
+        asked_in, here = one.asked.chat_key, inbound.chat_key
         found = {asked_in} if here.shows(asked_in) else set[ChatKey]()
         if inbound.person in self._run.operators:
             shown = {self._run.manifests[row.channel].encode(row.target) for row in one.copies.values()}
@@ -438,30 +428,22 @@ class Approvals(QuestionService):
         return found
 
     def _note(
-        self, record: ApprovalRecord, inbound: Inbound, decision: str, *, scope: Scope = "once"
+        self, found: Question | LastingApproval, inbound: Inbound, decision: str, *, scope: Scope = "once"
     ) -> None:
-        asked = record.asked
-        self._run.log.write(
-            "approval",
-            f"{asked.tool}: {decision}",
-            chat_key=asked.chat_key,
-            request_id=asked.request_id,
-            approval=record.id,
-            decision=decision,
-            scope=scope,
-            by=str(inbound.person),
-            rule=asked.rule or None,
-            fingerprint=asked.fingerprint,
-        )
+        asked = found.asked
+        facts: Json = {"approval": found.id, "decision": decision, "scope": scope, "by": str(inbound.person)}
+        facts |= {"chat_key": asked.chat_key, "request_id": asked.request_id}
+        facts |= {"rule": asked.rule or None, "fingerprint": asked.fingerprint}
+        self._run.log.write("approval", f"{asked.tool}: {decision}", **facts)
 
 
 def _about(chat: Chat, asked: Approval) -> Question | None:
-    return next((one for one in chat.questions.values() if one.record.asked.key == asked.key), None)
+    return next((one for one in chat.questions.values() if one.asked.key == asked.key), None)
 
 
-def _is_called(record: ApprovalRecord, wanted: str) -> bool:
-    return record.id == wanted or (len(wanted) >= SHORT and record.id.endswith(wanted))
+def _is_called(name: str, wanted: str) -> bool:
+    return name == wanted or (len(wanted) >= SHORT and name.endswith(wanted))
 
 
-def _fact(record: ApprovalRecord) -> events.FactSet:
-    return events.FactSet(GRANTED, record.id, _RECORDS.dump_python(record, mode="json"))
+def _fact(given: LastingApproval) -> events.FactSet:
+    return events.FactSet(GRANTED, given.id, _GRANTS.dump_python(given, mode="json"))

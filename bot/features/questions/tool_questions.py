@@ -8,7 +8,7 @@ from collections.abc import Collection
 from dataclasses import replace
 from weakref import WeakValueDictionary
 
-from bot.contracts.approvals import Approval, OpenLoop, Subject, Verdict, Viewer
+from bot.contracts.approvals import Approval, Subject, Verdict
 from bot.contracts.identity import ChatKey
 from bot.core import events
 from bot.core.chat import Chat
@@ -41,7 +41,7 @@ class QuestionService:
             (chat, one)
             for chat in self._run.chats
             for one in chat.questions.values()
-            if one.verdict is None and one.record.asked.subject in subjects
+            if one.verdict is None and one.asked.subject in subjects
         ]
 
     async def _reached(self, chat: Chat, found: Asked, rows: Collection[str]) -> bool:
@@ -86,15 +86,6 @@ class ToolQuestions(QuestionService):
                 self._run.log.write("question", "a question did not arrive", level="warn")
                 self._append(chat, turn.id, events.Decided(name, Verdict("nobody")))
             return _answer(chat, asked.verdict)
-
-    async def waiting(self, viewer: Viewer) -> list[OpenLoop]:
-        """Return the open questions of tools that this person sees on the board."""
-        asked = (one.record for _, one in self._open("question"))
-        return [
-            OpenLoop("question", one.id, one.asked.chat_key, one.asked.shown, one.asked_at, one.asked.person)
-            for one in asked
-            if viewer.sees(one.asked.person, one.asked.chat_key)
-        ]
 
 
 def _answer(chat: Chat, verdict: Verdict | None) -> Answer:

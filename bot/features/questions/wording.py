@@ -15,7 +15,7 @@ from bot.contracts.tools import MCP
 from bot.core import plans
 from bot.core.feature import Runtime
 from bot.core.operators import who_decided
-from bot.core.outgoing import SECONDS, ApprovalRecord, Question
+from bot.core.outgoing import SECONDS, Question
 from bot.tools.permissions.display import in_words, named, quoted, shortened
 from bot.words import paragraph, say, times
 
@@ -47,9 +47,9 @@ def that_hold(asked: Approval, choices: tuple[Choice, ...]) -> tuple[Choice, ...
     return (*held, "afresh") if asked.about else held
 
 
-def buttons_of(record: ApprovalRecord, choices: tuple[Choice, ...]) -> QuestionButtons:
+def buttons_of(found: Question, choices: tuple[Choice, ...]) -> QuestionButtons:
     """Return the buttons of a question. A question about several calls also has a button to decide them one by one."""
-    return QuestionButtons(record.id, (*choices, "each") if choices and record.asked.step else choices)
+    return QuestionButtons(found.id, (*choices, "each") if choices and found.asked.step else choices)
 
 
 def decides_each(verdict: Verdict) -> bool:
@@ -82,7 +82,7 @@ def plain(words: str) -> str:
 
 def outcome(found: Question) -> str:
     """Return the sentence about the decision, shown below the question; "" if the question is open."""
-    asked, verdict, at = found.record.asked, found.verdict, times.hour(found.record.decided_at or 0.0)
+    asked, verdict, at = found.asked, found.verdict, times.hour(found.decided_at)
     if verdict is None:
         return ""
     if verdict.ended in {"approved", "denied"}:
@@ -112,12 +112,12 @@ def act(asked: Approval, *, names_tool: bool = True) -> str:
     return say("approval.act_tool", tool=quoted(asked.tool))
 
 
-def waiting_notice(record: ApprovalRecord) -> tuple[str, str]:
+def waiting_notice(found: Question) -> tuple[str, str]:
     """Return the text for people who may not decide, and the line of that text to remove once the question is decided."""
-    task, wish = record.asked.task, act(record.asked, names_tool=False)
+    task, wish = found.asked.task, act(found.asked, names_tool=False)
     words = say("approval.waits_task", task=task, act=wish) if task else say("approval.waits", act=wish)
     until = say("approval.asked", count=int(SECONDS // 60))
-    what = quoted(text.preview(call_in_words(record.asked), GLIMPSE))
+    what = quoted(text.preview(call_in_words(found.asked), GLIMPSE))
     return "\n".join(filter(None, [words, what and f"\n`{what}`", until])), until
 
 
@@ -157,7 +157,7 @@ def reasons(asked: Approval) -> str:
 
 def question(
     run: Runtime,
-    record: ApprovalRecord,
+    found: Question,
     first: Inbound,
     chat_key: ChatKey,
     choices: tuple[Choice, ...],
@@ -170,7 +170,7 @@ def question(
     text also names the commands. On a local channel, ids of unnamed people are left out. `cut`: the complete call is in a
     file above the question.
     """
-    asked, manifest = record.asked, run.manifests[chat_key.channel]
+    asked, manifest = found.asked, run.manifests[chat_key.channel]
     here = first.chat_type == "direct" and first.chat_key == chat_key
     who = "" if here or run.manifests[first.channel].access == "local" else str(asked.user_id)
     if first.user_name and not here:
@@ -183,7 +183,7 @@ def question(
         decides = "you_alone"
     while_open = say(f"approval.who_{decides}", count=int(SECONDS // 60), who=who)
     if not manifest.buttons:
-        typed = say("approval.typed", id=record.id[-SHORT:], prefix=manifest.command_prefix)
+        typed = say("approval.typed", id=found.id[-SHORT:], prefix=manifest.command_prefix)
         while_open = paragraph(while_open, typed)
     below = [because, while_open] if (because := reasons(asked)) else [while_open]
     if cut:

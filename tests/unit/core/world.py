@@ -241,7 +241,7 @@ class Process:
                     choices: list[Ended] = ["approved", "denied"]
                     ended = self.world.decided.setdefault(one.id, self.world.rng.choice(choices))
                     self.append((name, events.Decided(one.id, Verdict(ended)), one.turn))
-                    self.tasks["pressed", self.world.fresh()] = self.pressed(one.record.asked.call_id)
+                    self.tasks["pressed", self.world.fresh()] = self.pressed(one.asked.call_id)
                     return
 
     def pressed(self, call: str) -> Steps:
@@ -465,7 +465,7 @@ class Process:
     def allowed(self, name: ChatKey, chat: Chat, turn: str, call: str) -> Generator[None, None, bool]:
         """Ask the operator, and wait for the verdict."""
         asked = Approval(turn, name, None, None, call_id=call, tool=ASKED, why="rule")
-        found = next((one for one in chat.questions.values() if one.record.asked.key == asked.key), None)
+        found = next((one for one in chat.questions.values() if one.asked.key == asked.key), None)
         if found is None:
             question = self.world.fresh()
             assert call not in self.world.asked, "asked about twice"
