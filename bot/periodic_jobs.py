@@ -18,8 +18,7 @@ from apscheduler.triggers.interval import IntervalTrigger
 
 from bot.contracts.environment import Log
 
-LOOK_EVERY = 5.0
-"""Interval in seconds between two checks for a clock that was set back."""
+LOOK_EVERY = 5.0  # interval in seconds between two checks for a clock that was set back
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,10 +30,8 @@ _FENCE = regex.compile(r"^ {0,3}(```+|~~~+)[ \t]*([^\s`]*)[^\n]*$", regex.MULTIL
 _SENTENCE_END = regex.compile(r"[.!?。！？؟।]['\"”’」』)]*(?:\s|(?<=[。！？」』]))")
 _HEADING = regex.compile(r"\n(?=#{1,6} \S)")
 
-REACH = 1_024
-"""Max characters that are searched backwards for a grapheme border."""
-NAME = 32
-"""Max characters of a word that is compared with known names."""
+REACH = 1_024  # max characters that are searched backwards for a grapheme border
+NAME = 32  # max characters of a word that is compared with known names
 ALIKE = 0.7
 """Min similarity to a known name (as `difflib` measures it). `hlep` counts as `help`; `deploy` does not count as `deny`."""
 FENCE_ROOM = 48
@@ -385,8 +383,7 @@ _INLINE = re.compile(
 closed before a cut and opened again after it.
 """
 _BLOCK = re.compile(r"\n(?=[ \t>]*(?:\n|[-+*][ \t]|\d{1,9}[.)][ \t]|#{1,6}[ \t]|\||```|~~~))")
-_AHEAD = 16_384
-"""Max characters that are searched for the end of an emphasis, inline code or link."""
+_AHEAD = 16_384  # max characters that are searched for the end of an emphasis, inline code or link
 _OPEN = 20
 
 

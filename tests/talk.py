@@ -13,10 +13,10 @@ from bot.core import events
 from bot.core.event_log import Entry, EventLog, Position
 from bot.core.events import Event, EventData, encode
 from bot.core.sqlite_log import SqliteLog
-from bot.features.search import Search, index
-from bot.features.search.ranking import Finder
+from bot.features.search import Search, index, ranking
 from bot.system import SystemClock
 from bot.testing.log import MemoryLog as Lines
+from bot.tools.context import Recalled, RecallQuery
 from tests.memory_log import MemoryLog
 
 
@@ -92,7 +92,9 @@ class Found:
 
     def __init__(self, path: Path) -> None:
         self.db = index.opened(path)
-        self.finder = Finder(self.db)
+
+    def recall(self, names: Iterable[str], query: RecallQuery) -> Recalled:
+        return ranking.recall(self.db, names, query)
 
     def close(self) -> None:
         self.db.close()

@@ -34,13 +34,11 @@ LISTED = 10
 SHORTEST, ULID = 4, 26
 """Min letters of a short id, and number of letters of a full id. If two ids end alike, their short ids are longer."""
 MOST_BACK = 6  # max digits of a number of turns; a longer argument counts as an id
-SHOWN = 2_000
-"""Max characters of a conversation that `/resume` and `/fork` show."""
+SHOWN = 2_000  # max characters of a conversation that `/resume` and `/fork` show
 _GATHERED = 5 * SHOWN
 """Max characters that are redacted before the text is cut to `SHOWN`. A secret that is cut into two is not recognised."""
 QUOTED = 80
-_ID = re.compile(r" \([^()]*\)$")
-"""Pattern of the id that follows the name of a quoted person."""
+_ID = re.compile(r" \([^()]*\)$")  # pattern of the id that follows the name of a quoted person
 _UNSHOWN = frozenset({tags.CONTEXT, tags.HISTORY, tags.NOTES, tags.SERVERS})
 """Tags around the gateway's own text in messages. The text inside is not shown to people."""
 

@@ -117,8 +117,7 @@ class ListeningService:
         self._unseen = set[str]()
         """Ids of turns without earlier messages, because the bot lacks the right to read them."""
         self._asking: dict[ChatKey, asyncio.Future[bool]] = {}
-        self._known: dict[ChatKey, None] = {}
-        """Conversations in which the bot takes part."""
+        self._known: dict[ChatKey, None] = {}  # conversations in which the bot takes part
 
     async def counted(self, inbound: Inbound) -> Sequence[Inbound]:
         """Return () if a message is not for the bot. Otherwise return the message, and the messages of its thread that

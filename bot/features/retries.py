@@ -127,8 +127,7 @@ class Retries:
 
     def __init__(self, runtime: Runtime) -> None:
         self._run = runtime
-        self._begun = set[str]()
-        """Keys of the messages that this process has created for retries."""
+        self._begun = set[str]()  # keys of the messages that this process has created for retries
 
     def turn_fails(self, turn: Turn, _: TurnEndState) -> Done:
         """Return the button [Try again]."""

@@ -11,7 +11,7 @@ from bot.contracts.archive import ArchiveLine
 from bot.contracts.identity import ChatKey
 from bot.core.sqlite_log import SqliteLog
 from bot.features.search import index, ranking
-from bot.features.search.ranking import Finder, Weights
+from bot.features.search.ranking import Weights
 from bot.system import SystemClock
 from bot.testing.log import MemoryLog
 from bot.tools.context import RecallQuery
@@ -20,8 +20,8 @@ from tests.talk import indexed
 
 
 class Searched:
-    """A conversation written as one chat of a log, with its index. `weigh` changes the search weights
-    between questions.
+    """A conversation written as one chat of a log, with its index. The search weights may be
+    changed between questions.
     """
 
     def __init__(self, conversation: Conversation, weights: Weights = ranking.DEFAULT) -> None:
@@ -54,15 +54,12 @@ class Searched:
         self.built = time.perf_counter() - began
         """Seconds that building the index and the log took."""
         self._db = index.opened(folder / "index.db")
-        self._finder = Finder(self._db, weights=weights)
-
-    def weigh(self, weights: Weights) -> None:
-        self._finder = Finder(self._db, weights=weights)
+        self.weights = weights
 
     def search(self, question: Question, limit: int) -> list[tuple[str, float]]:
         """Return the ids and scores of the best lines."""
         query = RecallQuery((question.text, *question.phrasings), question.asked_at, limit=limit)
-        hits = self._finder.recall([str(self._key)], query).hits
+        hits = ranking.recall(self._db, [str(self._key)], query, self.weights).hits
         return [(str(hit.line.message_id), hit.score) for hit in hits]
 
     def close(self) -> None:

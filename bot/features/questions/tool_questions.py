@@ -18,8 +18,7 @@ from bot.core.outgoing import Address
 from bot.core.outgoing import Question as Asked
 from bot.tools.context import Answer, Question
 
-REACHED_SECONDS = 3.0
-"""Timeout in seconds for delivering a question to an operator."""
+REACHED_SECONDS = 3.0  # timeout in seconds for delivering a question to an operator
 
 
 class QuestionService:

@@ -22,9 +22,8 @@ from bot.core.event_log import EventLog
 from bot.core.events import Event
 from bot.core.exports import Export, Exporter, ExportLost, LineFold
 from bot.core.feature import Feature, Hooks, Runtime
-from bot.features.search import index
+from bot.features.search import index, ranking
 from bot.features.search.index import Entry
-from bot.features.search.ranking import Finder
 from bot.tools.context import Recalled, RecallQuery
 
 WAIT_SECONDS = 20.0  # timeout in seconds for a search to wait until the index is up to date
@@ -67,7 +66,7 @@ class Search(Export):
 
     async def recall(self, chat_keys: Sequence[ChatKey], query: RecallQuery) -> Recalled:
         names = [str(key) for key in chat_keys]
-        found, complete = await self._asked(lambda db: Finder(db).recall(names, query))
+        found, complete = await self._asked(partial(ranking.recall, names=names, query=query))
         return replace(found, complete=complete)
 
     async def listed(self, query: ChatQuery) -> ListedChats:

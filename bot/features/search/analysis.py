@@ -212,14 +212,7 @@ _MONTHS = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct",
 _WEEKDAYS = ("mon 一月", "tue 二火", "wed 三水", "thu 四木", "fri 五金", "sat 六土", "sun 日天")
 
 Days = tuple[date, date]  # first day of a period, and the day after its last day
-Ranges = tuple[tuple[int, int], ...]
-"""Periods as pairs of start and end (epoch ms, end exclusive)."""
-
-
-def parse_query(query: str, now: int) -> tuple[Ranges, list[Term]]:
-    """Return the periods that a query names, and its other terms."""
-    ranges, rest = time_ranges(query, now)
-    return ranges, terms(rest)
+Ranges = tuple[tuple[int, int], ...]  # periods as pairs of start and end (epoch ms, end exclusive)
 
 
 def time_ranges(query: str, now: int) -> tuple[Ranges, str]:

@@ -29,8 +29,7 @@ VERSION = f"6.{analysis.VERSION}"
 BUSY_SECONDS = 5.0
 SESSION_GAP = 3_600_000  # milliseconds without a message after which a new session begins
 ROLES = ("user", "assistant")
-NAMED_BY = 20
-"""Max lines at each end of a chat that are read to find its first words and its speakers' names."""
+NAMED_BY = 20  # max lines at each end of a chat that are read to find its first words and its speakers' names
 MOST_TOKENS = 12  # max tokens of a search for conversations; more are ignored
 _BEFORE, _EXCERPT = 40, 160  # max characters of an excerpt before its first matching word, and in all
 CHAT_BITS, SESSION_BITS, PLACE_BITS = 20, 24, 8

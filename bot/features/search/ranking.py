@@ -7,7 +7,7 @@ import math
 import re
 import sqlite3
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import repeat
 from operator import rshift
@@ -93,24 +93,52 @@ class ChatSearch:
         """First and last session (inclusive) of each period."""
         self._budget = BUDGET + chat.lines // BUDGET_SHARE
         self._rare: list[str] = []
-        self.named: list[str] = []
-        """Index tokens of the speakers whom the query names."""
-        self._scores: dict[int, float] = {}
-        """Each line's own score (BM25)."""
-        self._preferred: set[int] = set()
-        """Lines of named speakers."""
+        self._named: list[str] = []  # index tokens of the speakers whom the query names
+        self._scores: dict[int, float] = {}  # each line's own score (BM25)
+        self._preferred: set[int] = set()  # lines of named speakers
         self._matches: list[tuple[float, Counter[int]]] = []
         """For each searched term, its weight for sessions and its number of lines in each session."""
         average = max(1.0, chat.tokens / chat.lines) if chat.lines else 1.0
         self._norms = [weights.k1 * (1 - weights.b + weights.b * length / average) for length in LENGTHS]
 
-    def best(self, terms: Sequence[Term]) -> Scored:
+    def found(self, phrasing: str, terms: Sequence[Term], wanted: Mapping[str, object]) -> Scored:
+        """Return the best lines of the wanted role and time. Lines that repeat a better line's text come last."""
+        ranked, weights = self._best(terms), self._weights
+        rows = self._db.execute(
+            "SELECT line, role, raw ->> '$.text' FROM json_each(:lines) CROSS JOIN lines ON line = value WHERE "
+            "role = ifnull(:role, role) AND ts < ifnull(:before, ts + 1) AND ts >= ifnull(:after, ts)",
+            {"lines": json.dumps(sorted(line for line, _ in ranked)), **wanted},
+        )
+        said = {line: (role, words) for line, role, words in rows}
+        ranked = [one for one in ranked if one[0] in said]
+        role_meant = "assistant" if FORM["you"].search(phrasing[:LONGEST].replace("\u2019", "'")) else "user"
+        bonus = scorer(phrasing, None if self._named else role_meant, weights)
+        seen, repeated, found = set[str](), list[int](), ranked[weights.looked :]
+        for line, score in ranked[: weights.looked]:
+            role, words = said[line]
+            if (same := words.strip().casefold()) in seen:
+                repeated.append(line)
+            else:
+                seen.add(same)
+                found.append((line, score + ranked[0][1] * bonus(words, role)))
+        found = _sorted(found)
+        return found + [(line, found[-1][1]) for line in repeated]
+
+    def _best(self, terms: Sequence[Term]) -> Scored:
         """Return the best lines. If the query names a period and nothing else, return the newest lines of the period."""
-        timely = self._timely()
+        newest = "SELECT line FROM lines WHERE line BETWEEN ? AND ? ORDER BY line DESC LIMIT ?"
+        of_time = {
+            line
+            for first, last in self._sessions
+            for (line,) in self._db.execute(
+                newest, (first << PLACE_BITS, (last + 1 << PLACE_BITS) - 1, CANDIDATES)
+            )
+        }
+        timely = sorted(of_time, reverse=True)[:CANDIDATES]
         if not terms:
             return [(line, 1.0 - place / (len(timely) + 1)) for place, line in enumerate(timely)]
         self._search(self._with_speakers(terms))
-        for token in self.named:
+        for token in self._named:
             rows = self._rows(self._quoted(token), BUDGET)
             rows += self._rows(f"{self._any_rare()} AND {self._quoted(token)}") if self._rare else []
             self._preferred.update(row >> ROW_BITS for row in rows)
@@ -119,27 +147,16 @@ class ChatSearch:
         self._search(self._feedback({term.token for term in terms}))
         return self._top(CANDIDATES)
 
-    def _timely(self) -> list[int]:
-        newest = "SELECT line FROM lines WHERE line BETWEEN ? AND ? ORDER BY line DESC LIMIT ?"
-        found = {
-            line
-            for first, last in self._sessions
-            for (line,) in self._db.execute(
-                newest, (first << PLACE_BITS, (last + 1 << PLACE_BITS) - 1, CANDIDATES)
-            )
-        }
-        return sorted(found, reverse=True)[:CANDIDATES]
-
     def _with_speakers(self, terms: Sequence[Term]) -> list[Term]:
         """Return the terms, with lower weights for names of speakers. If all terms are names, add the speakers' tokens."""
         counts = self._counts(speaker_token(term.token) for term in terms if len(term.token) > 1)
-        self.named = [token for token, count in counts.items() if count]
-        names = {term.token for term in terms if speaker_token(term.token) in self.named}
+        self._named = [token for token, count in counts.items() if count]
+        names = {term.token for term in terms if speaker_token(term.token) in self._named}
         found = [
             Term(term.token, term.weight * (self._weights.mentioned if term.token in names else 1.0))
             for term in terms
         ]
-        return found + [Term(token) for token in self.named if len(names) == len(terms)]
+        return found + [Term(token) for token in self._named if len(names) == len(terms)]
 
     def _search(self, terms: Sequence[Term]) -> None:
         """Score the lines of each term. If the query has rare words, frequent words count only in lines with a rare word."""
@@ -268,115 +285,79 @@ def _sorted(found: Iterable[tuple[int, float]]) -> Scored:
     return sorted(found, key=lambda one: (one[1], one[0]), reverse=True)
 
 
-class AnswerScorer:
-    """Scores lines by their form, for one query. `said_by` is the role whose words the query asks about; None if the query
-    names a person. Never raises.
+def scorer(query: str, said_by: str | None, weights: Weights) -> Callable[[str, str], float]:
+    """Return a function that returns the bonus of a line with this text and role, as a share of the best line's score.
+    `said_by` is the role whose words the query asks about; None if the query names a person. The function never raises.
     """
+    of_others = FORM["somebody"].search(query[:LONGEST]) is not None
+    wants_number = FORM["asks_number"].search(query[:LONGEST]) is not None
 
-    def __init__(self, query: str, said_by: str | None, weights: Weights) -> None:
-        self._others = FORM["somebody"].search(query[:LONGEST]) is not None
-        self._number = FORM["asks_number"].search(query[:LONGEST]) is not None
-        self._said_by = said_by
-        self._weights = weights
-
-    def score(self, text: str, role: str) -> float:
-        """Return the bonus of a line, as a share of the best line's score."""
+    def bonus(text: str, role: str) -> float:
         text = text[:LONGEST].strip()
-        weights = self._weights
-        worth = weights.speaker if role == self._said_by else 0.0
+        worth = weights.speaker if role == said_by else 0.0
         # A long line has several subjects, so it is never only about somebody else.
-        of_others = len(text) < _LONG and FORM["somebody"].search(text) and not FORM["myself"].search(text)
-        if FORM["first_person"].search(text) and (self._others or not of_others):
+        about_others = len(text) < _LONG and FORM["somebody"].search(text) and not FORM["myself"].search(text)
+        if FORM["first_person"].search(text) and (of_others or not about_others):
             worth += weights.first_person
-        if self._number and _NUMBER.search(text):
-            worth += weights.number
-        return worth
+        return worth + (weights.number if wants_number and _NUMBER.search(text) else 0.0)
+
+    return bonus
 
 
-class Finder:
-    """Searches the archive lines of the given chats."""
-
-    def __init__(self, db: sqlite3.Connection, *, weights: Weights = DEFAULT) -> None:
-        self._db = db
-        self._weights = weights
-
-    def recall(self, names: Iterable[str], query: RecallQuery) -> Recalled:
-        """Return a page of hits, best first."""
-        parsed = [(phrasing, *analysis.parse_query(phrasing, query.now)) for phrasing in query.queries]
-        wanted: Mapping[str, object] = {"role": query.role, "before": query.before, "after": query.after}
-        with index.transaction(self._db, "DEFERRED"):
-            known = (index.chat_named(self._db, name) for name in dict.fromkeys(names))
-            chats = [chat for chat in known if chat is not None and chat.lines]
-            rankings = [
-                _sorted(found for chat in chats for found in self._find(chat, *one, wanted)) for one in parsed
+def recall(
+    db: sqlite3.Connection, names: Iterable[str], query: RecallQuery, weights: Weights = DEFAULT
+) -> Recalled:
+    """Return a page of the lines of these chats that match a query, best first."""
+    wanted: Mapping[str, object] = {"role": query.role, "before": query.before, "after": query.after}
+    rankings, hits, refused = list[Scored](), list[tuple[int, float, ArchiveLine]](), 0
+    with index.transaction(db, "DEFERRED"):
+        known = (index.chat_named(db, name) for name in dict.fromkeys(names))
+        chats = [chat for chat in known if chat is not None and chat.lines]
+        for phrasing in query.queries:
+            ranges, rest = analysis.time_ranges(phrasing, query.now)
+            terms = analysis.terms(rest)
+            searches = [ChatSearch(db, chat, weights, ranges) for chat in chats]
+            rankings.append(
+                _sorted(one for search in searches for one in search.found(phrasing, terms, wanted))
+            )
+        places = rankings[0] if len(rankings) == 1 else _fused(rankings, weights.fusion)
+        for begin in range(0, len(places), _AT_ONCE):
+            some = places[begin : begin + _AT_ONCE]
+            said = _read(db, (line for line, _ in some))
+            fit = [
+                (line, score, one)
+                for line, score in some
+                if (one := said.get(line)) and _is_wanted(one, query)
             ]
-            places = rankings[0] if len(rankings) == 1 else self._fused(rankings)
-            hits, refused = list[tuple[int, float, ArchiveLine]](), 0
-            for begin in range(0, len(places), _AT_ONCE):
-                some = places[begin : begin + _AT_ONCE]
-                said = self._read(line for line, _ in some)
-                fit = [(line, score, said[line]) for line, score in some if _is_wanted(said.get(line), query)]
-                hits += fit
-                refused += len(some) - len(fit)
-                if len(hits) >= query.offset + query.limit:
-                    break
-            page = hits[query.offset : query.offset + query.limit]
-            said = self._read({beside for line, *_ in page for beside in _around(line, REACH)})
-        found = [
-            Hit(one, score, tuple(said[beside] for beside in _around(line, REACH) if beside in said))
-            for line, score, one in page
-        ]
-        return Recalled(found, len(places) - refused)
-
-    def _find(
-        self,
-        chat: IndexedChat,
-        phrasing: str,
-        ranges: Sequence[tuple[int, int]],
-        terms: Sequence[Term],
-        wanted: Mapping[str, object],
-    ) -> Scored:
-        search = ChatSearch(self._db, chat, self._weights, ranges)
-        ranked = search.best(terms)
-        rows = self._db.execute(
-            "SELECT line, role, raw ->> '$.text' FROM json_each(:lines) CROSS JOIN lines ON line = value WHERE "
-            "role = ifnull(:role, role) AND ts < ifnull(:before, ts + 1) AND ts >= ifnull(:after, ts)",
-            {"lines": json.dumps(sorted(line for line, _ in ranked)), **wanted},
-        )
-        said = {line: (role, words) for line, role, words in rows}
-        ranked = [one for one in ranked if one[0] in said]
-        asked = phrasing[:LONGEST].replace("\u2019", "'")
-        role_meant = "assistant" if FORM["you"].search(asked) else "user"
-        scorer = AnswerScorer(phrasing, None if search.named else role_meant, self._weights)
-        seen, found, repeated = set[str](), list[tuple[int, float]](), list[int]()
-        for place, (line, score) in enumerate(ranked):
-            role, words = said[line]
-            if place >= self._weights.looked:
-                found.append((line, score))
-            elif (same := words.strip().casefold()) in seen:
-                repeated.append(line)  # lines that repeat a better line's text come last
-            else:
-                seen.add(same)
-                found.append((line, score + ranked[0][1] * scorer.score(words, role)))
-        found = _sorted(found)
-        return found + [(line, found[-1][1]) for line in repeated]
-
-    def _fused(self, rankings: Iterable[Scored]) -> Scored:
-        scores: dict[int, float] = defaultdict(float)
-        for ranked in rankings:
-            for place, (line, _) in enumerate(ranked, 1):
-                scores[line] += 1 / (self._weights.fusion + place)
-        return _sorted(scores.items())
-
-    def _read(self, lines: Iterable[int]) -> dict[int, ArchiveLine]:
-        rows = self._db.execute(
-            "SELECT line, raw FROM json_each(?) CROSS JOIN lines ON line = value",
-            (json.dumps(sorted(lines)),),
-        )
-        return {line: said for line, raw in rows if (said := read_line(raw.encode())) is not None}
+            hits += fit
+            refused += len(some) - len(fit)
+            if len(hits) >= query.offset + query.limit:
+                break
+        page = hits[query.offset : query.offset + query.limit]
+        said = _read(db, {beside for line, *_ in page for beside in _around(line, REACH)})
+    found = [
+        Hit(one, score, tuple(said[beside] for beside in _around(line, REACH) if beside in said))
+        for line, score, one in page
+    ]
+    return Recalled(found, len(places) - refused)
 
 
-def _is_wanted(line: ArchiveLine | None, query: RecallQuery) -> bool:
-    if line is None or (query.skip and query.skip(line)):
+def _fused(rankings: Iterable[Scored], constant: float) -> Scored:
+    scores: dict[int, float] = defaultdict(float)
+    for ranked in rankings:
+        for place, (line, _) in enumerate(ranked, 1):
+            scores[line] += 1 / (constant + place)
+    return _sorted(scores.items())
+
+
+def _read(db: sqlite3.Connection, lines: Iterable[int]) -> dict[int, ArchiveLine]:
+    rows = db.execute(
+        "SELECT line, raw FROM json_each(?) CROSS JOIN lines ON line = value", (json.dumps(sorted(lines)),)
+    )
+    return {line: said for line, raw in rows if (said := read_line(raw.encode())) is not None}
+
+
+def _is_wanted(line: ArchiveLine, query: RecallQuery) -> bool:
+    if query.skip and query.skip(line):
         return False
     return not query.keyword or query.keyword.casefold() in line.text.casefold()

@@ -117,7 +117,7 @@ def test_a_question_finds_the_tokens_of_the_same_words(text: str) -> None:
 @RELAXED
 @given(query=ANY)
 def test_no_question_is_an_error(found: Found, query: str) -> None:
-    for hit in found.finder.recall([str(KEY)], RecallQuery((query,), NOW)).hits:
+    for hit in found.recall([str(KEY)], RecallQuery((query,), NOW)).hits:
         assert hit.line.chat_key == KEY
 
 
@@ -125,7 +125,7 @@ def test_no_question_is_an_error(found: Found, query: str) -> None:
 def test_no_question_keeps_anybody_waiting(found: Found, query: str) -> None:
     """Twenty times as much takes twenty times as long: were it the square of that, this would never end."""
     assert len(analysis.terms(query)) <= analysis.MOST_TERMS
-    found.finder.recall([str(KEY)], RecallQuery((query,), NOW))
+    found.recall([str(KEY)], RecallQuery((query,), NOW))
     assert len(analysis.tokens(query * 20)) <= 2 * analysis.LONGEST_TEXT
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bot.features.search.ranking import LONGEST, AnswerScorer, Weights
+from bot.features.search.ranking import LONGEST, Weights, scorer
 from tests.bench.recall_form import parse
 from tests.bench.recall_ours import Searched
 
@@ -12,7 +12,7 @@ ONE = Weights(speaker=1, first_person=10, number=100)
 
 
 def score(query: str, text: str, role: str = "assistant", said_by: str | None = "user") -> float:
-    return AnswerScorer(query, said_by, ONE).score(text, role)
+    return scorer(query, said_by, ONE)(text, role)
 
 
 @pytest.mark.parametrize(

@@ -36,8 +36,7 @@ def ask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[l
         asyncio.run(indexed(tmp_path / "index.db", lines))
         opened.append(found := Found(tmp_path / "index.db"))
         return lambda query, limit=30: [
-            hit.line.text
-            for hit in found.finder.recall([str(KEY)], RecallQuery((query,), NOW, limit=limit)).hits
+            hit.line.text for hit in found.recall([str(KEY)], RecallQuery((query,), NOW, limit=limit)).hits
         ]
 
     yield made

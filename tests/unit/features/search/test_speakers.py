@@ -45,9 +45,7 @@ def ask(tmp_path: Path) -> Iterator[Callable[[Said], Ask]]:
         opened.append(found := Found(path))
         return lambda query, *phrasings, limit=30: [
             hit.line.text
-            for hit in found.finder.recall(
-                [str(KEY)], RecallQuery((query, *phrasings), NOW, limit=limit)
-            ).hits
+            for hit in found.recall([str(KEY)], RecallQuery((query, *phrasings), NOW, limit=limit)).hits
         ]
 
     yield made
