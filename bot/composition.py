@@ -44,10 +44,9 @@ from bot.core.outgoing_files import OutgoingFiles
 from bot.core.prompt import InstructionFiles, Prompts, operator_files
 from bot.core.rate_limit import RateLimiter
 from bot.core.reply import ReplyPorts
-from bot.core.runner import Runner, Slots
+from bot.core.runner import Runner, Slots, Turns
 from bot.core.services import Environment, Services
 from bot.core.sqlite_log import FILE, SqliteLog
-from bot.core.turns import Turns
 from bot.core.usage import UsageRecorder, UsageSums
 from bot.dashboard.console import ActiveChat, Console, PartHealth
 from bot.dashboard.metrics import Figures, LogMetrics, MetricsPage
@@ -187,8 +186,7 @@ class Gateway:
             door=door,
             saying=saying,
             locales=locales,
-            loop=turns.loop,
-            turn_ended=turns.summaries.turn_ended,
+            turns=turns,
             slots=slots,
             alerts=alerts,
         )

@@ -1,4 +1,7 @@
-"""Runs the effects that are due in each chat, such as turns, commands and sends. Each effect runs as an asyncio task."""
+"""Runs the effects that are due in each chat, such as turns, commands and sends. Each effect runs as an asyncio task.
+
+`Turns` builds the agent loop of a turn.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import asyncio
 import contextlib
 import functools
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any
 
 from bot import errors
@@ -15,19 +18,29 @@ from bot.contracts.environment import OperatorNotices
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
 from bot.core import chat as life
-from bot.core import events
+from bot.core import events, quotes, reattach
+from bot.core.access import InboundCleaner
+from bot.core.agent import EFFORT, MODEL, AgentDeps, ModelDeps, effort_of
+from bot.core.attachments import FileReader
 from bot.core.chat import Chat
 from bot.core.chats import NO_CHAT, Chats, Fact
 from bot.core.event_log import RESTORED, EventLog
 from bot.core.feature import Done, Door
-from bot.core.fit import Withdrawn
+from bot.core.file_words import SeenFile
+from bot.core.fit import COLD_AFTER, Fit, Frame, Withdrawn
 from bot.core.locales import Locales
-from bot.core.loop import Loop
+from bot.core.loop import Loop, OlderMessages
 from bot.core.outbox import Outbox
 from bot.core.outgoing import Address, OutboxRow, Question, Saying
+from bot.core.prompt import Frozen
+from bot.core.reply import ChatReply, ReplyPorts
 from bot.core.services import Services
 from bot.core.sqlite_log import LOST
+from bot.core.summaries import CompactResult, Summaries
+from bot.core.tasks import TurnTasks
+from bot.core.user_message import user_message
 from bot.telemetry import context
+from bot.tools.context import ToolExecutionContext
 from bot.words import say, sentence, speaking
 
 UNANSWERED = "a message before this one got no whole answer; the person was told"
@@ -39,7 +52,7 @@ MOST_CANCELS = 2
 """Max number of times that a task is cancelled. One time is not always enough, since a library may swallow the cancellation."""
 LATEST = 86_400.0
 """After the log was restored, authors of unanswered messages up to this many seconds old are asked to send them again."""
-Key = tuple[ChatKey, str, str]
+Key = tuple[Chat, str, str]
 """Key of a running effect: the chat, the kind of effect, and the id of the row or command ("" for a turn)."""
 
 
@@ -58,6 +71,152 @@ class Slots(asyncio.Semaphore):
 
 
 @dataclass(eq=False)
+class Turns:
+    """Builds the agent loop of each turn from the agent's prompt, model and tools."""
+
+    agent: AgentDeps
+    """Settings and services of the agent. A reload replaces them for later turns."""
+    chats: Chats
+    event_log: EventLog
+    reply: Callable[[Chat, str], ReplyPorts]
+    files: FileReader
+    door: Door
+    cleaner: InboundCleaner
+
+    def __post_init__(self) -> None:
+        self.summaries = Summaries(
+            self.agent,
+            lambda chat, data: self.chats.append(Fact(chat.key, data)),
+            lambda key, gone, kept, most: reattach.put_back(
+                gone, kept, self.agent, most, chat_key=key, person=context.current().person
+            ),
+        )
+
+    def loop(self, chat: Chat, turn: str) -> Loop:
+        """Return the agent loop of a turn that has started."""
+        agent, running = self.agent, chat.turn
+        if running is None:
+            raise errors.ShipmateError(f"turn {turn} is over")
+        first = running.first
+        if self.door.display is not None:
+            self.door.display.begin(running)
+
+        async def tell(inbound: Inbound) -> events.Told | None:
+            files = await self._seen(chat, turn, inbound)
+            if files is None or not (inbound.has_text or any(one.read for one in files)):
+                return None
+            seen = [*chat.context.view(), *chat.context.current()]
+            opens = not chat.context.current()
+            wrong = chat.context.wrong if opens else ()
+            edits = chat.untold_edits if opens else []
+            quoted = [quotes.edited(one) for one in edits]
+            quoted += await self.door.before_turn(chat, inbound) if opens else []
+            admitted = self.cleaner.admitted(inbound, quoted)
+            begins = opens and not seen
+            said = await user_message(inbound, admitted, files, agent, seen, wrong=wrong, begins=begins)
+            return events.Told(said, (inbound.request_id,), tuple(one.request_id for one in edits))
+
+        quiet = all(one.overheard for one in running.members)
+        fit = self._fit(chat, turn, "overheard" if quiet else "turn")
+        reply = ChatReply(chat, turn, first, self.chats, self.reply(chat, first.channel))
+        wrapped = self.door.wrapped(chat, reply, agent.registry)
+        tasks = TurnTasks(fit, self.chats, self.event_log)
+        older = OlderMessages(turn, fit)
+
+        def seen_by_tools() -> ToolExecutionContext:
+            return ToolExecutionContext(
+                chat_key=chat.key,
+                request_id=turn,
+                user_id=first.user_id,
+                reply=wrapped,
+                injection=older,
+                channel=first.channel,
+                private=first.chat_type == "direct",
+                people=tuple(dict.fromkeys(one.user_id for one in running.members)),
+                view=chat.context.shown,
+                flush=self.event_log.committed,
+                undeclared=lambda: agent.registry.behind(fit.tools),
+                task=tasks.run,
+                inbound=first,
+            )
+
+        return Loop(
+            turn=turn,
+            fit=fit,
+            chats=self.chats,
+            event_log=self.event_log,
+            model=fit.models.model,
+            frame=lambda: self._frame(chat, first, fit.models),
+            tell=tell,
+            before_turn=self.summaries.before_turn,
+            before_asking=self.summaries.before_asking,
+            reply=reply,
+            wrapped=wrapped,
+            dispatcher=agent.dispatcher,
+            context=seen_by_tools,
+            tasks=tasks,
+        )
+
+    async def _seen(self, chat: Chat, turn: str, inbound: Inbound) -> Sequence[SeenFile] | None:
+        """Read the files of a message once, and return one result per file; None if the message was deleted."""
+        running, name = chat.turn, inbound.request_id
+        if running is None or not inbound.attachments:
+            return ()
+        if name not in running.seen:
+            try:
+                files = await self.files.read(inbound)
+            finally:
+                if name in running.withdrawn:
+                    await self.files.forget(inbound)  # the message was deleted while its files were read
+            self.chats.append(Fact(chat.key, events.FilesRead(name, files), turn))
+        return None if name in running.withdrawn else running.seen.get(name)
+
+    async def compact(self, inbound: Inbound) -> CompactResult:
+        """Compact the history of the chat in which the command `inbound` was written (see `Runtime.compact`)."""
+        chat = await self.chats.get(inbound.chat_key)
+        fit = self._fit(chat, inbound.request_id, "turn")
+        fit.take(await self._frame(chat, inbound, fit.models))
+        return await self.summaries.compact(fit, inbound.args)
+
+    def models(self, chat: ChatKey, purpose: str = "turn") -> ModelDeps:
+        """Return the agent's models, with the model and the effort that were chosen for this chat (see `Runtime.models`)."""
+        model, effort = (self.chats.facts.get(kind, str(chat)) or {} for kind in (MODEL, EFFORT))
+        chosen, how = model.get("name"), effort_of(effort.get("name"))
+        return replace(self.agent.models, chosen=chosen, chosen_effort=how, purpose=purpose)
+
+    def _fit(self, chat: Chat, turn: str, purpose: str) -> Fit:
+        models = self.models(chat.key, purpose)
+        return Fit(chat, models, self.agent, lambda data: self.chats.append(Fact(chat.key, data, turn)))
+
+    async def _frame(self, chat: Chat, first: Inbound, models: ModelDeps) -> Frame:
+        """Return the system prompt and tools of a chat's requests."""
+        if models.chosen is not None:
+            # Another process may have stored the choice of this model. So this process must ask once for the model's limits.
+            with contextlib.suppress(errors.ModelError):
+                await models.windows.ask(models.model, models.chosen)
+        agent = self.agent
+        frozen = await self._frozen(chat, first, models)
+        rules, hour = agent.manifests[first.channel].rules, models.prices.hour_pays(models.name)
+        return Frame(
+            frozen, frozen.system(agent.settings.root, first, rules, hour=hour), agent.registry.forms
+        )
+
+    async def _frozen(self, chat: Chat, first: Inbound, models: ModelDeps) -> Frozen:
+        """Return the chat's prompt. A prompt that is still cached stays the same."""
+        context, agent = chat.context, self.agent
+        before = context.frame
+        known = before.frozen if before is not None and before.model == models.name else None
+        shows, asked_at = len(context) > 0 or bool(context.current()), context.asked_at
+        warm = shows and asked_at is not None and agent.clock.now() - asked_at <= COLD_AFTER
+        if known is not None and warm:
+            return known
+        fresh = await replace(agent, models=models).freeze(chat.key, first.channel)
+        if before is not None and len(context) and known != fresh:
+            agent.log.write("prompt", "the instructions or the skills have changed")
+        return fresh
+
+
+@dataclass(eq=False)
 class Runner:
     """Runs the effects that are due in a chat. After each change of a chat, it checks which effects are due."""
 
@@ -69,8 +228,7 @@ class Runner:
     door: Door
     saying: Saying
     locales: Locales
-    loop: Callable[[Chat, str], Loop]
-    turn_ended: Callable[[Chat], None]
+    turns: Turns
     slots: Slots
     alerts: OperatorNotices
 
@@ -159,7 +317,7 @@ class Runner:
         self._closing = True
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                while busy := [task for key, task in self._tasks.items() if not self._suspended(*key[:2])]:
+                while busy := [task for key, task in self._tasks.items() if not _suspended(*key)]:
                     await asyncio.wait(busy, return_when=asyncio.FIRST_COMPLETED)
         self._open = False
         left = {key: task for key, task in self._tasks.items() if not task.done()}
@@ -171,16 +329,10 @@ class Runner:
                 task.cancel()
             if cut:
                 _, cut = await asyncio.wait(cut, timeout=CANCEL_SECONDS)
-        for key, what, _ in left:
-            chat = self.chats.loaded(key)
-            if what == "turn" and chat is not None and chat.turn is not None:
+        for chat, what, _ in left:
+            if what == "turn" and chat.turn is not None:
                 self._append(chat, events.TurnLeft(), chat.turn.id)
         return not left
-
-    def _suspended(self, key: ChatKey, what: str) -> bool:
-        chat = self.chats.loaded(key)
-        turn = None if chat is None or what != "turn" else chat.turn
-        return turn is not None and turn.phase is life.Phase.SUSPENDED
 
     # ------------------------------------------------------------ checks for due effects
 
@@ -210,9 +362,9 @@ class Runner:
         new = not self._closing and chat.key.channel in self._channels
         match effect:
             case life.StartTurn(members, attempts) if new:
-                self._begin((chat.key, "turn", ""), chat, self._run, chat, members, attempts)
+                self._begin((chat, "turn", ""), self._run(chat, members, attempts))
             case life.Handle(inbound) if new:
-                self._begin((chat.key, "command", inbound.request_id), chat, self._handle, chat, inbound)
+                self._begin((chat, "command", inbound.request_id), self._handle(chat, inbound))
             case life.AskAnew(turn, call) if (loop := self._loops.get(turn)) is not None:
                 loop.ask_anew(call)
             case life.StopTurn(turn):
@@ -220,7 +372,7 @@ class Runner:
             case life.Expire(question):
                 self._append(chat, events.Decided(question.id, Verdict("expired")), question.turn)
             case life.Deliver(do, row, question) if row.channel in self._channels:
-                self._begin((chat.key, "row", row.id), chat, self._deliver, do, row, question)
+                self._begin((chat, "row", row.id), self._deliver(do, row, question))
             case _:
                 pass
 
@@ -232,24 +384,22 @@ class Runner:
         else:
             await (self.outbox.send if do == "send" else self.outbox.find)(row)
 
-    def _begin(
-        self, key: Key, chat: Chat, work: Callable[..., Coroutine[Any, Any, None]], *arguments: Any
-    ) -> None:
+    def _begin(self, key: Key, work: Coroutine[Any, Any, None]) -> None:
         if key in self._tasks:
+            work.close()
             return
 
         def over(task: asyncio.Task[None]) -> None:
             del self._tasks[key]
             if not task.cancelled() and (error := task.exception()) is not None:
-                self._failed(chat, key, error)
-            self._look_at(chat)
+                self._failed(*key, error)
+            self._look_at(key[0])
 
-        task = self._tasks[key] = asyncio.create_task(work(*arguments))
+        task = self._tasks[key] = asyncio.create_task(work)
         task.add_done_callback(over)
 
-    def _failed(self, chat: Chat, key: Key, error: BaseException) -> None:
+    def _failed(self, chat: Chat, what: str, name: str, error: BaseException) -> None:
         """Log an effect's unexpected exception. Record that the effect has ended, so that it does not become due again."""
-        _, what, name = key
         cause = f"{type(error).__name__}: {error}"
         self.services.log.write("error", f"a {what} failed", level="error", chat_key=chat.key, cause=cause)
         if what == "row":
@@ -333,7 +483,7 @@ class Runner:
                 return _End("handled", done.say, facts=done.facts)
             if chat.turn is not None and not any(one.has_text or one.attachments for one in chat.turn.left):
                 return _End("answered", say("turn.empty"))
-            loop = self._loops[turn] = self.loop(chat, turn)
+            loop = self._loops[turn] = self.turns.loop(chat, turn)
             return _End("answered", await loop.run())
         except errors.ShipmateError as error:
             if isinstance(error, errors.RequestInvalid):
@@ -345,7 +495,7 @@ class Runner:
             self._loops.pop(turn, None)
 
     def _stop(self, chat: Chat, turn: str) -> None:
-        task = self._tasks.get((chat.key, "turn", ""))
+        task = self._tasks.get((chat, "turn", ""))
         if task is not None and turn in self._loops:
             # A second cancellation would interrupt the storing of the partial answer.
             if not task.cancelling():
@@ -377,7 +527,7 @@ class Runner:
             facts += [Fact(chat.key, row, turn) for row in rows]
         delivered = sum(one is not None and one.state == "sent" for one in running.rows.values())
         self.chats.append(*facts, Fact(chat.key, events.TurnEnded(end.state, wrong, running.model), turn))
-        self.turn_ended(chat)
+        self.turns.summaries.turn_ended(chat)
         if end.state == "handled":
             return  # commands are not logged as turns
         status = {"answered": "done", "withdrawn": "failed"}.get(end.state, str(end.state))
@@ -395,6 +545,10 @@ class Runner:
 
     def _append(self, chat: Chat, data: events.EventData, turn: str | None = None) -> None:
         self.chats.append(Fact(chat.key, data, turn))
+
+
+def _suspended(chat: Chat, what: str, _: str) -> bool:
+    return what == "turn" and chat.turn is not None and chat.turn.phase is life.Phase.SUSPENDED
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,8 +37,7 @@ from bot.core.outgoing import OutboxRow, Saying
 from bot.core.outgoing_files import OutgoingFiles
 from bot.core.prompt import InstructionFiles, Prompts
 from bot.core.reply import ReplyPorts
-from bot.core.runner import Runner, Slots
-from bot.core.turns import Turns
+from bot.core.runner import Runner, Slots, Turns
 from bot.llm.messages_api import body_of
 from bot.llm.windows import ContextWindows
 from bot.llm.wrapper import SystemRoleModel
@@ -285,8 +284,7 @@ class Chat:
             door=door,
             saying=Saying({}, str),
             locales=Locales(self._chats),
-            loop=self._turns.loop,
-            turn_ended=self._turns.summaries.turn_ended,
+            turns=self._turns,
             slots=Slots(1),
             alerts=nobody,
         )
