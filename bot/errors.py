@@ -285,12 +285,6 @@ class ThinkingUnbound(RequestInvalid):
     """A thinking block follows a message that has changed. Retry once without thinking blocks."""
 
 
-class SummaryRefused(RequestInvalid):
-    """The provider refuses a summary that it wrote itself, or refuses to summarise this conversation. Use
-    Shipmate's own summary instead.
-    """
-
-
 class ProviderBusy(ModelError):
     """The provider cannot answer now. Retry after `retry_after` seconds, if the provider named a time."""
 
@@ -314,10 +308,6 @@ class ProviderFailing(Overloaded):
     """The provider fails or is too slow (timeouts, and statuses 5xx except 503 and 529)."""
 
     sentence = "failing"
-
-
-class SummaryUnavailable(Overloaded):
-    """Only the provider's own summaries fail; other requests still work."""
 
 
 class SpendLimit(ModelError):

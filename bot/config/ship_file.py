@@ -150,8 +150,6 @@ class Compaction(StrictModel):
     keep_tokens: Annotated[int, Field(ge=0)] = 10_000
     """Tokens of the newest messages that are always kept unchanged."""
     idle: Idle = Idle()
-    provider: Literal["auto", "never"] = "auto"
-    """`auto`: the provider summarises if the model supports it. `never`: Shipmate asks the model with its own prompt."""
 
 
 class Context(StrictModel):

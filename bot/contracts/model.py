@@ -40,10 +40,6 @@ class ModelRequest:
     messages: Sequence[Message]
     tools: Sequence[Json] = ()
     purpose: str = "turn"
-    summarize: str | None = None
-    """Instructions for compaction by the provider; set them only if `ModelFacts.compacts`. The reply is then a
-    `compaction` block. Later requests must begin with this block, unchanged.
-    """
     effort: str | None = None
     thinking: Json | None = None
     """Value of `thinking` in the request; None leaves it out. The same holds for `effort`."""
@@ -110,7 +106,6 @@ class ModelFacts:
 
     window: int | None = None  # Max tokens of a request
     max_output: int | None = None  # Max tokens of an answer
-    compacts: bool = False  # True if `ModelRequest.summarize` is supported
     takes: frozenset[str] = frozenset()
     """Names of the supported efforts and kinds of thinking, such as `effort.low` and `thinking.adaptive`."""
 

@@ -16,7 +16,6 @@ from bot.contracts.model import Model, ModelReply, ModelRequest
 from bot.core import blocks
 from bot.core.archive_files import ChatStore
 from bot.core.blocks import Estimator
-from bot.core.memory import in_plain_words
 from bot.core.prompt import LEAST_BUDGET, MOST_BUDGET, SHARE, Frozen, Prompts
 from bot.core.services import Services
 from bot.llm.costs import PriceTable
@@ -165,13 +164,14 @@ class ModelDeps:
         return manner.sent(partial(self.windows.takes, manner.model or self.name))
 
     def fitted(self, request: ModelRequest, purpose: str | None = None) -> ModelRequest:
-        """Return the request, addressed to the model of its purpose. Change or leave out content that this model cannot read."""
+        """Return the request, addressed to the model of its purpose. Leave out thinking that this model cannot read."""
         sent, model = self.sent(purpose), self.of(purpose or self.purpose).model or self.name
         if model != request.model:
             most = self.windows.max_output(model) or request.max_tokens
-            messages = blocks.without_thinking(map(in_plain_words, request.messages))
-            most = min(request.max_tokens, most)
-            request = replace(request, model=model, messages=messages, max_tokens=most)
+            messages = blocks.without_thinking(request.messages)
+            request = replace(
+                request, model=model, messages=messages, max_tokens=min(request.max_tokens, most)
+            )
         return replace(request, effort=sent.effort, thinking=sent.thinking)
 
     def learn(self, request: ModelRequest, reply: ModelReply) -> None:

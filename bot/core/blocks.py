@@ -184,8 +184,8 @@ def block_tokens(block: Json) -> float:
             count = CALL_TOKENS + (
                 text_tokens(content, DATA_PER_TOKEN) if plain else sum(map(block_tokens, content))
             )
-        case "thinking" | "compaction" as kind:
-            count = text_tokens(str(block.get("content" if kind == "compaction" else "thinking") or ""))
+        case "thinking":
+            count = text_tokens(str(block.get("thinking") or ""))
         case "redacted_thinking":
             count = len(str(block.get("data") or "")) / OPAQUE_PER_TOKEN
         case "image":

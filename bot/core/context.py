@@ -14,6 +14,7 @@ from bot.contracts.provenance import NOBODYS, ORIGIN
 from bot.contracts.tools import ToolCall, ToolResult
 from bot.core import blocks, events
 from bot.core.events import Event
+from bot.core.memory import in_plain_words
 from bot.core.removal import Gone, message_without, redacted
 
 LENGTH = frozenset({"max_tokens", "model_context_window_exceeded"})
@@ -197,7 +198,7 @@ class AgentContextStore:
         match data := event.data:
             case events.Cut() | events.SessionMoved():
                 self._leave()
-                self.head, self._stated[events.Cut.kind] = data.head, event.seq
+                self.head, self._stated[events.Cut.kind] = in_plain_words(data.head), event.seq
                 if isinstance(data, events.Cut):
                     self._cut(data)
                 else:

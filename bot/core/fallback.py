@@ -12,7 +12,7 @@ from bot import errors
 from bot.contracts.environment import Clock, Log, OperatorNotices
 from bot.contracts.identity import ChatKey
 from bot.contracts.model import Model, ModelReply, ModelRequest, ModelStream
-from bot.core import blocks, memory
+from bot.core import blocks
 from bot.llm.wrapper import AWAY, ModelWrapper
 from bot.telemetry import context
 from bot.words import say, sentence
@@ -47,9 +47,7 @@ class FallbackModel(ModelWrapper):
 
     async def stream(self, request: ModelRequest) -> ModelStream:
         order = [self._first, *self._others]
-        if request.summarize is not None:
-            order = order[:1]  # only the model that wrote a provider's summary can read it
-        elif self._absence(request.model):
+        if self._absence(request.model):
             order = [*self._others, self._first]
         failed: list[errors.ModelError] = []
         refusal: ModelReply | None = None
@@ -77,9 +75,10 @@ class FallbackModel(ModelWrapper):
     ) -> ModelStream:
         """Yield one model's answer. Add a failure to `failed`, or raise it if no other model can help."""
         (model, name), own = one, one is self._first
-        # Only the model that wrote thinking or a provider's summary can read it. Other models get the summary as plain text.
-        messages = [memory.in_plain_words(one) for one in blocks.without_thinking(request.messages)]
-        asked = request if own else replace(request, model=name or request.model, messages=messages)
+        asked = request
+        if not own:  # only the model that wrote thinking can read it
+            messages = blocks.without_thinking(request.messages)
+            asked = replace(request, model=name or request.model, messages=messages)
         try:
             async with aclosing(model.stream(asked)) as answer:
                 async for item in answer:
@@ -91,7 +90,7 @@ class FallbackModel(ModelWrapper):
                         item = self._stood_in(request, item)  # noqa: PLW2901
                     yield item
         except errors.ModelError as error:
-            if own and (isinstance(error, errors.SummaryUnavailable) or not isinstance(error, GONE)):
+            if own and not isinstance(error, GONE):
                 raise
             if own:
                 cause = str(error) or type(error).__name__
@@ -121,8 +120,7 @@ class ProviderFallbacks(ModelWrapper):
 
     async def stream(self, request: ModelRequest) -> ModelStream:
         """Stream the model's answer (see `contracts.model.Model`)."""
-        allowed = request if request.summarize is not None else replace(request, provider_fallbacks=True)
-        async with aclosing(self._model.stream(allowed)) as stream:
+        async with aclosing(self._model.stream(replace(request, provider_fallbacks=True))) as stream:
             async for event in stream:
                 if isinstance(event, ModelReply) and not event.model.startswith(request.model):
                     who = {"model": event.model, "first": request.model}

@@ -17,7 +17,6 @@ from bot.core import blocks, events, view
 from bot.core.agent import MODEL, AgentDeps, Budget, ModelDeps
 from bot.core.chat import Chat
 from bot.core.context import RunningTurn
-from bot.core.memory import condensed, in_plain_words
 from bot.core.prompt import Frozen
 from bot.llm import messages_api
 from bot.words import say
@@ -52,7 +51,7 @@ _TOLD: Mapping[type[events.EventData], tuple[Literal["compaction", "masking", "i
     events.Framed: ("compaction", "another frame"),
     events.Injected: ("injection", "older messages loaded or given up"),
 }
-_BAD = frozenset({"overflow", "thinking", "summary_refused", "invalid"})
+_BAD = frozenset({"overflow", "thinking", "invalid"})
 """Reasons for a change of the context that are logged as warnings."""
 
 
@@ -157,7 +156,7 @@ class Fit:
 
     def _framed(self) -> bool:
         """Append a `Framed` event if the frame changed. Return True if the change made the provider's cache useless."""
-        before, head = self.context.frame, self.context.head
+        before = self.context.frame
         prefix = messages_api.prefix_digest(self.frame.system, self.tools)
         sent = self.models.sent()
         manner = " ".join(filter(None, (sent.effort, (sent.thinking or {}).get("type"))))
@@ -170,11 +169,7 @@ class Fit:
             self.append(now)
             return False
         other = (before.model, before.manner) != (now.model, now.manner)
-        reason = "model_change" if other else "instructions"
-        if head is not None and condensed(head):
-            # A provider's summary is valid only with the same prompt, tools and model, so replace it with plain text.
-            self.append(events.Cut((), in_plain_words(head), reason))
-        self.apply(now, reason=reason)
+        self.apply(now, reason="model_change" if other else "instructions")
         return True
 
     def request(self) -> ModelRequest:
@@ -226,8 +221,9 @@ class Fit:
         """Shrink the next request after the provider rejected this one. Raise `TurnTooLarge`, `HistoryCleared` or
         `ModelGone` if shrinking was not enough, or the error itself if shrinking cannot help.
         """
-        if isinstance(error, errors.RequestInvalid | errors.SummaryUnavailable):
-            self._drop_bound(error)
+        if isinstance(error, errors.ThinkingUnbound) and not self._tries["thinking"]:
+            self._tries["thinking"] += 1
+            self.apply(events.Cut((), self.context.head, "thinking"))
             return
         if isinstance(error, errors.ModelUnknown) and request.model == self.models.chosen:
             self.append(events.FactSet(MODEL, str(self.chat.key), None))
@@ -269,17 +265,6 @@ class Fit:
         if window and total / MISJUDGED < told < total * MISJUDGED:
             return (frame + own) / total * told > window
         return own > max(history, LARGE_TURN)
-
-    def _drop_bound(self, error: errors.ModelError) -> None:
-        """Drop thinking or a summary that only another provider or model accepts. Raise the error if the context has neither."""
-        head = self.context.head
-        if isinstance(error, errors.ThinkingUnbound) and not self._tries["thinking"]:
-            self._tries["thinking"] += 1
-            self.apply(events.Cut((), head, "thinking"))
-        elif head is not None and condensed(head):
-            self.apply(events.Cut((), in_plain_words(head), "summary_refused"))
-        else:
-            raise error
 
     def _lower_output(self, asked: int, error: errors.OutputOverflow) -> bool:
         """Lower the output limit, because input and output exceeded the window. Return False if a lower limit cannot help."""

@@ -15,6 +15,7 @@ from bot.contracts.provenance import NOBODYS, ORIGIN, Taint
 from bot.contracts.tools import ToolCall, ToolResult
 from bot.core import blocks, file_words, view
 from bot.core.agent import AgentDeps
+from bot.core.memory import PutBack
 from bot.core.prompt import Section, assemble
 from bot.tools import result_limits
 from bot.tools.builtin.skills import SkillsLoad
@@ -40,7 +41,7 @@ async def put_back(
     *,
     chat_key: ChatKey,
     person: UserRef | None,
-) -> view.PutBack:
+) -> PutBack:
     """A summary has replaced the messages `dropped`. Return the state to restore after it. If there was an earlier summary,
     `dropped` includes it. The state has at most `most` tokens. State that the messages `kept` already show is left out.
     """
@@ -97,7 +98,7 @@ async def put_back(
     )
     chosen = assemble(sections, left, size)
     shown = [(words, {ORIGIN: origin.packed()} if name == _FILES else {}) for name, words in chosen.parts]
-    return view.PutBack(shown, list(tools.values()), said, names)
+    return PutBack(shown, list(tools.values()), said, names)
 
 
 def _newest(found: Mapping[str, T], most: float, size: Callable[[T], float]) -> dict[str, T]:

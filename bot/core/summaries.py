@@ -10,17 +10,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
+import itertools
 from collections import Counter, OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Literal, TypeVar
 
 from bot import errors, tags, text
-from bot.contracts.base import Json, Message
+from bot.contracts.base import Message
 from bot.contracts.environment import cancel_all, ends_within
 from bot.contracts.identity import ChatKey
-from bot.contracts.model import ModelRequest
 from bot.contracts.provenance import NOBODYS, Provenance, unpacked
 from bot.core import blocks, events, memory, view
 from bot.core.agent import AgentDeps
@@ -64,9 +64,9 @@ EXTRACT_SHARE = 8
 FORK_TOKENS, FORK_RETRIES = 8_192, 3
 """Max tokens of a fork's answer, and max retries of a summary with a shorter prompt."""
 FAILED = (errors.ShipmateError, MemoryInvalid)
-Maker = Literal["memory", "summary", "provider"]
-"""Source of the text that replaces dropped messages: the session memory, a summary by the model, or one by the provider."""
-PutsBack = Callable[[ChatKey, Sequence[Message], Sequence[Message], float], Awaitable[view.PutBack]]
+Maker = Literal["memory", "summary"]
+"""Source of the text that replaces dropped messages: the session memory, or a new summary by the model."""
+PutsBack = Callable[[ChatKey, Sequence[Message], Sequence[Message], float], Awaitable[memory.PutBack]]
 """Function that returns the working state to restore. Its arguments are the chat, the dropped messages, the kept messages,
 and the max tokens of the state.
 """
@@ -227,27 +227,25 @@ class Summaries:
             if known and context.memory is not None and fit.measure(_messages(fit, known)) >= share:
                 change = await self._change(fit, reason, known, context.memory.markdown)
             else:
-                newest, prefix = _newest(fit), _prefix(fit, current)
-                words, block = await _condense(prefix, _memory(chat), focus, fit)
-                maker = "provider" if block else "summary"
-                change = await self._change(fit, reason, dropped, words, block)
-                with contextlib.suppress(
-                    *FAILED
-                ):  # only a summary that is a valid memory replaces the session memory
-                    await self._keep(chat, memory.read(words), newest, prefix.messages)
+                newest, prefix, before = _newest(fit), _prefix(fit, current), _memory(chat)
+                ask = partial(memory.summarizing, before, focus)
+                read = partial(memory.read_summary, known=before)
+                words, maker = await _fork(fit, prefix, "compaction", ask, read), "summary"
+                change = await self._change(fit, reason, dropped, words)
+                with contextlib.suppress(*FAILED):
+                    # Only a summary that is a valid memory replaces the session memory.
+                    await self._keep(chat, memory.read(words), newest, itertools.chain(*prefix))
         except FAILED as error:
             self._failed(chat, "compaction", error)
             return CompactResult("failed")
         work.failures["compaction"] = 0
         if not {*change.dropped} <= {*_numbers(context.turns)}:
             return CompactResult("nothing")  # another change has already dropped these messages
-        before = fit.measure(context.view())
+        tokens = fit.measure(context.view())
         fit.apply(change)
-        return CompactResult(maker, len(change.dropped), before, fit.measure(context.view()))
+        return CompactResult(maker, len(change.dropped), tokens, fit.measure(context.view()))
 
-    async def _change(
-        self, fit: Fit, reason: str, dropped: Sequence[int], words: str, block: Json | None = None
-    ) -> events.Cut:
+    async def _change(self, fit: Fit, reason: str, dropped: Sequence[int], words: str) -> events.Cut:
         """Return the event that replaces the dropped messages by the text `words` and the restored working state."""
         context = fit.context
         before = [context.head] if context.head is not None else []
@@ -255,7 +253,7 @@ class Summaries:
         left = _room(fit) - fit.measure(kept) - fit.models.estimator.text(fit.models.name, words)
         again = await self.put_back(fit.chat.key, [*before, *_messages(fit, dropped)], kept, max(0.0, left))
         origin, nonce = _origin(fit.chat, context.view()), tags.nonce(self.agent.ids.ulid())
-        head = memory.head(words, nonce=nonce, origin=origin, block=block, put_back=again)
+        head = memory.head(words, nonce=nonce, origin=origin, put_back=again)
         return events.Cut(tuple(dropped), head, reason)
 
     # ------------------------------------------------------------ session memory
@@ -282,12 +280,9 @@ class Summaries:
         try:
             await self._import_edits(chat)
             prefix, known = _prefix(fit), _memory(chat)
-
-            async def ask(*, brief: bool) -> SessionMemory:
-                question = memory.extraction(known, brief=brief)
-                return memory.changed(known, await _ask(prefix, question, fit, purpose="memory"))
-
-            await self._keep(chat, (await _again_if_long(ask, fit)).capped(), newest, prefix.messages)
+            ask, read = partial(memory.extraction, known), partial(memory.changed, known)
+            made = await _fork(fit, prefix, "memory", ask, read)
+            await self._keep(chat, made.capped(), newest, itertools.chain(*prefix))
             work.failures["memory"] = 0
         except FAILED as error:
             self._failed(chat, "memory", error)
@@ -442,147 +437,79 @@ def _keep(fit: Fit) -> float:
 # ------------------------------------------------------------ forks
 
 
-@dataclass(frozen=True, slots=True)
-class Prefix:
-    """The messages at the start of a fork's request: `history` has the messages of finished turns, and `current` the
-    messages of the running turn. `exact` is True if the chat's next request will begin with exactly these messages. Only
-    then can the provider itself write the summary.
-    """
-
-    history: Sequence[Message]
-    current: Sequence[Message] = ()
-    exact: bool = True
-
-    @property
-    def messages(self) -> list[Message]:
-        return [*self.history, *self.current]
+Prefix = tuple[Sequence[Message], Sequence[Message]]
+"""Messages at the start of a fork's request: those of finished turns, and those of the running turn."""
 
 
 def _prefix(fit: Fit, current: Sequence[Message] = ()) -> Prefix:
     """Return the messages that a fork asks about, without untrusted text."""
-    shown = [*fit.context.view()]
+    shown = fit.context.view()
     history, now = taint.faded(shown), taint.faded(current)
-    # The provider rejects thinking blocks and its own summaries if the messages before them have changed.
-    same = (history, now) == (shown, [*current])
-    return Prefix(history, now) if same else Prefix(_in_words(history), _in_words(now), exact=False)
+    if (history, now) == ([*shown], [*current]):
+        return history, now
+    # The provider rejects thinking blocks if the messages before them have changed.
+    return blocks.without_thinking(history), blocks.without_thinking(now)
 
 
-def _in_words(messages: Sequence[Message]) -> list[Message]:
-    """Return the messages in a form that any model can read: without thinking, and with a provider's summaries as plain text."""
-    return blocks.without_thinking(map(memory.in_plain_words, messages))
-
-
-async def _again_if_long(ask: Callable[..., Awaitable[T]], fit: Fit) -> T:
-    """Ask a fork; if its answer is too long, ask once more for a shorter answer."""
-    try:
-        return await ask(brief=False)
-    except TooLong as error:
-        fit.log.write("memory", "a fork is asked again for less", level="warn", cause=str(error))
-        return await ask(brief=True)
-
-
-async def _condense(
-    prefix: Prefix, known: SessionMemory | None, focus: str, fit: Fit
-) -> tuple[str, Json | None]:
-    """Return a summary of the whole conversation, and the provider's block with this summary (None if a fork wrote it). If
-    the model supports it, the provider writes the summary, because it then reads only cached tokens. Otherwise, or if the
-    provider fails, a fork writes it. Raises `errors.ModelError` and `MemoryInvalid`.
+async def _fork(
+    fit: Fit, prefix: Prefix, purpose: str, question: Callable[..., Message], read: Callable[[str], T]
+) -> T:
+    """Return a fork's answer, parsed by `read`. Ask once more if the answer is too long; `question(brief=True)` then asks for
+    less. If the prompt of a summary is too long, drop its oldest messages. Raises `errors.ModelError` and `MemoryInvalid`.
     """
-    windows, name = fit.models.windows, fit.models.name
-    able = fit.limits.compaction.provider == "auto" and windows.takes(name, "compacts")
-    if able and prefix.exact and not prefix.current:
-        unable = errors.ContextOverflow, errors.RequestInvalid, errors.SummaryUnavailable, MemoryInvalid
-        try:
-            return await _provided(prefix, known, focus, fit)
-        except unable as error:
-            cause = f"{type(error).__name__}: {error}"
-            fit.log.write("memory", "the provider made no summary: a fork does", level="warn", cause=cause)
-            if type(error) is errors.RequestInvalid and not any(map(memory.condensed, prefix.history[:1])):
-                windows.learn(name, "compacts", None)
-            if isinstance(error, errors.ContextOverflow):
-                prefix = _shorter(prefix, error, fit)
-
-    async def ask(*, brief: bool) -> str:
-        return await _summarize(prefix, known, memory.summarizing(known, focus, brief=brief), fit)
-
-    return await _again_if_long(ask, fit), None
-
-
-async def _provided(
-    prefix: Prefix, known: SessionMemory | None, focus: str, fit: Fit
-) -> tuple[str, Json | None]:
-    """Return the summary that the provider writes. Learn no token ratio from this call's usage, which does not describe the
-    prompt.
-    """
-    asked = _request(prefix, fit, purpose="compaction", summarize=memory.condensing(known, focus))
-    reply = await reply_of(fit.models.model.stream(asked))
-    found = [block for block in reply.content if block.get("type") == "compaction"]
-    if reply.stop_reason != "compaction" or len(found) != 1:
-        raise MemoryInvalid(f"no block of the provider's: {reply.stop_reason}")
-    words = memory.read_summary(str(found[0].get("content") or ""), known, block=True)
-    # A redacted block would break the provider's signature. So a block with a secret becomes plain text.
-    written = json.dumps(found[0], ensure_ascii=False)
-    fits = blocks.redacted(found, fit.agent.redact) == found and text.clean(written) == written
-    return (words, found[0]) if fits else (text.clean(fit.agent.redact(words)), None)
-
-
-async def _summarize(prefix: Prefix, known: SessionMemory | None, question: Message, fit: Fit) -> str:
-    """Return a summary that a fork writes. If the prompt is too long, drop its oldest messages and retry."""
-    retries = 0
+    brief, retries = False, FORK_RETRIES if purpose == "compaction" else 0
     while True:
         try:
-            return memory.read_summary(await _ask(prefix, question, fit, purpose="compaction"), known)
-        except errors.ContextOverflow as error:
-            if (retries := retries + 1) > FORK_RETRIES:
+            return read(await _ask(fit, prefix, purpose, question(brief=brief)))
+        except TooLong as error:
+            if brief:
                 raise
-            prefix = _shorter(prefix, error, fit)
+            brief = True
+            fit.log.write("memory", "a fork is asked again for less", level="warn", cause=str(error))
+        except errors.ContextOverflow as error:
+            if not retries:
+                raise
+            retries -= 1
+            prefix = _shorter(prefix, error, fit), ()
 
 
-async def _ask(prefix: Prefix, question: Message, fit: Fit, *, purpose: str) -> str:
+async def _ask(fit: Fit, prefix: Prefix, purpose: str, question: Message) -> str:
     """Return the text of a fork's answer with secrets redacted. Raises `errors.ModelError`, and `memory.TooLong` if
     the answer hit its length limit.
     """
-    asked = _request(prefix, fit, purpose=purpose, question=(question,))
-    reply = await reply_of(fit.models.model.stream(asked))
-    fit.models.learn(asked, reply)
+    history, current = prefix
+    models = fit.models
+    shared = view.render(
+        model=models.name,
+        max_tokens=fit.budget().fork(FORK_TOKENS + models.sent(purpose).room),
+        system=fit.frame.system,
+        tools=fit.tools,
+        history=history,
+        injected=(),
+        current=current,
+    )
+    # The question follows the last cache breakpoint, since no other request contains it.
+    asked = models.fitted(replace(shared, messages=(*shared.messages, question), purpose=purpose), purpose)
+    view.validate(asked)
+    reply = await reply_of(models.model.stream(asked))
+    models.learn(asked, reply)
     if reply.stop_reason in LENGTH:
         raise TooLong(f"cut off after {reply.usage.output_tokens} tokens: {reply.stop_reason}")
     return fit.agent.redact(blocks.plain_text(reply.content))
 
 
-def _request(
-    prefix: Prefix, fit: Fit, *, purpose: str, question: Sequence[Message] = (), summarize: str | None = None
-) -> ModelRequest:
-    """Return a fork's request. Only the shared prefix has cache breakpoints. Raises `errors.RequestInvalid`."""
-    # Only the model that made a provider's summary can read it, so the chat's own model (None) makes it.
-    own = purpose if summarize is None else None
-    shared = view.render(
-        model=fit.models.name,
-        max_tokens=fit.budget().fork(FORK_TOKENS + fit.models.sent(own).room),
-        system=fit.frame.system,
-        tools=fit.tools,
-        history=prefix.history,
-        injected=(),
-        current=prefix.current,
-    )
-    whole = replace(shared, messages=(*shared.messages, *question), purpose=purpose, summarize=summarize)
-    fitted = fit.models.fitted(whole, own)
-    view.validate(fitted)
-    return fitted
-
-
-def _shorter(prefix: Prefix, error: errors.ContextOverflow, fit: Fit) -> Prefix:
+def _shorter(prefix: Prefix, error: errors.ContextOverflow, fit: Fit) -> list[Message]:
     """Return the prefix without the oldest third of its tokens and without thinking. The rest begins with a person's
     message. A summary at the beginning stays, because nothing else covers the messages that it replaced. Raises the error
     if nothing would be left.
     """
     fit.models.windows.refused(fit.models.name, error)
-    messages = prefix.messages
-    begins = int(memory.stands_for(messages[0])) if messages else 0
+    messages = [one for part in prefix for one in part]
+    begins = int(fit.context.head is not None)
     gone, most = 0.0, max(1.0, fit.measure(messages) / 3)
     for at, message in enumerate(messages[begins:], begins):
         results = message["content"][0].get("type") == "tool_result"
         if gone >= most and message["role"] == "user" and not results:
-            return Prefix(_in_words([*messages[:begins], *messages[at:]]), exact=False)
+            return blocks.without_thinking([*messages[:begins], *messages[at:]])
         gone += fit.measure([message])
     raise error

@@ -29,7 +29,6 @@ from bot.core.context import ContextEntry
 from bot.core.event_log import EventLog
 from bot.core.fit import Fit, Frame
 from bot.core.loop import Loop, OlderMessages, Refused
-from bot.core.memory import in_plain_words
 from bot.core.prompt import Frozen
 from bot.core.reply import NoReply
 from bot.llm.costs import PriceTable
@@ -343,7 +342,7 @@ class Worker(ModelWrapper):
             results = [ToolResult(call.id, PLACEHOLDER).block for call in calls]
             shown.append({"role": "user", "content": results})
             same = models.name == parent.models.name
-            self._prefix = shown if same else blocks.without_thinking(map(in_plain_words, shown))
+            self._prefix = shown if same else blocks.without_thinking(shown)
         self._tell("queued")
 
     def _loop(self) -> Loop:

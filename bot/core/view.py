@@ -8,7 +8,6 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from bot import errors, tags
@@ -120,18 +119,6 @@ def placed(
 # ------------------------------------------------------------ found tools
 
 
-@dataclass(frozen=True, slots=True)
-class PutBack:
-    """Working state that is restored together with a summary. `texts` are (text, further fields of its block), `tools` are
-    definitions, `said` has usage notes by MCP server, and `names` has the names of files, skills and artifacts.
-    """
-
-    texts: Sequence[tuple[str, Json]] = ()
-    tools: Sequence[Json] = ()
-    said: Mapping[str, str] = field(default_factory=dict)
-    names: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
-
-
 def _kept_tools(message: Message) -> Iterator[tuple[str, Json]]:
     return ((tool["name"], tool) for block in message["content"] for tool in block.get(TOOLS, ()))
 
@@ -206,23 +193,16 @@ def problems(request: ModelRequest, *, paused: bool = False) -> Iterator[str]:
         yield f"messages: {len(messages)}, at most {MAX_MESSAGES} are allowed"
     if not messages or messages[0].get("role") != "user":
         yield "messages.0: the first message must be the user's"
-    faults = [
-        f"messages.{at}: {fault}"
-        for at, found in enumerate(_FAULTS.each(messages))
-        for fault in found
-        if at or fault is not _LATE_SUMMARY
-    ]
+    faults = [f"messages.{at}: {fault}" for at, found in enumerate(_FAULTS.each(messages)) for fault in found]
     yield from faults
     if not faults:
         yield from _pairs(messages, paused=paused)
-        # A request for a provider's summary, and one that follows a paused answer, may end with an answer.
-        yield from _ends(messages, final=paused or request.summarize is not None)
+        yield from _ends(messages, final=paused)
         yield from _breakpoints(request)
 
 
 _USER_ONLY = frozenset({"tool_result", "image", "document", "search_result", ATTACHED})
 _ASSISTANT_ONLY = frozenset({"tool_use", *blocks.SERVER_CALLS, *blocks.THINKING})
-_LATE_SUMMARY = "a summary of the provider's that is not first"
 
 
 def _is_words(value: Any) -> bool:
@@ -242,7 +222,6 @@ _FIELDS: Mapping[str, Sequence[tuple[str, Callable[[Any], bool], str]]] = {
         ("signature", _is_words, "thinking without its signature"),
     ],
     "redacted_thinking": [("data", _is_words, "redacted thinking without its data")],
-    "compaction": [("content", _is_words, "a summary of the provider's without words")],
 }
 """Required fields of content blocks by type, as (name of the field, check of its value, description of the fault)."""
 
@@ -252,10 +231,8 @@ def _faults(message: Message) -> list[str]:
     if role not in {"user", "assistant"} or not isinstance(content, list) or not content:
         return ["no content" if role in {"user", "assistant"} else "unknown role"]
     found = [fault for block in content for fault in _block_faults(block, role)]
-    kinds = [block.get("type") for block in content if isinstance(block, dict)]
-    if "compaction" in kinds:
-        found.append(_LATE_SUMMARY if kinds[0] == "compaction" else f"{_LATE_SUMMARY} in its message")
-    if 0 < kinds.count("tool_result") < len(content):
+    results = sum(isinstance(block, dict) and block.get("type") == "tool_result" for block in content)
+    if 0 < results < len(content):
         found.append("tool results must come first, in a message of their own")
     return found
 

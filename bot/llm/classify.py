@@ -95,8 +95,6 @@ class _Failure:
 
 _Rule = tuple[Callable[[_Failure], bool], type[errors.ModelError]]
 _BEFORE_OVERFLOW: tuple[_Rule, ...] = (
-    (lambda it: it.code.startswith("compaction_") and it.status >= 500, errors.SummaryUnavailable),
-    (lambda it: it.code.startswith("compaction_") and it.status > 0, errors.SummaryRefused),
     (lambda it: it.status == 402 or it.says("spent"), errors.SpendLimit),
     (lambda it: it.status in {400, 403, 404} and it.says("unknown"), errors.ModelUnknown),
     (lambda it: it.status in {401, 403}, errors.ModelRefused),

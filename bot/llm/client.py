@@ -23,7 +23,7 @@ from bot.contracts.environment import Clock
 from bot.contracts.model import ModelFacts, ModelReply, ModelRequest, ModelStream
 from bot.llm import classify
 from bot.llm.costs import PriceTable
-from bot.llm.messages_api import COMPACTION, Accumulator, EventStream, encoded, headers_of
+from bot.llm.messages_api import Accumulator, EventStream, encoded, headers_of
 from bot.llm.windows import TAKES
 from bot.llm.wrapper import usage_object
 
@@ -230,26 +230,18 @@ class AnthropicModel:
                 raise failure from None
 
     async def facts(self, model: str) -> ModelFacts:
-        page = f"/v1/models/{quote(model, safe='')}"
-        try:
-            found = await self._get(page, headers={"anthropic-beta": COMPACTION})
-        except errors.RequestInvalid:
-            # The endpoint does not support the beta.
-            found = await self._get(page)
+        found = await self._get(f"/v1/models/{quote(model, safe='')}")
         places = {one: one.replace("thinking.", "thinking.types.").split(".") for one in TAKES}
         able = found.get("capabilities")
         return ModelFacts(
             window=_count(found.get("max_input_tokens")),
             max_output=_count(found.get("max_tokens")),
-            compacts=_supported(able, "compaction", "summarize"),
             takes=frozenset(one for one, path in places.items() if _supported(able, *path)),
         )
 
-    async def _get(
-        self, path: str, params: Json | None = None, *, headers: Mapping[str, str] | None = None
-    ) -> Json:
+    async def _get(self, path: str, params: Json | None = None) -> Json:
         """Return the JSON object at `path`; {} if the endpoint has no such page. Compatible endpoints often lack pages."""
-        options: Any = {"params": params or {}, "timeout": 20.0, "headers": headers or {}}
+        options: Any = {"params": params or {}, "timeout": 20.0}
         try:
             page = await self._client.get(path, cast_to=object, options=options)
         except _FAILURES as error:

@@ -20,8 +20,6 @@ from bot.contracts.model import ModelRequest, TextDelta, ToolInputDelta, Usage
 from bot.contracts.tools import fitting_id
 from bot.identity_cache import IdentityCache
 
-COMPACTION = "compact-2026-09-04"
-"""Name of the beta in which the provider summarises conversations."""
 FALLBACKS = "server-side-fallback-2026-07-01"
 """Name of the beta in which the provider lets another of its models answer if the requested model refuses."""
 
@@ -41,8 +39,6 @@ def body_of(request: ModelRequest) -> Json:
     if request.tools:
         body["tools"] = list(request.tools)
     body["messages"] = list(request.messages)
-    if request.summarize is not None:
-        body["compaction"] = {"type": "summarize", "instructions": request.summarize}
     if request.thinking is not None:
         body["thinking"] = request.thinking
     if request.effort is not None:
@@ -54,11 +50,7 @@ def body_of(request: ModelRequest) -> Json:
 
 
 def headers_of(request: ModelRequest) -> dict[str, str]:
-    content = request.messages[0]["content"] if request.messages else ()
-    summarized = bool(content) and isinstance(content, list) and content[0].get("type") == "compaction"
-    betas = [COMPACTION] if summarized or request.summarize is not None else []
-    betas += [FALLBACKS] if request.provider_fallbacks else []
-    return {"anthropic-beta": ",".join(betas)} if betas else {}
+    return {"anthropic-beta": FALLBACKS} if request.provider_fallbacks else {}
 
 
 def wire(request: ModelRequest) -> bytes:
@@ -192,7 +184,6 @@ class Accumulator:
         self._taken = set(taken)
         self._blocks: dict[int, _Block] = {}
         self._usage: dict[str, int] = {}
-        self._summaries: list[Json] = []
 
     def feed(self, event: Json) -> TextDelta | ToolInputDelta | None:  # noqa: C901 - one case a kind of event
         """Add an event. Raises `errors.StreamBroken` if the event breaks the protocol; an unknown event is ignored."""
@@ -240,8 +231,6 @@ class Accumulator:
         """Update the token usage. Usage is cumulative, so each number replaces the previous number."""
         further = (usage.get("cache_creation") or {}) | (usage.get("server_tool_use") or {})
         self._usage |= {name: value for name, value in (usage | further).items() if isinstance(value, int)}
-        if iterations := usage.get("iterations"):
-            self._summaries = [one for one in iterations if one.get("type") == "compaction"]
 
     @property
     def content(self) -> list[Json]:
@@ -255,10 +244,7 @@ class Accumulator:
 
     @property
     def usage(self) -> Usage:
-        # The provider reports the tokens of its own summaries separately, but bills them at the same price.
         counts = Counter(self._usage)
-        for one in self._summaries:
-            counts.update({name: value for name, value in one.items() if isinstance(value, int)})
         return Usage(
             input_tokens=counts["input_tokens"],
             output_tokens=counts["output_tokens"],
@@ -293,8 +279,6 @@ class _Block:
                 return TextDelta(text.clean(piece))
             if kind == "input_json_delta" and piece and self.is_call:
                 return ToolInputDelta(self.value["id"], self.value["name"], piece)
-        elif kind == "compaction_delta":
-            self.value |= {name: delta[name] for name in ("content", "encrypted_content") if name in delta}
         elif kind == "citations_delta":
             self.value.setdefault("citations", []).append(delta["citation"])
         return None

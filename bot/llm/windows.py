@@ -123,7 +123,7 @@ class ContextWindows:
         self._learned.set(model, name, value)
 
     def takes(self, model: str, what: str) -> bool:
-        """Return True if the provider says that the model supports `what`, which is one of `TAKES` or `compacts`."""
+        """Return True if the provider says that the model supports `what`, which is one of `TAKES`."""
         return bool(self._learned.get(model, what))
 
     def takes_system(self, model: str) -> bool:
@@ -149,7 +149,6 @@ class ContextWindows:
             self._learned.set(model, "window", facts.window)
         if facts.max_output is not None:
             self._learned.set(model, "maxOutput", facts.max_output)
-        self._learned.set(model, "compacts", 1 if facts.compacts else None)
         for what in TAKES:
             self._learned.set(model, what, 1 if what in facts.takes else None)
         self._write("the provider's facts of the model", model, level="info")

@@ -18,7 +18,6 @@ from aiohttp import web
 from bot.contracts.base import Json
 from bot.contracts.environment import Clock
 from bot.tags import without_system_messages
-from bot.testing import anthropic_compaction as compaction
 from bot.testing import anthropic_rules as rules
 from bot.testing.anthropic_cache import Binding, PromptCache, check_breakpoints, count_characters, tokens_of
 from bot.testing.anthropic_script import Answer, Failure, Frame, Halt, Reply, frames, reply
@@ -69,8 +68,7 @@ class AnthropicServer(Loopback):
     the `script`; without a script, it echoes the user's last text.
 
     `windows` are the context windows by model, in tokens. With `bind_thinking`, the server signs thinking blocks
-    and rejects a block that was moved to another conversation. With `compacts`, models write summaries on
-    request. Without `system_role`, no model accepts system messages. `active` is the number of requests in
+    and rejects a block that was moved to another conversation. Without `system_role`, no model accepts system messages. `active` is the number of requests in
     progress, `peak` its maximum.
 
     `requests` lists the unchanged requests. `bodies` lists their bodies, converted by `bot.tags.without_system_messages`.
@@ -84,7 +82,6 @@ class AnthropicServer(Loopback):
         windows: Mapping[str, int] | None = None,
         window: int = WINDOW,
         bind_thinking: bool = False,
-        compacts: bool = False,
         system_role: bool = True,
         pings: int = 1,
         chunk: int = 12,
@@ -109,14 +106,12 @@ class AnthropicServer(Loopback):
         """Name and answer of the provider's fallback model. A request that allows a fallback gets this answer."""
         self._cache = PromptCache(self.clock, lambda _: minimum)
         self._binding = Binding()
-        self.compacts, self.system_role = compacts, system_role
-        self.compactions = compaction.Compactions()
-        self._leave = rules.Leave(types={compaction.KIND})
+        self.system_role = system_role
+        self._leave = rules.Leave()
         self.ids = 0
 
     def routes(self, app: web.Application) -> None:
         app.router.add_post("/v1/messages", self._messages)
-        app.router.add_post("/v1/messages/count_tokens", self._count_tokens)
         app.router.add_get("/v1/models", self._models)
         app.router.add_get("/v1/models/{id}", self._model)
         app.router.add_route("*", "/{rest:.*}", self._unknown)
@@ -199,11 +194,9 @@ class AnthropicServer(Loopback):
 
     def _check(self, body: Json, request: web.Request) -> None:
         version = request.headers["anthropic-version"]
-        self.compactions.check(body, request.headers.get("anthropic-beta", ""), able=self.compacts)
         leave = replace(self._leave, version=version, max_output=self.max_output)
         leave.system_role = self.system_role and body.get("model") in (*MODELS, "claude-opus-4-8")
-        # A summary request may end with an assistant message, because the conversation may end with such a message.
-        rules.check(body, replace(leave, prefill=compaction.KIND in body))
+        rules.check(body, leave)
         check_breakpoints(body)
         rules.check_fallbacks(body, request.headers.get("anthropic-beta", ""))
         self._check_model(body["model"])
@@ -237,9 +230,7 @@ class AnthropicServer(Loopback):
         if answer.hold is not None:
             await answer.hold.wait()
         seen.status = 200
-        summary = compaction.KIND in seen.body
         written = self.count(json.dumps(answer.blocks))
-        answer = self.compactions.answer(answer, seen.body) if summary else answer
         answer = self._signed(answer, seen.body)
         usage, keep = self._cache.look(seen.body, self.count)
         usage |= {"output_tokens": 1} | answer.usage
@@ -255,8 +246,6 @@ class AnthropicServer(Loopback):
         }
         last = {key: value for key, value in usage.items() if key.endswith("input_tokens")}
         last["output_tokens"] = answer.usage.get("output_tokens", written)
-        if summary:
-            message["usage"] = last = compaction.usage(usage, last["output_tokens"])
         if not seen.body.get("stream"):
             keep()
             whole = {"content": list(answer.blocks), "stop_reason": answer.reason, "usage": usage | last}
@@ -340,25 +329,12 @@ class AnthropicServer(Loopback):
             headers=headers,
         )
 
-    async def _count_tokens(self, request: web.Request) -> web.StreamResponse:
-        request_id = self._id("req")
-        try:
-            body = await self._read(request)
-            await self.record("count_tokens", body, request.headers)
-            # A token count needs no max_tokens, and may end with an assistant message (prefill).
-            rules.check({"max_tokens": 1} | body, replace(self._leave, prefill=True))
-            return self._json({"input_tokens": tokens_of(body, self.count)}, 200, request_id)
-        except rules.Refused as refused:
-            return self._json(refused.body(request_id), refused.status, request_id)
-
     async def _models(self, request: web.Request) -> web.StreamResponse:
         return await self._get(request, "models", self._model_list)
 
     async def _model(self, request: web.Request) -> web.StreamResponse:
-        knows = compaction.BETA in request.headers.get("anthropic-beta", "")
         thinks = THINKS.get(request.match_info["id"])
-        able = compaction.capabilities(able=self.compacts) if knows else {}
-        told = {"capabilities": able | rules.manner_capabilities(thinks)}
+        told = {"capabilities": rules.manner_capabilities(thinks)}
         return await self._get(request, "model", lambda: self._model_object(request.match_info["id"]) | told)
 
     async def _get(self, request: web.Request, method: str, make: Callable[[], Json]) -> web.StreamResponse:

@@ -33,7 +33,6 @@ _FIELDS = frozenset(
         "thinking",
         "output_config",
         "cache_control",
-        "compaction",
         "fallbacks",
         "service_tier",
         "container",
@@ -105,15 +104,13 @@ def error_body(kind: str, message: str, request_id: str, code: str | None = None
 @dataclass(slots=True)
 class Leave:
     """Rules that depend on the model or on earlier answers. `types` are the block types that the server itself has
-    sent. `resumable` are the contents of paused answers. `system_role` allows system messages. `prefill` allows
-    requests that end with a message of the assistant.
+    sent. `resumable` are the contents of paused answers. `system_role` allows system messages.
     """
 
     version: str = VERSIONS[-1]
     types: set[str] = field(default_factory=set)
     resumable: list[Any] = field(default_factory=list)
     system_role: bool = False
-    prefill: bool = False
     max_output: int = 128_000
 
 
@@ -267,7 +264,7 @@ def _messages(messages: Any, leave: Leave) -> None:
     if messages[0]["role"] != "user":
         raise Refused('messages: first message must use the "user" role')
     last = messages[-1]
-    if last["role"] == "assistant" and not leave.prefill and unmarked(last["content"]) not in leave.resumable:
+    if last["role"] == "assistant" and unmarked(last["content"]) not in leave.resumable:
         raise Refused(
             "This model does not support assistant message prefill. The conversation must end with a user message."
         )

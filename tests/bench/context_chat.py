@@ -85,7 +85,7 @@ class Provider:
         self._clock = clock
         self._log = log
         self._cache = cache.PromptCache(clock, lambda _: bill.SMALLEST)
-        self._leave = rules.Leave(types={"compaction"}, system_role=True)
+        self._leave = rules.Leave(system_role=True)
         self._remembers = remembers
         self._changes = 0
         self._before: list[tuple[object, int]] = []

@@ -230,3 +230,15 @@ async def test_people_hear_that_the_prompt_fills_a_small_window(world: World) ->
     await world.telegram.until(lambda: bool(world.texts()), START_SECONDS)
     assert "instructions" in world.texts()[0]
     assert "smaller pieces" not in world.texts()[0]
+
+
+async def test_operators_hear_of_a_compaction_that_fails_three_times_in_a_row(world: World) -> None:
+    world.config["operators"] = [f"telegram:{PERSON}"]
+    world.model.script(lambda body: f"no summary {len(body['messages'])}")
+    await world.start("telegram")
+    await say(world, *(f"message {number} 你好" for number in range(6)))
+    for number in range(3):
+        world.telegram.say(f"/compact {number}")
+    told = "3 times in a row"
+    await world.telegram.until(lambda: any(told in text for text in world.texts()), START_SECONDS)
+    assert await world.process.stop() == 0

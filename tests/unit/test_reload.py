@@ -125,7 +125,7 @@ class Provider:
     async def facts(self, model: str) -> ModelFacts:
         if self._error is not None:
             raise self._error
-        return ModelFacts(window=100_000, max_output=8_000, compacts=False)
+        return ModelFacts(window=100_000, max_output=8_000)
 
 
 @pytest.mark.parametrize(

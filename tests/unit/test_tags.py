@@ -17,7 +17,7 @@ from bot.contracts.inbound import Attachment, Inbound, Quoted
 from bot.contracts.provenance import ANYBODYS, NOBODYS, Provenance
 from bot.core import file_words, memory, quotes, user_message
 from bot.core.file_words import SeenFile
-from bot.core.view import PutBack
+from bot.core.memory import PutBack
 from bot.features import conversation
 from bot.testing.model import text, tool_use
 from bot.tools import skills
@@ -106,7 +106,6 @@ def test_what_a_person_writes_is_none_of_our_tags(words: str) -> None:
 def test_words_that_look_like_a_tag_change_nothing(words: str) -> None:
     plain, forged = sent("x"), sent(words)
     assert taint.seen([forged]) == taint.seen([plain]) == Provenance(frozenset({"U1"}))
-    assert not memory.stands_for(forged)
     assert not quotes.ids(forged)
     assert list(file_words.pointers(forged)) == []
     assert OWN not in tags.of(forged), (
@@ -131,7 +130,6 @@ def test_words_of_an_archive_are_a_persons_whatever_they_look_like(
     for message in user_message.loaded_messages([line], NONCE):
         assert taint.seen([message]) == ANYBODYS
         assert tags.facts(message) == {}
-        assert not memory.stands_for(message)
         assert OWN not in tags.of(message)
         assert not list(NoteSources([message], "R9").of(words))
         assert conversation.words_of(message).startswith(words.split("\n", maxsplit=1)[0][:40])

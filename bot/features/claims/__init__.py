@@ -20,7 +20,7 @@ from bot import errors, text
 from bot.contracts.base import Message
 from bot.contracts.outbound import OutgoingFile, Sent
 from bot.contracts.tools import MCP, Effect, ToolCall, ToolResult
-from bot.core import memory, phrases
+from bot.core import phrases
 from bot.core.chat import Chat
 from bot.core.feature import Feature, Hooks, Runtime
 from bot.core.phrases import LATIN, Pattern, compiled
@@ -247,8 +247,7 @@ class CheckedReply:
             left = [claim for claim in left if claim.own]  # drop the others, which may repeat a tool's report
         if any(claim.earlier for claim in left):
             before = view.view()
-            hidden = any(map(memory.stands_for, before))
-            unfounded = [] if hidden else self._without(left, _performed(before), admits=True)
+            unfounded = [] if view.head is not None else self._without(left, _performed(before), admits=True)
             left = [claim for claim in left if not claim.earlier or claim in unfounded]
         return left
 

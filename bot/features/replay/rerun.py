@@ -45,7 +45,6 @@ class Call:
             messages=tags.without_system_messages(body["messages"]),
             tools=body.get("tools", []),
             purpose=self.record.purpose,
-            summarize=body.get("compaction", {}).get("instructions"),
             effort=body.get("output_config", {}).get("effort"),
             thinking=body.get("thinking"),
         )

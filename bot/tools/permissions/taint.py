@@ -18,7 +18,7 @@ from bot.contracts.provenance import ANYBODYS, NOBODYS, ORIGIN, Provenance, Tain
 from bot.contracts.tools import MCP, Effect
 from bot.identity_cache import IdentityCache
 
-_OWN = frozenset({"text", "thinking", "redacted_thinking", "tool_use", "compaction"})
+_OWN = frozenset({"text", "thinking", "redacted_thinking", "tool_use"})
 """Types of blocks that the model itself writes. Other blocks in an answer are results of the provider's tools."""
 MOST_PEOPLE = 200
 """Max people whose text an answer may repeat. With more people, the answer counts as anybody's."""
@@ -104,7 +104,7 @@ def _parted(message: Message) -> tuple[Message, Sequence[Any]]:
     left, gone = list[Json](), list[Any]()
     for block, tag in zip(blocks, tags.of(message), strict=True):
         stated = block.get(ORIGIN, message.get(ORIGIN))
-        summary = block["type"] == "compaction" or (tag is not None and tag.name == tags.SUMMARY)
+        summary = tag is not None and tag.name == tags.SUMMARY
         if stated is None or unpacked(stated).taint < Taint.FOREIGN or summary:
             left.append(block)
         elif block["type"] == "tool_result":

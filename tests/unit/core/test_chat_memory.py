@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bot.core import blocks, memory
-from bot.core.memory import MemoryInvalid, SessionMemory
-from bot.core.view import PutBack
+from bot.core.memory import MemoryInvalid, PutBack, SessionMemory
 
 WRITTEN = """Here it is:
 <memory>

@@ -16,9 +16,9 @@ from bot.core.agent import ModelDeps
 from bot.core.chat import Chat
 from bot.core.events import Event, EventData
 from bot.core.fit import Fit, Frame
+from bot.core.memory import PutBack
 from bot.core.prompt import Frozen
 from bot.core.summaries import Summaries
-from bot.core.view import PutBack
 from bot.llm.windows import ContextWindows
 from bot.storage.notes import NoteStore
 from bot.system import SystemDisk

@@ -207,8 +207,6 @@ def test_the_longest_answer_is_learnt_from_the_refusal_of_a_longer_one(words: st
         ("billing_error", "linked_organization_spend_limit_reached", 402, errors.SpendLimit),
         ("invalid_request_error", "context_length_exceeded", 400, errors.ContextOverflow),
         ("request_too_large", "request_body_too_large_after_decoding", 413, errors.RequestTooLarge),
-        ("overloaded_error", "compaction_unavailable", 529, errors.SummaryUnavailable),
-        ("invalid_request_error", "compaction_signature_invalid", 400, errors.SummaryRefused),
         # A proxy carries everything with one status: the type counts.
         ("rate_limit_error", None, 500, errors.RateLimited),
         ("authentication_error", None, 400, errors.ModelRefused),

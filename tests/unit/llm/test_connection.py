@@ -59,9 +59,7 @@ async def test_the_provider_is_asked_for_the_limits_and_abilities_of_a_model(
     server: AnthropicServer, model: AnthropicModel
 ) -> None:
     server.windows["claude-opus-5-5"] = 200_000
-    for server.compacts in (False, True):
-        facts = ModelFacts(200_000, 128_000, server.compacts, TAKES)
-        assert await model.facts("claude-opus-5-5") == facts
+    assert await model.facts("claude-opus-5-5") == ModelFacts(200_000, 128_000, TAKES)
 
 
 @pytest.mark.parametrize("name", ["claude-nobody-knows", "örtlich/模型:7b"])
@@ -82,7 +80,7 @@ async def test_an_endpoint_without_a_list_of_models_says_nothing_of_them(
     "said",
     [
         *(f'"max_input_tokens":{one},"max_tokens":{one}' for one in ("null", '"200000"', "-1", "1.5")),
-        *(f'"capabilities":{one}' for one in ("true", "[]", '{"compaction": {"summarize": 1}}')),
+        *(f'"capabilities":{one}' for one in ("true", "[]", '{"thinking": {"types": 1}}')),
     ],
 )
 async def test_facts_that_cannot_be_are_not_taken(
@@ -134,38 +132,6 @@ async def test_an_answer_is_there_though_its_connection_stays_open(
     assert (await reply_of(model)).content == [{"type": "text", "text": "Whole."}]
     server.then(script.cut(script.reply("Whole."), 99))
     assert (await reply_of(model)).content == [{"type": "text", "text": "Whole."}]
-
-
-async def test_an_endpoint_that_refuses_the_question_is_asked_in_the_old_way(
-    server: AnthropicServer, model: AnthropicModel
-) -> None:
-    server.compacts = True
-    server.fail("model", status=400, body="{}")
-    assert await model.facts("claude-opus-5-5") == ModelFacts(1_000_000, 128_000, takes=TAKES)
-    assert [call.method for call in server.calls] == ["model", "model"]
-
-
-async def test_a_summary_by_the_provider_comes_whole_with_what_it_cost(
-    server: AnthropicServer, model: AnthropicModel
-) -> None:
-    server.compacts = True
-    server.answer("It is 1,991 m long. 橋")
-    asked = ask(user("How long is it?"), summarize="In short, please.")
-    got = await reply_of(model, asked)
-    (block,) = got.content
-    assert (got.stop_reason, block["type"], block["content"]) == (
-        "compaction",
-        "compaction",
-        "It is 1,991 m long. 橋",
-    )
-    assert block["encrypted_content"] is None, "not a field of it is left out"
-    assert got.usage.input_tokens > 0
-    assert got.usage.output_tokens > 0
-    assert got.cost_usd
-    first = {"role": "user", "content": [block, {"type": "text", "text": "And how wide?"}]}
-    assert (await reply_of(model, ask(first))).stop_reason == "end_turn"
-    assert server.bodies[-1]["messages"][0]["content"][0] == block
-    assert server.bodies[0]["compaction"] == {"type": "summarize", "instructions": "In short, please."}
 
 
 async def test_while_a_large_request_is_written_others_have_their_turn(

@@ -23,7 +23,7 @@ from bot.contracts.provenance import ANYBODYS, NOBODYS, ORIGIN, WORKSPACES, Prov
 from bot.contracts.tools import Effect, ToolCall, ToolResult
 from bot.core import memory, user_message
 from bot.core.file_words import SeenFile
-from bot.core.view import PutBack
+from bot.core.memory import PutBack
 from bot.system import read_link
 from bot.testing.clock import FakeClock
 from bot.testing.log import MemoryLog
