@@ -25,7 +25,7 @@ from bot.contracts.identity import UserRef
 from bot.contracts.model import Model
 from bot.core import feature
 from bot.core.access import Access, InboundCleaner, Memberships
-from bot.core.agent import AgentDeps, Manner, ModelDeps
+from bot.core.agent import AgentDeps, ModelDeps
 from bot.core.archive_files import ChatStore
 from bot.core.attachments import FileReader
 from bot.core.blocks import Estimator
@@ -447,7 +447,7 @@ def load_learned(services: Services) -> LearnedFile:
 
 def build_windows(llm: config.Llm, learned: LearnedFile, log: Log) -> ContextWindows:
     return ContextWindows(
-        learned, log=log, model=llm.model, configured=llm.context_window, max_tokens=llm.max_tokens
+        learned, log=log, model=llm.model, configured=llm.context_window, tokens=llm.max_tokens
     )
 
 
@@ -500,8 +500,9 @@ def model_choice(llm: config.Llm) -> dict[str, Any]:
     return {
         "default_model": "demo" if llm.provider == "demo" else llm.model,
         "fast_model": "" if llm.provider == "demo" else llm.fast_model,
-        "manner": Manner(llm.effort, llm.thinking),
-        "purposes": {name: Manner(one.effort, one.thinking, one.model) for name, one in llm.purposes.items()},
+        "effort": llm.effort,
+        "thinking": llm.thinking,
+        "purposes": llm.purposes,
     }
 
 

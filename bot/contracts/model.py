@@ -122,29 +122,6 @@ class AnsweringModel:
     efforts: tuple[str, ...] = ()
 
 
-class Learned(Protocol):
-    """Stores numbers that were measured for each model (`bot.llm.windows`). Methods never block."""
-
-    def get(self, model: str, name: str) -> float | None: ...
-    def set(self, model: str, name: str, value: float | None) -> None:
-        """Store a number; None deletes it."""
-
-
-class InMemoryLearned:
-    """Implements `Learned` in memory only."""
-
-    def __init__(self) -> None:
-        self._known: dict[tuple[str, str], float] = {}
-
-    def get(self, model: str, name: str) -> float | None:
-        return self._known.get((model, name))
-
-    def set(self, model: str, name: str, value: float | None) -> None:
-        self._known.pop((model, name), None)
-        if value is not None:
-            self._known[model, name] = value
-
-
 class Model(Protocol):
     """A language model, called through its provider."""
 

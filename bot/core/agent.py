@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from bot.config.ship_file import Effort, Thinking
+from bot.config.ship_file import Effort, ModelUse, Thinking
 from bot.contracts.approvals import Approvals, Unattended
 from bot.contracts.base import Json
 from bot.contracts.environment import OperatorNotices
@@ -93,24 +93,19 @@ class SentManner:
     room: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Manner:
-    """Effort, thinking and model chosen for an answer. If effort or thinking is None, the model's default applies. If
-    `model` is None, the chat's model answers.
+def sent_manner(effort: Effort | None, thinking: Thinking | None, takes: Callable[[str], bool]) -> SentManner:
+    """Return the settings to send; None stands for the model's default. `takes` receives a setting's name and returns True if
+    the model accepts the setting.
     """
+    sent = effort if takes(f"effort.{effort}") else None
+    form = next((one for one in _FORMS[thinking] if takes(f"thinking.{one}")), None)
+    if form == "adaptive":
+        # Without `display`, the text between tool calls would be empty.
+        return SentManner(sent, {"type": form, "display": "summarized"}, ROOM[effort or "high"])
+    return SentManner(sent, {"type": form} if form else None, NOTES if form == "between_tools" else 0)
 
-    effort: Effort | None = None
-    thinking: Thinking | None = None
-    model: str | None = None
 
-    def sent(self, takes: Callable[[str], bool]) -> SentManner:
-        """Return the settings to send. `takes` receives a setting's name and returns True if the model accepts the setting."""
-        effort = self.effort if takes(f"effort.{self.effort}") else None
-        form = next((one for one in _FORMS[self.thinking] if takes(f"thinking.{one}")), None)
-        if form == "adaptive":
-            # Without `display`, the text between tool calls would be empty.
-            return SentManner(effort, {"type": form, "display": "summarized"}, ROOM[self.effort or "high"])
-        return SentManner(effort, {"type": form} if form else None, NOTES if form == "between_tools" else 0)
+_NO_USE = ModelUse()
 
 
 def effort_of(name: str | None) -> Effort | None:
@@ -128,9 +123,10 @@ class ModelDeps:
     """Name of the model that combines the results of subagent tasks; "" if the chat's answering model does it."""
     estimator: Estimator = field(default_factory=Estimator)
     prices: PriceTable = field(default_factory=PriceTable)
-    manner: Manner = field(default_factory=Manner)
-    purposes: Mapping[str, Manner] = field(default_factory=dict)
-    """Settings by purpose of the request. For such a request, they replace the settings in `manner`."""
+    effort: Effort | None = None
+    thinking: Thinking | None = None
+    purposes: Mapping[Any, ModelUse] = field(default_factory=dict)
+    """Model, effort and thinking by purpose of the request (`llm.purposes`). They replace the chat's own."""
     chosen: str | None = None
     chosen_effort: Effort | None = None
     """Effort that an operator chose for the chat; None to use the effort in ship.json."""
@@ -139,7 +135,7 @@ class ModelDeps:
 
     @property
     def name(self) -> str:
-        return self.of(self.purpose).model or self.chosen or self.default_model
+        return self._own(self.purpose).model or self.chosen or self.default_model
 
     @property
     def known(self) -> tuple[str, ...]:
@@ -153,19 +149,18 @@ class ModelDeps:
     def efforts(self) -> tuple[Effort, ...]:
         return tuple(one for one in EFFORTS if self.windows.takes(self.name, f"effort.{one}"))
 
-    def of(self, purpose: str) -> Manner:
-        own = self.purposes.get(purpose, Manner())
-        effort = own.effort or self.chosen_effort or self.manner.effort
-        return Manner(effort, own.thinking or self.manner.thinking, own.model)
+    def _own(self, purpose: str) -> ModelUse:
+        return self.purposes.get(purpose, _NO_USE)
 
     def sent(self, purpose: str | None = None) -> SentManner:
         """Return the effort and thinking to send for a purpose; None means the running turn's purpose."""
-        manner = self.of(purpose or self.purpose)
-        return manner.sent(partial(self.windows.takes, manner.model or self.name))
+        own = self._own(purpose or self.purpose)
+        effort, takes = own.effort or self.chosen_effort or self.effort, self.windows.takes
+        return sent_manner(effort, own.thinking or self.thinking, partial(takes, own.model or self.name))
 
     def fitted(self, request: ModelRequest, purpose: str | None = None) -> ModelRequest:
         """Return the request, addressed to the model of its purpose. Leave out thinking that this model cannot read."""
-        sent, model = self.sent(purpose), self.of(purpose or self.purpose).model or self.name
+        sent, model = self.sent(purpose), self._own(purpose or self.purpose).model or self.name
         if model != request.model:
             most = self.windows.max_output(model) or request.max_tokens
             messages = blocks.without_thinking(request.messages)

@@ -13,9 +13,10 @@ from typing import Any
 from bot import text
 from bot.contracts.base import Json, Message
 from bot.contracts.environment import Redact
-from bot.contracts.model import ATTACHED, InMemoryLearned, Learned, ModelRequest, ShownFile, Usage
+from bot.contracts.model import ATTACHED, ModelRequest, ShownFile, Usage
 from bot.contracts.tools import ToolCall
 from bot.identity_cache import IdentityCache
+from bot.llm.windows import Learned
 
 THINKING = frozenset({"thinking", "redacted_thinking"})
 LONGEST_OVERLAP, LEAST_OVERLAP, LEAST_VARIED = 4_000, 12, 4
@@ -226,7 +227,7 @@ class Estimator:
     """Estimates tokens: multiplies the plain estimate by the model's ratio. `learned` stores the ratios."""
 
     def __init__(self, learned: Learned | None = None) -> None:
-        self._learned = InMemoryLearned() if learned is None else learned
+        self._learned = learned or Learned()
         self._ratios: dict[str, tuple[float, float]] = {}
         """Each model's ratio, and the number of answers from which it was learned."""
 

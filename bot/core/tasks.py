@@ -22,7 +22,7 @@ from bot.contracts.model import ModelReply, ModelRequest, ModelStream, Usage
 from bot.contracts.provenance import ANYBODYS, NOBODYS, Provenance
 from bot.contracts.tools import ToolCall, ToolResult
 from bot.core import blocks, events, quotes, view
-from bot.core.agent import Manner
+from bot.core.agent import sent_manner
 from bot.core.chat import Chat, Turn, chat_of_task
 from bot.core.chats import Chats, Fact
 from bot.core.context import ContextEntry
@@ -262,7 +262,7 @@ class TurnTasks:
         """Return the fast model's synthesis of the results. Raises `errors.ModelError` and `LimitReached`."""
         models, budget = self.parent.models, min(400 + 120 * len(results), 2_000)
         model = models.fast_model or models.name
-        sent = Manner("low", "off").sent(partial(models.windows.takes, model))
+        sent = sent_manner("low", "off", partial(models.windows.takes, model))
         shown = [f"## Result {number}: {one.evidence}" for number, one in enumerate(results, 1)]
         asked = [f"{len(results)} investigations.", *shown, f"Coverage: {_coverage(results)}"]
         request = ModelRequest(
@@ -569,7 +569,7 @@ class Worker(ModelWrapper):
             content = [*newest["content"], {"type": "text", "text": tags.LAST_STEP}]
             request = replace(request, messages=(*before, {**newest, "content": content}))
         with self._tasks.reserved(size + most, _usd(models.prices, name, size, most)):
-            async for piece in self._model.stream(request):
+            async for piece in self.model.stream(request):
                 self._first_token.set()
                 if isinstance(piece, ModelReply):
                     charged = models.prices.at_most(name, piece.usage, piece.cost_usd)

@@ -11,7 +11,7 @@ import tomllib
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
@@ -20,7 +20,7 @@ from bot import errors
 from bot.contracts.approvals import Approval, Approvals
 from bot.contracts.environment import Clock, OperatorNotices
 from bot.contracts.identity import ChatKey
-from bot.contracts.model import Model, ModelRequest, ModelStream, Usage
+from bot.contracts.model import ModelRequest, ModelStream, Usage
 from bot.llm.wrapper import ModelWrapper, usage_of
 from bot.telemetry import context
 from bot.telemetry.context import Running
@@ -178,34 +178,28 @@ class Spending:
             self.usd.clear()
 
 
+@dataclass(eq=False)
 class BudgetedModel(ModelWrapper):
     """A model that raises `errors.BudgetSpent` once an account's budget is spent. Operators are asked first; they can allow
     the turn, the chat, or all calls of the account until the day ends. Running calls may exceed a budget.
     """
 
-    def __init__(
-        self,
-        model: Model,
-        spending: Spending,
-        limits: Mapping[Scope, float],
-        *,
-        approvals: Approvals,
-        operators: OperatorNotices,
-        clock: Clock,
-    ) -> None:
-        super().__init__(model)
-        self._spending = spending
-        self._limits = limits
-        self._approvals = approvals
-        self._operators = operators
-        self._clock = clock
-        self._day = day_of(clock.now())
+    spending: Spending
+    limits: Mapping[Scope, float]
+    _: KW_ONLY
+    approvals: Approvals
+    operators: OperatorNotices
+    clock: Clock
+    _allowed: set[tuple[Account, ChatKey | str | None]] = field(init=False, default_factory=set)
+    """Permissions that operators gave, as (account, scope). The scope is a request id, a chat, or None for all calls."""
+    _ask_again: dict[Account, float] = field(init=False, default_factory=dict)
+    """Earliest time (epoch seconds) of the next question to operators, by account."""
+
+    def __post_init__(self) -> None:
+        self._day = day_of(self.clock.now())
         # An earlier process has already warned operators of these accounts.
-        self._warned = {one for one in spending.usd if one[0] in limits and self._reached(one, WARN_AT)}
-        self._allowed: set[tuple[Account, ChatKey | str | None]] = set()
-        """Permissions that operators gave, as (account, scope). The scope is a request id, a chat, or None for all calls."""
-        self._ask_again: dict[Account, float] = {}
-        """Earliest time (epoch seconds) of the next question to operators, by account."""
+        known = (one for one in self.spending.usd if one[0] in self.limits)
+        self._warned = {one for one in known if self._reached(one, WARN_AT)}
 
     async def stream(self, request: ModelRequest) -> ModelStream:
         running = context.current()
@@ -213,7 +207,7 @@ class BudgetedModel(ModelWrapper):
             if self._reached(account, 1.0):
                 await self._admit(account, running, request.purpose)
         try:
-            async with aclosing(self._model.stream(request)) as answer:
+            async with aclosing(self.model.stream(request)) as answer:
                 async for item in answer:
                     yield item
         finally:
@@ -223,33 +217,33 @@ class BudgetedModel(ModelWrapper):
                     self._notify(account, f"budget_{account[0]}")
 
     def _accounts(self, running: Running) -> list[Account]:
-        day = day_of(self._clock.now())
-        self._spending.begin(day)
+        day = day_of(self.clock.now())
+        self.spending.begin(day)
         if day != self._day:
             self._day = day
             for known in (self._warned, self._allowed, self._ask_again):
                 known.clear()
         chat_key = None if running.chat_key is None else str(running.chat_key)
-        return [one for one in accounts_of(chat_key, context.person()) if one[0] in self._limits]
+        return [one for one in accounts_of(chat_key, context.person()) if one[0] in self.limits]
 
     def _reached(self, account: Account, share: float) -> bool:
-        return self._spending.usd.get(account, 0.0) >= share * self._limits[account[0]]
+        return self.spending.usd.get(account, 0.0) >= share * self.limits[account[0]]
 
     async def _admit(self, account: Account, running: Running, purpose: str) -> None:
         """Ask operators whether an account may exceed its spent budget. Raises `errors.BudgetSpent` if no operator allows it."""
         scope, name = account
-        now, chat, turn = self._clock.now(), running.chat_key, running.request_id
+        now, chat, turn = self.clock.now(), running.chat_key, running.request_id
         if any((account, key) in self._allowed for key in (None, chat, turn)):
             return
         asks = purpose in ASKS and self._ask_again.get(account, 0.0) <= now
         if asks and chat is not None and turn is not None:
             with contextlib.suppress(errors.StorageError):
-                verdict = await self._approvals.decide(self._question(account, running, chat, turn))
+                verdict = await self.approvals.decide(self._question(account, running, chat, turn))
                 if verdict.ended == "approved":
                     scopes: dict[str, ChatKey | str] = {"once": turn, "chat": chat}
                     self._allowed.add((account, scopes.get(verdict.scope)))
                     return
-                waits = {"denied": float("inf"), "expired": self._clock.now() + UNANSWERED_SECONDS}
+                waits = {"denied": float("inf"), "expired": self.clock.now() + UNANSWERED_SECONDS}
                 self._ask_again[account] = waits.get(verdict.ended, 0.0)
                 if verdict.ended in {"nobody", "unattended"}:
                     self._notify(account, f"budget_{scope}_spent")
@@ -275,13 +269,13 @@ class BudgetedModel(ModelWrapper):
         )
 
     def _spent(self, account: Account, of: str) -> str:
-        return f"${self._spending.usd.get(account, 0.0):.2f}{of}${self._limits[account[0]]:.2f}"
+        return f"${self.spending.usd.get(account, 0.0):.2f}{of}${self.limits[account[0]]:.2f}"
 
     def _notify(self, account: Account, key: str) -> None:
         scope, name = account
         spent, limit = self._spent(account, " ").split()
         told = sentence(f"operators.{key}", name=name, spent=spent, limit=limit, rule=_RULES[scope])
-        self._operators.tell(f"{key} {name}", told)
+        self.operators.tell(f"{key} {name}", told)
 
 
 def day_of(seconds: float) -> str:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from typing import Annotated, Literal, get_args
 
@@ -15,7 +16,7 @@ from bot import errors
 from bot.config.ship_file import Effort
 from bot.contracts.base import Level
 from bot.contracts.environment import Disk, Log
-from bot.contracts.model import Learned, Model
+from bot.contracts.model import Model
 
 EFFORTS: tuple[Effort, ...] = get_args(Effort)
 TAKES = (
@@ -39,18 +40,36 @@ class _Document(BaseModel):
     ]  # Limits by provider and model
 
 
-class LearnedFile:
-    """Implements `contracts.model.Learned` for one provider with a JSON file that all providers share. The file is
-    a cache: an unreadable file is ignored, and a failed write is repeated later.
+class Learned:
+    """Numbers that were measured for each model of one provider. Methods never block."""
+
+    def __init__(self, provider: str = "") -> None:
+        self._provider = provider
+        self._known: dict[str, dict[str, float]] = {}
+        self._changed = False
+
+    def get(self, model: str, name: str) -> float | None:
+        return self._known.get(f"{self._provider} {model}", {}).get(name)
+
+    def set(self, model: str, name: str, value: float | None) -> None:
+        """Store a number; None deletes it."""
+        if self.get(model, name) != value:
+            self._changed = True
+            figures = self._known.setdefault(f"{self._provider} {model}", {})
+            figures.pop(name, None)
+            figures |= {} if value is None else {name: value}
+
+
+class LearnedFile(Learned):
+    """Numbers in a JSON file that all providers share. The file is a cache: an unreadable file is ignored, and a failed write is
+    repeated later.
     """
 
     def __init__(self, path: Path, provider: str, *, disk: Disk, log: Log) -> None:
+        super().__init__(provider)
         self._path = path
-        self._provider = provider
         self._disk = disk
         self._log = log
-        self._known: dict[str, dict[str, float]] = {}
-        self._changed = False
 
     def load(self) -> None:
         """Read the file. Blocking; raises nothing."""
@@ -60,16 +79,6 @@ class LearnedFile:
         except (OSError, ValueError) as error:
             cause = type(error).__name__
             self._log.write("storage", "learned facts of models cannot be read", level="warn", cause=cause)
-
-    def get(self, model: str, name: str) -> float | None:
-        return self._known.get(f"{self._provider} {model}", {}).get(name)
-
-    def set(self, model: str, name: str, value: float | None) -> None:
-        if self.get(model, name) != value:
-            self._changed = True
-            figures = self._known.setdefault(f"{self._provider} {model}", {})
-            figures.pop(name, None)
-            figures |= {} if value is None else {name: value}
 
     async def save(self) -> None:
         """Write the changes made since the last `save`. Raises nothing."""
@@ -85,57 +94,48 @@ class LearnedFile:
             self._log.write("storage", "learned facts of models cannot be written", level="warn", cause=cause)
 
 
+@dataclass(eq=False)
 class ContextWindows:
     """The limits of one provider's models. If a successful call exceeds a limit, the limit is forgotten."""
 
-    def __init__(
-        self,
-        learned: Learned,
-        *,
-        log: Log,
-        model: str = "",
-        configured: int | None = None,
-        max_tokens: int = 8_192,
-    ) -> None:
-        self._learned = learned
-        self._log = log
-        self._model = model
-        self._configured = configured
-        self._max_tokens = max_tokens
-        self._asked: set[str] = set()
+    learned: Learned
+    _: KW_ONLY
+    log: Log
+    model: str = ""
+    """The model in ship.json, for which `llm.contextWindow` (`configured`) applies."""
+    configured: int | None = None
+    tokens: int = 8_192
+    """Value of `llm.maxTokens`."""
+    _asked: set[str] = field(init=False, default_factory=set)
 
     def window(self, model: str) -> int | None:
         """Return the context window of a model in tokens; None if unknown. For the model in ship.json, `llm.contextWindow`
         replaces the number in the provider's list. A smaller limit that a refused request has shown overrides both numbers.
         """
-        configured = self._configured if model == self._model else None
-        told = configured or self._learned.get(model, "window")
-        refused = self._learned.get(model, "refusedAbove")
+        configured = self.configured if model == self.model else None
+        told = configured or self.learned.get(model, "window")
+        refused = self.learned.get(model, "refusedAbove")
         known = min(told or float("inf"), refused or float("inf"))
         return None if known == float("inf") else int(known)
 
     def max_output(self, model: str) -> int | None:
-        value = self._learned.get(model, "maxOutput")
+        value = self.learned.get(model, "maxOutput")
         return None if value is None else int(value)
-
-    def learn(self, model: str, name: str, value: float | None) -> None:
-        """Store a value that a refusal of the provider has shown, such as `systemRefused`. None deletes the value."""
-        self._learned.set(model, name, value)
 
     def takes(self, model: str, what: str) -> bool:
         """Return True if the provider says that the model supports `what`, which is one of `TAKES`."""
-        return bool(self._learned.get(model, what))
+        return bool(self.learned.get(model, what))
 
     def takes_system(self, model: str) -> bool:
         """Return True if the model is believed to accept system messages in a conversation."""
-        return SYSTEM_ROLE.fullmatch(model) is not None and not self._learned.get(model, "systemRefused")
+        return SYSTEM_ROLE.fullmatch(model) is not None and not self.learned.get(model, "systemRefused")
 
     def max_tokens(self, model: str, thinking: int = 0) -> int:
         """Return the output tokens to request: `llm.maxTokens` plus `thinking`, but at most the model's max output. If these
         tokens exceed the context window, return a quarter of the window.
         """
         most, window = self.max_output(model), self.window(model)
-        asked = self._max_tokens + thinking
+        asked = self.tokens + thinking
         asked = min(asked, most or asked)
         return asked if window is None or asked < window else window // 4
 
@@ -146,35 +146,35 @@ class ContextWindows:
         facts = await provider.facts(model)
         self._asked.add(model)
         if facts.window is not None and MIN_WINDOW <= facts.window <= MAX_WINDOW:
-            self._learned.set(model, "window", facts.window)
+            self.learned.set(model, "window", facts.window)
         if facts.max_output is not None:
-            self._learned.set(model, "maxOutput", facts.max_output)
+            self.learned.set(model, "maxOutput", facts.max_output)
         for what in TAKES:
-            self._learned.set(model, what, 1 if what in facts.takes else None)
+            self.learned.set(model, what, 1 if what in facts.takes else None)
         self._write("the provider's facts of the model", model, level="info")
-        if facts.max_output is not None and self._max_tokens > facts.max_output:
-            found = f"found {self._max_tokens}; {model} gives at most {facts.max_output}"
+        if facts.max_output is not None and self.tokens > facts.max_output:
+            found = f"found {self.tokens}; {model} gives at most {facts.max_output}"
             return f"llm.maxTokens: {found}, which is used; lower it"
-        if self._configured is not None and facts.window is not None and self._configured > facts.window:
-            found = f"found {self._configured}; the provider says {facts.window} for {model}"
+        if self.configured is not None and facts.window is not None and self.configured > facts.window:
+            found = f"found {self.configured}; the provider says {facts.window} for {model}"
             return f"llm.contextWindow: {found}; lower or remove it"
         return None
 
     def refused(self, model: str, error: errors.ContextOverflow) -> None:
         before = self.window(model), self.max_output(model)
         if error.window is not None and MIN_WINDOW <= error.window <= MAX_WINDOW:
-            self._learned.set(model, "refusedAbove", error.window)
+            self.learned.set(model, "refusedAbove", error.window)
         if isinstance(error, errors.OutputOverflow) and error.limit is not None and error.limit > 0:
-            self._learned.set(model, "maxOutput", error.limit)
+            self.learned.set(model, "maxOutput", error.limit)
         if before != (self.window(model), self.max_output(model)):
             self._write("a limit of the model was learned from its refusal", model, level="warn")
 
     def fitted(self, model: str, tokens: int) -> None:
         """Forget the model's context window if the provider has accepted a prompt with more tokens."""
         for name in ("refusedAbove", "window"):
-            if tokens > (self._learned.get(model, name) or tokens):
-                self._learned.set(model, name, None)
+            if tokens > (self.learned.get(model, name) or tokens):
+                self.learned.set(model, name, None)
 
     def _write(self, message: str, model: str, *, level: Level) -> None:
         window, most = self.window(model), self.max_output(model)
-        self._log.write("model", message, level=level, model=model, window=window, max_output=most)
+        self.log.write("model", message, level=level, model=model, window=window, max_output=most)

@@ -10,7 +10,7 @@ import json
 import random
 from collections.abc import Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any
 
 from bot import errors, text
@@ -24,20 +24,20 @@ from bot.tags import with_system_messages
 from bot.telemetry import context
 
 
+@dataclass(eq=False)
 class ModelWrapper:
     """Base class of wrappers: passes every call to the wrapped model."""
 
-    def __init__(self, model: Model) -> None:
-        self._model = model
+    model: Model
 
     async def check(self) -> None:
-        await self._model.check()
+        await self.model.check()
 
     async def facts(self, model: str) -> ModelFacts:
-        return await self._model.facts(model)
+        return await self.model.facts(model)
 
     async def close(self) -> None:
-        await self._model.close()
+        await self.model.close()
 
 
 async def reply_of(stream: ModelStream) -> ModelReply:
@@ -59,18 +59,17 @@ _WHOLE = 100_000_000
 """Max characters of an artifact that are read."""
 
 
+@dataclass(eq=False)
 class AttachedFiles(ModelWrapper):
     """A model that sees the attached files of the current chat. Just before a request is sent, each block of type `attached` is
     replaced by the file's bytes, or by a sentence if the provider has refused the file before.
     """
 
-    def __init__(self, model: Model, artifacts: ArtifactStore, log: Log) -> None:
-        super().__init__(model)
-        self._artifacts = artifacts
-        self._log = log
-        self._blind = set[str]()
-        self._refused = set[tuple[str, str]]()
-        """Files that the provider refused, as (model, artifact)."""
+    artifacts: ArtifactStore
+    log: Log
+    _blind: set[str] = field(init=False, default_factory=set)
+    _refused: set[tuple[str, str]] = field(init=False, default_factory=set)
+    """Files that the provider refused, as (model, artifact)."""
 
     def stream(self, request: ModelRequest) -> ModelStream:
         files = {
@@ -79,7 +78,7 @@ class AttachedFiles(ModelWrapper):
             for number, block in enumerate(message["content"])
             if isinstance(block, dict) and block.get("type") == ATTACHED
         }
-        return self._stream(request, files) if files else self._model.stream(request)
+        return self._stream(request, files) if files else self.model.stream(request)
 
     async def _stream(self, request: ModelRequest, files: Mapping[tuple[int, int], str]) -> ModelStream:
         """Send a request with files. The keys of `files` are (index of the message, index of the block)."""
@@ -88,7 +87,7 @@ class AttachedFiles(ModelWrapper):
         while True:
             messages = [await self._filled(one, left_out) for one in request.messages]
             try:
-                async with aclosing(self._model.stream(replace(request, messages=messages))) as answer:
+                async with aclosing(self.model.stream(replace(request, messages=messages))) as answer:
                     async for piece in answer:
                         if isinstance(piece, ModelReply):
                             self._refused |= {(model, one) for one in left_out}
@@ -101,7 +100,7 @@ class AttachedFiles(ModelWrapper):
                 if not (error.about_files and left):
                     raise
                 words = "the provider refuses files and is asked without them"
-                self._log.write("model", words, level="warn", model=model, cause=str(error))
+                self.log.write("model", words, level="warn", model=model, cause=str(error))
                 if error.blind:
                     self._blind.add(model)
                     left_out.update(left)
@@ -122,7 +121,7 @@ class AttachedFiles(ModelWrapper):
             content[at] = {"type": "text", "text": sentence} | mark
             if sentence == GONE and chat_key is not None:
                 with contextlib.suppress(errors.ToolError, errors.StorageError):
-                    read = await self._artifacts.read(block["artifact"], chat_key, offset=0, limit=_WHOLE)
+                    read = await self.artifacts.read(block["artifact"], chat_key, offset=0, limit=_WHOLE)
                     source = {"type": "base64", "media_type": block["media"], "data": read.text}
                     kind = "image" if block["media"].startswith("image/") else "document"
                     content[at] = {"type": kind, "source": source} | mark
@@ -140,23 +139,21 @@ MIN_PREVIEW = 40
 """If fewer than this many characters of `TOTAL_PREVIEW` are left, no further message is logged."""
 
 
+@dataclass(eq=False)
 class LoggedModel(ModelWrapper):
     """A model whose calls are logged. Each attempt has its own log lines; `callId` connects a request with its response. A
     request's line has the messages after the model's last answer. If `payload` is True, the line has the whole request.
     """
 
-    def __init__(
-        self, model: Model, *, log: Log, ids: Ids, clock: Clock, messages: bool, payload: bool = False
-    ) -> None:
-        super().__init__(model)
-        self._log = log
-        self._ids = ids
-        self._clock = clock
-        self._messages = messages
-        self._payload = messages and payload
+    _: KW_ONLY
+    log: Log
+    ids: Ids
+    clock: Clock
+    messages: bool
+    payload: bool = False
 
     async def stream(self, request: ModelRequest) -> ModelStream:
-        call, started = self._ids.ulid(), self._clock.monotonic()
+        call, started = self.ids.ulid(), self.clock.monotonic()
         logged = False
         asked: dict[str, Any] = {
             "call_id": call,
@@ -166,23 +163,23 @@ class LoggedModel(ModelWrapper):
             "message_count": len(request.messages),
             "tool_count": len(request.tools),
         }
-        if self._messages:
+        if self.messages:
             answers = (at for at, one in enumerate(request.messages) if one.get("role") == "assistant")
             asked["messages"] = previews(request.messages[max(answers, default=-1) + 1 :])
-        if self._payload:
+        if self.messages and self.payload:
             asked["payload"] = body_of(request)
-        self._log.write("llm_request", f"Asking {request.model}.", **asked)
+        self.log.write("llm_request", f"Asking {request.model}.", **asked)
 
         def ended(words: str, level: Level, **details: Any) -> None:
             nonlocal logged
             logged = True
-            elapsed = (self._clock.monotonic() - started) * 1000
+            elapsed = (self.clock.monotonic() - started) * 1000
             known = {"purpose": request.purpose, "person": context.person(), "latency_ms": round(elapsed)}
             details = {"call_id": call, "model": request.model} | known | details
-            self._log.write("llm_response", words, level=level, duration=elapsed, **details)
+            self.log.write("llm_response", words, level=level, duration=elapsed, **details)
 
         try:
-            async with aclosing(self._model.stream(request)) as answer:
+            async with aclosing(self.model.stream(request)) as answer:
                 async for item in answer:
                     if isinstance(item, ModelReply):
                         ended(f"{item.model} answered ({item.stop_reason}).", "info", **self._reply(item))
@@ -218,11 +215,11 @@ class LoggedModel(ModelWrapper):
         }
         if reply.cut:
             details["cut"] = sorted(reply.cut)
-        if self._messages:
+        if self.messages:
             details["messages"] = previews([{"role": "assistant", "content": reply.content}])
             if reply.detail is not None:
                 details["stop_details"] = reply.detail
-        if self._payload:
+        if self.messages and self.payload:
             details["payload"] = {"content": reply.content}
         return details
 
@@ -285,25 +282,24 @@ def _block_words(block: Json) -> str:
 # ------------------------------------------------------------ system messages
 
 
+@dataclass(eq=False)
 class SystemRoleModel(ModelWrapper):
     """A model that gets the gateway's texts as system messages if the model accepts such messages (see `bot.llm.windows`)."""
 
-    def __init__(self, model: Model, windows: ContextWindows) -> None:
-        super().__init__(model)
-        self._windows = windows
+    windows: ContextWindows
 
     async def stream(self, request: ModelRequest) -> ModelStream:
-        if self._windows.takes_system(request.model):
+        if self.windows.takes_system(request.model):
             asked = replace(request, messages=with_system_messages(request.messages))
             try:
-                async with aclosing(self._model.stream(asked)) as answer:
+                async with aclosing(self.model.stream(asked)) as answer:
                     async for item in answer:
                         yield item
             except errors.SystemRefused:
-                self._windows.learn(request.model, "systemRefused", 1)
+                self.windows.learned.set(request.model, "systemRefused", 1)
             else:
                 return
-        async with aclosing(self._model.stream(request)) as answer:
+        async with aclosing(self.model.stream(request)) as answer:
             async for item in answer:
                 yield item
 
@@ -334,32 +330,22 @@ FALLBACK_RETRY_SECONDS = 5.0
 """Replaces `RETRY_SECONDS` if a fallback model can be asked. In this case, `MIN_ATTEMPTS` does not apply."""
 
 
+@dataclass(eq=False)
 class RetryingModel(ModelWrapper):
     """A model that repeats a call after a transient failure. If a failed attempt has yielded deltas, the later
     attempts yield only the `ModelReply`. `last` is False if a fallback model is asked when this model fails.
     """
 
-    def __init__(
-        self,
-        model: Model,
-        *,
-        clock: Clock,
-        rng: random.Random,
-        log: Log,
-        seconds: float = RETRY_SECONDS,
-        last: bool = True,
-    ) -> None:
-        super().__init__(model)
-        self._clock = clock
-        self._rng = rng
-        self._log = log
-        self._seconds = seconds if last else min(seconds, FALLBACK_RETRY_SECONDS)
-        self._min_attempts = MIN_ATTEMPTS if last else 1
-        self.last = last
-        self.asked: float | None = None
-        """Time at which the last call ended, in epoch seconds."""
-        self.trouble: ModelTrouble | None = None
-        """Reason why the model cannot be used. None before the first call and while the model answers."""
+    _: KW_ONLY
+    clock: Clock
+    rng: random.Random
+    log: Log
+    seconds: float = RETRY_SECONDS
+    last: bool = True
+    asked: float | None = field(init=False, default=None)
+    """Time at which the last call ended, in epoch seconds."""
+    trouble: ModelTrouble | None = field(init=False, default=None)
+    """Reason why the model cannot be used. None before the first call and while the model answers."""
 
     async def stream(self, request: ModelRequest) -> ModelStream:
         shown = False
@@ -368,7 +354,7 @@ class RetryingModel(ModelWrapper):
             for attempt in itertools.count(1):
                 preview = not shown
                 try:
-                    async with aclosing(self._model.stream(request)) as answer:
+                    async with aclosing(self.model.stream(request)) as answer:
                         async for item in answer:
                             waiting.close()
                             if isinstance(item, ModelReply):
@@ -382,15 +368,15 @@ class RetryingModel(ModelWrapper):
                     failure: errors.ModelError = errors.StreamBroken("The model ended without a reply.")
                 except errors.ModelError as error:
                     failure = error
-                now = self._clock.monotonic()
+                now = self.clock.monotonic()
                 failed_at = now if failed_at is None else failed_at
-                wait = self._wait(failure, attempt, self._seconds - (now - failed_at))
+                wait = self._wait(failure, attempt, now - failed_at)
                 if wait is None:
                     self._note(failure)
                     raise failure
                 waiting.close()
                 waiting.enter_context(context.waiting_for_model(now - failed_at))
-                self._log.write(
+                self.log.write(
                     "llm_retry",
                     f"The model failed, asking again in {wait:.1f} s.",
                     level="warn",
@@ -400,7 +386,7 @@ class RetryingModel(ModelWrapper):
                     wait_ms=round(wait * 1000),
                     purpose=request.purpose,
                 )
-                await self._clock.sleep(wait)
+                await self.clock.sleep(wait)
 
     async def check(self) -> None:
         try:
@@ -417,18 +403,20 @@ class RetryingModel(ModelWrapper):
                 await self.check()
 
     def _note(self, error: errors.ModelError | None) -> None:
-        self.asked = self._clock.now()
+        self.asked = self.clock.now()
         of_account = isinstance(error, _OF_ACCOUNT)
         if of_account or self.trouble is None or not self.trouble.of_account:
             self.trouble = ModelTrouble(str(error), of_account) if isinstance(error, AWAY) else None
 
-    def _wait(self, failure: errors.ModelError, attempt: int, left: float) -> float | None:
-        """Return the seconds to wait before the next attempt; None if there is no further attempt. `left`: seconds for retries."""
-        if not failure.retryable or not self._seconds or (left <= 0 and attempt >= self._min_attempts):
+    def _wait(self, failure: errors.ModelError, attempt: int, passed: float) -> float | None:
+        """Return the seconds to wait before the next attempt, `passed` seconds after the first failure; None to give up."""
+        most = self.seconds if self.last else min(self.seconds, FALLBACK_RETRY_SECONDS)
+        over = passed >= most and (attempt >= MIN_ATTEMPTS or not self.last)
+        if not failure.retryable or not most or over:
             return None
         # The wait is random. Otherwise chats that failed at the same time would all retry at the same time.
-        wait = min(FIRST_BACKOFF * 2.0 ** (attempt - 1), MAX_BACKOFF) * self._rng.uniform(0.75, 1.25)
+        wait = min(FIRST_BACKOFF * 2.0 ** (attempt - 1), MAX_BACKOFF) * self.rng.uniform(0.75, 1.25)
         retry_after = getattr(failure, "retry_after", None)
         if retry_after is not None:
-            return float(retry_after) + wait * 0.5 if retry_after <= self._seconds else None
-        return wait if self._min_attempts > 1 else min(wait, left)
+            return float(retry_after) + wait * 0.5 if retry_after <= most else None
+        return wait if self.last else min(wait, most - passed)

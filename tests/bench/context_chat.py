@@ -24,7 +24,7 @@ from bot.config.ship_file import Context, Subagents
 from bot.contracts.base import Json
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
-from bot.contracts.model import InMemoryLearned, ModelFacts, ModelReply, ModelRequest, Usage
+from bot.contracts.model import ModelFacts, ModelReply, ModelRequest, Usage
 from bot.contracts.tools import Effect
 from bot.core import chat, events
 from bot.core.access import InboundCleaner
@@ -39,7 +39,7 @@ from bot.core.prompt import InstructionFiles, Prompts
 from bot.core.reply import ReplyPorts
 from bot.core.runner import Runner, Slots, Turns
 from bot.llm.messages_api import body_of
-from bot.llm.windows import ContextWindows
+from bot.llm.windows import ContextWindows, Learned
 from bot.llm.wrapper import SystemRoleModel
 from bot.storage.artifacts import ArtifactStore
 from bot.storage.notes import NoteStore
@@ -221,7 +221,7 @@ class Chat:
         project, isolation = Project(self.root), Isolation(self.root)
         ports = ToolPorts(archive.search, artifacts, skills, clock, memory, project, isolation, guard)
         registry = Registry([*builtin_tools(ports), self.look])
-        self._windows = ContextWindows(InMemoryLearned(), log=log)
+        self._windows = ContextWindows(Learned(), log=log)
         nobody: Any = None  # the bench needs no receiver of reports
         agent = AgentDeps(
             **self._services(ids=ids, artifacts=artifacts, notes=memory, guard=guard, skills=skills),

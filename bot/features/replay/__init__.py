@@ -8,7 +8,7 @@ import hashlib
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import ClassVar
@@ -17,7 +17,7 @@ from bot import errors, ulids
 from bot.contracts.base import Json
 from bot.contracts.environment import Ids, Log, Redact
 from bot.contracts.identity import ChatKey
-from bot.contracts.model import Model, ModelReply, ModelRequest, ModelStream
+from bot.contracts.model import ModelReply, ModelRequest, ModelStream
 from bot.core import blocks, events
 from bot.core.events import Event
 from bot.core.exports import Export, Exporter
@@ -99,28 +99,29 @@ class Recorder:
         self._refused = False
 
 
+@dataclass(eq=False)
 class RecordedModel(ModelWrapper):
     """Records each model request of a chat. Retries by the model client are not recorded, because they send the same bytes."""
 
-    def __init__(self, model: Model, recorder: Recorder, *, ids: Ids, redact: Redact) -> None:
-        super().__init__(model)
-        self._recorder = recorder
-        self._ids = ids
-        self._redact = redact
+    recorder: Recorder
+    ids: Ids
+    redact: Redact
+
+    def __post_init__(self) -> None:
         # Prompts make up most of a request. Redacting each prompt once instead of in every request saves time.
-        self._prompt = lru_cache(PROMPTS)(redact)
+        self._prompt = lru_cache(PROMPTS)(self.redact)
         self._tools = IdentityCache[Sequence[Json], list[Json]](
-            lambda tools: blocks.redacted(tools, redact), most=8
+            lambda tools: blocks.redacted(tools, self.redact), most=8
         )
 
     async def stream(self, request: ModelRequest) -> ModelStream:
-        running, name = context.current(), self._ids.ulid()
+        running, name = context.current(), self.ids.ulid()
         if (chat_key := running.chat_key) is not None:
-            self._recorder.put(partial(self._record, name, chat_key, running, request))
-        async with aclosing(self._model.stream(request)) as answer:
+            self.recorder.put(partial(self._record, name, chat_key, running, request))
+        async with aclosing(self.model.stream(request)) as answer:
             async for item in answer:
                 if chat_key is not None and isinstance(item, ModelReply):
-                    self._recorder.put(partial(self._answered, name, item))
+                    self.recorder.put(partial(self._answered, name, item))
                 yield item
 
     def _record(
@@ -153,7 +154,7 @@ class RecordedModel(ModelWrapper):
         """Record the answer without thinking blocks. The next request of the turn repeats the thinking blocks that it needs."""
         said = [block for block in reply.content if block.get("type") not in blocks.THINKING]
         facts = {"stopReason": reply.stop_reason} | spent(reply)
-        file.answered(name, facts | {"content": blocks.redacted(said, self._redact)})
+        file.answered(name, facts | {"content": blocks.redacted(said, self.redact)})
 
 
 class Removals(Export):

@@ -13,6 +13,7 @@ from bot.contracts.base import Json
 from bot.contracts.model import ModelRequest, Usage
 from bot.core import blocks
 from bot.core.blocks import Estimator
+from bot.llm.windows import Learned
 from tests.shares import examples
 
 WORDS = st.text(min_size=1, max_size=200)
@@ -85,19 +86,8 @@ def test_one_odd_answer_hardly_moves_what_many_have_taught() -> None:
     assert counting.ratio(request.model) <= before * 1.06
 
 
-class Kept(dict[tuple[str, str], float]):
-    """`contracts.model.Learned`."""
-
-    def get(self, model: str, name: str) -> float | None:  # type: ignore[override]
-        return super().get((model, name))
-
-    def set(self, model: str, name: str, value: float | None) -> None:
-        assert value is not None
-        self[model, name] = value
-
-
 def test_what_was_learnt_is_there_after_a_restart() -> None:
-    kept, request = Kept(), asked(user(text("你好" * 1_000)))
+    kept, request = Learned(), asked(user(text("你好" * 1_000)))
     first = Estimator(kept)
     for _ in range(12):
         first.observe(request, Usage(input_tokens=2_600))
@@ -109,4 +99,6 @@ def test_what_was_learnt_is_there_after_a_restart() -> None:
 
 @pytest.mark.parametrize("damaged", [0.0, 99.0, -1.0])
 def test_a_kept_ratio_that_cannot_be_is_not_used(damaged: float) -> None:
-    assert Estimator(Kept({("m", "tokenRatio"): damaged})).ratio("m") == 1.0
+    kept = Learned()
+    kept.set("m", "tokenRatio", damaged)
+    assert Estimator(kept).ratio("m") == 1.0

@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 from bot import errors
 from bot.contracts.base import Json
 from bot.contracts.identity import ChatKey
-from bot.contracts.model import InMemoryLearned, ModelRequest
+from bot.contracts.model import ModelRequest
 from bot.core import blocks, events
 from bot.core.agent import ModelDeps
 from bot.core.chat import Chat
 from bot.core.events import Event, EventData
 from bot.core.fit import Fit, Frame, HistoryCleared, TurnTooLarge
 from bot.core.prompt import Frozen
-from bot.llm.windows import ContextWindows
+from bot.llm.windows import ContextWindows, Learned
 from bot.testing.log import MemoryLog
 from bot.testing.model import ScriptedModel
 from tests.shares import examples
@@ -56,7 +56,7 @@ class Asking:
             self.append(
                 name, events.ToolEnded("t", {"type": "tool_result", "tool_use_id": "t", "content": found})
             )
-        windows = ContextWindows(InMemoryLearned(), log=MemoryLog())
+        windows = ContextWindows(Learned(), log=MemoryLog())
         self.fit = Fit(
             self.chat,
             ModelDeps(ScriptedModel(), "m", windows),

@@ -10,7 +10,6 @@ import pytest
 from bot.config.ship_file import Compaction, Context, Idle
 from bot.contracts.base import Message
 from bot.contracts.identity import ChatKey
-from bot.contracts.model import InMemoryLearned
 from bot.core import events
 from bot.core.agent import ModelDeps
 from bot.core.chat import Chat
@@ -19,7 +18,7 @@ from bot.core.fit import Fit, Frame
 from bot.core.memory import PutBack
 from bot.core.prompt import Frozen
 from bot.core.summaries import Summaries
-from bot.llm.windows import ContextWindows
+from bot.llm.windows import ContextWindows, Learned
 from bot.storage.notes import NoteStore
 from bot.system import SystemDisk
 from bot.testing.clock import FakeClock
@@ -52,7 +51,7 @@ class Quiet:
         self.summaries = Summaries(services, lambda _, data: self.append(data), nothing)
         self.fit = Fit(
             self.chat,
-            ModelDeps(self.model, "m", ContextWindows(InMemoryLearned(), log=log)),
+            ModelDeps(self.model, "m", ContextWindows(Learned(), log=log)),
             services,
             self.append,
         )

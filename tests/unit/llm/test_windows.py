@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bot import errors
-from bot.contracts.model import InMemoryLearned, ModelFacts
+from bot.contracts.model import ModelFacts
 from bot.core.agent import Budget
-from bot.llm.windows import ContextWindows, LearnedFile
+from bot.llm.windows import ContextWindows, Learned, LearnedFile
 from bot.system import SystemDisk
 from bot.testing.disk import Failure, FaultyDisk
 from bot.testing.log import MemoryLog
@@ -23,7 +23,7 @@ MODEL = "claude-sonnet-5-5"
 
 
 def windows(**how: Any) -> ContextWindows:
-    told: dict[str, Any] = {"model": MODEL, "learned": InMemoryLearned(), "log": MemoryLog()}
+    told: dict[str, Any] = {"model": MODEL, "learned": Learned(), "log": MemoryLog()}
     return ContextWindows(**(told | how))
 
 
@@ -41,7 +41,7 @@ async def test_nobody_knows_the_window_of_a_model_that_nobody_told_of() -> None:
 
 
 async def test_the_provider_is_asked_once_and_what_it_said_is_kept() -> None:
-    model, learned, log = provider(1_000_000, 128_000), InMemoryLearned(), MemoryLog()
+    model, learned, log = provider(1_000_000, 128_000), Learned(), MemoryLog()
     known = windows(learned=learned, log=log)
     for _ in range(3):
         assert await known.ask(model, MODEL) is None
@@ -75,7 +75,7 @@ async def test_ship_json_counts_more_than_the_list_and_for_its_own_model_only() 
 
 
 async def test_a_larger_answer_than_the_model_gives_is_told_and_lowered() -> None:
-    known = windows(max_tokens=200_000)
+    known = windows(tokens=200_000)
     said = await known.ask(provider(1_000_000, 128_000), MODEL)
     assert said is not None
     assert said.startswith("llm.maxTokens: found 200000; claude-sonnet-5-5 gives at most 128000")
@@ -84,8 +84,8 @@ async def test_a_larger_answer_than_the_model_gives_is_told_and_lowered() -> Non
 
 
 async def test_a_refusal_teaches_the_window_and_the_longest_answer() -> None:
-    learned, log = InMemoryLearned(), MemoryLog()
-    known = windows(learned=learned, log=log, configured=500_000, max_tokens=64_000)
+    learned, log = Learned(), MemoryLog()
+    known = windows(learned=learned, log=log, configured=500_000, tokens=64_000)
     known.refused(MODEL, errors.ContextOverflow("too long", tokens=213_462, window=200_000))
     assert known.window(MODEL) == 200_000, "what the provider refuses does not fit, whatever ship.json says"
     known.refused(MODEL, errors.OutputOverflow("max_tokens", limit=32_000))
