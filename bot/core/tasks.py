@@ -46,6 +46,8 @@ TASK = "task"
 """Name of the tool that starts a task."""
 BARRED = frozenset({TASK, tags.SEND}) | SCHEDULING
 """Names of tools that no task has."""
+TICK = 1.0
+"""Interval in seconds at which a task's time limit is checked."""
 REFUSALS = 3
 """Number of denied calls at which a task is stopped."""
 PLACEHOLDER = "A worker of its own carries this out."
@@ -135,19 +137,6 @@ def _tokens(usage: Usage) -> int:
     return usage.input_tokens + usage.output_tokens + usage.cache_read_tokens + usage.cache_write_tokens
 
 
-@dataclass(frozen=True, slots=True)
-class TaskResult:
-    """Result of one task. `content` is the task's summary, or the reason why there is none. `footer` states its usage.
-    `evidence` describes the task and its result for a synthesis.
-    """
-
-    label: str
-    status: TaskStatus
-    content: str
-    footer: str
-    evidence: str
-
-
 @dataclass(eq=False)
 class TurnTasks:
     """Implements `tools.context.Tasks` for one turn. `parent` builds the turn's requests."""
@@ -159,7 +148,8 @@ class TurnTasks:
     _usd: float = field(init=False, default=0.0)
     _warm: dict[int, asyncio.Event] = field(init=False, default_factory=dict)
     """Flags by step of the turn. The first fork of a step sets the step's flag when the provider has cached the shared prefix."""
-    _results: dict[str, TaskResult] = field(init=False, default_factory=dict)
+    _ended: dict[str, Worker] = field(init=False, default_factory=dict)
+    """Tasks of the running step that have reported, by id of the call that started them."""
 
     def __post_init__(self) -> None:
         self.chat, self.agent = self.parent.chat, self.parent.agent
@@ -197,20 +187,21 @@ class TurnTasks:
         if mode == "fork":
             warm = self._warm.setdefault(len(self.chat.context.current()), first_token)
         with task_scope(name):
-            worker = Worker(self, chat, call, ordered, first_token)
+            worker = Worker(self.parent.models.model, self, chat, call, ordered, first_token)
             try:
                 if warm is not first_token:
                     await warm.wait()
-                result = self._results[call] = await worker.run(self._slots)
+                report = await worker.run(self._slots)
+                self._ended[call] = worker
             except asyncio.CancelledError:
                 worker.ended("stopped", "It was stopped.")
                 raise
             finally:
                 first_token.set()
                 context.report_provenance(worker.origin)
-        if result.status == "failed":
-            raise errors.ToolError(f"The task failed: {result.content}\n{result.footer}")
-        return f"{result.content}\n\n{result.footer}"
+        if worker.status == "failed":
+            raise errors.ToolError(f"The task failed: {report}")
+        return report
 
     # ------------------------------------------------------------ limits of all tasks of the turn
 
@@ -238,9 +229,9 @@ class TurnTasks:
         """Return the results of one step's calls. If several tasks have results, the fast model compares them, and its
         synthesis is added to the last result.
         """
-        found = [self._results[one.call_id] for one in results if one.call_id in self._results]
-        theirs = [one for one in results if one.call_id in self._results]
-        self._results.clear()
+        theirs = [one for one in results if one.call_id in self._ended]
+        found = [self._ended[one.call_id] for one in theirs]
+        self._ended.clear()
         if sum(one.status in {"whole", "cut"} for one in found) < 2:
             return list(results)
         try:
@@ -258,7 +249,7 @@ class TurnTasks:
         whole = replace(last, content=f"{last.content}\n\n{words}", origin=whose)
         return [whole if one is last else one for one in results]
 
-    async def _synthesis(self, results: Sequence[TaskResult]) -> str:
+    async def _synthesis(self, results: Sequence[Worker]) -> str:
         """Return the fast model's synthesis of the results. Raises `errors.ModelError` and `LimitReached`."""
         models, budget = self.parent.models, min(400 + 120 * len(results), 2_000)
         model = models.fast_model or models.name
@@ -290,7 +281,7 @@ def _usd(prices: PriceTable, model: str, prompt: int, answer: int) -> float:
     return prices.at_most(model, Usage(cache_write_tokens=prompt, output_tokens=answer))
 
 
-def _coverage(results: Sequence[TaskResult]) -> str:
+def _coverage(results: Sequence[Worker]) -> str:
     said = f"{sum(one.status == 'whole' for one in results)} of {len(results)} tasks came to their end"
     short = {"cut": "stopped at a limit", "silent": "without a summary", "failed": "failed"}
     for status, words in short.items():
@@ -306,54 +297,52 @@ def _inbound(turn: Turn, name: str, words: str) -> Inbound:
     return Inbound(**{one: getattr(first, one) for one in same}, keys=(), text=words, request_id=name)
 
 
+@dataclass(eq=False)
 class Worker(ModelWrapper):
     """Runs the task that a tool call started, and reports its progress. As the model of the task's loop, it calls the turn's
     model within the task's limits. It sets `first_token` when the model begins to answer.
     """
 
-    def __init__(
-        self, tasks: TurnTasks, chat: Chat, call_id: str, ordered: events.Ordered, first_token: asyncio.Event
-    ) -> None:
-        agent, parent = tasks.agent, tasks.parent
-        super().__init__(parent.models.model)
-        self._tasks = tasks
-        self._agent = agent
-        self._chat = chat
-        self._call_id = call_id
-        self._ordered = ordered
-        self.label = ordered.label
-        self.id = ordered.inbound.request_id
-        self._around = context.current()
-        self._limits = agent.settings.subagents
-        self._first_token = first_token
-        self._began: float | None = None
-        self._waits = 0
-        self._waits_since = 0.0
-        self._refused = 0
-        self.stop = ""
-        """Reason why the model may not be called again; "" if it may. The reason completes the sentence “stopped: …”."""
-        self._last_call = ""
-        """Limit that leaves no room for another model call; "" if another call fits."""
-        self._prefix: list[Message] = []
-        models = self._models = replace(parent.models, purpose="task")
-        if ordered.mode == "fork":
-            shown = tasks.chat.context.shown()
+    tasks: TurnTasks
+    chat: Chat
+    call: str
+    ordered: events.Ordered
+    first_token: asyncio.Event
+    stop: str = ""
+    """Reason why the model may not be called again; "" if it may. The reason completes the sentence “stopped: …”."""
+    status: TaskStatus = "failed"
+    evidence: str = ""
+    """Description of the task and its result for a synthesis."""
+    _seconds: float = 0.0
+    """Seconds that the task has worked, without its waits for people."""
+    _waits: int = 0
+    """Number of questions to people that are open now."""
+    _refused: int = 0
+    _last_call: str = ""
+    """Limit that leaves no room for another model call; "" if another call fits."""
+    _prefix: list[Message] = field(init=False, default_factory=list)
+
+    def __post_init__(self) -> None:
+        parent = self.tasks.parent
+        self.label, self.id = self.ordered.label, self.ordered.inbound.request_id
+        self._agent, self._around, self._limits = (
+            parent.agent,
+            context.current(),
+            parent.agent.settings.subagents,
+        )
+        self._models = replace(parent.models, purpose="task")
+        if self.ordered.mode == "fork":
+            shown = self.tasks.chat.context.shown()
             calls = blocks.tool_calls(shown[-1]["content"])
             results = [ToolResult(call.id, PLACEHOLDER).block for call in calls]
             shown.append({"role": "user", "content": results})
-            same = models.name == parent.models.name
+            same = self._models.name == parent.models.name
             self._prefix = shown if same else blocks.without_thinking(shown)
         self._tell("queued")
 
     def _loop(self) -> Loop:
-        tasks, agent, chat, around, forks = (
-            self._tasks,
-            self._agent,
-            self._chat,
-            self._around,
-            bool(self._prefix),
-        )
-        parent, registry = tasks.parent, agent.registry.without(BARRED)
+        tasks, agent, chat, around = self.tasks, self._agent, self.chat, self._around
+        parent, forks, registry = tasks.parent, bool(self._prefix), agent.registry.without(BARRED)
         fit = Fit(
             chat,
             self._models,
@@ -400,16 +389,15 @@ class Worker(ModelWrapper):
             most_steps=self._limits.max_model_calls + 1,
         )
 
-    async def run(self, slots: asyncio.Semaphore) -> TaskResult:
-        """Run the task once a slot is free, report its end, and return the result."""
+    async def run(self, slots: asyncio.Semaphore) -> str:
+        """Run the task once a slot is free, report its end, and return its report for the turn."""
         try:
             async with slots:
-                self._began = self._agent.clock.monotonic()
-                mode, log = self._ordered.mode, self._agent.log
-                log.write("task", "a task begins", mode=mode, tool_use_id=self._call_id)
+                mode, log = self.ordered.mode, self._agent.log
+                log.write("task", "a task begins", mode=mode, tool_use_id=self.call)
                 self._tell("started")
                 await self._within_time()
-            running = self._chat.context.running
+            running = self.chat.context.running
             words, limit = running.words if running is not None else "", ""
         except LimitReached as error:
             said = (one.message for one in reversed(self._entries) if one.message["role"] == "assistant")
@@ -419,61 +407,54 @@ class Worker(ModelWrapper):
             declined = isinstance(error, Refused)
             cause = "The language model declined this task." if declined else error.for_model
             self.ended("failed", cause, error.person)
-            return await self._result(cause, "failed")
+            return await self._report(cause)
         self.ended("ended", f"It was {limit}." if limit else "", say("progress.limit") if limit else "")
         words = self._agent.redact(words).strip()
         if len(words) > SUMMARY:
             words = text.head(words, SUMMARY).rstrip() + " … (cut: the whole is in the transcript)"
         if limit:
             known = f"What it said last:\n{words}" if words else "It had said nothing yet."
-            return await self._result(f"({limit}) {known}", "cut")
-        return await self._result(words or "(no summary)", "whole" if words else "silent")
+            self.status = "cut"
+            return await self._report(f"({limit}) {known}")
+        self.status = "whole" if words else "silent"
+        return await self._report(words or "(no summary)")
 
     async def _within_time(self) -> None:
         """Run the task's loop. Waits for people do not count towards the time limit. Raises `LimitReached`."""
-        loop = asyncio.create_task(self._loop().run())
+        loop, clock = asyncio.create_task(self._loop().run()), self._agent.clock
         try:
             while not loop.done():
-                left = self._limits.max_seconds - self._seconds
-                if left <= 0:
+                if self._seconds >= self._limits.max_seconds:
                     raise at_limit(f"{self._limits.max_seconds:g} seconds")
-                await ends_within(max(left, 1.0), loop, self._agent.clock)
+                since = clock.monotonic()
+                await ends_within(TICK, loop, clock)
+                self._seconds += 0.0 if self._waits else clock.monotonic() - since
             await loop
         finally:
             await cancel_all([loop])
         if self._last_call and len(self._entries) > 2:
             raise at_limit(self._last_call)
 
-    @property
-    def _seconds(self) -> float:
-        """Return the seconds that the task has worked, without its waits for people."""
-        now = self._waits_since if self._waits else self._agent.clock.monotonic()
-        return now - self._began if self._began is not None else 0.0
-
     @contextlib.contextmanager
     def waiting(self) -> Iterator[None]:
         """Stop the task's clock inside the `with` block, in which the task waits for a person."""
-        if not self._waits:
-            self._waits_since = self._agent.clock.monotonic()
         self._waits += 1
         try:
             yield
         finally:
             self._waits -= 1
-            if not self._waits and self._began is not None:
-                self._began += self._agent.clock.monotonic() - self._waits_since
 
     # ------------------------------------------------------------ reports
 
     def ended(self, kind: Literal["ended", "failed", "stopped"], error: str, told: str = "") -> None:
         """Report the end of the task. `error` goes to the log; `told` is the sentence for people."""
-        totals = Totals.of(self._chat, self._models.prices)
+        totals = Totals.of(self.chat, self._models.prices)
         self._agent.log.write(
             "task",
             f"the task has {kind}",
             level="warn" if error else "info",
             duration=self._seconds * 1000,
-            tool_use_id=self._call_id,
+            tool_use_id=self.call,
             error=error or None,
             model_calls=totals.model_calls,
             tool_calls=totals.tool_calls,
@@ -484,18 +465,20 @@ class Worker(ModelWrapper):
         self._tell(kind, told)
 
     def _tell(self, kind: TaskState, error: str = "") -> None:
-        running, most, now = self._chat.context.running, self._limits.max_model_calls, self._agent.clock.now()
+        running, most, now = self.chat.context.running, self._limits.max_model_calls, self._agent.clock.now()
         # The answer that the event `model` reports is not logged yet.
         calls = (len(running.answers) if running is not None else 0) + (kind == "model")
         event = TaskEvent(kind, self.id, self._around.request_id, now, self.label, calls, most, error)
         self._agent.task_events(event)
 
-    async def _result(self, content: str, status: TaskStatus) -> TaskResult:
-        """Write the task's transcript, and return the result. If the disk refuses the transcript, the result says so."""
+    async def _report(self, content: str) -> str:
+        """Write the task's transcript, and return the report: `content` (the task's summary, or the reason why there is none),
+        and the task's usage. If the disk refuses the transcript, the report says so.
+        """
         messages, agent = [one.message for one in self._entries], self._agent
-        totals = Totals.of(self._chat, self._models.prices)
+        totals = Totals.of(self.chat, self._models.prices)
         tokens = f"{_tokens(totals.usage):,}"
-        head = f"Task “{self.label}” ({self._ordered.mode}) of the turn {self._around.request_id}"
+        head = f"Task “{self.label}” ({self.ordered.mode}) of the turn {self._around.request_id}"
         said = (f"== {one['role']}\n{words_of(one['content'])}" for one in messages)
         steps = f"all its steps: read_artifact {self.id}"
         try:
@@ -504,7 +487,7 @@ class Worker(ModelWrapper):
                 chat_key=self._around.chat_key,
                 request_id=self._around.request_id,
                 tool=TASK,
-                tool_use_id=self._call_id,
+                tool_use_id=self.call,
                 artifact_id=self.id,
                 origin=self.origin,
             )
@@ -512,18 +495,17 @@ class Worker(ModelWrapper):
             steps = "its steps could not be kept"
             agent.log.write("storage", "a task's transcript is not kept", level="error", cause=str(error))
         cost = "unknown price" if totals.unpriced else f"${totals.cost_usd:.4f}"
-        footer = (
-            f"[task: {totals.model_calls} model calls, {totals.tool_calls} tool calls, {tokens} tokens, "
-            f"{cost}, {self._seconds:.0f} s; {steps}]"
-        )
         used = dict.fromkeys(call.name for one in messages for call in blocks.tool_calls(one["content"]))
         failed = sum(bool(block.get("is_error")) for one in messages for block in one["content"])
-        evidence = (
-            f"{self.label}\nTask: {text.shorten_middle(self._ordered.inbound.text, SUMMARY)}\n"
+        self.evidence = (
+            f"{self.label}\nTask: {text.shorten_middle(self.ordered.inbound.text, SUMMARY)}\n"
             f"Tools used: {', '.join(used) or 'none'}. Failed calls: {failed}. Tokens: {tokens}.\n\n"
             f"{text.shorten_middle(content, SUMMARY)}"
         )
-        return TaskResult(self.label, status, content, footer, evidence)
+        return (
+            f"{content}\n\n[task: {totals.model_calls} model calls, {totals.tool_calls} tool calls, {tokens} tokens, "
+            f"{cost}, {self._seconds:.0f} s; {steps}]"
+        )
 
     @property
     def origin(self) -> Provenance:
@@ -532,12 +514,12 @@ class Worker(ModelWrapper):
 
     @property
     def _entries(self) -> Sequence[ContextEntry]:
-        running = self._chat.context.running
+        running = self.chat.context.running
         return running.entries if running is not None else ()
 
     def _view(self) -> list[Message]:
         # The turn's model wrote the task's instructions, so the sources of the turn are sources of the task.
-        context = self._chat.context
+        context = self.chat.context
         return [*context.older(), *self._around.view(), *context.current()[1:]]
 
     # ------------------------------------------------------------ model and tools of the task's loop
@@ -545,7 +527,7 @@ class Worker(ModelWrapper):
     async def _told(self, inbound: Inbound) -> events.Told:
         agent, words = self._agent, inbound.text
         content = []
-        if self._ordered.mode == "fork":
+        if self.ordered.mode == "fork":
             words = PROMPTS["fork"].format(prompt=words)
         else:
             now = quotes.iso(int(agent.clock.now() * 1000))
@@ -568,12 +550,12 @@ class Worker(ModelWrapper):
             *before, newest = request.messages
             content = [*newest["content"], {"type": "text", "text": tags.LAST_STEP}]
             request = replace(request, messages=(*before, {**newest, "content": content}))
-        with self._tasks.reserved(size + most, _usd(models.prices, name, size, most)):
+        with self.tasks.reserved(size + most, _usd(models.prices, name, size, most)):
             async for piece in self.model.stream(request):
-                self._first_token.set()
+                self.first_token.set()
                 if isinstance(piece, ModelReply):
                     charged = models.prices.at_most(name, piece.usage, piece.cost_usd)
-                    self._tasks.spend(_tokens(piece.usage), charged)
+                    self.tasks.spend(_tokens(piece.usage), charged)
                     self._tell("model")
                     if self._last_call:
                         left = [one for one in piece.content if one.get("type") != "tool_use"]
@@ -584,7 +566,7 @@ class Worker(ModelWrapper):
         """Return the output limit for a call with `prompt` input tokens, and the limit that would prevent a call after that
         ("" if none would). Raises `LimitReached` if not even this call fits.
         """
-        limits, totals = self._limits, Totals.of(self._chat, self._models.prices)
+        limits, totals = self._limits, Totals.of(self.chat, self._models.prices)
         usd, left = (
             _usd(self._models.prices, model, prompt, ANSWER_TOKENS),
             limits.max_tokens - _tokens(totals.usage) - prompt,
