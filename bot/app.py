@@ -36,7 +36,7 @@ from bot.contracts.environment import Log
 from bot.core.services import Environment
 from bot.core.usage import UsageSums
 from bot.dashboard.console import PartHealth
-from bot.dashboard.metrics import LogMetrics, MetricsPage
+from bot.dashboard.metrics import Metrics
 from bot.dashboard.server import Dashboard
 from bot.discovery import import_without
 from bot.http_server import Connections
@@ -96,7 +96,7 @@ async def started(
             tokens = config.tokens_in_use(settings.channels, manifests, names)
             around.enter_context(instance.tokens_held(tokens, settings.root))
         file_access.save_names(settings.root, None)
-        redact, counted = LogRedactor(settings.secrets), LogMetrics()
+        redact, counted = LogRedactor(settings.secrets), Metrics()
         prices = configuration.prices_of(settings.llm)
         spending = Spending(prices)
         log = JsonlLog(
@@ -191,7 +191,7 @@ async def _leading(
     environment: Environment,
     log: JsonlLog,
     *,
-    counted: LogMetrics,
+    counted: Metrics,
     say: Say,
     stop: asyncio.Event,
 ) -> AsyncIterator[Environment]:
@@ -209,11 +209,11 @@ async def _leading(
     leadership = PostgresLeadership(url, clock=clock, log=log)
     disk = SharedDisk(environment.disk, settings.home, url, log)
     # A standby serves the health pages at the dashboard's address.
-    metrics = MetricsPage(counted, lambda: {"shipmate_part_ok": {"cluster": True}})
+    counted.figures = lambda: {"shipmate_part_ok": {"cluster": True}}
     page = Dashboard(
         settings.dashboard,
         lambda: {"cluster": PartHealth(ok=True, detail=leadership.role())},
-        metrics,
+        counted,
         None,
         clock=clock,
         server=Connections(http_server.max_connections(), clock=clock, log=log).server(),

@@ -49,7 +49,7 @@ from bot.core.services import Environment, Services
 from bot.core.sqlite_log import FILE, SqliteLog
 from bot.core.usage import UsageRecorder, UsageSums
 from bot.dashboard.console import ActiveChat, Console, PartHealth
-from bot.dashboard.metrics import Figures, LogMetrics, MetricsPage
+from bot.dashboard.metrics import Figures, Metrics
 from bot.dashboard.server import Dashboard
 from bot.disk_reserve import DiskReserve
 from bot.http_server import Connections
@@ -87,7 +87,7 @@ class Gateway:
         log: JsonlLog,
         names: Iterable[str],
         *,
-        counted: LogMetrics | None,
+        counted: Metrics | None,
         spending: Spending,
     ) -> None:
         """Build a gateway for the channels `names`. The channels' libraries must have been imported. The gateway has a
@@ -339,7 +339,7 @@ class Gateway:
             "shipmate_log_dropped_lines_total": self.services.log.lost,
         }
 
-    def _dashboard(self, counted: LogMetrics) -> Dashboard:
+    def _dashboard(self, counted: Metrics) -> Dashboard:
         settings, clock = self.settings, self.services.clock
         console = Console(
             parts=self.parts,
@@ -357,8 +357,8 @@ class Gateway:
             disk=self.services.disk,
             clock=clock,
         )
-        metrics, server = MetricsPage(counted, self.figures), self.connections.server()
-        return Dashboard(settings.dashboard, self.parts, metrics, console, clock=clock, server=server)
+        counted.figures, server = self.figures, self.connections.server()
+        return Dashboard(settings.dashboard, self.parts, counted, console, clock=clock, server=server)
 
 
 def build_services(

@@ -32,8 +32,8 @@ from bot.cli.project import archive, database, event_log, hint_of_folder
 from bot.contracts.archive import ArchiveLine, HistoryQuery
 from bot.contracts.identity import ChatKey
 from bot.core import transcript as transcripts
-from bot.core.archive_files import names_of, people_of
-from bot.core.usage import By, UsageSums
+from bot.core.archive_files import people_of
+from bot.core.usage import By, UsageSums, names_of_groups
 from bot.invocation import command
 from bot.system import SystemClock
 from bot.telemetry.usage import UsageTotals
@@ -197,11 +197,8 @@ def _show_groups(
         for name, part in parts:
             say_json({by: name} | _facts(part))
         return
-    shown, names = [name for name, _ in parts[:SHOWN]], dict[str, str]()
-    if by == "chat":
-        names = asyncio.run(people_of(archive(root), shown))
-    elif by == "person":
-        names = asyncio.run(names_of(archive(root), sums.last_chats(shown)))
+    shown = [name for name, _ in parts[:SHOWN]]
+    names = asyncio.run(names_of_groups(archive(root), sums, by, shown))
     width = max([len(by), *(len(name) for name, _ in parts)])
     say(f"{by:<{width}} {'turns':>7} {'answers':>8} {'read':>13} {'cache':>5} {'written':>11}  cost")
     for name, part in parts:

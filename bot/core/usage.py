@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from bot import errors
+from bot.core.archive_files import ChatStore, names_of, people_of
 from bot.core.chats import NO_CHAT, Chats, Fact
 from bot.core.event_log import Session
 from bot.core.events import Used
@@ -178,6 +179,15 @@ class UsageSums:
 
 def _inbound(received: str | None) -> Mapping[str, Any]:
     return json.loads(received or "{}").get("inbound") or {}
+
+
+async def names_of_groups(
+    archive: ChatStore, sums: UsageSums, by: By, groups: Sequence[str]
+) -> dict[str, str]:
+    """Return people's names for groups of usage by chat or person; {} for other groups. Raises `errors.StorageError`."""
+    if by == "chat":
+        return await people_of(archive, groups)
+    return await names_of(archive, await asyncio.to_thread(sums.last_chats, groups)) if by == "person" else {}
 
 
 def _grouped(

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 from urllib.parse import urlencode
 
 import jinja2
@@ -26,7 +26,7 @@ from bot.contracts.environment import Clock, Disk
 from bot.contracts.identity import ChatKey
 from bot.core.archive_files import ChatStore, names_of, people_of
 from bot.core.conversation_list import ChatQuery, SearchIndex
-from bot.core.usage import By, UsageSums
+from bot.core.usage import By, UsageSums, names_of_groups
 from bot.dashboard import charts
 from bot.dashboard.metrics import Figures
 from bot.dashboard.turn_page import turn_page
@@ -70,7 +70,6 @@ _HEADERS = {
 }
 _DAY = 86_400
 _PERIODS = ("1", "7", "30", "all")
-_GROUPS: Mapping[str, By] = {"day": "day", "person": "person", "chat": "chat", "model": "model"}
 Found = dict[str, Any]
 
 
@@ -142,11 +141,10 @@ class Console:
     async def _page(
         self, name: str, find: Callable[[web.Request], Any], request: web.Request
     ) -> web.Response:
-        """Render the page `name` with the values that `find` returns, in the browser's language. The status is 404
-        if `find` returns None, and 503 if data is unreadable.
+        """Render the page `name` with the values that `find` returns, in the browser's language. The value `rows` is the
+        number of rows on all pages. The status is 404 if `find` returns None, and 503 if data is unreadable.
         """
-        status, waits = 200, Counter[str]()
-        code = _language(request)
+        status, waits, code = 200, Counter[str](), _language(request)
         async with self._one:
             with speaking(code):
                 try:
@@ -158,6 +156,7 @@ class Console:
                 # If open items cannot be read, the page is shown without their number.
                 with contextlib.suppress(errors.StorageError):
                     waits = Counter(one.kind for one in await self.waiting())
+                found |= {"at": _at(request), "pages": max(1, math.ceil((found.get("rows") or 0) / ROWS))}
                 template = self._templates.get_template(f"{name}.html")
                 body = await asyncio.to_thread(
                     template.render, page=name, language=code, waits=waits, **found
@@ -180,16 +179,15 @@ class Console:
         }
 
     async def _conversations(self, request: web.Request) -> Found:
-        asked, page = _asked(request, "q", "channel", "state", "live"), _number(request, "page", 1)
+        asked = _asked(request, "q", "channel", "state", "live")
         among: frozenset[str] | None = None
         if asked["state"] == "working":
             among = frozenset(one.chat_key for one in self.active())
         elif asked["state"] == "failed":
             among = await asyncio.to_thread(self.usage.failed, self._since("1"))
-        query = ChatQuery(asked["q"], asked["channel"], among, (page - 1) * ROWS, ROWS, names=self.titles())
+        query = ChatQuery(asked["q"], asked["channel"], among, _offset(request), ROWS, names=self.titles())
         found = None if self.recalls is None else await self.recalls.listed(query)
-        pages = _pages(0 if found is None else found.total)
-        return {"found": found, "asked": asked, "at": page, "pages": pages}
+        return {"found": found, "asked": asked, "rows": 0 if found is None else found.total}
 
     async def _conversation(self, request: web.Request) -> Found | None:
         """Return the newest messages of a chat. With the parameter `before` (epoch ms), return messages up to that time.
@@ -199,8 +197,8 @@ class Console:
             key = ChatKey.parse(request.match_info["chat"])
         except errors.IdentityInvalid:
             return None
-        asked, page, before = _asked(request, "q"), _number(request, "page", 1), _number(request, "before", 0)
-        older, total, offset = "", None, (page - 1) * ROWS
+        asked, page, before = _asked(request, "q"), _at(request), _number(request, "before", 0)
+        older, total, offset = "", None, _offset(request)
         if asked["q"] and self.recalls is not None:
             now = int(self.clock.now() * 1000)
             recall = RecallQuery((asked["q"],), now, limit=ROWS, offset=offset)
@@ -222,9 +220,7 @@ class Console:
             "lines": lines[-ROWS:],
             "older": older,
             "newest": total is None and (before or page > 1),
-            "total": total,
-            "at": page,
-            "pages": _pages(total or 0),
+            "rows": total,
         }
 
     async def _turn(self, request: web.Request) -> Found | None:
@@ -250,19 +246,17 @@ class Console:
         }
 
     async def _slow(self, request: web.Request) -> Found:
-        asked, page = {"days": _period(request)}, _number(request, "page", 1)
-        turns, total = await asyncio.to_thread(
-            self.usage.slowest, self._since(asked["days"]), (page - 1) * ROWS, ROWS
-        )
+        days = _period(request)
+        turns, total = await asyncio.to_thread(self.usage.slowest, self._since(days), _offset(request), ROWS)
         names = await names_of(self.archive, {one.person: one.chat for one in turns})
-        return {"turns": turns, "names": names, "at": page, "pages": _pages(total), "asked": asked}
+        return {"turns": turns, "names": names, "rows": total, "asked": {"days": days}}
 
     async def _costs(self, request: web.Request) -> Found:
-        by = _GROUPS.get(request.query.get("by", ""), "day")
+        by: By = next((one for one in get_args(By) if one == request.query.get("by")), "day")
         days = _day(request) or _period(request)
         asked = {**_asked(request, "channel"), "days": days, "by": by}
-        page, channel = _number(request, "page", 1), asked["channel"]
-        since, until = (self._since(days), math.inf) if days in _PERIODS else _bounds(days)
+        channel, offset = asked["channel"], _offset(request)
+        since, until = self._since(days), math.inf if days in _PERIODS else self._since(days) + _DAY
         total, found = await asyncio.to_thread(
             lambda: (
                 self.usage.total(since=since, until=until, channel=channel),
@@ -271,12 +265,7 @@ class Console:
         )
         if by == "day":
             found.reverse()
-        groups = found[(page - 1) * ROWS : page * ROWS]
-        ids, names = [name for name, _ in groups], dict[str, str]()
-        if by == "chat":
-            names = await people_of(self.archive, ids)
-        elif by == "person":
-            names = await names_of(self.archive, await asyncio.to_thread(self.usage.last_chats, ids))
+        groups = found[offset : offset + ROWS]
         return {
             "by": by,
             "asked": asked,
@@ -284,30 +273,28 @@ class Console:
             "channels": self.channels(),
             "groups": groups,
             "highest": max((usage.cost for _, usage in found), default=0.0),
-            "names": names,
+            "names": await names_of_groups(self.archive, self.usage, by, [name for name, _ in groups]),
             "total": total,
-            "at": page,
-            "pages": _pages(len(found)),
+            "rows": len(found),
         }
 
     async def _errors(self, request: web.Request) -> Found:
         level = "warn" if request.query.get("level") == "warn" else "error"
         asked = {**_asked(request, "live"), "days": _period(request), "level": level}
-        page = _number(request, "page", 1)
         ask = asyncio.to_thread(
-            self._causes.newest, level, self._since(asked["days"]), offset=(page - 1) * ROWS, limit=ROWS
+            self._causes.newest, level, self._since(asked["days"]), offset=_offset(request), limit=ROWS
         )
         self._counting = asyncio.create_task(ask)
         # The first count reads the whole log. Other pages, which are rendered one at a time, must not wait for it.
         done, _ = await asyncio.wait([self._counting], timeout=COUNT_SECONDS)
         found = self._counting.result() if done else None
-        return {"found": found, "asked": asked, "at": page, "pages": _pages(found.total if found else 0)}
+        return {"found": found, "asked": asked, "rows": found.total if found else 0}
 
     async def _waiting(self, request: web.Request) -> Found:
-        loops, page, kind = await self.waiting(), _number(request, "page", 1), request.query.get("kind", "")
+        loops, offset, kind = await self.waiting(), _offset(request), request.query.get("kind", "")
         kind, counts = kind if kind in KINDS else "", Counter(one.kind for one in loops)
         wanted = [one for one in loops if kind in {"", one.kind}]
-        shown = wanted[(page - 1) * ROWS : page * ROWS]
+        shown = wanted[offset : offset + ROWS]
         return {
             "kind": kind,
             "kinds": [(one, counts[one]) for one in KINDS if counts[one] or one == kind],
@@ -316,8 +303,7 @@ class Console:
             "said": self._said.pop(request.query.get("said", ""), ""),
             "token": self._form_key,
             "names": await people_of(self.archive, [str(one.chat_key) for one in shown if one.chat_key]),
-            "at": page,
-            "pages": _pages(len(wanted)),
+            "rows": len(wanted),
         }
 
     async def _decided(self, request: web.Request) -> web.Response:
@@ -359,6 +345,9 @@ class Console:
         return {"sections": sections}
 
     def _since(self, period: str) -> float:
+        """Return the begin (epoch seconds) of a period, or of a day (UTC)."""
+        if period not in _PERIODS:
+            return datetime.fromisoformat(period).replace(tzinfo=UTC).timestamp()
         return 0.0 if period == "all" else self.clock.now() - int(period) * _DAY
 
 
@@ -366,6 +355,15 @@ def _number(request: web.Request, name: str, least: int) -> int:
     """Return a number from the URL query. The number is at least `least`, which is also the default."""
     given = request.query.get(name, "")
     return max(least, int(given)) if given.isascii() and given.isdecimal() and len(given) < 10 else least
+
+
+def _at(request: web.Request) -> int:
+    return _number(request, "page", 1)
+
+
+def _offset(request: web.Request) -> int:
+    """Return the number of rows before the requested page."""
+    return (_at(request) - 1) * ROWS
 
 
 def _asked(request: web.Request, *names: str) -> dict[str, str]:
@@ -388,16 +386,6 @@ def _day(request: web.Request) -> str:
         return date.fromisoformat(request.query.get("day") or request.query.get("days", "")).isoformat()
     except ValueError:
         return ""
-
-
-def _bounds(day: str) -> tuple[float, float]:
-    """Return begin and end (epoch seconds) of a day (UTC)."""
-    since = datetime.fromisoformat(day).replace(tzinfo=UTC).timestamp()
-    return since, since + _DAY
-
-
-def _pages(rows: int) -> int:
-    return max(1, math.ceil(rows / ROWS))
 
 
 async def _file(request: web.Request) -> web.FileResponse:

@@ -24,31 +24,28 @@ _TOKENS = {
 _COUNTERS: Mapping[str, tuple[str, ...]] = {
     "turns": ("Turns that ended, by status.", "status"),
     "model_calls": (
-        "Calls of the model, by how they ended: ok, or the type of the error.",
-        *("model", "purpose", "outcome"),
+        "Calls of the model, by outcome: ok, or the error's type.",
+        "model",
+        "purpose",
+        "outcome",
     ),
     "model_tokens": ("Tokens of the model: input, cache_read, cache_write, output.", "model", "type"),
     "model_cost_usd": ("US dollars.", "model", "purpose"),
     "model_unpriced_calls": ("Calls whose price is not known.",),
     "model_retries": ("Calls of the model that are tried again.", "error"),
-    "deliveries": (
-        "Messages that go out: sent, failed, unknown, uncertain, deferred, throttled.",
-        *("channel", "state"),
-    ),
+    "deliveries": ("Messages: sent, failed, unknown, uncertain, deferred, throttled.", "channel", "state"),
     "log_lines": ("Lines of the log, by level.", "level"),
 }
 """Description and label names of each counter."""
 _TURN = (0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 900)
 _MODEL = (0.1, 0.25, 0.5, 1, 2, 4, 8, 16, 32, 64, 128)
+_LAG = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5)
 _HISTOGRAMS: Mapping[str, tuple[str, tuple[float, ...]]] = {
     "turn": ("Seconds of a turn.", _TURN),
     "answer": ("Seconds from a person's message to the first words of the answer.", _TURN),
     "model_latency": ("Seconds of an answer of the model.", _MODEL),
     "model_first_token": ("Seconds until its first token.", _MODEL),
-    "loop_lag": (
-        "Seconds by which the event loop is late.",
-        (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5),
-    ),
+    "loop_lag": ("Seconds by which the event loop is late.", _LAG),
 }
 """Description and buckets in seconds of each histogram."""
 FIGURES: Mapping[str, tuple[str, str]] = {
@@ -70,11 +67,16 @@ means that the value is unknown.
 """
 
 
-class LogMetrics:
-    """Updates counters from log lines as `bot.telemetry.JsonlLog` writes them. Thread-safe."""
+class Metrics:
+    """The metrics of the page `/metrics`. `observe`, an observer of `bot.telemetry.JsonlLog`, updates the counters.
+    Thread-safe.
+    """
 
     def __init__(self) -> None:
+        self.figures: Callable[[], Figures] = dict
+        """Function that returns the values of the gauges."""
         self.registry = CollectorRegistry()
+        ProcessCollector(registry=self.registry)
         self._counters = {
             name: Counter(f"shipmate_{name}", meaning, labels, registry=self.registry)
             for name, (meaning, *labels) in _COUNTERS.items()
@@ -106,10 +108,9 @@ class LogMetrics:
                 self._add("deliveries", line.get("chatKey", "").partition(":")[0], details["state"])
 
     def _response(self, details: Mapping[str, Any]) -> None:
-        model, purpose = details.get("model"), details.get("purpose")
+        model, purpose, cost = details.get("model"), details.get("purpose"), details.get("costUsd")
         self._add("model_calls", model, purpose, details.get("error", "ok"))
-        usage, cost, first = details.get("usage"), details.get("costUsd"), details.get("firstTokenMs")
-        if usage is not None:
+        if (usage := details.get("usage")) is not None:
             for name, label in _TOKENS.items():
                 self._add("model_tokens", model, label, amount=usage.get(name, 0))
             if cost is not None:
@@ -118,7 +119,7 @@ class LogMetrics:
                 self._add("model_unpriced_calls")
         if "error" not in details:
             self._histograms["model_latency"].observe(details.get("latencyMs", 0) / 1000)
-        if first is not None:
+        if (first := details.get("firstTokenMs")) is not None:
             self._histograms["model_first_token"].observe(first / 1000)
 
     async def watch_loop(self, clock: Clock) -> None:
@@ -128,16 +129,6 @@ class LogMetrics:
             await clock.sleep(LOOP_SECONDS)
             self._histograms["loop_lag"].observe(max(0.0, clock.monotonic() - began - LOOP_SECONDS))
 
-
-class MetricsPage:
-    """Renders the page `/metrics`: the counters, and the gauges that `figures` returns."""
-
-    def __init__(self, counted: LogMetrics, figures: Callable[[], Figures]) -> None:
-        self.counted = counted
-        self._figures = figures
-        self._process = CollectorRegistry()
-        ProcessCollector(registry=self._process)
-
     def render(self, accept: str) -> tuple[bytes, str]:
         """Return the page and its content type, in a format that the `Accept` header allows."""
         encode, content_type = choose_encoder(accept)
@@ -145,9 +136,8 @@ class MetricsPage:
 
     def collect(self) -> Iterator[Metric]:
         """Yield all metrics, in the form that `prometheus_client` reads."""
-        yield from self.counted.registry.collect()
-        yield from self._process.collect()
-        for name, value in self._figures().items():
+        yield from self.registry.collect()
+        for name, value in self.figures().items():
             meaning, label = FIGURES[name]
             kind = CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily
             metric = kind(name, meaning, labels=[label] if label else ())

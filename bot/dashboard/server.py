@@ -19,7 +19,7 @@ from bot.config import ship_file as config
 from bot.contracts.channel import PROXY_HEADERS, HttpServer, is_loopback
 from bot.contracts.environment import Clock
 from bot.dashboard.console import Console, PartHealth
-from bot.dashboard.metrics import MetricsPage
+from bot.dashboard.metrics import Metrics
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 _KNOWN = web.RequestKey("known", bool)
@@ -45,7 +45,7 @@ class Dashboard:
         self,
         settings: config.Dashboard,
         parts: Callable[[], Mapping[str, PartHealth]],
-        metrics: MetricsPage,
+        metrics: Metrics,
         console: Console | None,
         *,
         clock: Clock,
@@ -79,7 +79,7 @@ class Dashboard:
             ) from error
         shown = f"[{where.host}]" if ":" in where.host else where.host
         self.address = f"http://{shown}:{port}"
-        self._watching = asyncio.create_task(self._metrics.counted.watch_loop(self._clock), name="loop lag")
+        self._watching = asyncio.create_task(self._metrics.watch_loop(self._clock), name="loop lag")
 
     async def stop(self) -> None:
         """Stop listening. Can be called twice, and without `start`."""

@@ -17,7 +17,7 @@ from bot.composition import Gateway
 from bot.contracts.channel import Channel, Health, Intake
 from bot.core import operators as chores
 from bot.core.services import Environment
-from bot.dashboard.metrics import LogMetrics
+from bot.dashboard.metrics import Metrics
 from bot.instance import prepare_home
 from bot.lifecycle import serving
 from bot.llm.costs import PriceTable, Spending
@@ -82,7 +82,7 @@ def house(tmp_path: Path) -> Gateway:
     wrap: Any = Hanging
     environment = Environment(wrap_channel=wrap)
     log = JsonlLog(settings.home / "logs", clock=environment.clock, disk=SystemDisk(), ids=environment.ids)
-    return Gateway(settings, environment, log, ["web"], counted=LogMetrics(), spending=Spending(PriceTable()))
+    return Gateway(settings, environment, log, ["web"], counted=Metrics(), spending=Spending(PriceTable()))
 
 
 def logged(gateway: Gateway) -> list[str]:

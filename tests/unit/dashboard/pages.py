@@ -11,7 +11,7 @@ from bot.contracts.environment import Clock
 from bot.core.conversation_list import SearchIndex
 from bot.core.usage import UsageSums
 from bot.dashboard.console import ActiveChat, Console, PartHealth
-from bot.dashboard.metrics import Figures, LogMetrics, MetricsPage
+from bot.dashboard.metrics import Figures, Metrics
 from bot.dashboard.server import Dashboard
 from bot.http_server import Connections, HttpServer
 from bot.system import SystemClock, SystemDisk
@@ -85,7 +85,8 @@ def dashboard(
     parts: Mapping[str, PartHealth] = PARTS,
 ) -> Dashboard:
     """A dashboard that shows these parts and `NOW`."""
-    page = MetricsPage(LogMetrics(), lambda: NOW)
+    page = Metrics()
+    page.figures = lambda: NOW
     where = ship_file.Dashboard(host=host, port=port, token=token)
     clock = SystemClock()
     return Dashboard(where, lambda: parts, page, pages or console(Path("none")), clock=clock, server=server())

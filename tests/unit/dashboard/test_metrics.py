@@ -13,7 +13,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from bot.contracts.identity import ChatKey
-from bot.dashboard.metrics import LOOP_SECONDS, LogMetrics, MetricsPage
+from bot.dashboard.metrics import LOOP_SECONDS, Metrics
 from bot.system import SystemDisk, UlidSource
 from bot.telemetry import JsonlLog
 from bot.testing.clock import FakeClock
@@ -25,12 +25,14 @@ USAGE = {"inputTokens": 100, "outputTokens": 50, "cacheReadTokens": 300, "cacheW
 
 
 @pytest.fixture
-def counted() -> LogMetrics:
-    return LogMetrics()
+def counted() -> Metrics:
+    made = Metrics()
+    made.figures = lambda: NOW
+    return made
 
 
 @pytest.fixture
-def log(tmp_path: Path, counted: LogMetrics) -> Iterator[JsonlLog]:
+def log(tmp_path: Path, counted: Metrics) -> Iterator[JsonlLog]:
     made = JsonlLog(
         tmp_path, clock=FakeClock(), disk=SystemDisk(), ids=UlidSource(), observers=[counted.observe]
     )
@@ -53,9 +55,9 @@ def a_day(log: JsonlLog) -> None:
         log.write("delivery", "x", chat_key=ChatKey("telegram", "1"), state=state)
 
 
-def page(counted: LogMetrics) -> dict[str, float]:
+def page(counted: Metrics) -> dict[str, float]:
     """Samples as `name{label=value}`."""
-    words, content_type = MetricsPage(counted, lambda: NOW).render("")
+    words, content_type = counted.render("")
     assert content_type.startswith("text/plain")
     return {
         sample.name + "".join(f" {value}" for value in sample.labels.values()): sample.value
@@ -64,7 +66,7 @@ def page(counted: LogMetrics) -> dict[str, float]:
     }
 
 
-def test_lines_of_the_log_are_counted(counted: LogMetrics, log: JsonlLog) -> None:
+def test_lines_of_the_log_are_counted(counted: Metrics, log: JsonlLog) -> None:
     a_day(log)
     found = page(counted)
     expected = {
@@ -91,7 +93,7 @@ def test_lines_of_the_log_are_counted(counted: LogMetrics, log: JsonlLog) -> Non
     assert {name: found.get(name) for name in expected} == expected
 
 
-async def test_a_loop_that_is_late_is_seen(counted: LogMetrics) -> None:
+async def test_a_loop_that_is_late_is_seen(counted: Metrics) -> None:
     class Late(FakeClock):
         """Sleeps 0.3 s longer than it is asked to, twice."""
 
@@ -112,8 +114,8 @@ async def test_a_loop_that_is_late_is_seen(counted: LogMetrics) -> None:
     assert LOOP_SECONDS <= 1
 
 
-def test_a_prometheus_of_today_gets_the_format_it_asks_for(counted: LogMetrics) -> None:
-    words, content_type = MetricsPage(counted, lambda: NOW).render(
+def test_a_prometheus_of_today_gets_the_format_it_asks_for(counted: Metrics) -> None:
+    words, content_type = counted.render(
         "application/openmetrics-text;version=1.0.0;q=0.8,text/plain;version=0.0.4;q=0.3"
     )
     assert content_type.startswith("application/openmetrics-text")
@@ -133,10 +135,11 @@ def test_lines_that_the_log_drops_are_counted_as_lost(tmp_path: Path) -> None:
     log.close()
 
 
-def test_every_metric_and_label_of_the_dashboard_exists(counted: LogMetrics, log: JsonlLog) -> None:
+def test_every_metric_and_label_of_the_dashboard_exists(counted: Metrics, log: JsonlLog) -> None:
     a_day(log)
     known = dict[str, set[str]]()
-    for family in MetricsPage(counted, lambda: {**NOW, "shipmate_disk_free_bytes": 1}).collect():
+    counted.figures = lambda: {**NOW, "shipmate_disk_free_bytes": 1}
+    for family in counted.collect():
         for sample in family.samples:
             known.setdefault(sample.name, set()).update(sample.labels)
     asked = set[str]()
