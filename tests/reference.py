@@ -11,7 +11,7 @@ import typer
 
 from bot import discovery
 from bot.cli.commands import app
-from bot.config.schema import model_of, schemas, write_schema
+from bot.config.schema import schemas, write_schema
 from bot.contracts.log_kinds import KINDS
 from bot.features.basics import SECTIONS, usage
 from bot.system import SystemDisk
@@ -47,8 +47,8 @@ def _section(prefix: str, model: Mapping[str, Any], definitions: Mapping[str, An
     rows, inner = [], []
     for key, found in sorted(model["properties"].items()):
         name = f"{prefix}{key}"
-        of, each = model_of(found, definitions), found.get("additionalProperties", False)
-        if isinstance(each, Mapping) and (one := model_of(each, definitions)) is not None:
+        of, each = _model_of(found, definitions), found.get("additionalProperties", False)
+        if isinstance(each, Mapping) and (one := _model_of(each, definitions)) is not None:
             inner.append((f"{name}.<name>", found, one))
         elif of is None:
             rows.append(f"| `{name}` | {_kind(found)} | {_default(found)} | {_cell(found['description'])} |")
@@ -59,6 +59,13 @@ def _section(prefix: str, model: Mapping[str, Any], definitions: Mapping[str, An
     for name, found, of in inner:
         yield f"## {name}\n\n{_line(found.get('description') or of['description'])}\n"
         yield from _section(f"{name}.", of, definitions)
+
+
+def _model_of(found: Mapping[str, Any], definitions: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Return the JSON Schema of a key's value if the value is an object with fixed keys; otherwise None."""
+    either = (found, *found.get("anyOf", ()))
+    reference = next((one["$ref"] for one in either if "$ref" in one), None)
+    return definitions[reference.rpartition("/")[2]] if reference is not None else None
 
 
 def _kind(found: Mapping[str, Any]) -> str:

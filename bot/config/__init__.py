@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from bot.config.checks import allowed, tokens_in_use, wrong_id, wrong_operator
-from bot.config.load import HOME, Llm, Settings, load, must_be_folder
+from bot.config.load import HOME, Llm, Settings, allowed, load, must_be_folder, tokens_in_use
 from bot.config.schema import leaves, shown_leaves, write_schema
-from bot.config.ship_file import Subagents, Transcription
+from bot.config.ship_file import Subagents, Transcription, wrong_id, wrong_operator
 
 __all__ = [
     "HOME",

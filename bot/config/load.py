@@ -13,9 +13,10 @@ from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic.alias_generators import to_camel
 
 from bot import errors, file_access
-from bot.config import checks, ship_file
+from bot.config import ship_file
 from bot.config.document import (
     HIDDEN,
     FilledDocument,
@@ -38,9 +39,7 @@ slack:U012`.
 """
 MIN_SECRET = 8
 """Min characters of a secret. Redacting a shorter secret would hide ordinary words."""
-SWITCHES = ("SMA_LOG_LLM_MESSAGES", "SMA_LOG_LLM_PAYLOAD")
 TOO_DEEP = finding(FILE, "too many levels", "at most 100", "simplify it")
-_OFF = frozenset({"0", "false", "no", "off"})
 _ON = frozenset({"1", "true", "yes", "on"})
 _MOVED = {
     "adapters": 'write "channels" in place of it, as in "channels": {"telegram": {"botToken": "${TELEGRAM_BOT_TOKEN}"}}',
@@ -65,14 +64,14 @@ class Llm(ship_file.Llm):
         if provider is None:
             provider = "anthropic" if llm.api_key else "demo"
             reason = "a key is set" if llm.api_key else "no key is set"
-        # If ship.json or the environment says `false`, texts are not logged.
-        messages = llm.log_messages and env.get(SWITCHES[0], "1").lower() not in _OFF
+        # Texts are logged only if neither ship.json nor the environment turns that off.
+        messages = llm.log_messages and env.get("SMA_LOG_LLM_MESSAGES", "1").lower() in _ON
         decided = {
             "provider": provider,
             "provider_reason": reason,
             "api_key": llm.api_key or None,
             "log_messages": messages,
-            "log_payload": messages and env.get(SWITCHES[1], "0").lower() in _ON,
+            "log_payload": messages and env.get("SMA_LOG_LLM_PAYLOAD", "0").lower() in _ON,
         }
         return cls.model_construct(**dict(llm) | decided)
 
@@ -145,11 +144,6 @@ def load(
     secrets = {secret for secret in secrets if len(secret) >= MIN_SECRET}
     mend = "use letters, digits and _ in the name"
     found += [finding(dotted(loc), "${ without a name in }", "${NAME}", mend) for loc in filled.malformed]
-    found += [
-        finding(name, "another value", "0 or 1", "change it in the environment")
-        for name in SWITCHES
-        if env.get(name, "1").lower() not in _OFF | _ON
-    ]
     file = _validated(filled, manifests, root, found)
     channels: dict[str, ChannelSettings] = {name: getattr(file.channels, name) for name in manifests}
     state = {name: _state(name, channels[name], item, filled) for name, item in manifests.items()}
@@ -164,9 +158,9 @@ def load(
         if one.address(llm.base_url) != llm.base_url and not one.api_key and loc not in filled.missing:
             expected = "a key, since that of llm is not sent elsewhere"
             found.append(finding(dotted(loc), "nothing", expected, "set it"))
-    found += checks.bind("dashboard", file.dashboard.host, file.dashboard.token)
+    found += _bind("dashboard", file.dashboard.host, file.dashboard.token)
     for name, manifest in manifests.items():
-        found += checks.channel(name, channels[name], manifest, filled)
+        found += _channel(name, channels[name], manifest, filled)
     found += also(file)
     if found:
         raise errors.ConfigError(*(without(line, secrets) for line in dict.fromkeys(found)))
@@ -188,6 +182,74 @@ def load(
     return Settings.model_construct(**dict(file) | derived)
 
 
+def allowed(settings: ChannelSettings) -> tuple[str, ...]:
+    """Return the allow list of a channel; () if the channel has no allow list."""
+    return tuple(entry for entry in getattr(settings, "allow", ()) if isinstance(entry, str))
+
+
+def token_keys(manifest: Manifest, *, webhook: bool = False) -> dict[str, str]:
+    """Return the key in ship.json of each token that a channel needs, by field name. `webhook` is True if the channel
+    uses its webhook.
+    """
+    needed = manifest.webhook_tokens if webhook and manifest.webhook_tokens else manifest.tokens
+    return {name: to_camel(name) for name in needed}
+
+
+def keys_in_use(settings: ChannelSettings, manifest: Manifest) -> dict[str, str]:
+    """Return the key in ship.json of each token that a channel with these settings needs, by field name."""
+    return token_keys(manifest, webhook=getattr(settings, "webhook", None) is not None)
+
+
+def tokens_in_use(
+    channels: Mapping[str, ChannelSettings], manifests: Mapping[str, Manifest], names: Iterable[str]
+) -> dict[str, tuple[str, str]]:
+    """Return (token, address of the service) for each token of the named channels, by key in ship.json."""
+    return {
+        f"channels.{name}.{key}": (getattr(channels[name], token), getattr(channels[name], "base_url", name))
+        for name in names
+        for token, key in keys_in_use(channels[name], manifests[name]).items()
+        if getattr(channels[name], token)
+    }
+
+
+def variable(channel: str, token: str) -> str:
+    """Return the default name of the environment variable for a token, such as `SLACK_BOT_TOKEN`."""
+    return f"{channel}_{token}".upper().replace("-", "_")
+
+
+def _bind(key: str, host: str, token: str | None) -> Iterator[str]:
+    """Yield a finding if a server that other machines can reach has no token."""
+    if not is_loopback(host) and not token:
+        expected = "127.0.0.1, or a token with any other address"
+        mend = f"set {key}.token to a long random text, or host to 127.0.0.1"
+        yield finding(f"{key}.host", shown(host), expected, mend)
+
+
+def _channel(
+    name: str, settings: ChannelSettings, manifest: Manifest, filled: FilledDocument
+) -> Iterator[str]:
+    """Yield the findings for a channel's ids, address and tokens. A disabled channel may lack tokens."""
+    for at, entry in enumerate(allowed(settings)):
+        loc: Loc = ("channels", name, "allow", at)
+        if entry != "*" and (wrong := ship_file.wrong_id(entry, manifest)):
+            yield f"{dotted(loc)}: found {shown(entry, hidden=filled.is_hidden(loc))}; {wrong}"
+    if settings.enabled is False:
+        return
+    if isinstance(host := getattr(settings, "host", None), str):
+        yield from _bind(f"channels.{name}", host, getattr(settings, "token", None))
+    keys = keys_in_use(settings, manifest)
+    half = settings.enabled is None and any(getattr(settings, token) for token in keys)
+    for token, key in keys.items():
+        if value := getattr(settings, token):
+            try:
+                ship_file.credential(value)
+            except ValueError as error:
+                yield f"channels.{name}.{key}: found [hidden]; {error}"
+        elif half or (settings.enabled and ("channels", name, key) not in filled.missing):
+            mend = f"set {variable(name, token)} and refer to it, or set enabled to false"
+            yield finding(f"channels.{name}.{key}", "nothing", "a token", mend)
+
+
 def _with_credentials(document: dict[str, Any], manifests: Mapping[str, Manifest]) -> dict[str, Any]:
     """Return the document with a section for every channel. Each missing credential gets the placeholder of its default
     variable.
@@ -199,8 +261,8 @@ def _with_credentials(document: dict[str, Any], manifests: Mapping[str, Manifest
         channels = dict(channels)
         for name, manifest in manifests.items():
             # Tokens for both modes, with and without webhook, are redacted: an unused token is still a secret.
-            tokens = checks.token_keys(manifest) | checks.token_keys(manifest, webhook=True)
-            usual = {key: f"${{{checks.variable(name, token)}}}" for token, key in tokens.items()}
+            tokens = token_keys(manifest) | token_keys(manifest, webhook=True)
+            usual = {key: f"${{{variable(name, token)}}}" for token, key in tokens.items()}
             section = channels.get(name, {})
             channels[name] = usual | section if isinstance(section, dict) else section
     return {**document, "llm": llm, "channels": channels}
@@ -270,7 +332,7 @@ def _state(
     """Return True if a channel is enabled, and the reason for the result."""
     if settings.enabled is not None:
         return settings.enabled, "ship.json says so"
-    for token, key in checks.keys_in_use(settings, manifest).items():
+    for token, key in keys_in_use(settings, manifest).items():
         if not getattr(settings, token):
             missing = filled.missing.get(("channels", name, key))
             return False, f"{missing} is not set" if missing else f"{key} is empty"
@@ -287,8 +349,8 @@ def _missing(
                 needed = llm.provider == "anthropic"
             case ("channels", str(channel), key, *_) if channel in manifests:
                 settings, manifest = getattr(file.channels, channel), manifests[channel]
-                tokens = checks.token_keys(manifest) | checks.token_keys(manifest, webhook=True)
-                used = checks.keys_in_use(settings, manifest).values()
+                tokens = token_keys(manifest) | token_keys(manifest, webhook=True)
+                used = keys_in_use(settings, manifest).values()
                 needed = channel in enabled and (key in used or key not in tokens.values())
             case ("engine", _, *_):
                 needed = file.engine.kind == "postgresql"
@@ -318,7 +380,7 @@ def _warnings(root: Path, filled: FilledDocument, channels: Mapping[str, Channel
     for loc in filled.literal:
         yield f"{dotted(loc)}: ship.json contains the secret itself; put it into .env and write ${{NAME}} here"
     for name, settings in channels.items():
-        if "*" in checks.allowed(settings):
+        if "*" in allowed(settings):
             yield f'channels.{name}.allow: holds "*", so everyone who finds the bot can talk to it'
         parts = urlsplit(str(getattr(settings, "base_url", "")))
         if parts.scheme == "http" and not is_loopback(parts.hostname or ""):

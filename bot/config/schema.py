@@ -73,13 +73,6 @@ def _schemas(channels: tuple[tuple[str, type[BaseModel]], ...]) -> dict[str, str
     }
 
 
-def model_of(found: Mapping[str, Any], definitions: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Return the JSON Schema of a key's value if the value is an object with fixed keys; otherwise None."""
-    either = (found, *found.get("anyOf", ()))
-    reference = next((one["$ref"] for one in either if "$ref" in one), None)
-    return definitions[reference.rpartition("/")[2]] if reference is not None else None
-
-
 def write_schema(folder: Path, manifests: Mapping[str, Manifest], disk: Disk) -> None:
     """Write each schema whose file is missing or out of date."""
     for name, content in schemas(manifests).items():

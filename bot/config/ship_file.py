@@ -6,8 +6,12 @@
 from __future__ import annotations
 
 import functools
+import importlib.util
+import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
+from urllib.parse import urlsplit
 
 from pydantic import (
     AfterValidator,
@@ -21,17 +25,116 @@ from pydantic import (
 )
 from pydantic.alias_generators import to_camel
 
-from bot.config import checks
+from bot import errors
+from bot.contracts.channel import Manifest
 from bot.contracts.identity import ChatKey
+from bot.words.times import zone
+
+_SERVER = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_-]{0,30}[A-Za-z0-9])?")
+
+# ------------------------------------------------------------ values. Each function returns the value, or raises ValueError
+
+
+def _address(value: str) -> str:
+    try:
+        parts = urlsplit(value)
+        sound = parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0
+    except ValueError:
+        sound = False
+    if not sound:
+        raise ValueError("expected an address such as https://example.org/; write it in full")
+    return value
+
+
+def _model_address(value: str) -> str:
+    found = re.search(r"/v1(?:/messages)?/*$", value)
+    if found is not None:
+        raise ValueError(f"expected the address before /v1/messages; write it without {found[0].rstrip('/')}")
+    return value
+
+
+def _time_zone(value: str) -> str:
+    try:
+        zone(value)
+    except ValueError:
+        raise ValueError(
+            'expected a name of the tz database such as "Europe/Berlin"; '
+            "use one of /usr/share/zoneinfo; if that is missing, install the system's tzdata"
+        ) from None
+    return value
+
+
+def _title(value: str) -> str:
+    if not value.strip() or not value.isprintable():
+        raise ValueError("expected one line of text; write a short name")
+    return value
+
+
+def _chat_key(value: str) -> str:
+    if value != "*":
+        try:
+            ChatKey.parse(value)
+        except errors.IdentityInvalid:
+            raise ValueError('expected a chatKey, as `shipmate chats` shows it, or "*"') from None
+    return value
+
+
+def _server_name(value: str) -> str:
+    if not _SERVER.fullmatch(value) or "__" in value:
+        raise ValueError(
+            "expected at most 32 of A-Z, a-z, 0-9, _ and -, a letter or digit at both ends, no __; rename it"
+        )
+    return value
+
+
+def credential(value: str) -> str:
+    """Refuse a token that cannot be part of an HTTP header."""
+    if not value.isascii() or not value.isprintable() or " " in value:
+        raise ValueError("expected a token without white space and odd characters; copy it again")
+    return value
+
+
+def _must_be_installed(module: str, package: str) -> None:
+    """Raise ValueError if an optional library is missing."""
+    try:
+        found = importlib.util.find_spec(module)
+    except ModuleNotFoundError:  # a package that contains the module is missing
+        found = None
+    if found is None:
+        raise ValueError(f"expected its library; run `pip install '{package}'`")
+
+
+def wrong_id(entry: str, manifest: Manifest) -> str:
+    """Return what is wrong with the platform's id of a person or channel; "" for a valid id."""
+    if "@" in entry or not manifest.valid_id(entry):
+        return (
+            f"expected a stable id of {manifest.name}; names can be changed by anyone, so only stable ids count; "
+            "`shipmate pending` lists who asked"
+        )
+    if entry in manifest.never_admit:
+        return "expected the id of one person or channel; this one stands for many people: remove it"
+    return ""
+
+
+def wrong_operator(entry: str, manifests: Mapping[str, Manifest]) -> str:
+    """Return what is wrong with the name of an operator, written as `channel:ID`; "" for a valid name."""
+    name, colon, person = entry.partition(":")
+    if not colon or name not in manifests:
+        known = ", ".join(sorted(manifests))
+        return f"expected channel:ID with one of {known}; write it as in telegram:123456789"
+    return wrong_id(person, manifests[name])
+
+
+# ------------------------------------------------------------ sections
 
 Effort = Literal["low", "medium", "high"]
 Thinking = Literal["adaptive", "between_tools", "off"]
 Purpose = Literal["memory", "compaction", "title", "task", "overheard"]
 Port = Annotated[int, Field(ge=0, le=65_535)]
-Address = Annotated[str, AfterValidator(checks.address)]
-ModelAddress = Annotated[Address, AfterValidator(checks.model_address)]
+Address = Annotated[str, AfterValidator(_address)]
+ModelAddress = Annotated[Address, AfterValidator(_model_address)]
 ModelName = Annotated[str, Field(min_length=1, max_length=200)]
-Credential = Annotated[str, AfterValidator(checks.credential)]
+Credential = Annotated[str, AfterValidator(credential)]
 Share = Annotated[float, Field(gt=0)]
 Dollars = Annotated[float, Field(ge=0, le=100_000)]
 
@@ -204,9 +307,7 @@ class History(StrictModel):
 
     archive_after_lines: Annotated[int, Field(ge=2, le=10_000_000)] = 1_000
     """Max lines in the newest file of a chat's archive. Above it, the older half of the lines moves to another file."""
-    keep_days: dict[
-        Annotated[str, AfterValidator(checks.chat_key)], Annotated[int, Field(ge=1, le=36_500)]
-    ] = {}
+    keep_days: dict[Annotated[str, AfterValidator(_chat_key)], Annotated[int, Field(ge=1, le=36_500)]] = {}
     """Days after which a chat's data is deleted: its archive and search index, the model's context and actions,
     recorded requests, files of the web page. The keys are chatKeys (threads and topics included), or `"*"` for all
     other chats. A chat without an entry is kept forever.
@@ -376,7 +477,7 @@ class McpServer(StrictModel):
 class Mcp(StrictModel):
     """Servers of the Model Context Protocol (MCP)."""
 
-    servers: dict[Annotated[str, AfterValidator(checks.server_name)], McpServer] = {}
+    servers: dict[Annotated[str, AfterValidator(_server_name)], McpServer] = {}
     """MCP servers by name. The tools of a server are called `mcp__<name>__<tool>`."""
 
 
@@ -406,7 +507,7 @@ class Log(StrictModel):
 
 def _otel(enabled: bool) -> bool:  # noqa: FBT001 - pydantic passes the value by position
     if enabled:
-        checks.must_be_installed(
+        _must_be_installed(
             "opentelemetry.exporter.otlp.proto.http", "opentelemetry-exporter-otlp-proto-http>=1.45,<2"
         )
     return enabled
@@ -432,7 +533,7 @@ class Telemetry(StrictModel):
 class Schedule(StrictModel):
     """Jobs that people ask for, such as “every weekday at 8:30”."""
 
-    timezone: Annotated[str, Field(min_length=1, max_length=100), AfterValidator(checks.time_zone)] = "UTC"
+    timezone: Annotated[str, Field(min_length=1, max_length=100), AfterValidator(_time_zone)] = "UTC"
     """Time zone (a name of the tz database) of people who have set none and whose platform reports none."""
     max_per_chat: Annotated[int, Field(ge=0, le=1_000)] = 20
     """Max jobs per chat, threads included."""
@@ -502,7 +603,7 @@ class Engine(StrictModel):
         if self.kind == "embedded" and self.database_url is not None:
             raise ValueError('expected no databaseUrl for "embedded"; remove it, or set kind to "postgresql"')
         if self.kind == "postgresql":
-            checks.must_be_installed("psycopg", "psycopg[binary]>=3.3,<4")
+            _must_be_installed("psycopg", "psycopg[binary]>=3.3,<4")
             if not (self.database_url or "").startswith(("postgresql://", "postgres://")):
                 raise ValueError(
                     "expected a databaseUrl such as postgresql://user:password@host/shipmate; "
@@ -512,7 +613,7 @@ class Engine(StrictModel):
 
 
 def _operator(entry: str, info: ValidationInfo) -> str:
-    if info.context and (wrong := checks.wrong_operator(entry, info.context["manifests"])):
+    if info.context and (wrong := wrong_operator(entry, info.context["manifests"])):
         raise ValueError(wrong)
     return entry
 
@@ -522,7 +623,7 @@ class ShipFile(StrictModel):
 
     schema_: Annotated[str, Field(alias="$schema")] = "./.ship/schema/ship.schema.json"
     """Path of the JSON Schema that editors use."""
-    name: Annotated[str, Field(max_length=80), AfterValidator(checks.title)] = "shipmate"
+    name: Annotated[str, Field(max_length=80), AfterValidator(_title)] = "shipmate"
     """Name that the bot uses for itself."""
     llm: Llm = Llm()
     operators: tuple[Annotated[str, AfterValidator(_operator)], ...] = ()

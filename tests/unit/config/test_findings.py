@@ -201,10 +201,9 @@ def test_everything_that_is_wrong_is_told_at_once(load: Load) -> None:
         "engine": {"kind": "mongodb"},
     }
     with pytest.raises(errors.ConfigError) as caught:
-        load(document, {"SMA_LOG_LLM_MESSAGES": "maybe"}, dotenv="A=1\nTOKEN='x")
+        load(document, dotenv="A=1\nTOKEN='x")
     assert sorted(line.split(": ")[0] for line in caught.value.findings) == [
         ".env line 2",
-        "SMA_LOG_LLM_MESSAGES",
         "channels.door.host",
         "channels.other",
         "channels.pigeon.allow[1]",

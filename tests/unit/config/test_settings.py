@@ -61,7 +61,7 @@ def test_secrets_are_everything_that_may_not_be_shown(load: Load) -> None:
     [
         (None, True, True),
         ("0", True, False),
-        ("false", True, False),
+        ("maybe", True, False),
         ("1", False, False),
         (None, False, False),
     ],
