@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Any
 
-from markdown_it.token import Token
+from markdown_it.tree import SyntaxTreeNode
 from pygments.lexers import find_lexer_class, get_all_lexers
 from pygments.token import Comment, Generic, Keyword, Literal, Name, Operator, _TokenType
 from pygments.token import Token as AnyToken
@@ -33,23 +33,17 @@ NAMES = frozenset(_NAMES.split(";"))  # Languages that get colours, by their nam
 _LABELS = {"Protocol Buffer": "Protobuf", "S": "R", "VimL": "Vim script"}
 _FAILURES = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
 """Exceptions that faulty rules of a language raise. The rest of the block then stays plain."""
+_Text = Literal.String
 CLASSES = {
     kind: name
     for name, kinds in {
-        "c": (Comment, Generic.Output, Literal.String.Doc),
+        "c": (Comment, Generic.Output, _Text.Doc),
         "d": (Generic.Deleted, Generic.Error, Generic.Traceback),
         "f": (Generic.Heading, Generic.Subheading, Name.Class, Name.Decorator, Name.Function),
         "i": (Generic.Inserted,),
         "k": (Comment.Preproc, Generic.Prompt, Keyword, Name.Tag, Operator.Word),
-        "n": (
-            Keyword.Constant,
-            Literal,
-            Literal.String.Interpol,
-            Name.Builtin.Pseudo,
-            Name.Constant,
-            Name.Entity,
-        ),
-        "s": (Literal.String,),
+        "n": (Keyword.Constant, Literal, _Text.Interpol, Name.Builtin.Pseudo, Name.Constant, Name.Entity),
+        "s": (_Text,),
         "t": (Keyword.Type, Name.Attribute, Name.Builtin, Name.Exception, Name.Variable),
         "": (AnyToken,),
     }.items()
@@ -107,9 +101,7 @@ MOST = 32_768  # Max characters that are parsed. Every message is shorter.
 Node = Any
 
 _SAME = ("blockquote", "table", "thead", "tbody", "tr", "th", "td", "em", "strong", "s")
-TAGS = {"paragraph": "p", "bullet_list": "ul", "ordered_list": "ol", "list_item": "li"} | {
-    x: x for x in _SAME
-}
+TAGS = dict(paragraph="p", bullet_list="ul", ordered_list="ol", list_item="li", **{tag: tag for tag in _SAME})
 """HTML tag of each type of Markdown token."""
 _URL = re.compile(r"https?://[^\s<>\"'`]+", re.IGNORECASE)
 _WEB = re.compile(r"https?://[^\s/?#]", re.IGNORECASE)
@@ -126,76 +118,49 @@ def nodes(said: str) -> Sequence[Node]:
         lines = said.strip("\n").split("\n")
         found = [node for line in lines for node in (["br", {}], *_with_links(line))]
         return [["p", {}, *found[1:]]]
-    return _Tree().made_of(tokens)
+    return _made(SyntaxTreeNode(tokens))
 
 
-class _Tree:
-    """Builds the nodes in one pass over the Markdown tokens. `_open` is the stack of open elements. `_children` is the stack
-    of their lists of children.
-    """
-
-    def __init__(self) -> None:
-        self._open: list[Token] = []
-        self._children: list[list[Node]] = [[]]
-        self._links = 0
-
-    def made_of(self, tokens: Sequence[Token]) -> list[Node]:
-        for token in tokens:
-            if token.type == "inline":
-                self.made_of(token.children or ())
-            elif token.nesting > 0:
-                self._links += token.type == "link_open"
-                self._open.append(token)
-                self._children.append([])
-            elif token.nesting < 0:
-                self._links -= token.type == "link_close"
-                children = self._children.pop()
-                self._put(*_closed(self._open.pop(), children))
-            else:
-                self._put(*self._leaf(token))
-        return self._children[0]
-
-    def _put(self, *found: Node) -> None:
-        self._children[-1].extend(found)
-
-    def _leaf(self, token: Token) -> list[Node]:
-        match token.type:
-            case "fence" | "code_block":
-                language = "".join(token.info.split()[:1])[:40]
-                facts = {"language": label(language)} if language else {}
-                pieces = divided(token.content.rstrip("\n"), language)
-                code = [["span", {"token": kind}, words] if kind else words for kind, words in pieces]
-                return [["pre", facts, ["code", {}, *code]]]
-            case "hr":
-                return [["hr", {}]]
-            case "softbreak" | "hardbreak":
-                return [["br", {}]]
-            case "code_inline":
-                return [["code", {}, token.content]]
-            case "image":
-                words = "".join(child.content for child in token.children or ()) or str(token.attrGet("src"))
-                return [words] if self._links else _link(str(token.attrGet("src") or ""), [words])
-            case _:
-                return [text.without_direction(token.content)] if self._links else _with_links(token.content)
-
-
-def _closed(opening: Token, children: list[Node]) -> list[Node]:
-    kind = opening.type.removesuffix("_open")
-    facts: dict[str, Any] = {}
-    if kind == "link":
-        return _link(str(opening.attrGet("href") or ""), children)
-    if kind == "paragraph" and opening.hidden:
+def _made(tree: SyntaxTreeNode, *, in_link: bool = False) -> list[Node]:
+    kind = tree.type
+    if not tree.is_nested and kind not in {"root", "inline"}:
+        return _leaf(tree, in_link=in_link)
+    children = [node for child in tree.children for node in _made(child, in_link=in_link or kind == "link")]
+    if not tree.is_nested or (kind == "paragraph" and tree.hidden):
         return children
+    if kind == "link":
+        return _link(str(tree.attrGet("href") or ""), children)
     if kind == "heading":
         # The page itself has h1 and h2, so a message's headings begin at h3.
-        return [[f"h{min(6, int(opening.tag[1]) + 2)}", {}, *children]]
+        return [[f"h{min(6, int(tree.tag[1]) + 2)}", {}, *children]]
     if kind == "list_item":
         return [["li", *_item(children)]]
-    if kind == "ordered_list" and opening.attrGet("start") is not None:
-        facts["start"] = int(str(opening.attrGet("start")))
-    if (style := str(opening.attrGet("style") or "")) in _SIDES:
+    facts: dict[str, Any] = {}
+    if kind == "ordered_list" and (start := tree.attrGet("start")) is not None:
+        facts["start"] = int(start)
+    if (style := str(tree.attrGet("style") or "")) in _SIDES:
         facts["side"] = _SIDES[style]
     return [[TAGS[kind], facts, *children]]
+
+
+def _leaf(tree: SyntaxTreeNode, *, in_link: bool) -> list[Node]:
+    match tree.type:
+        case "fence" | "code_block":
+            language = "".join(tree.info.split()[:1])[:40]
+            pieces = divided(tree.content.rstrip("\n"), language)
+            code = [["span", {"token": kind}, words] if kind else words for kind, words in pieces]
+            return [["pre", {"language": label(language)} if language else {}, ["code", {}, *code]]]
+        case "hr":
+            return [["hr", {}]]
+        case "softbreak" | "hardbreak":
+            return [["br", {}]]
+        case "code_inline":
+            return [["code", {}, tree.content]]
+        case "image":
+            address = str(tree.attrGet("src") or "")
+            words = "".join(child.content for child in tree.to_tokens()[0].children or ()) or address
+            return [words] if in_link else _link(address, [words])
+    return [text.without_direction(tree.content)] if in_link else _with_links(tree.content)
 
 
 def _item(children: list[Node]) -> list[Node]:
