@@ -8,7 +8,7 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from html import escape
 from pathlib import Path
@@ -21,8 +21,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, NonNegativeI
 from pydantic.alias_generators import to_camel
 
 from bot import errors, text
-from bot.contracts.approvals import CHOICES as ANSWERS
-from bot.contracts.approvals import COMMANDS, EXAMPLES, Act, OpenLoop
+from bot.contracts.approvals import COMMANDS, EXAMPLES, Act, OpenLoop, ShownQuestion
 from bot.contracts.archive import ArchiveLine, Conversation
 from bot.contracts.channel import FILE_PIECE, ChannelDeps, Intake
 from bot.contracts.identity import THREAD, ChatKey, UserRef
@@ -50,15 +49,6 @@ _RATINGS = frozenset({"good", "bad", "none"})
 _LOOP = re.compile(r"[\w.:@+-]{1,300}")  # Pattern of the name of an entry on the board (an open loop)
 _FOLDER = Path(__file__).parent / "page"
 _KEY = re.compile(r"`([^`]+)`")  # Pattern of the backquoted name of a key, or of a typed word, in a sentence
-_BELOW = (
-    "afresh",
-    "again",
-    "renew",
-    "good",
-    "good_label",
-    "bad",
-    "bad_label",
-)  # Keys of the sentences on the other buttons
 _TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
 _CSP = "Content-Security-Policy"
 _HEADERS = {
@@ -161,7 +151,7 @@ class WebRoutes:
         self._paused = False
         self._files = {
             path.name: (path.read_bytes(), _TYPES[path.suffix])
-            for path in sorted(_FOLDER.iterdir())
+            for path in _FOLDER.iterdir()
             if path.suffix in _TYPES
         }
         self._spoken = {code: self._in_language(code) for code in CATALOGUES}
@@ -170,12 +160,12 @@ class WebRoutes:
         """Return the page's files that contain sentences, translated to one language."""
         with speaking(code):
             words = {name: say(f"page.{name}") for name in names("page")}
-            labels = {choice: say(f"buttons.{choice}") for choice in (*ANSWERS, "each", *_BELOW)}
+            labels = {name: say(f"buttons.{name}") for name in names("buttons")}
             starters = [say(f"start.{example}") for example in EXAMPLES]
         page, kind = self._files["index.html"]
         marked = {name: _marked(said) for name, said in words.items()}
         html = Template(page.decode("utf-8")).substitute(marked, language=code)
-        script = f"export const words = {json.dumps(words | labels | {'starters': starters})};\n"
+        script = f"export const words = {json.dumps(labels | words | {'starters': starters})};\n"
         return {
             "index.html": (html.encode("utf-8"), kind),
             "words.js": (script.encode("ascii"), _TYPES[".js"]),
@@ -219,32 +209,15 @@ class WebRoutes:
             await self._guard.admit(request)
             response = self._redirected(request) or await handler(request)
         except Refused as refused:
-            response = self._error_page(request, refused)
+            response = _error_page(request, refused)
         except web.HTTPException as failure:
             key = _KEYS.get(failure.status, "web.unreadable")
-            response = self._error_page(request, Refused(failure.status, key))
+            response = _error_page(request, Refused(failure.status, key))
         except (errors.StorageError, OSError):
-            response = self._error_page(request, Refused(503, "", retry=5))
+            response = _error_page(request, Refused(503, "", retry=5))
         if not response.prepared and response.status != 403:
             self._welcome(request, response)
         return response
-
-    def _error_page(self, request: web.Request, error: Refused) -> web.Response:
-        """Return an error as JSON. A person who opens an address gets a page, with a link to the chat if they have access."""
-        headers = {} if error.retry is None else {"Retry-After": str(error.retry)}
-        with speaking(_language(request)):
-            sentence = str(Sentence(error.key, error.values)) if error.key else errors.StorageError().person
-            # Browsers send `Sec-Fetch-Dest` only in secure contexts. Without this header, `Accept` tells if the browser will
-            # show the response as a page.
-            shown_as = request.headers.get("Sec-Fetch-Dest")
-            accepts = "text/html" in request.headers.get("Accept", "")
-            if shown_as != "document" and (shown_as is not None or not accepts):
-                return web.json_response({"error": sentence}, status=error.status, headers=headers)
-            words, visitor = f"<p>{_marked(sentence)}</p>", request.get(VISITOR)
-            if visitor is not None and visitor.admitted and request.path != "/":
-                words += f'<p><a href="/">{escape(say("web.open_chat"))}</a></p>'
-        page = _PAGE.format(_language(request), words)
-        return web.Response(text=page, content_type="text/html", status=error.status, headers=headers)
 
     def _redirected(self, request: web.Request) -> web.Response | None:
         """Return a redirect to this server's own host name if the browser should use that name. If the browser may have
@@ -259,9 +232,9 @@ class WebRoutes:
         away = headers.get("Sec-Fetch-Dest") == "document" and headers.get("Sec-Fetch-Site") != "same-origin"
         if visitor.fresh and request.path.startswith("/open/") and away:
             with speaking(_language(request)):
-                link = f'<p><a href="">{escape(say("web.go_on"))}</a></p>'
-            page = _PAGE.format(_language(request), link)
-            return web.Response(text=page, content_type="text/html", headers={"Refresh": "0"})
+                return _small_page(
+                    request, f'<p><a href="">{escape(say("web.go_on"))}</a></p>', {"Refresh": "0"}
+                )
         return None
 
     def _welcome(self, request: web.Request, response: web.StreamResponse) -> None:
@@ -453,7 +426,7 @@ class WebRoutes:
 
     async def _last_said(self, chat: ChatKey) -> WebMessage | None:
         earlier = [line for line in await self._intake.recent(chat, _EARLIER) if line.role == "user"]
-        lines = await asyncio.to_thread(lambda: [self._line(line, n) for n, line in enumerate(earlier)])
+        lines = await self._lines(earlier)
         said = [one for one in self._chats.chat(chat).said if one.role == "user"]
         return next(reversed(_merge(lines, said)), None)
 
@@ -542,25 +515,8 @@ class WebRoutes:
         person = UserRef(NAME, key.chat_id)
         asked = await self._intake.questions(key, person, since)
         ratings = await self._intake.ratings(key, since)
-        lines, questions = await asyncio.to_thread(
-            lambda: (
-                [self._line(line, n) for n, line in enumerate(earlier)],
-                [
-                    WebMessage(
-                        number=0,
-                        id=one.id,
-                        role="assistant",
-                        kind="notice",
-                        text=one.text,
-                        ts=one.ts,
-                        nodes=nodes(one.text),
-                        buttons=one.buttons,
-                        restored=True,
-                    )
-                    for one in asked
-                ],
-            )
-        )
+        lines = await self._lines(earlier)
+        questions = await asyncio.to_thread(lambda: [_question(one) for one in asked])
         response = web.StreamResponse(
             headers={"Content-Type": "text/event-stream", "X-Accel-Buffering": "no"}
         )
@@ -596,28 +552,27 @@ class WebRoutes:
             live.streams.remove(stream)
         return response
 
+    async def _lines(self, earlier: Sequence[ArchiveLine]) -> list[WebMessage]:
+        return await asyncio.to_thread(lambda: [self._line(line, at) for at, line in enumerate(earlier)])
+
     def _line(self, line: ArchiveLine, number: int) -> WebMessage:
-        user, meta = line.role == "user", line.meta or {}
-        if user:
+        id_, meta = line.message_id or f"{line.ts}-{number}", line.meta or {}
+        turn = str(meta.get("requestId", ""))
+        if line.role == "user":
             came = meta.get("attachments")
             facts = [one for one in (came if isinstance(came, list) else ()) if isinstance(one, dict)]
             files = [self._uploads.shown(one.get("ref"), one.get("name"), one.get("size")) for one in facts]
-        else:
-            found = (
-                self._sent_files.find(line.chat_key.chat, str(id_)) for id_ in meta.get("messageIds", ())
-            )
-            files = [*filter(None, found)]
-        return WebMessage(
-            number=0,
-            id=line.message_id or f"{line.ts}-{number}",
-            role=line.role,
-            kind="message" if user else "reply",
-            text=line.text,
-            ts=line.ts,
-            nodes=None if user else nodes(line.text),
-            files=files,
-            turn=str(meta.get("requestId", "")),
-        )
+            return WebMessage(0, id_, line.role, "message", line.text, line.ts, files=files, turn=turn)
+        chat, ids = line.chat_key.chat, meta.get("messageIds", ())
+        files = [*filter(None, (self._sent_files.find(chat, str(one)) for one in ids))]
+        shown = nodes(line.text)
+        return WebMessage(0, id_, line.role, "reply", line.text, line.ts, shown, files=files, turn=turn)
+
+
+def _question(one: ShownQuestion) -> WebMessage:
+    return WebMessage(
+        0, one.id, "assistant", "notice", one.text, one.ts, nodes(one.text), one.buttons, restored=True
+    )
 
 
 def _merge(earlier: list[WebMessage], said: Sequence[WebMessage]) -> list[WebMessage]:
@@ -634,6 +589,29 @@ def _merge(earlier: list[WebMessage], said: Sequence[WebMessage]) -> list[WebMes
         if line.role in {"user", "assistant"} and line.ts < since and line.id not in known:
             before.setdefault(line.id, line)
     return [*before.values(), *said]
+
+
+def _small_page(
+    request: web.Request, words: str, headers: Mapping[str, str], status: int = 200
+) -> web.Response:
+    page = _PAGE.format(_language(request), words)
+    return web.Response(text=page, content_type="text/html", status=status, headers=headers)
+
+
+def _error_page(request: web.Request, error: Refused) -> web.Response:
+    """Return an error as JSON. A person who opens an address gets a page, with a link to the chat if they have access."""
+    headers = {} if error.retry is None else {"Retry-After": str(error.retry)}
+    with speaking(_language(request)):
+        sentence = str(Sentence(error.key, error.values)) if error.key else errors.StorageError().person
+        # Browsers send `Sec-Fetch-Dest` only in secure contexts. Without this header, `Accept` tells if the browser will
+        # show the response as a page.
+        page = "document" if "text/html" in request.headers.get("Accept", "") else ""
+        if request.headers.get("Sec-Fetch-Dest", page) != "document":
+            return web.json_response({"error": sentence}, status=error.status, headers=headers)
+        words, visitor = f"<p>{_marked(sentence)}</p>", request.get(VISITOR)
+        if visitor is not None and visitor.admitted and request.path != "/":
+            words += f'<p><a href="/">{escape(say("web.open_chat"))}</a></p>'
+    return _small_page(request, words, headers, error.status)
 
 
 def _conversation(request: web.Request, id_: object) -> ChatKey:
