@@ -27,8 +27,7 @@ from bot import errors, text
 from bot.contracts.channel import ChannelDeps, Intake
 from bot.contracts.outbound import Outbound, Sent
 from bot.words import DEFAULT, language_of, say, speaking
-from channels.console import socket_file
-from channels.console.manifest import KEYS, NAME
+from channels.console.manifest import KEYS, NAME, new_socket_path, remove_socket
 from channels.local import CHAT_ID, LocalChannel
 
 LINE = 1 << 20  # Max bytes of one line of the protocol
@@ -63,21 +62,20 @@ class ConsoleChannel(LocalChannel[asyncio.Server]):
         self._paused = False
 
     async def start(self, intake: Intake) -> None:
-        home = self._around.home
-        if socket_file.is_listening(socket_file.socket_path(home)):
-            raise errors.Unavailable("Another Shipmate already serves the console of this folder.")
         try:
-            listener, _ = socket_file.open_socket(home)
+            path = new_socket_path(self._around.home)
+            # Store the server before it is started, so that it can be closed if the start is cancelled.
+            self._server = await asyncio.start_unix_server(
+                self._attached, path, limit=LINE, start_serving=False
+            )
+            path.chmod(0o600)  # before the server listens, so that no other user can connect
         except OSError as failure:
+            await self.stop()
             raise errors.ConfigError(
                 f"channels.console: no socket can be made in .ship ({failure.strerror}); "
                 "make the folder writable or set channels.console.enabled to false"
             ) from failure
         self._intake = intake
-        # Store the server before it is started, so that it can be closed if the start is cancelled.
-        self._server = await asyncio.start_unix_server(
-            self._attached, sock=listener, limit=LINE, start_serving=False
-        )
         await self._server.start_serving()
 
     async def pause(self) -> None:
@@ -92,7 +90,7 @@ class ConsoleChannel(LocalChannel[asyncio.Server]):
             writer.close()
         await asyncio.gather(*self._sessions, return_exceptions=True)
         await server.wait_closed()
-        socket_file.remove_socket(self._around.home)
+        remove_socket(self._around.home)
 
     async def send(self, message: Outbound) -> Sent:
         chat_id = message.target.get("chat", "")

@@ -17,7 +17,7 @@ import tzlocal
 
 from bot import text
 from bot.words import language, say
-from channels.console import socket_file
+from channels.console.manifest import socket_path
 
 PROMPT = "› "
 _WORKING = "… "
@@ -100,7 +100,7 @@ async def converse(
     """
     screen = Screen(stdout, interactive=stdin.isatty())
     try:
-        path = await asyncio.to_thread(socket_file.socket_path, home)
+        path = await asyncio.to_thread(socket_path, home)
         reader, writer = await asyncio.open_unix_connection(path, limit=_LINE)
     except OSError:
         screen.say(say("console.unreachable"))

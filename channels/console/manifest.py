@@ -1,8 +1,12 @@
-"""Manifest, settings and chatKeys of the console channel."""
+"""Manifest, settings, chatKeys and socket of the console channel."""
 
 from __future__ import annotations
 
+import contextlib
 import os
+import shutil
+import tempfile
+from pathlib import Path
 
 from bot.contracts.channel import ChannelSettings, Manifest
 from channels import lazy
@@ -10,6 +14,9 @@ from channels.local import LocalKeys
 
 NAME = "console"
 KEYS = LocalKeys(NAME)
+LONGEST = 100
+"""Max bytes of a socket's path. With the final NUL, macOS allows 104 bytes and Linux 108."""
+_FOLDER = "shipmate-console-"
 
 
 class ConsoleSettings(ChannelSettings):
@@ -27,3 +34,32 @@ MANIFEST = Manifest(
     valid_id=str.isdecimal,
     rules="The person reads in a terminal that shows text as it is: keep Markdown light, no tables.",
 )
+
+
+def socket_path(home: Path) -> Path:
+    """Return the path of the console's socket for this `.ship` folder."""
+    with contextlib.suppress(FileNotFoundError):
+        return Path((home / "console.path").read_text(encoding="utf-8").strip() or home / "console.sock")
+    return home / "console.sock"
+
+
+def new_socket_path(home: Path) -> Path:
+    """Remove the socket of an earlier process. Return the path for a new socket. If the path in `home` is too long, make a
+    private folder elsewhere, and write its path into the file `console.path`.
+    """
+    remove_socket(home)
+    path = home / "console.sock"
+    if len(os.fsencode(path)) > LONGEST:
+        path = Path(tempfile.mkdtemp(prefix=_FOLDER)) / "console.sock"
+        note = home / "console.path"
+        note.write_text(str(path), encoding="utf-8")
+        note.chmod(0o600)
+    return path
+
+
+def remove_socket(home: Path) -> None:
+    folder = socket_path(home).parent
+    if folder.name.startswith(_FOLDER):
+        shutil.rmtree(folder, ignore_errors=True)
+    (home / "console.path").unlink(missing_ok=True)
+    (home / "console.sock").unlink(missing_ok=True)

@@ -11,8 +11,7 @@ from typing import Any
 from bot.contracts.channel import Channel
 from bot.contracts.outbound import OutgoingFile
 from bot.testing.intake import RecordingIntake
-from channels.console import socket_file
-from channels.console.manifest import MANIFEST, ConsoleSettings
+from channels.console.manifest import MANIFEST, ConsoleSettings, socket_path
 from tests.contracts.channel_contract import surroundings
 
 
@@ -25,7 +24,7 @@ class Terminal:
 
     @classmethod
     async def attach(cls, home: Path, chat: str = "local") -> Terminal:
-        terminal = cls(*await asyncio.open_unix_connection(socket_file.socket_path(home), limit=1 << 22))
+        terminal = cls(*await asyncio.open_unix_connection(socket_path(home), limit=1 << 22))
         answer = await terminal.ask({"hello": {"chat": chat}}, "ok")
         assert answer == {"ok": True, "chat": chat, "name": "Shipmate"}
         return terminal

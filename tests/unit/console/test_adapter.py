@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import json
 import os
+import socket
 import stat
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -14,7 +15,7 @@ import pytest
 from bot import errors
 from bot.contracts.channel import Channel
 from bot.testing.intake import RecordingIntake
-from channels.console import socket_file
+from channels.console import manifest
 from channels.console.manifest import MANIFEST, ConsoleSettings
 from tests.contracts.channel_contract import notice, reply, surroundings
 from tests.contracts.console_rig import Terminal
@@ -67,7 +68,6 @@ async def test_a_start_that_is_cancelled_leaves_no_socket_that_listens(
     starting.cancel()
     await asyncio.wait([starting])
     await channel.stop()
-    assert not socket_file.is_listening(home / "console.sock")
     assert list(home.iterdir()) == []
 
 
@@ -76,8 +76,8 @@ async def test_a_path_too_long_for_a_socket_is_replaced_by_a_private_one(tmp_pat
     deep.mkdir(parents=True)
     channel, home = _build(deep), deep / ".ship"
     await channel.start(RecordingIntake())
-    path = socket_file.socket_path(home)
-    assert len(os.fsencode(path)) < socket_file.LONGEST
+    path = manifest.socket_path(home)
+    assert len(os.fsencode(path)) < manifest.LONGEST
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
     assert stat.S_IMODE((home / "console.path").stat().st_mode) == 0o600
     terminal = await Terminal.attach(home)
@@ -87,38 +87,19 @@ async def test_a_path_too_long_for_a_socket_is_replaced_by_a_private_one(tmp_pat
     assert list(home.iterdir()) == []
 
 
-async def test_the_socket_of_a_dead_process_is_replaced(tmp_path: Path, home: Path) -> None:
-    listener, path = socket_file.open_socket(home)
-    listener.close()
-    assert path.exists()
-    channel = _build(tmp_path)
+@pytest.mark.parametrize("depth", [0, 60])
+async def test_the_socket_of_a_dead_process_is_replaced(tmp_path: Path, depth: int) -> None:
+    folder = tmp_path / ("d" * depth) / ("e" * depth)
+    home = folder / ".ship"
+    home.mkdir(parents=True, exist_ok=True)
+    path = manifest.new_socket_path(home)
+    with socket.socket(socket.AF_UNIX) as dead:
+        dead.bind(str(path))
+    channel = _build(folder)
     await channel.start(RecordingIntake())
+    assert depth == 0 or not path.parent.exists()
     (await Terminal.attach(home)).close()
     await channel.stop()
-
-
-async def test_the_private_folder_of_a_dead_process_is_removed(tmp_path: Path) -> None:
-    deep = tmp_path / ("d" * 60) / ("e" * 60)
-    home = deep / ".ship"
-    home.mkdir(parents=True)
-    listener, old = socket_file.open_socket(home)
-    listener.close()
-    again, new = socket_file.open_socket(home)
-    again.close()
-    assert new != old
-    assert not old.parent.exists()
-    socket_file.remove_socket(home)
-
-
-async def test_a_living_gateway_keeps_its_socket(
-    channel: Channel, tmp_path: Path, terminal: Terminal
-) -> None:
-    second = _build(tmp_path)
-    with pytest.raises(errors.Unavailable):
-        await second.start(RecordingIntake())
-    await second.stop()
-    assert await terminal.ask({"ping": 7}, "pong") == {"pong": 7}
-    assert socket_file.is_listening(socket_file.socket_path(tmp_path / ".ship"))
 
 
 async def test_a_folder_that_cannot_hold_a_socket_is_a_finding(tmp_path: Path) -> None:
