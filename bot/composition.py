@@ -388,7 +388,6 @@ def build_services(
         disk,
         operators,
         settings.name,
-        http_server.port_owner,
         http_server.user_of,
         appoint,
         connections.server,

@@ -17,6 +17,7 @@ from pathlib import Path
 from aiohttp import web
 from aiohttp.http import HttpProcessingError
 
+from bot import errors
 from bot.contracts.environment import Clock, Log
 
 HEAD_SECONDS = 10.0
@@ -100,7 +101,7 @@ class HttpServer:
         self._server: asyncio.Server | None = None
 
     async def start(
-        self, app: web.Application, host: str, port: int, *, grace: float, nearby: bool = False
+        self, app: web.Application, host: str, port: int, *, key: str, grace: float, nearby: bool = False
     ) -> int:
         """See `contracts.channel.HttpServer.start`."""
         app.middlewares.append(_read_body)
@@ -119,9 +120,9 @@ class HttpServer:
                     )
                 except OSError as failure:
                     if not nearby or failure.errno != errno.EADDRINUSE:
-                        raise
+                        raise await _port_error(f"{key}.port", host, port, failure) from failure
                     port += 1
-        except (OSError, asyncio.CancelledError):
+        except (errors.ShipmateError, asyncio.CancelledError):
             await self.stop()
             raise
         return int(self._server.sockets[0].getsockname()[1])
@@ -160,6 +161,17 @@ def _worth_a_line(record: logging.LogRecord) -> bool:
     """Return False if a log record reports a malformed request, because anybody can send any number of such requests."""
     error = record.exc_info[1] if record.exc_info else None
     return not isinstance(error, (HttpProcessingError, web.RequestPayloadError))
+
+
+async def _port_error(key: str, host: str, port: int, failure: OSError) -> errors.ShipmateError:
+    where = f"{key}: {port} on {host}"
+    if failure.errno != errno.EADDRINUSE:
+        return errors.ConfigError(f"{where} cannot be listened on ({failure.strerror}); set another one")
+    pid = await asyncio.to_thread(port_owner, port)
+    by = f" by process {pid}" if pid else ""
+    return errors.Unavailable(
+        f"{where} is in use{by}; stop it, or set {key} to another one (0 takes a free one)"
+    )
 
 
 def port_owner(port: int) -> int | None:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
-import errno
 from collections.abc import Awaitable, Callable, Mapping
 
 from aiohttp import web
 
-from bot import errors
 from bot.contracts.channel import ChannelDeps, HttpServer, Webhook
 
 LARGEST = 1_000_000  # Max bytes of a request
@@ -18,22 +15,6 @@ DRAIN_SECONDS = (
 RETRY = {"Retry-After": "1"}  # Headers of a 503 response, which make the platform post the event again
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
-
-
-async def port_error(
-    key: str, host: str, port: int, failure: OSError, around: ChannelDeps
-) -> errors.ShipmateError:
-    """Return the error of a server that cannot listen on `port`: `errors.Unavailable` if another process uses the port,
-    otherwise `errors.ConfigError`. `key` is the settings section that the error names.
-    """
-    where = f"{key}.port: {port} on {host}"
-    if failure.errno != errno.EADDRINUSE:
-        return errors.ConfigError(f"{where} cannot be listened on ({failure.strerror}); set another one")
-    pid = await asyncio.to_thread(around.holder, port)
-    by = f" by process {pid}" if pid else ""
-    return errors.Unavailable(
-        f"{where} is in use{by}; stop it, or set {key}.port to another one (0 takes a free one)"
-    )
 
 
 class WebhookServer:
@@ -70,11 +51,8 @@ class WebhookServer:
         app.router.add_post(self._webhook.path, self._take)
         app.router.add_get(self._webhook.path, _reached)
         server, host, port = self._around.serve(), self._webhook.host, self._webhook.port
-        try:
-            port = await server.start(app, host, port, grace=DRAIN_SECONDS)
-        except OSError as failure:
-            key = f"channels.{self._channel}.webhook"
-            raise await port_error(key, host, port, failure, self._around) from failure
+        key = f"channels.{self._channel}.webhook"
+        port = await server.start(app, host, port, key=key, grace=DRAIN_SECONDS)
         self._server = server
         words = f"{self._channel} waits for events over HTTP"
         self._around.log.write("channel", words, channel=self._channel, host=host, port=port)

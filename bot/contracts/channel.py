@@ -298,10 +298,12 @@ class HttpServer(Protocol):
     def streams(self) -> int:
         """Return the max number of long-lived responses that all servers together may have open."""
 
-    async def start(self, app: Any, host: str, port: int, *, grace: float, nearby: bool = False) -> int:
+    async def start(
+        self, app: Any, host: str, port: int, *, key: str, grace: float, nearby: bool = False
+    ) -> int:
         """Serve a new `aiohttp.web.Application` and return the port. If `port` is in use and `nearby` is true, use the
-        next free port. `stop` will wait up to `grace` seconds for running responses. Raises OSError if the server
-        cannot listen.
+        next free port. `stop` will wait up to `grace` seconds for running responses. Raises `errors.Unavailable` if
+        another process uses the port, and `errors.ConfigError` for other failures. Both name `key`, a settings section.
         """
 
     async def stop(self) -> None:
@@ -403,8 +405,6 @@ class ChannelDeps:
     operators: Collection[UserRef] = frozenset()
     """Current operators. The collection changes while the process runs."""
     name: str = "Shipmate"  # Name of the bot
-    holder: Callable[[int], int | None] = lambda _: None
-    """Function that returns the pid of the process that listens on a local port; None if unknown. It blocks."""
     user_of: Callable[[tuple[str, int], tuple[str, int]], int | None] = lambda _near, _far: None
     """Function that returns the uid of the process at the far end of a local connection, given the (host,
     port) of both ends; None if unknown. It blocks.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
-import errno
 import hmac
 import os
 from collections.abc import Awaitable, Callable, Mapping
@@ -14,7 +13,7 @@ from http import HTTPStatus
 
 from aiohttp import web
 
-from bot import errors, http_server
+from bot import http_server
 from bot.config import ship_file as config
 from bot.contracts.channel import PROXY_HEADERS, HttpServer, is_loopback
 from bot.contracts.environment import Clock
@@ -66,17 +65,9 @@ class Dashboard:
         app.router.add_get("/metrics", self._metrics_page)
         where = self._settings
         nearby = "port" not in where.model_fields_set
-        try:
-            port = await self._server.start(app, where.host, where.port, grace=0.5, nearby=nearby)
-        except OSError as error:
-            how = f"cannot be used ({error.strerror})"
-            if error.errno == errno.EADDRINUSE:
-                pid = await asyncio.to_thread(http_server.port_owner, where.port)
-                how = f"is in use{f' by process {pid}' if pid else ''}"
-            raise errors.Unavailable(
-                f"dashboard.port: {where.port} on {where.host} {how}; stop it, or set dashboard.port to another one (0 "
-                "takes a free one), or dashboard.enabled to false"
-            ) from error
+        port = await self._server.start(
+            app, where.host, where.port, key="dashboard", grace=0.5, nearby=nearby
+        )
         shown = f"[{where.host}]" if ":" in where.host else where.host
         self.address = f"http://{shown}:{port}"
         self._watching = asyncio.create_task(self._metrics.watch_loop(self._clock), name="loop lag")

@@ -15,7 +15,6 @@ from bot.contracts.environment import cancel_all
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Attachment
 from bot.contracts.outbound import Outbound, Sent
-from channels.http_server import port_error
 from channels.local import CHAT_ID, LocalChannel
 from channels.web import guard, routes
 from channels.web.files import SENT, ChatFiles, Uploads
@@ -64,10 +63,8 @@ class WebChannel(LocalChannel[HttpServer]):
         # "localhost" may have two addresses, and the port may be in use on one of them. So listen on a single address.
         bound = "127.0.0.1" if host.lower() == "localhost" else host
         nearby = "port" not in self._settings.model_fields_set
-        try:
-            port = await server.start(self._routes.app(), bound, port, grace=1.0, nearby=nearby)
-        except OSError as failure:
-            raise await port_error(f"channels.{NAME}", host, port, failure, around) from failure
+        app = self._routes.app()
+        port = await server.start(app, bound, port, key=f"channels.{NAME}", grace=1.0, nearby=nearby)
         self._server = server
         self.addresses = (f"http://{guard.for_url(host)}:{port}",)
         await self._kept(lambda home: guard.save_address(home, self.addresses[0]))

@@ -48,7 +48,7 @@ async def request(port: int) -> AsyncIterator[bytes]:
 async def test_one_cap_bounds_the_connections_of_all_servers(clock: FakeClock, log: MemoryLog) -> None:
     connections = Connections(2, clock=clock, log=log)
     servers = [connections.server() for _ in range(2)]
-    first, second = [await one.start(web.Application(), "127.0.0.1", 0, grace=0) for one in servers]
+    first, second = [await one.start(web.Application(), "127.0.0.1", 0, key="x", grace=0) for one in servers]
     async with asyncio.timeout(90), request(first) as one:
         async with request(second) as two:
             assert b" 404 " in one
@@ -82,7 +82,7 @@ async def test_a_request_that_does_not_arrive_in_time_is_cut(
     server = Connections(8, clock=clock, log=log).server()
     app = web.Application()
     app.router.add_post("/", read_it)
-    port = await server.start(app, "127.0.0.1", 0, grace=0)
+    port = await server.start(app, "127.0.0.1", 0, key="x", grace=0)
     try:
         head, first = await asyncio.open_connection("127.0.0.1", port)
         first.write(b"POST / HTTP/1.1\r\nHost: localhost\r\nX-Slow: ")
@@ -115,7 +115,7 @@ async def test_a_malformed_request_is_refused_without_a_line(
     app = web.Application()
     app.router.add_post("/", answer)
     server = Connections(10, clock=SystemClock(), log=log).server()
-    port = await server.start(app, "127.0.0.1", 0, grace=1.0)
+    port = await server.start(app, "127.0.0.1", 0, key="x", grace=1.0)
     try:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(sent)

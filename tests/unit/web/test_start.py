@@ -1,7 +1,7 @@
 from __future__ import annotations
 
+import os
 import socket
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -36,12 +36,11 @@ async def test_the_address_is_one_a_browser_takes(tmp_path: Path, host: str, sho
 async def test_a_port_in_use_is_named_with_its_holder(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        around = replace(surroundings(tmp_path), holder={port: 4242}.get)
-        channel: Channel = MANIFEST.build(WebSettings(port=port), around)
+        channel = _channel(tmp_path, port=port)
         with pytest.raises(errors.Unavailable) as caught:
             await channel.start(RecordingIntake())
     assert f"{port} on 127.0.0.1" in str(caught.value)
-    assert "in use by process 4242;" in str(caught.value)
+    assert f"in use by process {os.getpid()};" in str(caught.value)
     assert not channel.health().connected
     await channel.stop()
     await channel.start(RecordingIntake())
