@@ -19,7 +19,7 @@ import stat
 import tarfile
 import tempfile
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -82,84 +82,71 @@ def write(home: Path, target: Path, *, disk: Disk, clock: Clock, database: str |
             homes[0].mkdir()
             transfer.copy_out(database, homes[0])
             running = running or bool(leadership.hosts(database))
+        now, files, total = clock.now(), 0, 0
+        version, added = invocation.version_of("shipmate"), set[str]()
         with (scratch / "backup").open("wb") as raw:
             with (
                 gzip.GzipFile("", "wb", 6, raw) as zipped,
                 tarfile.open(fileobj=zipped, mode="w|", format=tarfile.PAX_FORMAT) as tar,
             ):
-                now, version = clock.now(), invocation.version_of("shipmate")
-                writer = _Writer(tar, scratch, int(now))
                 about = {"v": VERSION, "ts": int(now * 1000), "shipmate": version, "running": running}
                 data = jsonl.dumps(about)
-                writer.add(ABOUT, io.BytesIO(data), len(data))
+                _add(tar, ABOUT, io.BytesIO(data), len(data), now)
                 for one in homes:
-                    writer.add_home(one)
+                    for name, file in _contents(one, scratch, added):
+                        with file:
+                            size = os.fstat(file.fileno()).st_size
+                            if name.endswith(".jsonl"):  # an incomplete last line is left out
+                                file.seek(max(0, size - jsonl.PIECE))
+                                size -= len(file.read(jsonl.PIECE).rpartition(b"\n")[2])
+                            _add(tar, name, file, size, now)
+                            files, total = files + 1, total + size
             raw.flush()
             os.fsync(raw.fileno())
         (scratch / "backup").chmod(0o600)
         disk.rename(scratch / "backup", target)
-    return Backup(writer.files, writer.size, running)
+    return Backup(files, total, running)
 
 
-class _Writer:
-    """Writes the files of several `.ship` folders into one tar file. A file that is already in the tar file is skipped."""
+def _add(tar: tarfile.TarFile, name: str, file: BinaryIO, size: int, now: float) -> None:
+    member = tarfile.TarInfo(name)
+    member.size, member.mode, member.mtime = size, 0o600, int(now)
+    file.seek(0)
+    tar.addfile(member, file)
 
-    def __init__(self, tar: tarfile.TarFile, scratch: Path, now: int) -> None:
-        self._tar = tar
-        self._scratch = scratch
-        self._now = now
-        self._added = set[str]()
-        self.files = self.size = 0
 
-    def add_home(self, home: Path) -> None:
-        for name in _DATABASES:
-            if name not in self._added and (home / name).is_file() and (home / name).stat().st_size:
-                copy = self._scratch / f"{name}.copy"
-                _copy(home / name, copy)
-                self._add(name, copy)
-                self._added.add(name)
-        beside = tuple(f"{one}-" for one in (*_DATABASES, "index.db"))
-        known = {*_LEFT_OUT, *_DATABASES, *self._added, *(["chats"] if LOG in self._added else [])}
-        for place in sorted(home.iterdir()):
-            name = place.name
-            left_out = name in known or name.startswith(beside) or name.endswith(_UNFINISHED)
-            if left_out or place.is_symlink():
-                continue
-            self._added.add(name)
-            # The files of the folder `memory` change together, so they are copied under a lock.
-            with jsonl.locked(place, shared=True) if name == "memory" else contextlib.nullcontext():
-                inside = [Path(folder, one) for folder, _, names in os.walk(place) for one in names]
-                for path in sorted(inside) or [place]:
-                    temporary = path.name.startswith(".") and path.name.endswith(".tmp")
-                    if path.name != jsonl.LOCK and not temporary:
-                        self._add_file(home, path)
-        # The first `.ship` folder contains these folders completely, so those of later `.ship` folders are skipped.
-        self._added |= {"memory", "artifacts"}
-
-    def _add_file(self, home: Path, path: Path) -> None:
-        # A log file may be compressed and deleted at any time. The compressed file exists before the deletion.
-        for one in (path, path.with_name(f"{path.name}.gz")):
-            with contextlib.suppress(FileNotFoundError):
-                if stat.S_ISREG(one.lstat().st_mode):
-                    self._add(str(one.relative_to(home)), one)
-                return
-
-    def _add(self, name: str, path: Path) -> None:
-        """Add a file with the content that it has when it is opened. An incomplete last line is left out."""
-        with path.open("rb") as file:
-            size = os.fstat(file.fileno()).st_size
-            if name.endswith(".jsonl"):
-                file.seek(max(0, size - jsonl.PIECE))
-                size -= len(file.read(jsonl.PIECE).rpartition(b"\n")[2])
-            self.add(name, file, size)
-        self.files += 1
-        self.size += size
-
-    def add(self, name: str, file: BinaryIO, size: int) -> None:
-        member = tarfile.TarInfo(name)
-        member.size, member.mode, member.mtime = size, 0o600, self._now
-        file.seek(0)
-        self._tar.addfile(member, file)
+def _contents(home: Path, scratch: Path, added: set[str]) -> Iterator[tuple[str, BinaryIO]]:
+    """Yield the name and the opened file of everything in `home` that belongs in a backup. `added` are the names in `.ship`
+    that an earlier home contained, so they are skipped. Databases come first, as snapshots.
+    """
+    for name in _DATABASES:
+        if name not in added and (home / name).is_file() and (home / name).stat().st_size:
+            _copy(home / name, copy := scratch / f"{name}.copy")
+            added.add(name)
+            yield name, copy.open("rb")
+    beside = tuple(f"{one}-" for one in (*_DATABASES, "index.db"))
+    known = {*_LEFT_OUT, *_DATABASES, *added, *(["chats"] if LOG in added else [])}
+    for place in sorted(home.iterdir()):
+        name = place.name
+        left_out = name in known or name.startswith(beside) or name.endswith(_UNFINISHED)
+        if left_out or place.is_symlink():
+            continue
+        added.add(name)
+        # The files of the folder `memory` change together, so they are copied under a lock.
+        with jsonl.locked(place, shared=True) if name == "memory" else contextlib.nullcontext():
+            inside = [Path(folder, one) for folder, _, names in os.walk(place) for one in names]
+            for path in sorted(inside) or [place]:
+                temporary = path.name.startswith(".") and path.name.endswith(".tmp")
+                if path.name == jsonl.LOCK or temporary:
+                    continue
+                # A log file may be compressed and deleted at any time. The compressed file exists before the deletion.
+                for one in (path, path.with_name(f"{path.name}.gz")):
+                    with contextlib.suppress(FileNotFoundError):
+                        if stat.S_ISREG(one.lstat().st_mode):
+                            yield str(one.relative_to(home)), one.open("rb")
+                        break
+    # The first `.ship` folder contains these folders completely, so those of later `.ship` folders are skipped.
+    added |= {"memory", "artifacts"}
 
 
 def _copy(path: Path, target: Path) -> None:

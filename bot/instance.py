@@ -13,8 +13,6 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-import filelock
-
 from bot import errors
 from bot.invocation import command
 
@@ -26,7 +24,6 @@ RESTORING = ".restoring"
 """Name of a folder in `.ship` that contains the files which a restore still has to move. While the folder exists,
 `.ship` is incomplete.
 """
-_NOTE = 4_096  # max bytes read of a lock file
 
 
 def prepare_home(home: Path) -> None:
@@ -39,16 +36,14 @@ def prepare_home(home: Path) -> None:
             "another folder with --dir"
         ) from None
     home.chmod(0o700)
-    ignore = home / ".gitignore"
-    if not ignore.exists():
+    if not (ignore := home / ".gitignore").exists():
         _write(ignore, "*\n!.gitignore\n!schema/\n!schema/*.json\n")
 
 
 def _write(path: Path, words: str) -> None:
     """Write a small file with mode 0600."""
-    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    with os.fdopen(handle, "w", encoding="ascii") as file:
-        file.write(words)
+    path.touch(0o600)
+    path.write_text(words, "ascii")
 
 
 @contextlib.contextmanager
@@ -75,17 +70,25 @@ def held(home: Path) -> Iterator[str]:
 @contextlib.contextmanager
 def locked(home: Path) -> Iterator[None]:
     """Lock `.ship` while the context is open. Raises `errors.Unavailable` if another process has the lock."""
-    lock = filelock.FileLock(home / LOCK, mode=0o600)
-    try:
-        lock.acquire(blocking=False)
-    except filelock.Timeout:
-        raise errors.Unavailable(
-            f"{home}: held by {_who(holder(home))}; stop it first, or start in another folder with --dir"
-        ) from None
-    try:
+    with contextlib.ExitStack() as lock:
+        try:
+            lock.enter_context(_locked(home / LOCK))
+        except BlockingIOError:
+            raise errors.Unavailable(
+                f"{home}: held by {_who(holder(home))}; stop it first, or start in another folder with --dir"
+            ) from None
         yield
+
+
+@contextlib.contextmanager
+def _locked(path: Path) -> Iterator[int]:
+    """Lock a file while the context is open, and yield its descriptor. Raises BlockingIOError if the file is locked."""
+    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield handle
     finally:
-        lock.release()
+        os.close(handle)
 
 
 def must_be_whole(home: Path) -> None:
@@ -146,14 +149,11 @@ def tokens_held(
         place = _private_folder(folder) if tokens else root
         for key, (token, address) in tokens.items():
             name = hashlib.sha256(f"shipmate token lock\0{address}\0{token}".encode()).hexdigest()[:40]
-            how = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-            handle = os.open(place / f"{name}.lock", how, 0o600)
-            locks.callback(os.close, handle)
+            file = place / f"{name}.lock"
             try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                handle = locks.enter_context(_locked(file))
             except BlockingIOError:
-                note = os.pread(handle, _NOTE, 0).decode("utf-8", "replace")
-                pid, _, where = note.strip().partition("\n")
+                pid, _, where = file.read_text("utf-8", "replace").strip().partition("\n")
                 where = f" in {where}" if where else ""
                 raise errors.Unavailable(
                     f"{key}: this token is used by {_who(pid)}{where}; stop it first, or give this one a token of its own"
@@ -171,19 +171,15 @@ def _private_folder(folder: Path | None) -> Path:
     if folder is None and runtime.startswith("/") and Path(runtime).is_dir():
         folder = Path(runtime) / "shipmate"
     elif folder is None:
-        own = SERVICE.is_dir() and SERVICE.stat().st_uid == os.getuid()
-        folder = SERVICE if own else Path(tempfile.gettempdir()) / f"shipmate-{os.getuid()}"
+        service = SERVICE.is_dir() and SERVICE.stat().st_uid == os.getuid()
+        folder = SERVICE if service else Path(tempfile.gettempdir()) / f"shipmate-{os.getuid()}"
     found = None
     with contextlib.suppress(OSError):
         with contextlib.suppress(FileExistsError):
             folder.mkdir(mode=0o700)
         found = folder.lstat()
-    if (
-        found is None
-        or not stat.S_ISDIR(found.st_mode)
-        or found.st_uid != os.getuid()
-        or found.st_mode & 0o077
-    ):
+    own = found is not None and stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid()
+    if found is None or not own or found.st_mode & 0o077:
         raise errors.ConfigError(
             f"{folder}: found something that is missing or open to others; expected a folder of your own; remove it, or set "
             "XDG_RUNTIME_DIR to a folder that only you can write to"
