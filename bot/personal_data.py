@@ -15,7 +15,7 @@ import json
 import re
 import shutil
 import zlib
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field, replace
@@ -78,7 +78,7 @@ class Found:
     mixed: set[str] = field(default_factory=set)  # turns that answered the person and other people
     joined: set[str] = field(default_factory=set)
     """requestIds of the person's messages that became part of mixed turns."""
-    messages: dict[str, set[str]] = field(default_factory=dict)
+    messages: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     """Platform ids of messages that the person wrote or that were sent to the person, by chat."""
 
 
@@ -109,61 +109,53 @@ class PersonalData:
 
     def find(self) -> Found:
         """Find the person's data in events, archive and operator's log. Raises `errors.StorageError` and OSError."""
-        found = Found()
-        with self._database() as db:
-            self._find_messages(db, found)
-            self._find_turns(db, found)
-        logged = (line for place, line in self._lines() if place == LOGS)
-        own = (line for line in logged if self._is_by(line.get("details") or {}))
-        found.requests |= {str(line["requestId"]) for line in own if line.get("requestId")}
-        found.requests.discard("")
-        return found
-
-    def _is_by(self, facts: Mapping[str, Any]) -> bool:
-        return (facts.get("channel"), facts.get("userId")) == (self._person.channel, self._person.user_id)
-
-    def _find_messages(self, db: Session, found: Found) -> None:
-        """Find the person's messages and chats. The archive is searched too, because the log may once have been lost."""
-        writers: dict[str, set[str]] = {}
-        said = (
-            """SELECT chat, data FROM events WHERE substr(chat, 1, ?) = ? AND instr(data, '"inbound"') > 0"""
-        )
-        for chat, raw in self._of_channel(db, said):
-            inbound = json.loads(raw).get("inbound") or {}
-            if (user_id := inbound.get("user_id")) is not None:
-                writers.setdefault(chat, set()).add(user_id)
-            if user_id == self._person.user_id:
-                found.requests.add(inbound.get("request_id") or "")
-                names = {inbound.get("message_id") or "", *(inbound.get("items") or {})}
-                found.messages.setdefault(chat, set()).update(names - {""})
-        for line in (line for place, line in self._lines() if place == CHATS):
-            if line.get("role") == "user" and line.get("channel") == self._person.channel:
-                writers.setdefault(str(line.get("chatKey")), set()).add(str(line.get("userId")))
+        found, logged = Found(), set[str]()
+        writers: dict[str, set[str]] = defaultdict(set)
+        for place, line in self._lines():
+            if place == LOGS and self._is_by(line.get("details") or {}):
+                logged.add(line.get("requestId") or "")
+            # The archive is searched too, because the log may once have been lost.
+            if place == CHATS and line.get("role") == "user" and line.get("channel") == self._person.channel:
+                writers[str(line.get("chatKey"))].add(str(line.get("userId")))
                 found.requests |= {_request(line)} if self._is_by(line) else set()
+        self._find_events(found, writers)
         for chat, users in writers.items():
             if self._person.user_id in users:
                 (found.own if users <= {self._person.user_id, ERASED} else found.shared).add(chat)
+        found.requests = (found.requests | logged) - {""}
+        return found
 
-    def _find_turns(self, db: Session, found: Found) -> None:
-        members: dict[str, set[str]] = {}
-        started = "SELECT turn, data FROM events WHERE substr(chat, 1, ?) = ? AND kind IN ('turn_started', 'joined')"
-        for turn, raw in self._of_channel(db, started):
-            members.setdefault(turn, set()).update(json.loads(raw)["members"])
-        for turn, names in members.items():
-            if names <= found.requests:
+    def _find_events(self, found: Found, writers: dict[str, set[str]]) -> None:
+        members: dict[str, set[str]] = defaultdict(set)
+        sent: list[tuple[str, str, str]] = []
+        with self._database() as db:
+            # In other channels, the same id may be another person's.
+            prefix = f"{self._person.channel}:"
+            statement = "SELECT chat, turn, kind, data FROM events WHERE substr(chat, 1, ?) = ?"
+            for chat, turn, kind, raw in db.execute(statement, (len(prefix), prefix)):
+                data = json.loads(raw)
+                inbound = data.get("inbound") or {}
+                if (user_id := inbound.get("user_id")) is not None:
+                    writers[chat].add(user_id)
+                if user_id == self._person.user_id:
+                    found.requests.add(inbound.get("request_id") or "")
+                    found.messages[chat] |= {inbound.get("message_id") or "", *(inbound.get("items") or {})}
+                if kind in {"turn_started", "joined"}:
+                    members[turn].update(data["members"])
+                elif kind in {"row_ended", "shown"} and data.get("message_id"):
+                    sent.append((chat, turn, data["message_id"]))
+        for turn, requests in members.items():
+            if requests <= found.requests:
                 found.turns.add(turn)
-            elif names & found.requests:
+            elif requests & found.requests:
                 found.mixed.add(turn)
-                found.joined |= names & found.requests
-        sent = "SELECT chat, turn, data FROM events WHERE substr(chat, 1, ?) = ? AND kind IN ('row_ended', 'shown')"
-        for chat, turn, raw in self._of_channel(db, sent):
-            if (message := json.loads(raw).get("message_id")) and turn in found.turns | found.mixed:
-                found.messages.setdefault(chat, set()).add(message)
+                found.joined |= requests & found.requests
+        for chat, turn, message in sent:
+            if turn in found.turns | found.mixed:
+                found.messages[chat].add(message)
 
-    def _of_channel(self, db: Session, statement: str) -> Any:
-        """Run a statement for the chats of the person's channel. In other channels, the same id may be another person's."""
-        prefix = f"{self._person.channel}:"
-        return db.execute(statement, (len(prefix), prefix))
+    def _is_by(self, facts: Mapping[str, Any]) -> bool:
+        return (facts.get("channel"), facts.get("userId")) == (self._person.channel, self._person.user_id)
 
     def _database(self, *, write: bool = False) -> contextlib.AbstractContextManager[Session]:
         return sqlite_log.session(self._home, self._url, "the log of the chats cannot be used", write=write)
@@ -311,7 +303,10 @@ class PersonalData:
             gone = await self._erase_notes(found)
             gone |= await self._erase_artifacts(found)
             gone[Kept.ACCESS] = self._lists.erase(self._person.channel, self._person.user_id)
-            gone[Kept.REQUESTS] = self._erase_requests(found)
+            with self._recorded(readonly=False) as recorded:
+                if recorded is not None:
+                    gone[Kept.REQUESTS] = sum(len(recorded.find(one)) for one in found.requests | found.mixed)
+                    recorded.transaction(lambda: [*map(recorded.forget, found.own | found.shared)])
             gone |= self._erase_lines(found)
             gone |= self._erase_events(found)
         return {kind: gone[kind] for kind in Kept if gone.get(kind)}
@@ -347,15 +342,6 @@ class PersonalData:
                 if path.is_file():
                     self._disk.remove(path)
             shutil.rmtree(folder)
-        return count
-
-    def _erase_requests(self, found: Found) -> int:
-        with self._recorded(readonly=False) as recorded:
-            if recorded is None:
-                return 0
-            count = sum(len(recorded.find(request)) for request in found.requests | found.mixed)
-            chats = found.own | found.shared
-            recorded.transaction(lambda: [*map(recorded.forget, chats)])
         return count
 
     def _erase_lines(self, found: Found) -> dict[Kept, int]:
@@ -436,7 +422,7 @@ class PersonalData:
         return count, changed
 
     def _without(self, event: Event, raw: str, found: Found) -> EventData:
-        messages = frozenset(found.messages.get(str(event.chat), ()))
+        messages = frozenset(found.messages[str(event.chat)] - {""})
         data = blanked(event, Gone(frozenset(found.requests), frozenset(found.mixed), messages))
         match data:
             case events.Received(inbound) | events.Edited(inbound):
