@@ -144,12 +144,10 @@ class PersonalData:
                     members[turn].update(data["members"])
                 elif kind in {"row_ended", "shown"} and data.get("message_id"):
                     sent.append((chat, turn, data["message_id"]))
-        for turn, requests in members.items():
-            if requests <= found.requests:
-                found.turns.add(turn)
-            elif requests & found.requests:
-                found.mixed.add(turn)
-                found.joined |= requests & found.requests
+        theirs = {turn: requests & found.requests for turn, requests in members.items()}
+        found.turns = {turn for turn, requests in theirs.items() if requests == members[turn]}
+        found.mixed = {turn for turn, requests in theirs.items() if requests} - found.turns
+        found.joined = set[str]().union(*(theirs[turn] for turn in found.mixed))
         for chat, turn, message in sent:
             if turn in found.turns | found.mixed:
                 found.messages[chat].add(message)
