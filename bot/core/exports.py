@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import ClassVar
@@ -36,8 +36,6 @@ GATHER_SECONDS = 0.01
 RETRY_SECONDS = 2.0
 """Interval in seconds between retries while the disk refuses writes."""
 BOT_USER = "bot"
-MOST_GONE = 1_000
-"""Max remembered deletions. A message that arrives after its own deletion, usually within seconds, is not archived."""
 
 
 class ExportLost(errors.StorageError):
@@ -62,14 +60,13 @@ class Export(ABC):
         """
         return None
 
-    async def missing(self, chats: Collection[ChatKey]) -> list[ChatKey]:
-        """Return the chats among `chats` that are missing in the output."""
-        del chats
-        return []
+    async def complete(self) -> bool:
+        """Return False if the output of a chat is missing because somebody deleted it."""
+        return True
 
     @abstractmethod
-    async def take(self, n: int, event: Event) -> bool:
-        """Take in an event. Return True if the event adds output to write. If the call raises an error, it changes nothing."""
+    async def take(self, n: int, event: Event) -> None:
+        """Take in an event. If the call raises an error, it changes nothing."""
 
     async def write(self) -> None:  # noqa: B027 - some exports write at once
         """Write the output of all events taken in. After an error, the next call writes what is left."""
@@ -95,7 +92,8 @@ class Exporter:
         """Number of the newest event whose exported output is certainly on disk."""
         self._more, self._soon = asyncio.Event(), asyncio.Event()
         """Two flags: new work has arrived; a caller waits in `flush`."""
-        self._waiting: list[asyncio.Future[None]] = []
+        self._passed = asyncio.Event()
+        """Flag that is set when the next pass over the log has ended."""
         self._keep_at = 0.0
         self._trouble, self._log_has_cursor = False, True
         self._task: asyncio.Task[None] | None = None
@@ -103,7 +101,7 @@ class Exporter:
 
     def start(self) -> None:
         self._task = started(self._run(), self._log, f"the {self._export.name} ends")
-        self._task.add_done_callback(lambda _: _tell(self._waiting))
+        self._task.add_done_callback(lambda _: self._passed.set())
 
     async def flush(self) -> None:
         """Wait until everything appended so far is exported, or until the disk refuses the write."""
@@ -111,11 +109,9 @@ class Exporter:
             return
         with suppress(errors.StorageError):
             await self._event_log.committed(patient=False)
-        waiter = asyncio.get_running_loop().create_future()
-        self._waiting.append(waiter)
         self._more.set()
         self._soon.set()
-        await waiter
+        await self._passed.wait()
 
     def rewrite(self) -> None:
         """Start again at the export's own cursor, because the export lost data."""
@@ -136,30 +132,37 @@ class Exporter:
         while True:
             self._more.clear()
             self._soon.clear()
-            waiting, self._waiting = self._waiting, []
+            passed, self._passed = self._passed, asyncio.Event()
             try:
-                if await self._step():
-                    self._waiting = waiting + self._waiting
-                    continue
-                if self._trouble:
-                    self._trouble = False
-                    self._log.write("storage", f"the {self._export.name} can be written again")
-                _tell(waiting)
-                left = self._keep_at - self._clock.monotonic() if self._at != self._kept else None
-                for event, seconds in ((self._more, left), (self._soon, GATHER_SECONDS)):
-                    with suppress(TimeoutError):
-                        async with asyncio.timeout(seconds):
-                            await event.wait()
+                cause = await self._pass()
+            finally:
+                passed.set()
+            if cause and not self._trouble:
+                words = f"the {self._export.name} cannot be written: it follows once the disk takes it"
+                self._log.write("storage", words, level="error", cause=cause)
+            elif self._trouble and not cause:
+                self._log.write("storage", f"the {self._export.name} can be written again")
+            self._trouble = bool(cause)
+            if cause:
+                await self._clock.sleep(RETRY_SECONDS)
+                continue
+            left = self._keep_at - self._clock.monotonic() if self._at != self._kept else None
+            for event, seconds in ((self._more, left), (self._soon, GATHER_SECONDS)):
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(seconds):
+                        await event.wait()
+
+    async def _pass(self) -> str:
+        """Export all events that are left. Return the cause if the disk refuses; otherwise ""."""
+        more = True
+        while more:
+            try:
+                more = await self._step()
             except ExportLost:
                 self._at = None
-                self._waiting = waiting + self._waiting
             except errors.StorageError as error:
-                if not self._trouble:
-                    words = f"the {self._export.name} cannot be written: it follows once the disk takes it"
-                    self._log.write("storage", words, level="error", cause=str(error))
-                self._trouble = True
-                _tell(waiting)
-                await self._clock.sleep(RETRY_SECONDS)
+                return str(error) or type(error).__name__
+        return ""
 
     async def _begin(self) -> int:
         """Return the cursor; 0 if the output lacks a chat, or if the log to which the output belongs is lost. From 0, the
@@ -170,21 +173,14 @@ class Exporter:
         at = await self._event_log.cursor(self._export.name) if own is None else own
         if own and not await self._event_log.after(own - 1, 1):
             at = 0
-        elif at and await self._lacks_chat():
+        elif at and not await self._export.complete():
             await self._event_log.move_cursor(self._export.name, 0)
             at = 0
         self._kept = at
         return at
 
-    async def _lacks_chat(self) -> bool:
-        for chat in await self._export.missing(await self._event_log.chats()):
-            for event in await self._event_log.read(chat, pending=False):
-                if await self._export.take(1, event):
-                    return True
-        return False
-
     async def _step(self) -> bool:
-        """Export the next batch of events. Return False if there are none."""
+        """Export the next batch of events. Return False if no events are left."""
         at = self._at = await self._begin() if self._at is None else self._at
         found = await self._event_log.after(at, BATCH)
         for n, event in found:
@@ -206,12 +202,6 @@ class Exporter:
             cursor = at if rests_on is None else min(at, rests_on - 1)
             await self._event_log.move_cursor(self._export.name, cursor)
         self._kept = at
-
-
-def _tell(waiting: list[asyncio.Future[None]]) -> None:
-    for one in waiting:
-        if not one.done():
-            one.set_result(None)
 
 
 # ------------------------------------------------------------ archive
@@ -293,7 +283,6 @@ class LineFold:
         self._log = log
         self._outgoing: dict[str, _Outgoing] = {}
         """Undelivered bot messages, by id of the first outbox row of each."""
-        self._gone: dict[tuple[ChatKey, str | None], None] = {}
 
     @property
     def rests_on(self) -> int | None:
@@ -306,8 +295,6 @@ class LineFold:
         """
         line: ArchiveLine | None = None
         match event.data:
-            case events.Received(inbound) if (event.chat, inbound.message_id) in self._gone:
-                pass
             case events.Received() | events.Edited():
                 line = of_message(event)
             case events.Deleted(inbound):
@@ -349,9 +336,6 @@ class LineFold:
                 of += [one.data.inbound.request_id] if same_message(one.data.inbound, deletion) else []
             elif isinstance(one.data, events.TurnStarted | events.Joined):
                 turns |= {one.turn: None} if one.turn and not {*of}.isdisjoint(one.data.members) else {}
-        self._gone[event.chat, deletion.message_id] = None
-        for oldest in list(self._gone)[:-MOST_GONE]:
-            del self._gone[oldest]
         return _removal(event, deletion, of, list(turns), "user")
 
     async def _forgotten(self, event: Event, gone: events.Removed) -> ArchiveLine | None:
@@ -397,17 +381,21 @@ class ArchiveExport(Export):
         oldest = self._fold.rests_on
         return min([*(() if oldest is None else (oldest,)), *(one.n for one in self._due)], default=None)
 
-    async def missing(self, chats: Collection[ChatKey]) -> list[ChatKey]:
+    async def complete(self) -> bool:
         with errors.as_storage_error("the archive cannot be read"):
             names = set(await asyncio.to_thread(self._store.files.chats))
-        return [chat for chat in chats if file_names.encode(chat) not in names]
-
-    async def take(self, n: int, event: Event) -> bool:
-        if (found := await self._fold.take(n, event)) is None:
-            return False
-        oldest, line = found
-        self._due.append(_Line(oldest, event.chat, event.seq, dumped(line, event.seq)))
+        for chat in await self._log.chats():
+            if file_names.encode(chat) not in names:
+                fold = LineFold(self._log)
+                for event in await self._log.read(chat, pending=False):
+                    if await fold.take(1, event):
+                        return False
         return True
+
+    async def take(self, n: int, event: Event) -> None:
+        if found := await self._fold.take(n, event):
+            oldest, line = found
+            self._due.append(_Line(oldest, event.chat, event.seq, dumped(line, event.seq)))
 
     async def write(self) -> None:
         while self._due:

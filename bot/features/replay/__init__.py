@@ -165,15 +165,14 @@ class Removals(Export):
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
 
-    async def take(self, n: int, event: Event) -> bool:
+    async def take(self, n: int, event: Event) -> None:
         del n
         data = event.data
         if not isinstance(data, events.Removed):
-            return False
+            return
         names = filter(ulids.FORM.fullmatch, (*data.requests, *data.turns, *data.related))
         since, chat = min(names, default=""), str(event.chat)
         await self._recorder.run(lambda file: file.remove(chat, since, event.id))
-        return True
 
 
 SWEEP_SECONDS = 3_600.0  # interval in seconds at which expired requests are deleted

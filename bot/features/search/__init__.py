@@ -121,7 +121,7 @@ class Search(Export):
     def rests_on(self) -> int | None:
         return self._fold.rests_on
 
-    async def take(self, n: int, event: Event) -> bool:
+    async def take(self, n: int, event: Event) -> None:
         chat, found = str(event.chat), await self._fold.take(n, event)
         if found is not None:
             self._due.append(Entry(chat, event.seq, found[1]))
@@ -136,7 +136,6 @@ class Search(Export):
             case events.Expired(at=at):
                 self._due.append(Entry(chat, event.seq, since=int(at * 1000)))
         self._taken = n
-        return found is not None
 
     async def write(self) -> None:
         if len(self._due) >= SLICE:
