@@ -37,11 +37,6 @@ class Address:
     def of(cls, inbound: Inbound) -> Address:
         return cls(*(getattr(inbound, one.name) for one in fields(cls)))
 
-    @property
-    def budget(self) -> str:
-        """Return the key of this address's rate limit. All threads and topics of a chat share one limit."""
-        return f"{self.channel}:{self.chat_id}"
-
     def queued(self, name: str, words: str, **more: Any) -> Queued:
         where = {"channel": self.channel, "chat_id": self.chat_id, "chat_type": self.chat_type}
         return Queued(name, self.target, words, **{**where, "language": language(), **more})

@@ -23,8 +23,6 @@ MAX_WAIT = 60.0
 """Max seconds for which a message waits at a platform's request. If the platform asks for a longer wait, the message is postponed."""
 _DUE = 1e-6  # a sleep may end too early by this many seconds
 
-Budget = tuple[str, Pace]
-
 
 def patience(seconds: float) -> float:
     """Return `seconds`, the wait that a platform asks for, within the limits; `UNSAID` if `seconds` is no positive number."""
@@ -53,28 +51,31 @@ class _Bucket:
         self.full_at = max(self.full_at, now) + self.pace.every
 
 
-class Pacer:
-    """Assigns slots for calls to a platform. A message waits for a slot. A cosmetic change, such as a preview's update, is
-    dropped if no slot is free. Within w seconds, a budget assigns at most `burst + w / every` slots.
+class RateLimiter:
+    """Applies the rate limits in the channels' manifests; without limits if `limits` is False. A message waits for a slot. A
+    cosmetic change, such as a preview's update, is dropped if no slot is free. Within w seconds, a budget assigns at most
+    `burst + w / every` slots.
     """
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, manifests: Mapping[str, Manifest], clock: Clock, *, limits: bool) -> None:
+        self._manifests = manifests
         self._clock = clock
+        self._limits = limits
         self.buckets: dict[str, _Bucket] = {}
 
-    async def slot(self, chat: Budget, total: Budget, *, longest: float = math.inf) -> float:
+    async def slot(self, to: Address) -> float:
         """Wait for a slot in both budgets, take it, and return 0. Callers get slots in the order of their calls. If the
-        platform has asked to wait longer than `longest` seconds, take no slot and return the seconds to wait.
+        platform has asked to wait longer than `MAX_WAIT`, take no slot and return the seconds to wait.
         """
-        near, far = self._bucket(chat), self._bucket(total)
+        near, far = self._of(to)
         near.waiting, far.waiting = near.waiting + 1, far.waiting + 1
         try:
             async with near.turn:
                 while True:
-                    if wait := await self._wait_for_slot(near, longest):
+                    if wait := await self._wait_for_slot(near):
                         return wait
                     async with far.turn:
-                        if wait := await self._wait_for_slot(far, longest):
+                        if wait := await self._wait_for_slot(far):
                             return wait
                         now = self._clock.monotonic()
                         # If the chat was frozen meanwhile, release the channel's lock, so that other chats can send.
@@ -85,75 +86,49 @@ class Pacer:
         finally:
             near.waiting, far.waiting = near.waiting - 1, far.waiting - 1
 
-    async def _wait_for_slot(self, bucket: _Bucket, longest: float) -> float:
+    async def _wait_for_slot(self, bucket: _Bucket) -> float:
         while (now := self._clock.monotonic()) < (free := bucket.free_at()) - _DUE:
-            if bucket.frozen_until - now > longest:
+            if bucket.frozen_until - now > MAX_WAIT:
                 return bucket.frozen_until - now
             await self._clock.sleep(free - now)
         return 0.0
 
-    def spare(self, *budgets: Budget, reserve: int = 1) -> bool:
-        """Take a slot for a cosmetic change if all budgets have 1 + `reserve` free slots. Because of the reserve, no message
-        has to wait after the change. Returns True if a slot was taken.
+    def spare(self, to: Address, *, reserve: int = 1, edit: bool = False) -> bool:
+        """Take a slot for a cosmetic change and return True if all budgets have 1 + `reserve` free slots. Because of the
+        reserve, no message has to wait after the change.
         """
-        now = self._clock.monotonic()
-        buckets = [self._bucket(budget) for budget in budgets]
+        now, buckets = self._clock.monotonic(), [*self._of(to), self._cosmetic(to)]
+        edits = self._manifests[to.channel].edits if edit and self._limits else None
+        if edits is not None and edits.total is not None:
+            buckets.append(self._bucket(f"{to.channel} edits", edits.total))
         if any(one.waiting or one.free_at(reserve) > now for one in buckets):
             return False
         for one in buckets:
             one.take(now)
         return True
 
-    def freeze(self, budget: Budget, seconds: float) -> None:
-        """Assign no slots of this budget for `seconds`, the time for which the platform asked the bot to wait."""
-        bucket = self._bucket(budget)
-        bucket.frozen_until = max(bucket.frozen_until, self._clock.monotonic() + patience(seconds))
+    def freeze(self, to: Address, error: errors.DeliveryThrottled, *, cosmetic: bool = False) -> None:
+        """Stop sending for as long as the platform asks. If it refuses a `cosmetic` call in all chats, stop only cosmetic calls."""
+        chat, total = self._of(to)
+        bucket = (self._cosmetic(to) if cosmetic else total) if error.everywhere else chat
+        bucket.frozen_until = max(bucket.frozen_until, self._clock.monotonic() + patience(error.retry_after))
 
-    def _bucket(self, budget: Budget) -> _Bucket:
-        name, pace = budget
+    def _of(self, to: Address) -> tuple[_Bucket, _Bucket]:
+        """Return the buckets of an address: that of its chat, which all threads share, and that of its channel."""
+        manifest, limits = self._manifests[to.channel], self._limits
+        chat = self._bucket(f"{to.channel}:{to.chat_id}", manifest.pace.get(to.chat_type) if limits else None)
+        return chat, self._bucket(to.channel, manifest.total if limits else None)
+
+    def _cosmetic(self, to: Address) -> _Bucket:
+        return self._bucket(f"{to.channel} signs", None)
+
+    def _bucket(self, name: str, pace: Pace | None) -> _Bucket:
         if name not in self.buckets:
             if len(self.buckets) > MOST_BUDGETS:
                 now, known = self._clock.monotonic(), self.buckets.items()
                 self.buckets = {
                     key: one for key, one in known if one.waiting or max(one.full_at, one.frozen_until) > now
                 }
-            self.buckets[name] = _Bucket(pace)
-        self.buckets[name].pace = pace
+            self.buckets[name] = _Bucket(UNLIMITED)
+        self.buckets[name].pace = pace or UNLIMITED
         return self.buckets[name]
-
-
-class RateLimiter:
-    """Applies the rate limits in the channels' manifests to addresses. If `limits` is False, these limits are ignored."""
-
-    def __init__(self, manifests: Mapping[str, Manifest], clock: Clock, *, limits: bool) -> None:
-        self._manifests = manifests
-        self._limits = limits
-        self._pacer = Pacer(clock)
-
-    async def slot(self, to: Address) -> float:
-        """Wait for a slot, take it, and return 0. If the platform has asked to wait longer than `MAX_WAIT`, take no slot
-        and return the seconds to wait.
-        """
-        return await self._pacer.slot(*self._budgets(to), longest=MAX_WAIT)
-
-    def spare(self, to: Address, *, reserve: int = 1, edit: bool = False) -> bool:
-        """Take a slot for a cosmetic change and return True. Return False if fewer than 1 + `reserve` slots are free."""
-        more = [(f"{to.channel} signs", UNLIMITED)]
-        edits = self._manifests[to.channel].edits if edit and self._limits else None
-        if edits is not None and edits.total is not None:
-            more.append((f"{to.channel} edits", edits.total))
-        return self._pacer.spare(*self._budgets(to), *more, reserve=reserve)
-
-    def freeze(self, to: Address, error: errors.DeliveryThrottled, *, cosmetic: bool = False) -> None:
-        """Stop sending for as long as the platform asks. If it refuses a `cosmetic` call in all chats, stop only cosmetic calls."""
-        chat, total = self._budgets(to)
-        if error.everywhere and cosmetic:
-            total = (f"{to.channel} signs", UNLIMITED)
-        self._pacer.freeze(total if error.everywhere else chat, error.retry_after)
-
-    def _budgets(self, to: Address) -> tuple[Budget, Budget]:
-        chat = total = None
-        if self._limits:
-            manifest = self._manifests[to.channel]
-            chat, total = manifest.pace.get(to.chat_type), manifest.total
-        return (to.budget, chat or UNLIMITED), (to.channel, total or UNLIMITED)

@@ -4,22 +4,36 @@ from __future__ import annotations
 
 import asyncio
 import math
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bot import errors
 from bot.contracts.channel import Pace
+from bot.contracts.identity import ChatKey
 from bot.core import rate_limit as pace_module
-from bot.core.rate_limit import LONGEST_WAIT, SHORTEST_WAIT, UNSAID, Budget, Pacer, patience
+from bot.core.outgoing import Address
+from bot.core.rate_limit import LONGEST_WAIT, SHORTEST_WAIT, UNSAID, RateLimiter, patience
 from bot.testing.clock import FakeClock
 from tests.shares import examples
 
-ALL = ("bot", Pace(1_000_000, 0.000_001))
+CHAT, ALL = Pace(1, 1.0), Pace(1_000_000, 0.000_001)
 
 
-def chat(name: str, burst: int = 1, every: float = 1.0) -> Budget:
-    return name, Pace(burst, every)
+def limiter(clock: FakeClock, one: Pace = CHAT, total: Pace = ALL) -> RateLimiter:
+    manifest: Any = SimpleNamespace(pace={"direct": one}, total=total, edits=None)
+    return RateLimiter({"bot": manifest}, clock, limits=True)
+
+
+def chat(name: str) -> Address:
+    return Address("bot", name, ChatKey("bot", name), "direct", {}, "r")
+
+
+def throttled(seconds: float, *, everywhere: bool = False) -> errors.DeliveryThrottled:
+    return errors.DeliveryThrottled("", retry_after=seconds, everywhere=everywhere)
 
 
 async def calm() -> None:
@@ -46,13 +60,12 @@ def test_what_a_platform_asks_for_becomes_seconds_that_can_be_waited(asked: floa
 
 async def test_a_chat_frozen_while_it_queued_for_the_whole_budget_lets_the_others_pass() -> None:
     clock = FakeClock()
-    pacer = Pacer(clock)
-    total = ("bot", Pace(1, 5.0))
-    await pacer.slot(chat("x"), total)
-    frozen = asyncio.create_task(pacer.slot(chat("a"), total))
-    other = asyncio.create_task(pacer.slot(chat("b"), total))
+    limits = limiter(clock, total=Pace(1, 5.0))
+    await limits.slot(chat("x"))
+    frozen = asyncio.create_task(limits.slot(chat("a")))
+    other = asyncio.create_task(limits.slot(chat("b")))
     await calm()
-    pacer.freeze(chat("a"), 60)
+    limits.freeze(chat("a"), throttled(60))
     await clock.advance(6)
     assert other.done()
     assert not frozen.done()
@@ -62,36 +75,34 @@ async def test_a_chat_frozen_while_it_queued_for_the_whole_budget_lets_the_other
 
 async def test_a_freeze_longer_than_can_be_waited_is_told_and_takes_nothing() -> None:
     clock = FakeClock()
-    pacer = Pacer(clock)
-    pacer.freeze(chat("a"), 3600)
-    assert await pacer.slot(chat("a"), ALL, longest=60) == 3600
+    limits = limiter(clock)
+    limits.freeze(chat("a"), throttled(3600))
+    assert await limits.slot(chat("a")) == 3600
     await clock.advance(3600)
-    assert await pacer.slot(chat("a"), ALL, longest=60) == 0
+    assert await limits.slot(chat("a")) == 0
 
 
 async def test_a_sign_leaves_a_slot_to_the_message_that_follows_and_to_those_that_wait() -> None:
     clock = FakeClock()
-    pacer = Pacer(clock)
-    three = chat("a", burst=3)
-    assert pacer.spare(three, ALL)
-    assert pacer.spare(three, ALL)
-    assert not pacer.spare(three, ALL)
-    assert pacer.spare(three, ALL, reserve=0)
-    waiting = asyncio.create_task(pacer.slot(three, ALL))
+    limits, three = limiter(clock, Pace(3, 1.0)), chat("a")
+    assert limits.spare(three)
+    assert limits.spare(three)
+    assert not limits.spare(three)
+    assert limits.spare(three, reserve=0)
+    waiting = asyncio.create_task(limits.slot(three))
     await calm()
-    assert not pacer.spare(three, ALL, reserve=0)
+    assert not limits.spare(three, reserve=0)
     await clock.advance(1)
     assert await waiting == 0
 
 
 async def test_chats_share_the_whole_budget_in_the_order_they_came() -> None:
     clock = FakeClock()
-    pacer = Pacer(clock)
-    total = ("bot", Pace(2, 1.0))
+    limits = limiter(clock, Pace(9, 1.0), Pace(2, 1.0))
     order: list[str] = []
 
     async def one(name: str) -> None:
-        await pacer.slot(chat(name, burst=9), total)
+        await limits.slot(chat(name))
         order.append(name)
 
     tasks = [asyncio.create_task(one(name)) for name in "abcdef"]
@@ -107,24 +118,23 @@ async def test_the_table_is_bounded_and_forgets_no_freeze_and_no_debt(
 ) -> None:
     monkeypatch.setattr(pace_module, "MOST_BUDGETS", 50)
     clock = FakeClock()
-    pacer = Pacer(clock)
-    pacer.freeze(chat("frozen"), 5_000)
+    limits = limiter(clock, Pace(2, 1.0))
+    limits.freeze(chat("frozen"), throttled(5_000))
     for number in range(2_000):
-        await pacer.slot(chat(str(number)), ALL)
+        await limits.slot(chat(str(number)))
         await clock.advance(0.5)
-    assert len(pacer.buckets) <= 60
-    assert await pacer.slot(chat("frozen"), ALL, longest=60) == 4_000
-    assert not pacer.spare(chat("1999", burst=2), ALL), "what was spent just now is not forgotten"
+    assert len(limits.buckets) <= 60
+    assert await limits.slot(chat("frozen")) == 4_000
+    assert not limits.spare(chat("1999")), "what was spent just now is not forgotten"
 
 
 class Street:
-    """Three chats and one pacer, and what went out when."""
+    """Three chats of one channel, and what went out when."""
 
     def __init__(self, one: Pace, total: Pace) -> None:
-        self.budgets = {name: (name, one) for name in "abc"}
-        self.whole = ("bot", total)
+        self.paces = dict.fromkeys("abc", one) | {"bot": total}
         self.clock = FakeClock()
-        self.pacer = Pacer(self.clock)
+        self.limits = limiter(self.clock, one, total)
         self.out: list[tuple[str, float]] = []
         self.asked: dict[str, list[int]] = {name: [] for name in "abc"}
         self.served: dict[str, list[int]] = {name: [] for name in "abc"}
@@ -132,7 +142,7 @@ class Street:
         self.tasks: list[asyncio.Task[None]] = []
 
     async def send(self, name: str, number: int) -> None:
-        await self.pacer.slot(self.budgets[name], self.whole)
+        assert await self.limits.slot(chat(name)) == 0
         self.out.append((name, self.clock.monotonic()))
         self.served[name].append(number)
 
@@ -141,12 +151,13 @@ class Street:
             self.asked[name].append(number)
             self.tasks.append(asyncio.create_task(self.send(name, number)))
             await calm()
-        elif what == "sign" and self.pacer.spare(self.budgets[name], self.whole):
+        elif what == "sign" and self.limits.spare(chat(name)):
             self.out.append((name, self.clock.monotonic()))
         elif what.startswith("freeze"):
-            budget = self.whole if what == "freeze all" else self.budgets[name]
-            self.pacer.freeze(budget, seconds)
-            self.freezes.append((budget[0], self.clock.monotonic(), patience(seconds)))
+            everywhere = what == "freeze all"
+            self.limits.freeze(chat(name), throttled(seconds, everywhere=everywhere))
+            frozen = "bot" if everywhere else name
+            self.freezes.append((frozen, self.clock.monotonic(), patience(seconds)))
         elif what == "give up" and self.tasks:
             self.tasks.pop(0).cancel()
         await self.clock.advance(seconds)
@@ -155,7 +166,7 @@ class Street:
         return sorted(at for one, at in self.out if name in {one, "bot"})
 
     def check(self) -> None:
-        for name, pace in (*self.budgets.values(), self.whole):
+        for name, pace in self.paces.items():
             times = self.times(name)
             for first, begin in enumerate(times):
                 for count, end in enumerate(times[first:], 1):
