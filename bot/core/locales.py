@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, replace
 from datetime import UTC as AT_UTC
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 from zoneinfo import available_timezones
 
 from bot.contracts.base import ChatType
@@ -20,7 +20,7 @@ from bot.contracts.inbound import Inbound
 from bot.core.chat import Chat
 from bot.core.chats import NO_CHAT, Chats, Fact
 from bot.core.events import FactSet
-from bot.words import CATALOGUES, DEFAULT, UTC, language_of, times
+from bot.words import CATALOGUES, DEFAULT, UTC, Reader, language_of, times
 
 NEAR = 3
 """Max time zones suggested for an unknown name."""
@@ -36,16 +36,6 @@ class Locale:
     language_chosen: bool = False
     zone: str | None = None
     zone_chosen: bool = False
-
-
-class ReaderLocale(NamedTuple):
-    """Language and time zone in which texts are written for a reader (`bot.words.speaking`). If the zone is the reader's
-    own (`own`), times are shown without the zone's name.
-    """
-
-    language: str
-    zone: str
-    own: bool = False
 
 
 KIND = "locale"
@@ -72,7 +62,7 @@ class Locales:
     def locale(self, person: UserRef) -> Locale:
         return Locale(**(self._chats.facts.get(KIND, str(person)) or {}))
 
-    def of(self, inbound: Inbound) -> ReaderLocale:
+    def of(self, inbound: Inbound) -> Reader:
         """Return the locale of a message's sender. Store a change, but not for a stranger."""
         before = self.locale(inbound.person)
         now = _by_app(before, inbound)
@@ -82,13 +72,11 @@ class Locales:
             self._scripts[inbound.person] = script
         return self._spoken(inbound.person, now, inbound.chat_type)
 
-    def of_person(
-        self, person: UserRef, zone: str | None = None, chat_type: ChatType = "direct"
-    ) -> ReaderLocale:
+    def of_person(self, person: UserRef, zone: str | None = None, chat_type: ChatType = "direct") -> Reader:
         """Return the last known locale of a person. `zone` is used if the person's zone is unknown."""
         return self._spoken(person, self.locale(person), chat_type, zone)
 
-    def choose(self, inbound: Inbound, name: Literal["language", "zone"], value: str | None) -> ReaderLocale:
+    def choose(self, inbound: Inbound, name: Literal["language", "zone"], value: str | None) -> Reader:
         """Store a person's choice of language or time zone. If `value` is None, use what the person's app reports."""
         person = inbound.person
         chosen: dict[str, Any] = {name: value, f"{name}_chosen": value is not None}
@@ -109,14 +97,14 @@ class Locales:
 
     def _spoken(
         self, person: UserRef, locale: Locale, chat_type: ChatType, zone: str | None = None
-    ) -> ReaderLocale:
+    ) -> Reader:
         # Other members of a group may live in another zone, so show the zone's name there.
         own = locale.zone is not None and chat_type == "direct"
         # If the person chose no language, the script of their messages counts more than the app's language.
         wanted = None if locale.language_chosen else self._scripts.get(person)
         codes = (locale.language or DEFAULT, DEFAULT, *CATALOGUES)
         fits = (one for one in codes if wanted in {None, _script(str(CATALOGUES[one]["language.now"]))})
-        return ReaderLocale(next(fits, codes[0]), locale.zone or zone or self._zone, own)
+        return Reader(next(fits, codes[0]), locale.zone or zone or self._zone, own)
 
 
 MOST_READ = 500

@@ -16,7 +16,7 @@ from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
 from bot.contracts.outbound import OutboundKind
 from bot.core.events import Event, Queued
-from bot.words import language, own_zone, zone
+from bot.words import reader
 
 SECONDS = 30 * 60.0
 """Timeout in seconds for the decision of a question. The time during which the process is stopped counts too."""
@@ -39,7 +39,7 @@ class Address:
 
     def queued(self, name: str, words: str, **more: Any) -> Queued:
         where = {"channel": self.channel, "chat_id": self.chat_id, "chat_type": self.chat_type}
-        return Queued(name, self.target, words, **{**where, "language": language(), **more})
+        return Queued(name, self.target, words, **{**where, "language": reader().language, **more})
 
 
 class OutboxRow(Queued, kw_only=True):
@@ -210,8 +210,8 @@ class Saying:
                 buttons=buttons if last else None,
                 question=question,
                 closes_as=kept if while_open else "",
-                zone=zone(),
-                own_zone=own_zone(),
+                zone=reader().zone,
+                own_zone=reader().own,
             )
             found.append(row)
         return found

@@ -25,7 +25,7 @@ from bot.storage.notes import SESSION, MemoryOwner
 from bot.tools.builtin.memory import CHAT, ME, origin_of
 from bot.tools.permissions import taint
 from bot.words import UTC as UTC_NAME
-from bot.words import times, zone
+from bot.words import reader, times
 
 NOTES_SHOWN, NOTES_LISTED = 1_500, 20
 """Max total characters, and max number, of the memory files that the model gets when a conversation begins."""
@@ -66,7 +66,7 @@ async def user_message(
         instructions=own if words and own not in _tags_in(seen) else None,
         notes=await _notes(inbound, deps, nonce) if begins else (),
         wrong=wrong,
-        zone=zone(),
+        zone=reader().zone,
     )
     return {**message, "content": blocks.redacted(message["content"], deps.redact)}
 

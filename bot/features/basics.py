@@ -17,14 +17,13 @@ from bot.words import (
     CATALOGUES,
     DEFAULT,
     is_traditional,
-    language,
     language_of,
     paragraph,
+    reader,
     say,
     sentence,
     speaking,
     times,
-    zone,
 )
 
 MEANT = {"cancel": "stop", "delete": "forget"} | dict.fromkeys(("reset", "restart"), "new")
@@ -67,7 +66,7 @@ class Basics:
     async def home(self, _: Inbound) -> HomeSection:
         """Return a person's language and time zone, for the person's home page."""
         language = say("home.language", language=say("language.name"))
-        local = say("home.zone", zone=zone(), time=times.clock(self._run.clock.now()))
+        local = say("home.zone", zone=reader().zone, time=times.clock(self._run.clock.now()))
         return HomeSection(say("home.settings"), (language, local, say("home.listen")))
 
     async def introduce(self, inbound: Inbound) -> str:
@@ -144,7 +143,9 @@ class Basics:
         if not asked:
             known = self._run.locales.locale(inbound.person).zone is not None
             key = "timezone.known" if known else "timezone.unknown"
-            return paragraph(say(key, zone=zone(), time=times.clock(now)), say("timezone.how", prefix=prefix))
+            return paragraph(
+                say(key, zone=reader().zone, time=times.clock(now)), say("timezone.how", prefix=prefix)
+            )
         name = None
         if asked.casefold() != AUTO:
             name = await asyncio.to_thread(zone_named, asked, now)
@@ -157,7 +158,7 @@ class Basics:
         with speaking(*self._run.locales.choose(inbound, "zone", name)):
             known = self._run.locales.locale(inbound.person).zone is not None
             key = "now" if name is not None else "auto" if known else "unknown"
-            return say(f"timezone.{key}", zone=zone(), time=times.clock(now))
+            return say(f"timezone.{key}", zone=reader().zone, time=times.clock(now))
 
     async def whoami(self, inbound: Inbound) -> str:
         """Run `/whoami`: show the person's id, name and role."""
@@ -176,7 +177,7 @@ def usage(name: str, prefix: str, *, operator: bool) -> str:
 
 def _other_script(tag: str | None) -> list[str]:
     """Return a notice if the language tag means Traditional Chinese, because the bot writes Simplified Chinese."""
-    return [say("language.simplified")] if is_traditional(tag) and language() == "zh" else []
+    return [say("language.simplified")] if is_traditional(tag) and reader().language == "zh" else []
 
 
 def _build(runtime: Runtime) -> Hooks:

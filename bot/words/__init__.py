@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 Catalogue = Mapping[str, str | Mapping[str, str]]
 """Sentences by key (`section.name`). Each sentence is a format string. A sentence with a `count` has two format
@@ -39,14 +39,24 @@ CATALOGUES: Mapping[str, Catalogue] = {
 """Catalogues by language code, such as `en` or `zh`."""
 UTC = "UTC"
 """Time zone of people who have chosen none."""
-_language: ContextVar[str] = ContextVar("language", default=DEFAULT)
-_zone: ContextVar[str] = ContextVar("zone", default=UTC)
-_own_zone: ContextVar[bool] = ContextVar("own_zone", default=False)
+
+
+class Reader(NamedTuple):
+    """Language and time zone in which texts are written for a reader. If the zone is that of every reader (`own`), times are
+    shown without the zone's name.
+    """
+
+    language: str = DEFAULT
+    zone: str = UTC
+    own: bool = False
+
+
+_reader: ContextVar[Reader] = ContextVar("reader", default=Reader())  # noqa: B039 - immutable
 
 
 def say(key: str, /, **values: object) -> str:
     """Return a sentence in the language of the running task."""
-    sentence = CATALOGUES[_language.get()].get(key) or CATALOGUES[DEFAULT][key]
+    sentence = CATALOGUES[reader().language].get(key) or CATALOGUES[DEFAULT][key]
     if not isinstance(sentence, str):
         sentence = sentence["one"] if values["count"] == 1 and "one" in sentence else sentence[_PLURAL]
     return sentence.format(**values)
@@ -85,40 +95,26 @@ def names(section: str) -> tuple[str, ...]:
     )
 
 
-def language() -> str:
-    """Return the language code of the running task."""
-    return _language.get()
-
-
-def zone() -> str:
-    """Return the name of the time zone in which the running task writes times."""
-    return _zone.get()
-
-
-def own_zone() -> bool:
-    """Return True if all people who read the running task's texts are in the time zone that `zone` returns."""
-    return _own_zone.get()
+def reader() -> Reader:
+    """Return the reader for whom the running task writes."""
+    return _reader.get()
 
 
 @contextmanager
 def speaking(
     code: str,
     zone: str | None = None,
-    own: bool = False,  # noqa: FBT001, FBT002 - callers pass code, zone and own as one tuple
+    own: bool = False,  # noqa: FBT001, FBT002 - callers pass a `Reader`
 ) -> Iterator[None]:
-    """Set the language and the time zone inside this context, and in tasks that are started there. `own` means that
-    every reader is in this time zone, so texts need not name the zone. If `zone` is None, time zone and `own`
-    do not change. A language without a catalogue is replaced by the default.
+    """Set the reader inside this context, and in tasks that are started there. If `zone` is None, the time zone does not
+    change. A language without a catalogue is replaced by the default.
     """
-    language = _language.set(code if code in CATALOGUES else DEFAULT)
-    where = _zone.set(zone if zone is not None else _zone.get())
-    whose = _own_zone.set(own if zone is not None else _own_zone.get())
+    code = code if code in CATALOGUES else DEFAULT
+    before = _reader.set(Reader(code, zone, own) if zone is not None else reader()._replace(language=code))
     try:
         yield
     finally:
-        _own_zone.reset(whose)
-        _zone.reset(where)
-        _language.reset(language)
+        _reader.reset(before)
 
 
 def best_language(accepted: str) -> str | None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, tzinfo
 from zoneinfo import ZoneInfo
 
-from bot.words import own_zone, say
-from bot.words import zone as zone_now
+from bot.words import reader, say
 
 
 def zone(name: str) -> tzinfo:
@@ -28,10 +27,8 @@ def local(moment: float) -> datetime:
 
 def _clocks() -> tzinfo | None:
     try:
-        return zone(zone_now())
-    except (
-        ValueError
-    ):  # this machine's tz database lacks the zone, which may have been chosen on another machine
+        return zone(reader().zone)
+    except ValueError:  # the zone was chosen on another machine, which has a newer tz database
         return None
 
 
@@ -44,7 +41,7 @@ def hour(moment: float) -> str:
     """Return the time of day. If a reader may be in another time zone, the text names the zone, as in
     `15:40 CET`.
     """
-    if own_zone() and _clocks() is not None:
+    if reader().own and _clocks() is not None:
         return clock(moment)
     return say("time.hour", hour=clock(moment), zone=_abbreviation(local(moment)))
 

@@ -15,8 +15,8 @@ from typing import Any, TextIO
 
 import tzlocal
 
-from bot import text
-from bot.words import language, say
+from bot import text, words
+from bot.words import say
 from channels.console.manifest import socket_path
 
 PROMPT = "› "
@@ -132,7 +132,7 @@ class _Conversation:
             zone = tzlocal.get_localzone_name()
         except (OSError, ValueError, LookupError):
             zone = None  # the system has no time zone, or two different ones
-        self._write({"hello": {"chat": chat_id, "language": language(), "zone": zone}})
+        self._write({"hello": {"chat": chat_id, "language": words.reader().language, "zone": zone}})
         listening = asyncio.create_task(self._listen(reader))
         typing = asyncio.create_task(self._type(stdin))
         loop = asyncio.get_running_loop()

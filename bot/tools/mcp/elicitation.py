@@ -17,7 +17,7 @@ from bot.contracts.environment import Log
 from bot.tools.context import Answer, Question, Questions, ToolExecutionContext, current, progress
 from bot.tools.mcp import definitions
 from bot.tools.permissions.display import visible
-from bot.words import language, say, speaking
+from bot.words import reader, say, speaking
 
 if TYPE_CHECKING:
     from mcp_types import ElicitResult
@@ -70,7 +70,7 @@ class Elicitations:
         """Register a tool call that runs inside the `with` block. Questions that are open at the end of the block are
         closed. Yields notes for the model.
         """
-        call = _Call(tool, current(), limit, seconds, language(), progress.get())
+        call = _Call(tool, current(), limit, seconds, reader().language, progress.get())
         self._calls.append(call)
         try:
             yield call.unanswered
