@@ -25,7 +25,6 @@ from bot.core.events import Event
 from bot.core.file_words import UNSEEN, UNSEEN_BY_MODEL, SeenFile
 from bot.core.outgoing import OutboxRow, Question
 from bot.core.removal import Gone
-from bot.telemetry.usage import two_digits
 
 MOST_ATTEMPTS = 5
 """Max starts of a turn without progress. Otherwise a turn that crashes the process would be started forever."""
@@ -156,7 +155,8 @@ class Wait:
         self.goes_on("", at)
         ms = round(max(0.0, at - self._since) * 1000)
         parts = {part: spent for part, spent in self._spent.items() if part and spent}
-        return events.Waited(ms, two_digits(ms), parts)
+        # The waiting time is counted with two digits.
+        return events.Waited(ms, ms if ms < 100 else round(ms, 2 - len(str(ms))), parts)
 
 
 @dataclass(slots=True, eq=False)

@@ -8,13 +8,12 @@ from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import KW_ONLY, dataclass, field, replace
 
-from bot import errors
+from bot import errors, telemetry
 from bot.contracts.environment import Clock, Log, OperatorNotices
 from bot.contracts.identity import ChatKey
 from bot.contracts.model import Model, ModelReply, ModelRequest, ModelStream
 from bot.core import blocks
 from bot.llm.wrapper import AWAY, ModelWrapper
-from bot.telemetry import context
 from bot.words import say, sentence
 
 AWAY_SECONDS = 300.0
@@ -66,7 +65,7 @@ class FallbackModel(ModelWrapper):
                         else:
                             refusal = refusal or item
                             if own:
-                                self._leave(request.model, context.current().chat_key, DECLINED)
+                                self._leave(request.model, telemetry.current().chat_key, DECLINED)
             except errors.ModelError as error:
                 if own and not isinstance(error, GONE):
                     raise
@@ -82,7 +81,7 @@ class FallbackModel(ModelWrapper):
 
     def _absence(self, model: str) -> str:
         """Return why the primary model comes last now; "" if it comes first."""
-        keys, now = ((model, None), (model, context.current().chat_key)), self.clock.monotonic()
+        keys, now = ((model, None), (model, telemetry.current().chat_key)), self.clock.monotonic()
         self._absent = {key: one for key, one in self._absent.items() if one[0] > now}
         return next((self._absent[key][1] for key in keys if key in self._absent), "")
 

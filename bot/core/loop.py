@@ -29,8 +29,7 @@ from bot.core.event_log import EventLog
 from bot.core.fit import Fit, Frame, Withdrawn
 from bot.core.reply import ChatReply, NoReply, PartialReply
 from bot.tags import SEND, SILENT
-from bot.telemetry import redaction
-from bot.telemetry.context import step_scope
+from bot.telemetry import redaction, step_scope
 from bot.tools.builtin.chat_send import promises_more
 from bot.tools.context import Injection, Reply, ToolExecutionContext, tool_scope
 from bot.tools.dispatch import Dispatcher

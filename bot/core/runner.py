@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mappin
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any
 
-from bot import errors
+from bot import errors, telemetry
 from bot.contracts.approvals import Verdict
 from bot.contracts.environment import OperatorNotices
 from bot.contracts.identity import ChatKey
@@ -39,7 +39,6 @@ from bot.core.sqlite_log import LOST
 from bot.core.summaries import CompactResult, Summaries
 from bot.core.tasks import TurnTasks
 from bot.core.user_message import user_message
-from bot.telemetry import context
 from bot.tools.context import ToolExecutionContext
 from bot.words import say, sentence, speaking
 
@@ -88,7 +87,7 @@ class Turns:
             self.agent,
             lambda chat, data: self.chats.append(Fact(chat.key, data)),
             lambda key, gone, kept, most: reattach.put_back(
-                gone, kept, self.agent, most, chat_key=key, person=context.current().person
+                gone, kept, self.agent, most, chat_key=key, person=telemetry.current().person
             ),
         )
 
@@ -423,7 +422,7 @@ class Runner:
     async def _handle(self, chat: Chat, inbound: Inbound) -> None:
         """Run a command or signal. Its results and its end are appended to the log in one transaction."""
         with (
-            context.turn_scope(chat_key=chat.key, request_id=inbound.request_id, person=inbound.person),
+            telemetry.turn_scope(chat_key=chat.key, request_id=inbound.request_id, person=inbound.person),
             speaking(*self.locales.of(inbound)),
         ):
             done = await self._carried_out(inbound)
@@ -457,7 +456,7 @@ class Runner:
                 if not members:
                     return
             turn = chat.turn.id if chat.turn is not None else members[0].request_id
-            with context.turn_scope(chat_key=chat.key, request_id=turn, person=members[0].person):
+            with telemetry.turn_scope(chat_key=chat.key, request_id=turn, person=members[0].person):
                 if attempts >= life.MOST_ATTEMPTS:
                     self._end(chat, turn, _End("failed", errors.ShipmateError().person))
                     return
@@ -502,7 +501,7 @@ class Runner:
                 task.cancel()
             return
         person = chat.turn.first.person if chat.turn is not None else None
-        with context.turn_scope(chat_key=chat.key, request_id=turn, person=person):
+        with telemetry.turn_scope(chat_key=chat.key, request_id=turn, person=person):
             self._end(chat, turn, _End("stopped"))
 
     def _end(self, chat: Chat, turn: str, end: _End, took: float | None = None) -> None:
@@ -537,7 +536,7 @@ class Runner:
             level="error" if status == "failed" else "info",
             duration=took,
             status=status,
-            person=context.person(),
+            person=telemetry.person(),
             delivered=delivered,
             messages=len(chat.context),
             cause=end.cause or None,

@@ -33,7 +33,7 @@ from bot.core.prompt import Frozen
 from bot.core.reply import NoReply
 from bot.llm.costs import PriceTable
 from bot.llm.wrapper import ModelWrapper, reply_of, usage_object, words_of
-from bot.telemetry.context import task_scope
+from bot.telemetry import task_scope
 from bot.tools import context
 from bot.tools.context import TaskMode
 from bot.tools.dispatch import CallWrapper

@@ -17,13 +17,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
-from bot import errors
+from bot import errors, telemetry
 from bot.core.archive_files import ChatStore, names_of, people_of
 from bot.core.chats import NO_CHAT, Chats, Fact
 from bot.core.event_log import Session
 from bot.core.events import Used
 from bot.core.sqlite_log import session
-from bot.telemetry import context
 from bot.telemetry.usage import TOKENS, UsageTotals
 
 HOUR, DAY = 3_600, 86_400
@@ -230,7 +229,7 @@ class UsageRecorder:
         """Append a usage event for a line of the operators' log about a model's response. Ignore all other lines."""
         if line["kind"] != "llm_response":
             return
-        details, running = line["details"], context.current()
+        details, running = line["details"], telemetry.current()
         used = Used(
             str(details.get("model") or ""),
             str(details.get("purpose") or ""),

@@ -16,14 +16,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
-from bot import errors
+from bot import errors, telemetry
 from bot.contracts.approvals import Approval, Approvals
 from bot.contracts.environment import Clock, OperatorNotices
 from bot.contracts.identity import ChatKey
 from bot.contracts.model import ModelRequest, ModelStream, Usage
 from bot.llm.wrapper import ModelWrapper, usage_of
-from bot.telemetry import context
-from bot.telemetry.context import Running
+from bot.telemetry import Running
 from bot.words import sentence
 
 
@@ -202,7 +201,7 @@ class BudgetedModel(ModelWrapper):
         self._warned = {one for one in known if self._reached(one, WARN_AT)}
 
     async def stream(self, request: ModelRequest) -> ModelStream:
-        running = context.current()
+        running = telemetry.current()
         for account in self._accounts(running):
             if self._reached(account, 1.0):
                 await self._admit(account, running, request.purpose)
@@ -224,7 +223,7 @@ class BudgetedModel(ModelWrapper):
             for known in (self._warned, self._allowed, self._ask_again):
                 known.clear()
         chat_key = None if running.chat_key is None else str(running.chat_key)
-        return [one for one in accounts_of(chat_key, context.person()) if one[0] in self.limits]
+        return [one for one in accounts_of(chat_key, telemetry.person()) if one[0] in self.limits]
 
     def _reached(self, account: Account, share: float) -> bool:
         return self.spending.usd.get(account, 0.0) >= share * self.limits[account[0]]

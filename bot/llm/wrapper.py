@@ -13,7 +13,7 @@ from contextlib import aclosing
 from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any
 
-from bot import errors, text
+from bot import errors, telemetry, text
 from bot.contracts.base import Json, Level, Message
 from bot.contracts.environment import Clock, Ids, Log
 from bot.contracts.model import ATTACHED, Model, ModelFacts, ModelReply, ModelRequest, ModelStream, Usage
@@ -21,7 +21,6 @@ from bot.llm.messages_api import body_of
 from bot.llm.windows import ContextWindows
 from bot.storage.artifacts import ArtifactStore
 from bot.tags import with_system_messages
-from bot.telemetry import context
 
 
 @dataclass(eq=False)
@@ -112,7 +111,7 @@ class AttachedFiles(ModelWrapper):
 
     async def _filled(self, message: Message, left_out: set[str]) -> Message:
         """Return the message with the bytes of its files. A sentence replaces each file in `left_out`."""
-        content, chat_key = list(message["content"]), context.current().chat_key
+        content, chat_key = list(message["content"]), telemetry.current().chat_key
         for at, block in enumerate(content):
             if not isinstance(block, dict) or block.get("type") != ATTACHED:
                 continue
@@ -174,7 +173,7 @@ class LoggedModel(ModelWrapper):
             nonlocal logged
             logged = True
             elapsed = (self.clock.monotonic() - started) * 1000
-            known = {"purpose": request.purpose, "person": context.person(), "latency_ms": round(elapsed)}
+            known = {"purpose": request.purpose, "person": telemetry.person(), "latency_ms": round(elapsed)}
             details = {"call_id": call, "model": request.model} | known | details
             self.log.write("llm_response", words, level=level, duration=elapsed, **details)
 
@@ -375,7 +374,7 @@ class RetryingModel(ModelWrapper):
                     self._note(failure)
                     raise failure
                 waiting.close()
-                waiting.enter_context(context.waiting_for_model(now - failed_at))
+                waiting.enter_context(telemetry.waiting_for_model(now - failed_at))
                 self.log.write(
                     "llm_retry",
                     f"The model failed, asking again in {wait:.1f} s.",

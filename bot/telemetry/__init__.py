@@ -2,8 +2,20 @@
 
 from __future__ import annotations
 
-from bot.telemetry.context import Running, current, step_scope, turn_scope
-from bot.telemetry.log import PACKED, JsonlLog, bridged, day_files
+from bot.telemetry.log import (
+    PACKED,
+    JsonlLog,
+    Running,
+    bridged,
+    current,
+    day_files,
+    on_waiting_for_model,
+    person,
+    step_scope,
+    task_scope,
+    turn_scope,
+    waiting_for_model,
+)
 from bot.telemetry.redaction import LogRedactor, Redactor
 
 __all__ = [
@@ -15,6 +27,10 @@ __all__ = [
     "bridged",
     "current",
     "day_files",
+    "on_waiting_for_model",
+    "person",
     "step_scope",
+    "task_scope",
     "turn_scope",
+    "waiting_for_model",
 ]

@@ -1,5 +1,5 @@
-"""The operator's log, `.ship/logs/<YYYY-MM-DD>.jsonl`, which also receives the warnings of libraries. A separate
-thread writes the log, so that callers do not wait for the disk.
+"""The operator's log, `.ship/logs/<YYYY-MM-DD>.jsonl`, and the context variables that give its lines the ids of the running
+turn. A separate thread writes the log, so that callers do not wait for the disk.
 """
 
 from __future__ import annotations
@@ -13,7 +13,9 @@ import threading
 import traceback
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -22,10 +24,9 @@ from typing import Any
 from bot import text
 from bot.contracts.base import Level
 from bot.contracts.environment import Clock, Disk, Ids, Log
-from bot.contracts.identity import ChatKey
+from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.log_kinds import NULLABLE
 from bot.sizes import describe, json_copy, size_of, to_camel
-from bot.telemetry import context
 from bot.telemetry.redaction import LogRedactor
 
 MAX_LINE_BYTES = 64 * 1024
@@ -48,6 +49,79 @@ TALKATIVE = ("httpx", "httpx2", "httpcore", "httpcore2", "slack_sdk", "slack_bol
 """Libraries whose log lines of level INFO contain addresses with a token."""
 
 Line = dict[str, Any]
+
+# ------------------------------------------------------------ context variables of the running turn
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    chat_key: ChatKey | None = None
+    request_id: str | None = None
+    step: int | None = None
+    task: str | None = None
+    """Id of the task that a subagent is running."""
+    person: UserRef | None = None
+    """Person whose message started the turn."""
+
+
+_running: ContextVar[Running] = ContextVar("running", default=Running())  # noqa: B039 (frozen)
+
+
+def current() -> Running:
+    return _running.get()
+
+
+def person() -> str | None:
+    """Return the person whose message started the running turn, as `channel:id`."""
+    found = _running.get().person
+    return None if found is None else str(found)
+
+
+_Waiting = Callable[[float], AbstractContextManager[object]]
+_waiting: ContextVar[_Waiting] = ContextVar("waiting", default=nullcontext)
+
+
+def waiting_for_model(seconds: float) -> AbstractContextManager[object]:
+    """Return a context manager that callers keep open while a model is unavailable. The model has not answered for
+    `seconds` so far. Entering the context may notify the person.
+    """
+    return _waiting.get()(seconds)
+
+
+def on_waiting_for_model(notify: _Waiting) -> None:
+    """Set the context manager that `waiting_for_model` returns in this task and in tasks that this task starts."""
+    _waiting.set(notify)
+
+
+def turn_scope(
+    *, chat_key: ChatKey | None = None, request_id: str | None = None, person: UserRef | None = None
+) -> AbstractContextManager[None]:
+    """Add the turn's ids to everything that is logged inside the context. Tasks started inside the context
+    inherit the ids.
+    """
+    return _scope(Running(chat_key, request_id, person=person))
+
+
+def step_scope(step: int) -> AbstractContextManager[None]:
+    """Add the step's number to everything that is logged inside the context."""
+    return _scope(replace(_running.get(), step=step))
+
+
+def task_scope(task: str) -> AbstractContextManager[None]:
+    """Add the task's id to everything that is logged inside the context."""
+    return _scope(replace(_running.get(), task=task))
+
+
+@contextmanager
+def _scope(running: Running) -> Iterator[None]:
+    token = _running.set(running)
+    try:
+        yield
+    finally:
+        _running.reset(token)
+
+
+# ------------------------------------------------------------ the log
 
 
 class JsonlLog:
@@ -108,7 +182,7 @@ class JsonlLog:
         request_id: str | None = None,
         **details: Any,
     ) -> None:
-        running = context.current()
+        running = _running.get()
         if running.task is not None:
             details.setdefault("task", running.task)
         step = details.pop("step", running.step)

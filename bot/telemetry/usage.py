@@ -101,7 +101,3 @@ def details_of(line: Line) -> dict[str, Any]:
 def epoch_ms(line: Line) -> float:
     """Return the time of a log line in milliseconds since 1970."""
     return datetime.fromisoformat(line["timestamp"]).timestamp() * 1000
-
-
-def two_digits(value: int) -> int:
-    return value if value < 100 else round(value, 2 - len(str(value)))

@@ -18,14 +18,13 @@ from typing import Any, Protocol
 
 import pydantic
 
-from bot import errors, text
+from bot import errors, telemetry, text
 from bot.contracts.base import Json, Message
 from bot.contracts.environment import Clock, Log, Redact, off_loop
 from bot.contracts.provenance import ANYBODYS, NOBODYS, Provenance
 from bot.contracts.tools import MCP, READS, Effect, FoundTools, Pictured, Tool, ToolCall, ToolResult
 from bot.sizes import describe
 from bot.storage.artifacts import ArtifactStore
-from bot.telemetry import context as running
 from bot.telemetry import redaction
 from bot.tools import context
 from bot.tools.permissions import taint
@@ -365,7 +364,7 @@ class CallWatcher:
             return result
 
         tool = self.registry.get(call.name)
-        alone = tool is None or tool.effects <= _UNWATCHED or running.current().task is not None
+        alone = tool is None or tool.effects <= _UNWATCHED or telemetry.current().task is not None
         return await self.inner(call, run if alone else watched)
 
 

@@ -22,7 +22,7 @@ from bot.core.outgoing import Address, OutboxRow
 from bot.core.tasks import TaskEvent
 from bot.features.live.partial_markdown import beginning, has_begun
 from bot.features.live.progress_view import BUSY_SECONDS, ProgressState
-from bot.telemetry.context import on_waiting_for_model
+from bot.telemetry import on_waiting_for_model
 from bot.words import say
 
 GOES_ON = " …"  # suffix of an unfinished answer

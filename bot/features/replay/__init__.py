@@ -13,7 +13,7 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import ClassVar
 
-from bot import errors, ulids
+from bot import errors, telemetry, ulids
 from bot.contracts.base import Json
 from bot.contracts.environment import Ids, Log, Redact
 from bot.contracts.identity import ChatKey
@@ -27,7 +27,6 @@ from bot.identity_cache import IdentityCache
 from bot.llm import messages_api
 from bot.llm.wrapper import ModelWrapper, spent
 from bot.periodic_jobs import PeriodicJob
-from bot.telemetry import context
 
 PROMPTS = 32  # max system prompts whose redacted text is cached
 DAYS = 90  # max days that a request is kept; a shorter retention time of the chat applies first
@@ -115,7 +114,7 @@ class RecordedModel(ModelWrapper):
         )
 
     async def stream(self, request: ModelRequest) -> ModelStream:
-        running, name = context.current(), self.ids.ulid()
+        running, name = telemetry.current(), self.ids.ulid()
         if (chat_key := running.chat_key) is not None:
             self.recorder.put(partial(self._record, name, chat_key, running, request))
         async with aclosing(self.model.stream(request)) as answer:
@@ -128,7 +127,7 @@ class RecordedModel(ModelWrapper):
         self,
         name: str,
         chat: ChatKey,
-        running: context.Running,
+        running: telemetry.Running,
         request: ModelRequest,
         file: RecordedRequests,
     ) -> None:

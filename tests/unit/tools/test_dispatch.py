@@ -16,7 +16,7 @@ from bot import errors
 from bot.contracts.base import Json
 from bot.contracts.identity import ChatKey
 from bot.contracts.tools import ToolCall, ToolResult
-from bot.telemetry.context import task_scope
+from bot.telemetry import task_scope
 from bot.telemetry.redaction import LONG
 from bot.testing.clock import FakeClock
 from bot.testing.log import MemoryLog
