@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any
 
 from markdown_it import MarkdownIt
 from markdown_it.rules_block import StateBlock
@@ -92,30 +91,19 @@ DEEPEST = 60
 """
 
 
-class _References(dict[str, Any]):
-    """Link definitions. The object records which of them are used."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.used: set[str] = set()
-
-    def get(self, label: str, default: Any = None) -> Any:
-        self.used.add(label)
-        return super().get(label, default)
-
-
-def parser(*, references: bool = False) -> MarkdownIt:
-    """Return a parser of the Markdown that models write. It resolves link definitions only if `references` is True."""
+def parser() -> MarkdownIt:
+    """Return a parser of the Markdown that models write. Link definitions are plain text, since the parser would drop those
+    that no link uses.
+    """
     made = MarkdownIt("commonmark", {"html": False, "maxNesting": DEEPEST}).enable(["table", "strikethrough"])
     made.inline.ruler.before("autolink", "slack_link", _slack_link)
     made.block.ruler.at("table", _whole_table, {"alt": ["paragraph", "reference"]})
     # The renderer, not the parser, decides which addresses become links.
     made.validateLink = lambda url: True  # type: ignore[method-assign]  # noqa: ARG005
-    return relaxed(made if references else made.disable("reference"))
+    return relaxed(made.disable("reference"))
 
 
-_WITH_REFERENCES = parser(references=True)
-_WITHOUT_REFERENCES = parser()
+_PARSER = parser()
 
 
 def parse(said: str, *, most: int = PARSED) -> list[Token] | None:
@@ -124,12 +112,7 @@ def parse(said: str, *, most: int = PARSED) -> list[Token] | None:
     """
     if len(said) > most or said.count("[") > BRACKETS or _most_cells(said) > CELLS:
         return None
-    references = _References()
-    env: dict[str, Any] = {"references": references}
-    tokens = _WITH_REFERENCES.parse(said, env)
-    if not references.keys() <= references.used or "duplicate_refs" in env:
-        # The parser drops link definitions that no link uses. The text would lose them, so it is parsed without definitions.
-        tokens = _WITHOUT_REFERENCES.parse(said)
+    tokens = _PARSER.parse(said)
     return None if any(token.level > DEEPEST - 4 for token in tokens) else tokens
 
 
