@@ -10,6 +10,7 @@ from typing import Literal
 
 from bot import text
 from bot.contracts.approvals import Approval, Choice, OpenLoop, QuestionButtons, Verdict, Viewer
+from bot.contracts.base import Json
 from bot.contracts.identity import UserRef
 from bot.contracts.inbound import Inbound
 from bot.contracts.outbound import ABOUT, ONLY_TO
@@ -159,14 +160,8 @@ class Admissions(QuestionService):
         else:
             work, decision = self._run.lists.dismiss, "not now"
         await asyncio.to_thread(work, who.channel, who.user_id)
-        self._run.log.write(
-            "admission",
-            f"{who}: {decision}",
-            channel=who.channel,
-            user_id=who.user_id,
-            decision=decision,
-            by=str(verdict.by or ""),
-        )
+        facts: Json = {"channel": who.channel, "user_id": who.user_id, "by": str(verdict.by or "")}
+        self._run.log.write("admission", f"{who}: {decision}", decision=decision, **facts)
 
     @staticmethod
     def outcome(found: Question) -> str:
@@ -175,15 +170,8 @@ class Admissions(QuestionService):
         if verdict is None:
             return ""
         by = say("strangers.by", who=who_decided(verdict, "approval.an_operator")) if verdict.by else ""
-        if verdict.ended == "approved":
-            return say("strangers.let_in", by=by, time=when)
-        key = (
-            "kept_out"
-            if verdict.scope == "always"
-            else "expired"
-            if verdict.ended == "expired"
-            else "not_now"
-        )
+        key = {"approved": "let_in", "expired": "expired"}.get(verdict.ended, "not_now")
+        key = "kept_out" if verdict.ended == "denied" and verdict.scope == "always" else key
         return say(f"strangers.{key}", by=by, time=when)
 
     async def watch(self) -> None:
@@ -207,13 +195,10 @@ class Admissions(QuestionService):
                 self._run.chats.append(*self._decided(chat, name, verdict))
 
     def _stop_blocked(self) -> None:
-        for chat in self._run.chats:
-            first = chat.turn.first if chat.turn is not None and chat.turn.phase in STOPPABLE else None
-            if (
-                first is not None
-                and self._run.access.standing(first.person, first.chat_id, first.chat_type).reason
-                == "blocked"
-            ):
+        running = [(chat, chat.turn) for chat in self._run.chats if chat.turn is not None]
+        for chat, first in [(chat, turn.first) for chat, turn in running if turn.phase in STOPPABLE]:
+            standing = self._run.access.standing(first.person, first.chat_id, first.chat_type)
+            if standing.reason == "blocked":
                 # `Z` × 26 sorts after every real id, so the stop applies to all messages so far.
                 gone = {"request_id": "Z" * 26, "keys": (), "text": "", "quoted": (), "attachments": ()}
                 stop = first.model_copy(update=gone | {"kind": "stop", "command": None})

@@ -30,12 +30,12 @@ from bot.contracts.inbound import Inbound
 from bot.core import events
 from bot.core.chat import Chat
 from bot.core.chats import Fact
-from bot.core.feature import Done, Runtime
+from bot.core.feature import Command, Done, Feature, Hooks, Runtime
 from bot.core.operators import who_decided
 from bot.core.outgoing import Address, LastingApproval, Question, is_shown_in
 from bot.features.questions import wording
 from bot.features.questions.admissions import Admissions
-from bot.features.questions.tool_questions import QuestionService
+from bot.features.questions.tool_questions import QuestionService, ToolQuestions
 from bot.features.questions.wording import SHORT, act, call_in_words, runs, that_hold
 from bot.tools.permissions.display import changed_lines, in_words, named
 from bot.words import say, speaking, times
@@ -246,7 +246,7 @@ class Approvals(QuestionService):
 
     async def waiting(self, viewer: Viewer) -> list[OpenLoop]:
         """Return the open questions that this person sees on the board. At the console, also return the lasting approvals."""
-        found = list[OpenLoop]()
+        found = await self._admissions.waiting(viewer)
         for chat, one in self._open("call", "budget", "question"):
             asked, about = one.asked, (one.asked_at, one.asked.person)
             if not viewer.sees(asked.person, asked.chat_key):
@@ -447,3 +447,29 @@ def _is_called(name: str, wanted: str) -> bool:
 
 def _fact(given: LastingApproval) -> events.FactSet:
     return events.FactSet(GRANTED, given.id, _GRANTS.dump_python(given, mode="json"))
+
+
+def _build(runtime: Runtime) -> Hooks:
+    admissions = Admissions(runtime)
+    approvals = Approvals(runtime, admissions)
+    return Hooks(
+        commands={
+            "approve": Command(approvals.approve),
+            "deny": Command(approvals.deny),
+            "approvals": Command(approvals.listed),
+            "afresh": Command(approvals.afresh),
+            "allow": Command(admissions.allow),
+            "block": Command(admissions.block),
+        },
+        signals={"admission": Command(admissions.ask)},
+        approvals=approvals,
+        asks=ToolQuestions(runtime),
+        questions=approvals.open_in,
+        outcomes={"call": wording.outcome, "budget": wording.outcome, "person": admissions.outcome},
+        home={1: approvals.home},
+        waiting=approvals.waiting,
+        serves=(admissions.watch,),
+    )
+
+
+FEATURE = Feature("questions", _build)
