@@ -374,21 +374,48 @@ def _is_sign(char: str) -> bool:
     return unicodedata.category(char)[0] in {"P", "S"}
 
 
-_UNCUT = re.compile(
-    r"\\.|(?<!`)(`+)(?!`)[^\n]{1,500}?(?<!`)\1(?!`)|!?\[[^\[\]\n]{0,500}\]\([^()\s]{1,2000}\)|<https?://[^<>\n]{1,2000}>"
-    r"|(\*\*|~~|\|\|)(?=\S)[^\n]{1,500}?(?<=\S)\2"
+_INLINE = re.compile(
+    r"\\.|(?<!`)(`+)(?!`).{1,500}?(?<!`)\1(?!`)|!?\[[^\[\]]{0,500}\]\([^()\s]{1,2000}\)|<https?://[^<>\n]{1,2000}>"
+    r"|(?P<mark>\*+|_+|~~|\|\|)",
+    re.DOTALL,
 )
-"""Pattern of the spans of a line that must not be cut: escapes, inline code, links and emphasis."""
-_AHEAD = 2_600  # max characters after a cut that are searched for the end of such a span
+"""Pattern of spans that must not be cut (escapes, inline code, links), and of emphasis marks. An open emphasis is
+closed before a cut and opened again after it.
+"""
+_BLOCK = re.compile(r"\n(?=[ \t>]*(?:\n|[-+*][ \t]|\d{1,9}[.)][ \t]|#{1,6}[ \t]|\||```|~~~))")
+_AHEAD = 16_384  # max characters that are searched for the end of an emphasis, inline code or link
+_OPEN = 20
+
+
+def _cut(window: str, at: int) -> tuple[int, str]:
+    """If the cut is inside a span that must not be cut, move the cut to before the span. Return the new position, and
+    the emphasis marks that are open there and are closed later in the text.
+    """
+    begin = max((found.end() for found in _BLOCK.finditer(window, 0, at)), default=0)
+    behind = _BLOCK.search(window, at - 1)
+    opened: list[re.Match[str]] = []
+    around: list[re.Match[str]] = []
+    for found in _INLINE.finditer(window, begin, behind.start() if behind else len(window)):
+        mark = found["mark"]
+        opens, closes = emphasis(window, *found.span()) if mark else (False, False)
+        if found.start() < at < found.end() + opens:
+            at = found.start()
+        same = [one for one in opened if one[0] == mark]
+        if closes and same:
+            del opened[opened.index(same[-1]) :]
+            around += same[-1:] if same[-1].start() < at <= found.start() else []
+        elif opens:
+            opened = [*opened[-_OPEN:], found]
+    return at, "".join(one[0] for one in sorted(around, key=lambda one: one.start()))
 
 
 def split(text: str, limit: int, size: Callable[[str], int] = len) -> list[str]:
     """Split Markdown into parts whose `size` is at most `limit`. `size` must never return less than the number of
     characters of a text.
 
-    Links, inline code, graphemes and short emphasis are never cut, except a grapheme that exceeds the limit. Code fences
-    are closed at the end of a part and opened again in the next part; a fence keeps its language. Parts without a visible
-    character are dropped.
+    Links, inline code and graphemes are never cut, except a grapheme that exceeds the limit. Code fences and emphasis
+    are closed at the end of a part and opened again in the next part; a fence keeps its language. Parts without a
+    visible character are dropped.
     """
     parts: list[str] = []
     start, prefix = 0, ""
@@ -407,12 +434,10 @@ def split(text: str, limit: int, size: Callable[[str], int] = len) -> list[str]:
             chunk = chunk.rstrip("\n") + "\n" + mark
             prefix = f"{mark}{language}\n"
         elif limit > 4 * FENCE_ROOM:
-            window, at = chunk + text[end : end + _AHEAD], len(chunk)
-            spans = (span.span() for span in _UNCUT.finditer(window, window.rfind("\n", 0, at) + 1))
-            at = next((begin for begin, stop in spans if begin < at < stop), at)
+            at, marks = _cut(chunk + text[end : end + _AHEAD], len(chunk))
             if at > len(prefix):
                 end, chunk = end - len(chunk) + at, chunk[:at]
-            prefix = ""
+            chunk, prefix = chunk.rstrip() + marks[::-1] if marks else chunk, marks
         parts.append(chunk)
         start = end
     return [part.strip("\n") for part in parts if visible(part)]
