@@ -400,46 +400,36 @@ class CommandResult:
     over: str | None = None
 
 
-class _Output:
-    """Beginning and end of an output stream."""
-
-    def __init__(self) -> None:
-        self._head, self._tail, self._lost = bytearray(), bytearray(), 0
-
-    def add(self, piece: bytes) -> None:
-        room = max(0, KEPT - len(self._head))
-        self._head += piece[:room]
-        self._tail += piece[room:]
-        over = len(self._tail) - KEPT
-        if over > KEPT:
-            self._lost += over
-            del self._tail[:over]
-
-    def words(self) -> str:
-        over = max(0, len(self._tail) - KEPT)
-        lost = self._lost + over
-        between = f"\n[… {lost} bytes left out …]\n".encode() if lost else b""
-        return _ESCAPES.sub("", (self._head + between + self._tail[over:]).decode("utf-8", "replace"))
-
-
-class _Outputs(asyncio.SubprocessProtocol):
-    """Collects the outputs. `exited` is set when the process ends, even if a child process still has the pipes open.
-    `silent` is set when the pipes are closed.
+class _Process(asyncio.SubprocessProtocol):
+    """Keeps beginning and end of each output stream. `exited` is set when the process ends, even if a child process still
+    has the pipes open. `silent` is set when the pipes are closed.
     """
 
     def __init__(self) -> None:
-        self.outputs = {1: _Output(), 2: _Output()}
+        self._outputs = {fd: [bytearray(), bytearray()] for fd in (1, 2)}
+        self._lost = {1: 0, 2: 0}
         self.exited, self.silent = asyncio.Event(), asyncio.Event()
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
-        self.outputs[fd].add(data)
+        head, tail = self._outputs[fd]
+        room = max(0, KEPT - len(head))
+        head += data[:room]
+        tail += data[room:]
+        if len(tail) > 2 * KEPT:
+            self._lost[fd] += len(tail) - KEPT
+            del tail[:-KEPT]
 
     def process_exited(self) -> None:
         self.exited.set()
 
-    def connection_lost(self, exc: Exception | None) -> None:
-        del exc
+    def connection_lost(self, _: Exception | None) -> None:
         self.silent.set()
+
+    def words(self, fd: int) -> str:
+        head, tail = self._outputs[fd]
+        lost = self._lost[fd] + max(0, len(tail) - KEPT)
+        between = f"\n[… {lost} bytes left out …]\n".encode() if lost else b""
+        return _ESCAPES.sub("", (head + between + tail[-KEPT:]).decode("utf-8", "replace"))
 
 
 async def run_process(
@@ -450,66 +440,43 @@ async def run_process(
     handles: Sequence[int] = (),
 ) -> CommandResult:
     """Run a command without input, in its own process group. The group is killed when the command ends, at the time
-    limit, when `watch` reports an exceeded limit, or when the caller is cancelled. The command inherits only the
-    descriptors in `handles`. Raises OSError if the command cannot be started.
+    limit, when `watch` reports an exceeded limit or fails, or when the caller is cancelled. The command inherits only
+    the descriptors in `handles`. Raises OSError if the command cannot be started or watched.
     """
-    stop = asyncio.Event()
-    task = asyncio.create_task(_supervise(words, folder, seconds, watch, handles, stop=stop))
-    cancelled: asyncio.CancelledError | None = None
-    # A cancelled caller waits until the process has exited. Otherwise a zombie process would remain.
-    while not task.done():
-        try:
-            await asyncio.wait([task])
-        except asyncio.CancelledError as error:
-            cancelled = error
-            stop.set()
-    if cancelled is not None:
-        raise cancelled
-    return task.result()
-
-
-async def _supervise(
-    words: Sequence[str],
-    folder: Path,
-    seconds: float,
-    watch: LimitCheck,
-    handles: Sequence[int],
-    *,
-    stop: asyncio.Event,
-) -> CommandResult:
     loop = asyncio.get_running_loop()
     how = {"cwd": folder, "env": dict(ENVIRONMENT), "pass_fds": tuple(handles), "start_new_session": True}
     transport, process = await loop.subprocess_exec(
-        _Outputs,
+        _Process,
         *words,
         stdin=asyncio.subprocess.DEVNULL,
         **how,  # type: ignore[arg-type]
     )
     group, deadline, over = transport.get_pid(), loop.time() + seconds, None
-    ending = [loop.create_task(event.wait()) for event in (process.exited, stop)]
     try:
-        while not (process.exited.is_set() or stop.is_set() or over) and loop.time() < deadline:
+        while not (process.exited.is_set() or over) and loop.time() < deadline:
             over = await asyncio.to_thread(watch, group)
-            left = max(0.0, min(LOOK, deadline - loop.time()))
-            await asyncio.wait(ending, timeout=0 if over else left, return_when=asyncio.FIRST_COMPLETED)
-    except OSError:  # `watch` failed, so nothing would limit the command any more
+            await _until(process.exited, 0 if over else min(LOOK, deadline - loop.time()))
+        over = None if process.exited.is_set() else over
+        late = not (process.exited.is_set() or over)
         _kill(group)
-        transport.close()
-        raise
-    late = not (process.exited.is_set() or stop.is_set() or over)
-    over = None if process.exited.is_set() else over
-    _kill(group)
-    # A process that left the group may keep the pipes open. Do not wait for such a process.
-    silent = loop.create_task(process.silent.wait())
-    await asyncio.wait([silent, ending[1]], timeout=LAST_WORDS, return_when=asyncio.FIRST_COMPLETED)
-    _kill(group)
-    await asyncio.wait(ending[:1], timeout=REAP)
-    for task in (silent, *ending):
-        task.cancel()
-    transport.close()
+        # A process that left the group may keep the pipes open. Do not wait for such a process.
+        await _until(process.silent, LAST_WORDS)
+    finally:
+        _kill(group)
+        try:
+            await _until(process.exited, REAP)  # otherwise a zombie process would remain
+        finally:
+            transport.close()
     status = transport.get_returncode()
-    stdout, stderr = process.outputs[1].words(), process.outputs[2].words()
-    return CommandResult(-signal.SIGKILL if status is None else status, stdout, stderr, late, over)
+    return CommandResult(
+        -signal.SIGKILL if status is None else status, process.words(1), process.words(2), late, over
+    )
+
+
+async def _until(event: asyncio.Event, seconds: float) -> None:
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await event.wait()
 
 
 def _kill(group: int) -> None:
