@@ -9,7 +9,7 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal
 from urllib.parse import urlsplit
@@ -209,47 +209,50 @@ def literal_words(command: str) -> tuple[str, ...] | None:
 # ------------------------------------------------------------ patterns
 
 
-@dataclass(slots=True)
-class JudgedCall:
-    """A tool call that is being judged. The call's paths are resolved once for all rules."""
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The argument of a call that patterns are compared with. A path is resolved once for all rules; `forms` are its
+    spellings for wide rules, without case differences. `shallow` means that the call uses no folder below the path.
+    """
 
-    paths: Paths
-    arguments: Mapping[str, Any]
-    _places: dict[str, ResolvedPath] = field(default_factory=dict)
+    words: str | None
+    place: ResolvedPath | None = None
+    forms: tuple[Parts, ...] = ()
+    shallow: bool = True
 
-    def words(self, name: str) -> str | None:
-        value = self.arguments.get(name)
-        return value if isinstance(value, str) and value else None
 
-    def place(self, path: str) -> ResolvedPath:
-        if path not in self._places:
-            self._places[path] = self.paths.place(path)
-        return self._places[path]
-
-    def forms(self, path: str) -> list[Parts]:
-        """Return all spellings of a path for wide rules. Case differences are removed."""
-        return [_folded(form) for form in self.place(path).forms]
+def target_of(tool: str, arguments: Mapping[str, Any], paths: Paths) -> Target:
+    kind, name = ARGUMENTS.get(tool, ("", ""))
+    words = arguments.get(name)
+    words = words if isinstance(words, str) and words else None
+    if kind == "tree":
+        words = words or "."  # a search without a path searches the whole project
+    if words is None or kind not in {"path", "tree"}:
+        return Target(words)
+    place = paths.place(words)
+    shallow = kind == "path" or arguments.get("depth") == 1
+    return Target(words, place, tuple(map(_folded, place.forms)), shallow)
 
 
 Answer = bool | None
 """True if a pattern matches a call; None if it is unknown whether a wide pattern matches."""
-Pattern = Callable[[JudgedCall], Answer]
+Pattern = Callable[[Target], Answer]
 
 
 def compile_pattern(tool: str, pattern: str, paths: Paths, *, wide: bool) -> Pattern:
     """Compile a rule's pattern for a tool. `wide` is True for deny and ask rules. Raises `RuleMalformed`."""
-    kind, name = ARGUMENTS.get(tool, ("", ""))
+    kind, _ = ARGUMENTS.get(tool, ("", ""))
     if not kind and pattern != "*":
         raise RuleMalformed(
             "no pattern for this tool",
             f"write {tool} alone, or {tool}(*, arg.NAME~=...) for one of its arguments",
         )
     if kind == "command":
-        return _command(name, pattern, wide=wide)
+        return _command(pattern, wide=wide)
     if pattern == "*":
-        return lambda asked: not kind or asked.words(name) is not None
+        return lambda target: not kind or target.words is not None
     if kind == "url":
-        return _url(name, pattern, wide=wide)
+        return _url(pattern, wide=wide)
     parts, whole = _split(pattern), pattern.startswith("/")
     if ".." in parts or pattern.startswith("~"):
         raise RuleMalformed(
@@ -258,17 +261,21 @@ def compile_pattern(tool: str, pattern: str, paths: Paths, *, wide: bool) -> Pat
     at = next((at for at, part in enumerate(parts) if "*" in part or "?" in part), len(parts))
     base = paths.place("/" + "/".join((*(() if whole else paths.root), *parts[:at])))
     loose = tuple(parts[at:])
-    if not wide:
-        return _strict_path(name, base.real, (*loose, ANY_DEPTH) if pattern.endswith("/") else loose)
-    anywhere = (
-        _within(_folded(paths.root), (ANY_DEPTH, folded(parts[0]))) if len(parts) == 1 and not whole else None
-    )
-    return _wide_path(
-        name, {_folded(form) for form in base.forms}, _folded(loose), anywhere, tree=kind == "tree"
+    if wide:
+        named = len(parts) == 1 and not whole
+        anywhere = _within(_folded(paths.root), (ANY_DEPTH, folded(parts[0]))) if named else None
+        return _wide_path({_folded(form) for form in base.forms}, _folded(loose), anywhere)
+    if base.real is None:
+        return lambda _: False
+    # The folder before the first wildcard is resolved once, at the start. If somebody creates a link there later, the
+    # rule does not allow the link's target.
+    matches = _within(base.real, (*loose, ANY_DEPTH) if pattern.endswith("/") else loose, below=False)
+    return lambda target: (
+        target.place is not None and target.place.real is not None and matches(target.place.real)
     )
 
 
-def _command(name: str, pattern: str, *, wide: bool) -> Pattern:
+def _command(pattern: str, *, wide: bool) -> Pattern:
     words = pattern.split()
     if literal_words(pattern.replace("*", "x").replace("?", "x")) is None:
         raise RuleMalformed(
@@ -281,10 +288,9 @@ def _command(name: str, pattern: str, *, wide: bool) -> Pattern:
     if words[1:] and words[-1] == "*":
         forms.append(glob(folded(" ".join(words[:-1]))))
 
-    def judge(asked: JudgedCall) -> Answer:
-        command = asked.words(name)
-        plain = literal_words(command or "")
-        if not wide or command is None:
+    def judge(target: Target) -> Answer:
+        plain = literal_words(target.words or "")
+        if not wide or target.words is None:
             return plain is not None and strict(" ".join(plain))
         if plain is None:
             return None
@@ -294,7 +300,7 @@ def _command(name: str, pattern: str, *, wide: bool) -> Pattern:
     return judge
 
 
-def _url(name: str, pattern: str, *, wide: bool) -> Pattern:
+def _url(pattern: str, *, wide: bool) -> Pattern:
     try:
         place, path = url_glob(pattern)
     except (ValueError, UnicodeError):
@@ -303,11 +309,10 @@ def _url(name: str, pattern: str, *, wide: bool) -> Pattern:
             "write it so",
         ) from None
 
-    def judge(asked: JudgedCall) -> Answer:
-        address = asked.words(name)
-        url = read_url(address) if address is not None else None
+    def judge(target: Target) -> Answer:
+        url = read_url(target.words) if target.words is not None else None
         if url is None:
-            return wide and address is not None
+            return wide and target.words is not None
         if wide:
             return place(url) and (not url.literal or path(url.path))
         return url.plain and place(url) and path(url.path)
@@ -315,46 +320,22 @@ def _url(name: str, pattern: str, *, wide: bool) -> Pattern:
     return judge
 
 
-def _strict_path(name: str, base: Parts | None, loose: Parts) -> Pattern:
-    """Compile a path pattern of an allow rule. `base` is the folder before the first wildcard. The base is resolved once,
-    at the start. If somebody creates a link there later, the rule does not allow the link's target.
-    """
-    if base is None:
-        return lambda _: False
-    matches = _within(base, loose, below=False)
-
-    def judge(asked: JudgedCall) -> Answer:
-        path = asked.words(name)
-        real = asked.place(path).real if path is not None else None
-        return real is not None and matches(real)
-
-    return judge
-
-
-def _wide_path(
-    name: str, bases: set[Parts], loose: Parts, anywhere: Callable[[Parts], bool] | None, *, tree: bool
-) -> Pattern:
+def _wide_path(bases: set[Parts], loose: Parts, anywhere: Callable[[Parts], bool] | None) -> Pattern:
     """Compile a path pattern of a deny or ask rule. `bases` are the spellings of the folder before the first wildcard.
     If the pattern is only a file name, `anywhere` finds that name in any folder.
     """
     within = [_within(base, loose) for base in bases] + ([anywhere] if anywhere is not None else [])
 
-    def judge(asked: JudgedCall) -> Answer:
-        path = asked.words(name)
-        if path is None and not tree:
+    def judge(target: Target) -> Answer:
+        if target.place is None:
             return False
-        # A search without a path searches the whole project, so its path is `.`.
-        path = path or "."
-        if asked.place(path).real is None:
+        if target.place.real is None or any(holds(form) for form in target.forms for holds in within):
             return True
-        forms = asked.forms(path)
-        if any(holds(form) for form in forms for holds in within):
-            return True
-        if not tree or asked.arguments.get("depth") == 1:
+        if target.shallow:
             return False
-        if any(base[: len(form)] == form for form in forms for base in bases):
+        if any(base[: len(form)] == form for form in target.forms for base in bases):
             return None if loose else True
-        inside = any(form[: len(base)] == base for form in forms for base in bases)
+        inside = any(form[: len(base)] == base for form in target.forms for base in bases)
         return None if anywhere is not None or (loose and inside) else False
 
     return judge

@@ -30,12 +30,13 @@ from bot.text import folded
 from bot.tools.permissions.patterns import (
     ARGUMENTS,
     Answer,
-    JudgedCall,
     Paths,
     Pattern,
     RuleMalformed,
+    Target,
     compile_pattern,
     glob,
+    target_of,
 )
 from bot.tools.permissions.protected_code import CLOSED, OURS, ProtectedCode
 
@@ -241,10 +242,10 @@ class _Rule:
         parts = _AND.split(parsed.condition) if parsed.condition is not None else []
         return cls(parsed.text, TRUSTED in parsed.tags, pattern, [_condition(part.strip()) for part in parts])
 
-    def answer(self, call: Call, asked: JudgedCall, subject: Subject, now: PolicyContext) -> Answer:
+    def answer(self, call: Call, target: Target, subject: Subject, now: PolicyContext) -> Answer:
         if not all(holds(call, subject, now) for holds in self.conditions):
             return False
-        return self.pattern is None or self.pattern(asked)
+        return self.pattern is None or self.pattern(target)
 
 
 def check(parsed: ParsedRule, outcome: Outcome, paths: Paths) -> None:
@@ -288,8 +289,8 @@ class Rules:
         """Return the decision on a call. If several people caused the call, each is judged and the strictest decision
         counts.
         """
-        asked = JudgedCall(self._paths, call.arguments)
-        decisions = [self._judge(call, asked, subject, now) for subject in subjects]
+        target = target_of(call.tool, call.arguments, self._paths)
+        decisions = [self._judge(call, target, subject, now) for subject in subjects]
         if not decisions:
             return Decision("deny", "default", "no person asked for this")
         return replace(
@@ -301,28 +302,47 @@ class Rules:
 
     def permits(self, call: Call, subject: Subject, now: PolicyContext) -> bool:
         """Return True if an allow rule matches. All other rules and the defaults are ignored."""
-        asked = JudgedCall(self._paths, call.arguments)
-        return any(rule.answer(call, asked, subject, now) for rule in self._of(call.tool)["allow"])
+        target = target_of(call.tool, call.arguments, self._paths)
+        return any(rule.answer(call, target, subject, now) for rule in self._of(call.tool)["allow"])
 
-    def _judge(self, call: Call, asked: JudgedCall, subject: Subject, now: PolicyContext) -> Decision:
+    def _judge(self, call: Call, target: Target, subject: Subject, now: PolicyContext) -> Decision:
         tool = self._of(call.tool)
-        denials = {rule.text: rule.answer(call, asked, subject, now) for rule in tool["deny"]}
+        denials = {rule.text: rule.answer(call, target, subject, now) for rule in tool["deny"]}
         if rule := next((text for text, answer in denials.items() if answer), None):
             return Decision("deny", "rule", "a rule of this installation forbids it", f"deny {rule}")
-        if (closed := _protected(call, asked, self._code)) is not None:
+        if (closed := self._protected(call, target)) is not None:
             return Decision("deny", "protected", closed)
         if rule := next((text for text, answer in denials.items() if answer is None), None):
             return asks("rule", "doubt", f"deny {rule}")
-        given = [rule for rule in tool["allow"] if rule.answer(call, asked, subject, now)]
+        given = [rule for rule in tool["allow"] if rule.answer(call, target, subject, now)]
         # If one of the rules is marked `@trusted:`, it decides.
         best = next((rule for rule in given if rule.trusted), given[0] if given else None)
-        if best is not None and not best.trusted and (why := _instructs(call, asked)):
+        if best is not None and not best.trusted and (why := _instructs(call, target)):
             # The person cannot approve this alone, because the file will instruct everybody's turns, also operators' turns.
             return asks("default", why, f"allow {best.text}")
         for one in tool["ask"]:
-            if one.answer(call, asked, subject, now) is not False:
+            if one.answer(call, target, subject, now) is not False:
                 return asks("rule", "rule", f"ask {one.text}", granted=bool(given))
         return _default(call, now) if best is None else _allowed(call, best, now)
+
+    def _protected(self, call: Call, target: Target) -> str | None:
+        """Return the reason why tools may not use a path, whatever the rules say; None if they may use it. Paths outside
+        the project, secrets, settings, and changes to Shipmate's own code are refused.
+        """
+        kind, code, root = ARGUMENTS.get(call.tool, ("", ""))[0], self._code, self._paths.root
+        changes = kind in {"path", "tree", "command"} and not call.effects.isdisjoint(_CHANGES)
+        if code is not None and code.closed and changes:
+            return CLOSED
+        if (place := target.place) is None:
+            return None
+        if place.real is None or place.real[: len(root)] != root:
+            return "it is outside of the project"
+        inside = (form[len(root) :] if form[: len(root)] == root else form for form in place.forms)
+        if any(is_hidden(part) for form in inside for part in form):
+            return "secrets and settings are closed to tools"
+        if code is not None and changes and any(code.seals(Path("/", *form)) for form in place.forms):
+            return OURS
+        return None
 
     def _of(self, name: str) -> dict[Outcome, list[_Rule]]:
         if name not in self._tools:
@@ -415,36 +435,12 @@ def taints(call: Call, now: PolicyContext, least: Taint = Taint.FOREIGN) -> bool
     return call.tool.startswith(MCP) or not _HARMFUL.isdisjoint(call.effects)
 
 
-def _instructs(call: Call, asked: JudgedCall) -> Reason:
+def _instructs(call: Call, target: Target) -> Reason:
     """Return the reason why writing a file needs approval even if an allow rule matches: the model, or another agent,
     will read the file's text as instructions. Return "" for any other file.
     """
-    path = asked.words("path") if call.tool in {"write_file", "edit_file"} else None
-    forms = [form for form in (asked.forms(path) if path is not None else ()) if form]
+    forms = [form for form in target.forms if form] if call.tool in {"write_file", "edit_file"} else []
     if any(form[-1] in _INSTRUCTIONS or _SKILLS in pairwise(form) for form in forms):
         return "instructs"
     names = {name for form in forms for name in (*form, *map("/".join, pairwise(form)))}
     return "" if names.isdisjoint(_FOLLOWED.split()) else "elsewhere"
-
-
-def _protected(call: Call, asked: JudgedCall, code: ProtectedCode | None) -> str | None:
-    """Return the reason why tools may not use a path, whatever the rules say; None if they may use it. Paths outside
-    the project, secrets, settings, and changes to Shipmate's own code are refused.
-    """
-    kind, name = ARGUMENTS.get(call.tool, ("", ""))
-    changes = kind in {"path", "tree", "command"} and not call.effects.isdisjoint(_CHANGES)
-    if code is not None and code.closed and changes:
-        return CLOSED
-    path = asked.words(name) if kind in {"path", "tree"} else None
-    if path is None:
-        return None
-    place = asked.place(path)
-    root = asked.paths.root
-    if place.real is None or place.real[: len(root)] != root:
-        return "it is outside of the project"
-    inside = (form[len(root) :] if form[: len(root)] == root else form for form in place.forms)
-    if any(is_hidden(part) for form in inside for part in form):
-        return "secrets and settings are closed to tools"
-    if code is not None and changes and any(code.seals(Path("/", *form)) for form in place.forms):
-        return OURS
-    return None
