@@ -18,8 +18,8 @@ from bot.core.agent import AgentDeps
 from bot.core.memory import PutBack
 from bot.core.prompt import Section, assemble
 from bot.tools import result_limits
-from bot.tools.builtin.skills import SkillsLoad
-from bot.tools.builtin.tool_search import ToolSearch
+from bot.tools.builtin.skills import skills_load
+from bot.tools.builtin.tool_search import tool_search
 from bot.tools.context import ToolExecutionContext, tool_scope
 
 T = TypeVar("T")
@@ -79,14 +79,16 @@ async def put_back(
         approvals=lambda _: Unattended(),
     )
     with tool_scope(reader):
-        skills = await _read(deps, SkillsLoad.name, {one: {"name": one} for one in names[_SKILLS]})
+        skills = await _read(deps, skills_load.name, {one: {"name": one} for one in names[_SKILLS]})
         files = await _read(deps, READ, names[_FILES])
     origin = NOBODYS
     for result in files.values():
         origin |= result.origin or NOBODYS
     pointers = [f"- artifact {name} ({count} lines and more)" for name, count in names[_ARTIFACTS].items()]
     title = f"Large results and files from before, to be read with {result_limits.READER}:"
-    again = f"Tools found before; find again with {ToolSearch.name} what you need: {', '.join(names[_TOOLS])}"
+    again = (
+        f"Tools found before; find again with {tool_search.name} what you need: {', '.join(names[_TOOLS])}"
+    )
     skill_texts = _texts("The skill {}, loaded before", "Skills loaded before; load", names[_SKILLS], skills)
     file_title = "The file {}, read before, as it is now"
     file_texts = _texts(file_title, "Files read before; read", names[_FILES], files)
@@ -166,5 +168,5 @@ def _used(messages: Sequence[Message]) -> Iterator[tuple[str, str, Any]]:
             elif call.name == READ and isinstance(path := call.input.get("path"), str):
                 # Large results are already listed among the artifacts.
                 yield _FILES, path, call.input
-            if call.name == SkillsLoad.name and isinstance(name := call.input.get("name"), str):
+            if call.name == skills_load.name and isinstance(name := call.input.get("name"), str):
                 yield _SKILLS, name, None

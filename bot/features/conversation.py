@@ -24,7 +24,7 @@ from bot.core.context import AgentContextStore, KeptTurn
 from bot.core.events import Event, SessionMoved
 from bot.core.feature import Command, Done, Feature, Hooks, Runtime
 from bot.core.turn_lookup import TurnLookup
-from bot.tools.builtin.chat_send import ChatSend
+from bot.tools.builtin.chat_send import chat_send
 from bot.tools.permissions.display import named
 from bot.words import CATALOGUES, DEFAULT, paragraph, say, times
 
@@ -447,7 +447,7 @@ def _lines(message: Message) -> Iterator[str]:
             yield say(who, words=block["text"])
         elif (
             block["type"] == "tool_use"
-            and block["name"] == ChatSend.name
+            and block["name"] == chat_send.name
             and isinstance(block["input"].get("text"), str)
         ):
             yield say(who, words=block["input"]["text"])

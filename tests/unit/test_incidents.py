@@ -54,7 +54,7 @@ def test_the_tests_of_an_incident_exist(row: str) -> None:
 
 
 def tools() -> Iterator[Any]:
-    """The class of every tool that is built in."""
+    """Every tool that is built in."""
     for found in pkgutil.iter_modules(builtin.__path__):
         module = importlib.import_module(f"{builtin.__name__}.{found.name}")
         yield from module.TOOLS
@@ -62,9 +62,7 @@ def tools() -> Iterator[Any]:
 
 @pytest.mark.parametrize("tool", list(tools()), ids=lambda tool: tool.name)
 def test_no_tool_takes_a_destination(tool: Any) -> None:
-    schema = definition(type("Described", (), {"name": tool.name, "description": "", "input": tool.input})())[
-        "input_schema"
-    ]
+    schema = definition(tool)["input_schema"]
     assert [name for name in schema["properties"] if DESTINATION.search(name)] == []
     assert schema["additionalProperties"] is False, "nothing is taken that is not named"
 

@@ -24,7 +24,7 @@ from bot.core import phrases
 from bot.core.chat import Chat
 from bot.core.feature import Feature, Hooks, Runtime
 from bot.core.phrases import LATIN, Pattern, compiled
-from bot.tools.builtin.chat_send import ChatSend
+from bot.tools.builtin.chat_send import chat_send
 from bot.tools.context import CALL, Reply
 from bot.tools.permissions.rules import SCHEDULING
 from bot.tools.registry import Registry
@@ -164,7 +164,7 @@ def _supported(call: ToolCall, registry: Registry, *, worked: bool) -> frozenset
 
 
 def _kinds(call: ToolCall, effects: frozenset[Effect]) -> frozenset[Kind]:
-    if call.name == ChatSend.name:
+    if call.name == chat_send.name:
         return frozenset({"sent"})
     if call.name.startswith(MCP):
         words = regex.findall(r"[A-Z]?[a-z]+", call.name.split("__", 2)[-1])

@@ -20,7 +20,7 @@ from bot.contracts.tools import ToolCall, ToolResult
 from bot.core import blocks
 from bot.core.recorded_requests import REDACTED, RecordedRequest
 from bot.llm.wrapper import reply_of, spent
-from bot.tools.builtin.chat_send import ChatSend, promises_more
+from bot.tools.builtin.chat_send import chat_send, promises_more
 
 
 @dataclass
@@ -163,7 +163,7 @@ async def rerun(
             break
         done = [_result(call, results, came.unknown, cut=call.id in reply.cut) for call in calls]
         own.append({"role": "user", "content": done})
-        sends = all(call.name == ChatSend.name for call in calls)
+        sends = all(call.name == chat_send.name for call in calls)
         if sends and not any(one.get("is_error") for one in done) and not promises_more(calls[-1].input):
             break
     came.answer = _answer(said)
@@ -192,7 +192,7 @@ def _result(
     """Return the recorded result of a tool call. If there is none, add the tool's name to `unknown`."""
     if not cut and (found := results.get(_key(call))):
         return {**found.pop(0), "tool_use_id": call.id}
-    if not cut and call.name == ChatSend.name:
+    if not cut and call.name == chat_send.name:
         return ToolResult(call.id, TAKEN).block
     unknown.append(call.name)
     return ToolResult(call.id, NOT_RECORDED, failed=True).block
@@ -204,7 +204,7 @@ def _answer(said: Sequence[Message]) -> str:
         str(call.input.get("text", ""))
         for message in said
         for call in blocks.tool_calls(message["content"])
-        if call.name == ChatSend.name and isinstance(call.input, dict)
+        if call.name == chat_send.name and isinstance(call.input, dict)
     ]
     return "\n\n".join(sent) if sent else blocks.plain_text(said[-1]["content"]) if said else ""
 

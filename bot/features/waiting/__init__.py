@@ -28,8 +28,8 @@ from bot.core.context import RunningTurn
 from bot.core.events import FactSet, TurnEndState
 from bot.core.feature import Command, Done, Feature, Hooks, Runtime
 from bot.core.phrases import Pattern, compiled
-from bot.tools.builtin.chat_send import ChatSend
-from bot.tools.builtin.schedule import ScheduleCreate
+from bot.tools.builtin.chat_send import chat_send
+from bot.tools.builtin.work import schedule_create
 from bot.tools.permissions.display import named, quoted
 from bot.words import say, times
 
@@ -105,7 +105,7 @@ class Board:
         if running is None or state != "answered" or first.due is not None or _makes_job(running):
             return Done(facts=facts)
         # Search all that the person has read: the messages that the turn sent by tool, and the turn's last text.
-        sent = [str(one.input.get("text", "")) for one in _calls(running) if one.name == ChatSend.name]
+        sent = [str(one.input.get("text", "")) for one in _calls(running) if one.name == chat_send.name]
         said = self._run.redact("\n".join([*sent, running.words]))
         if found := promise_in(said, "\n".join(one.text for one in turn.left)):
             words = "an answer promises something that no job carries"
@@ -186,7 +186,7 @@ def _calls(running: RunningTurn) -> list[ToolCall]:
 
 
 def _makes_job(running: RunningTurn) -> bool:
-    made = {call.id for call in _calls(running) if call.name == ScheduleCreate.name}
+    made = {call.id for call in _calls(running) if call.name == schedule_create.name}
     said = (
         block for one in running.entries if one.message["role"] == "user" for block in one.message["content"]
     )

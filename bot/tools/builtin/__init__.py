@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+import functools
 import importlib
+import inspect
 import pkgutil
-from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple, get_type_hints
 
-from pydantic import BaseModel
+from pydantic import create_model
 
 from bot.config.ship_file import WebSearch
 from bot.contracts.archive import ArchiveLine, HistoryPage, HistoryQuery
@@ -58,29 +60,58 @@ class ToolPorts:
     search: Search | None = None
 
 
-class BuiltinTool(ABC):
-    """Base class of the built-in tools. The default attributes suit a tool that reads. If `eager` is True, the tool's
-    input is streamed while the model writes it.
-    """
+@dataclass(frozen=True)
+class BuiltinTool:
+    """A tool made of a function by `tool`. A call with the ports returns the tool as it is registered."""
 
     name: str
     description: str
-    input: type[BaseModel] = ToolInput
+    input: type[ToolInput]
+    function: Callable[..., Any]
     effects: frozenset[Effect] = READS
-    timeout_seconds = 30.0
-    ages = True
-    eager = False
+    timeout_seconds: float = 30.0
+    ages: bool = True
+    eager: bool = False
+    """True if the tool's input is streamed while the model writes it."""
+    adapt: Callable[[ToolPorts], Mapping[str, Any]] = lambda _: {}
+    """Function that returns the fields of the tool that depend on the ports."""
 
-    def __init__(self, ports: ToolPorts) -> None:
-        self.ports = ports
+    def __call__(self, ports: ToolPorts) -> BuiltinTool:
+        return replace(self, function=functools.partial(self.function, ports), **self.adapt(ports))
 
-    @abstractmethod
-    async def run(self, args: Any) -> str | FoundTools: ...
+    async def run(self, args: Any) -> str | FoundTools:
+        given = {"args": args} if "args" in inspect.signature(self.function).parameters else vars(args)
+        call = functools.partial(self.function, **given)
+        result: str | FoundTools
+        if inspect.iscoroutinefunction(self.function):
+            result = await call()
+        else:
+            result = await asyncio.to_thread(call)
+        return result
+
+
+def tool(description: str = "", **fields: Any) -> Callable[[Callable[..., Any]], BuiltinTool]:
+    """Return a decorator that makes a tool of a function. `fields` are further fields of `BuiltinTool`; the defaults suit a
+    tool that reads. The function's parameters are the ports and the tool's arguments, or the ports and `args`, a model of
+    all arguments. A function that is no coroutine runs on another thread.
+    """
+
+    def made(function: Callable[..., Any]) -> BuiltinTool:
+        name, hints = function.__name__, get_type_hints(function, include_extras=True)
+        parameters = [*inspect.signature(function).parameters.values()][1:]
+        declared: dict[str, Any] = {
+            one.name: (hints[one.name], ... if one.default is one.empty else one.default)
+            for one in parameters
+        }
+        given = hints.get("args") or create_model(name, __base__=ToolInput, **declared)
+        return BuiltinTool(name, description, given, function, **fields)
+
+    return made
 
 
 def builtin_tools(ports: ToolPorts) -> list[Tool]:
     """Return the tools of all modules of this folder."""
     names = sorted(module.name for module in pkgutil.iter_modules(__path__))
     modules = [importlib.import_module(f"{__name__}.{name}") for name in names]
-    tools = [tool(ports) for module in modules for tool in module.TOOLS]
-    return [tool for tool in tools if tool.name != "web_search" or ports.search is not None]
+    tools = [one(ports) for module in modules for one in module.TOOLS]
+    return [one for one in tools if one.name != "web_search" or ports.search is not None]

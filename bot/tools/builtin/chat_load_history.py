@@ -20,7 +20,7 @@ from bot.contracts.channel import MembershipAnswer
 from bot.contracts.identity import THREAD, ChatKey
 from bot.contracts.tools import READS, WRITES, ToolInput
 from bot.tools import context
-from bot.tools.builtin import BuiltinTool
+from bot.tools.builtin import ToolPorts, tool
 from bot.tools.context import RecallQuery, ToolExecutionContext
 
 BYTES = 75_000
@@ -81,125 +81,126 @@ class _FoundLines:
     counted: bool = True
 
 
-class ChatLoadHistory(BuiltinTool):
-    """Finds messages in the archive and inserts them into the turn."""
-
-    name = "chat_load_history"
-    description = (
-        "Load older messages that you no longer see: the newest, or the best matches of `queries` with what was said "
-        "around them. Search before you say that you do not know, and again in other words; `keyword` is for text you "
-        "know exactly."
-    )
-    input = LoadHistoryInput
+@tool(
+    "Load older messages that you no longer see: the newest, or the best matches of `queries` with what was said "
+    "around them. Search before you say that you do not know, and again in other words; `keyword` is for text you "
+    "know exactly.",
     # The inserted messages depend on the order of calls. WRITES prevents two calls from running concurrently.
-    effects = READS | WRITES
-    timeout_seconds = 60.0
-    ages = False
+    effects=READS | WRITES,
+    timeout_seconds=60.0,
+    ages=False,
+)
+async def chat_load_history(ports: ToolPorts, args: LoadHistoryInput) -> str:
+    """Find messages in the archive and insert them into the turn."""
+    turn = context.current()
+    injection = turn.injection
+    if injection is None or (room := min(args.limit, injection.room())) <= 0:
+        raise errors.ToolError("This turn has loaded as much history as it may. Answer with what you have.")
+    others = await (_others(ports, turn) if args.scope == "mine" else _sibling_chats(ports, turn))
+    chats = [turn.chat_key, *others.chats[:MOST_CHATS]]
+    find = _ranked if args.phrasings else _newest
+    filters = {
+        "keyword": args.keyword,
+        "role": args.role,
+        "before": _milliseconds(args.before),
+        "after": _milliseconds(args.after),
+        "skip": injection.in_view,
+    }
+    found = await find(ports, args, chats, room, filters)
+    if not found.lines:
+        return _nothing(args, found) + _left_out(others)
+    made = await _made(ports, found.lines, turn.chat_key)
+    marked = [_marked(ports, line, turn, made.get(place)) for place, line in enumerate(found.lines)]
+    loaded = await injection.inject(marked)
+    told = _receipt(args, loaded, found, turn)
+    if any((line.meta or {}).get("artifacts") for line in loaded):
+        told += " What stands under `artifacts` can be read with `read_artifact`."
+    return told + _left_out(others)
 
-    async def run(self, args: LoadHistoryInput) -> str:
-        turn = context.current()
-        injection = turn.injection
-        if injection is None or (room := min(args.limit, injection.room())) <= 0:
-            raise errors.ToolError(
-                "This turn has loaded as much history as it may. Answer with what you have."
-            )
-        others = await (self._others(turn) if args.scope == "mine" else self._sibling_chats(turn))
-        chats = [turn.chat_key, *others.chats[:MOST_CHATS]]
-        find = self._ranked if args.phrasings else self._newest
-        filters = {
-            "keyword": args.keyword,
-            "role": args.role,
-            "before": _milliseconds(args.before),
-            "after": _milliseconds(args.after),
-            "skip": injection.in_view,
+
+async def _sibling_chats(ports: ToolPorts, turn: ToolExecutionContext) -> MembershipAnswer:
+    """If the turn is in a thread of a direct chat, return that chat and its other threads. Otherwise return no chats."""
+    chat = turn.chat_key.chat
+    if not turn.private or turn.chat_key.kind != THREAD:
+        return MembershipAnswer([])
+    kept = await ports.recall.kept(chat.channel) if ports.recall is not None else []
+    found = dict.fromkeys(one for one in (chat, *kept) if chat.shows(one) and one != turn.chat_key)
+    return MembershipAnswer(list(found))
+
+
+async def _others(ports: ToolPorts, turn: ToolExecutionContext) -> MembershipAnswer:
+    """Return the other chats of the person who asks. Direct chats are included only if the current chat is direct."""
+    recall, membership = ports.recall, ports.membership
+    if recall is None or membership is None or turn.channel is None or turn.user_id is None:
+        raise errors.ToolError('Only this chat can be searched here. Use scope "chat".')
+    kept = [key for key in await recall.kept(turn.channel) if key != turn.chat_key]
+    return await membership.chats_of(turn.channel, turn.user_id, kept, direct=turn.private)
+
+
+async def _ranked(
+    ports: ToolPorts, args: LoadHistoryInput, chats: list[ChatKey], room: int, filters: Json
+) -> _FoundLines:
+    if ports.recall is None:
+        raise errors.ToolError("There is no ranked search here. Use `keyword`.")
+    now = int(ports.clock.now() * 1000)
+    query = RecallQuery(args.phrasings, now, limit=room, offset=args.offset, **filters)
+    recalled = await ports.recall.recall(chats, query)
+    taken: dict[_Identity, ArchiveLine] = {}
+    hits, taken_bytes = list[ArchiveLine](), 0
+    for hit in recalled.hits:
+        near = [line for line in hit.near if not filters["skip"](line)]
+        new = [line for line in (hit.line, *near) if _identity(line) not in taken]
+        size = sum(len(line.text.encode()) for line in new)
+        if taken and (len(taken) + len(new) > room or taken_bytes + size > BYTES):
+            break
+        taken |= {_identity(line): line for line in new[:room]}
+        taken_bytes += size
+        hits.append(hit.line)
+    lines = sorted(taken.values(), key=lambda line: line.ts)
+    return _FoundLines(lines, hits, recalled.total, recalled.complete)
+
+
+async def _newest(
+    ports: ToolPorts, args: LoadHistoryInput, chats: list[ChatKey], room: int, filters: Json
+) -> _FoundLines:
+    if len(chats) > 1 and args.offset > FARTHEST:
+        raise errors.ToolError(
+            f'With scope "mine" an offset goes to {FARTHEST:,}. Use `before` for what is older. Nothing was loaded.'
+        )
+    # Load one line more than fits, to learn whether there are more. Counting the lines would read all of them.
+    skipped = args.offset if len(chats) > 1 else 0  # the offset applies after the chats are merged
+    limit, offset = room + 1 + skipped, args.offset - skipped
+    window = HistoryQuery(limit=limit, offset=offset, counted=False, **filters)
+    lines, total, counted = list[ArchiveLine](), 0, True
+    for chat in chats:
+        page = await ports.history(chat, window)
+        total, counted = total + page.total, counted and page.counted
+        lines = sorted([*lines, *page.lines], key=lambda line: line.ts)[-limit:]
+    lines = lines[: max(0, len(lines) - skipped)][-room:]
+    return _FoundLines(lines, lines, total, counted=counted)
+
+
+async def _made(ports: ToolPorts, lines: Sequence[ArchiveLine], chat_key: ChatKey) -> dict[int, list[Json]]:
+    """Return the artifacts of the turns that these lines belong to, keyed by the index of each turn's last line.
+    Artifacts of other chats are left out, because they cannot be read here.
+    """
+    places = {line.request_id: place for place, line in enumerate(lines) if line.chat_key == chat_key}
+    places.pop("", None)
+    with contextlib.suppress(errors.StorageError):  # messages are loaded even if this fails
+        made = await ports.artifacts.made(chat_key, places) if places else {}
+        return {
+            places[request]: [{"id": name, "tool": tool} for name, tool in found[-MOST_ARTIFACTS:]]
+            for request, found in made.items()
         }
-        found = await find(args, chats, room, filters)
-        if not found.lines:
-            return _nothing(args, found) + _left_out(others)
-        made = await self._made(found.lines, turn.chat_key)
-        marked = [self._marked(line, turn, made.get(place)) for place, line in enumerate(found.lines)]
-        loaded = await injection.inject(marked)
-        told = _receipt(args, loaded, found, turn)
-        if any((line.meta or {}).get("artifacts") for line in loaded):
-            told += " What stands under `artifacts` can be read with `read_artifact`."
-        return told + _left_out(others)
+    return {}
 
-    async def _sibling_chats(self, turn: ToolExecutionContext) -> MembershipAnswer:
-        """If the turn is in a thread of a direct chat, return that chat and its other threads. Otherwise return no chats."""
-        chat = turn.chat_key.chat
-        if not turn.private or turn.chat_key.kind != THREAD:
-            return MembershipAnswer([])
-        kept = await self.ports.recall.kept(chat.channel) if self.ports.recall is not None else []
-        found = dict.fromkeys(one for one in (chat, *kept) if chat.shows(one) and one != turn.chat_key)
-        return MembershipAnswer(list(found))
 
-    async def _others(self, turn: ToolExecutionContext) -> MembershipAnswer:
-        """Return the other chats of the person who asks. Direct chats are included only if the current chat is direct."""
-        recall, membership = self.ports.recall, self.ports.membership
-        if recall is None or membership is None or turn.channel is None or turn.user_id is None:
-            raise errors.ToolError('Only this chat can be searched here. Use scope "chat".')
-        kept = [key for key in await recall.kept(turn.channel) if key != turn.chat_key]
-        return await membership.chats_of(turn.channel, turn.user_id, kept, direct=turn.private)
-
-    async def _ranked(
-        self, args: LoadHistoryInput, chats: list[ChatKey], room: int, filters: Json
-    ) -> _FoundLines:
-        if self.ports.recall is None:
-            raise errors.ToolError("There is no ranked search here. Use `keyword`.")
-        now = int(self.ports.clock.now() * 1000)
-        query = RecallQuery(args.phrasings, now, limit=room, offset=args.offset, **filters)
-        recalled = await self.ports.recall.recall(chats, query)
-        taken: dict[_Identity, ArchiveLine] = {}
-        hits, taken_bytes = list[ArchiveLine](), 0
-        for hit in recalled.hits:
-            near = [line for line in hit.near if not filters["skip"](line)]
-            new = [line for line in (hit.line, *near) if _identity(line) not in taken]
-            size = sum(len(line.text.encode()) for line in new)
-            if taken and (len(taken) + len(new) > room or taken_bytes + size > BYTES):
-                break
-            taken |= {_identity(line): line for line in new[:room]}
-            taken_bytes += size
-            hits.append(hit.line)
-        lines = sorted(taken.values(), key=lambda line: line.ts)
-        return _FoundLines(lines, hits, recalled.total, recalled.complete)
-
-    async def _newest(
-        self, args: LoadHistoryInput, chats: list[ChatKey], room: int, filters: Json
-    ) -> _FoundLines:
-        if len(chats) > 1 and args.offset > FARTHEST:
-            raise errors.ToolError(
-                f'With scope "mine" an offset goes to {FARTHEST:,}. Use `before` for what is older. Nothing was loaded.'
-            )
-        # Load one line more than fits, to learn whether there are more. Counting the lines would read all of them.
-        skipped = args.offset if len(chats) > 1 else 0  # the offset applies after the chats are merged
-        limit, offset = room + 1 + skipped, args.offset - skipped
-        window = HistoryQuery(limit=limit, offset=offset, counted=False, **filters)
-        lines, total, counted = list[ArchiveLine](), 0, True
-        for chat in chats:
-            page = await self.ports.history(chat, window)
-            total, counted = total + page.total, counted and page.counted
-            lines = sorted([*lines, *page.lines], key=lambda line: line.ts)[-limit:]
-        lines = lines[: max(0, len(lines) - skipped)][-room:]
-        return _FoundLines(lines, lines, total, counted=counted)
-
-    async def _made(self, lines: Sequence[ArchiveLine], chat_key: ChatKey) -> dict[int, list[Json]]:
-        """Return the artifacts of the turns that these lines belong to, keyed by the index of each turn's last line.
-        Artifacts of other chats are left out, because they cannot be read here.
-        """
-        places = {line.request_id: place for place, line in enumerate(lines) if line.chat_key == chat_key}
-        places.pop("", None)
-        with contextlib.suppress(errors.StorageError):  # messages are loaded even if this fails
-            made = await self.ports.artifacts.made(chat_key, places) if places else {}
-            return {
-                places[request]: [{"id": name, "tool": tool} for name, tool in found[-MOST_ARTIFACTS:]]
-                for request, found in made.items()
-            }
-        return {}
-
-    def _marked(self, line: ArchiveLine, turn: ToolExecutionContext, made: list[Json] | None) -> ArchiveLine:
-        chat = str(line.chat_key) if line.chat_key != turn.chat_key else None
-        where = {"chat": chat, "link": self.ports.permalink(line), "artifacts": made}
-        return line.model_copy(update={"meta": {**(line.meta or {}), **where}})
+def _marked(
+    ports: ToolPorts, line: ArchiveLine, turn: ToolExecutionContext, made: list[Json] | None
+) -> ArchiveLine:
+    chat = str(line.chat_key) if line.chat_key != turn.chat_key else None
+    where = {"chat": chat, "link": ports.permalink(line), "artifacts": made}
+    return line.model_copy(update={"meta": {**(line.meta or {}), **where}})
 
 
 _Identity = tuple[ChatKey, int, str, str]
@@ -268,4 +269,4 @@ def _left_out(others: MembershipAnswer) -> str:
     return told
 
 
-TOOLS = (ChatLoadHistory,)
+TOOLS = (chat_load_history,)

@@ -16,8 +16,8 @@ from bot.contracts.outbound import OutgoingFile
 from bot.contracts.tools import ToolInput
 from bot.text import visible
 from bot.tools import context
-from bot.tools.builtin import BuiltinTool
-from bot.tools.project import stamp
+from bot.tools.builtin import ToolPorts, tool
+from bot.tools.project import Project, stamp
 
 UNFOUNDED = (
     "Not delivered: it says “{error.claim}”, but no tool has done that while you answered this message. Do it now if you can, or "
@@ -55,69 +55,64 @@ class ChatSendInput(ToolInput):
     )
 
 
-class ChatSend(BuiltinTool):
-    """Sends messages to the chat that caused the turn. The result tells the model whether the message was delivered."""
+@tool(
+    "Send your reply to the person who wrote to you. Call it once, with the whole reply, when your work is done: a "
+    "delivered message ends your turn, unless other tools were called beside it or you set `more`.",
+    effects=frozenset({"message"}),
+    timeout_seconds=300.0,  # a platform with rate limits may demand a wait
+    ages=False,
+    eager=True,
+)
+async def chat_send(ports: ToolPorts, args: ChatSendInput) -> str:
+    """Send a message to the chat that caused the turn. The result tells the model whether the message was delivered."""
+    reply = context.current().reply
+    if reply is None:
+        raise errors.ToolError(
+            "No chat caused this turn, so there is nowhere to send. Answer with plain text instead."
+        )
+    if not visible(args.text):
+        raise errors.ToolError("The text is empty, so nothing was sent. Send the message itself.")
+    files = await asyncio.to_thread(_files, ports, args.attachments) if args.attachments else []
+    try:
+        sent = await reply.send(args.text, context.CALL.get() or None, files)
+    except errors.DeliveryDeferred as error:
+        return (
+            "Not delivered yet: the platform lets me write here again only in about "
+            f"{max(1, round(error.wait / 60))} min. It will then be delivered by itself. Do not send it again."
+        )
+    except errors.DeliveryFailed as error:
+        raise errors.ToolError(_undelivered(error)) from error
+    if not sent:
+        return "Nothing was sent, as you wanted."
+    parts = f" in {len(sent)} parts" if len(sent) > 1 else ""
+    return f"Delivered{parts} (message id {', '.join(part.message_id for part in sent)})."
 
-    name = "chat_send"
-    description = (
-        "Send your reply to the person who wrote to you. Call it once, with the whole reply, when your work is done: a "
-        "delivered message ends your turn, unless other tools were called beside it or you set `more`."
-    )
-    input = ChatSendInput
-    effects = frozenset({"message"})
-    timeout_seconds = 300.0  # a platform with rate limits may demand a wait
-    ages = False
-    eager = True
 
-    async def run(self, args: ChatSendInput) -> str:
-        reply = context.current().reply
-        if reply is None:
+def _files(ports: ToolPorts, named: Sequence[str | NewFile]) -> list[OutgoingFile]:
+    files, left = list[OutgoingFile](), BYTES
+    for one in named:
+        if isinstance(one, str):
+            name, path, data = _read(ports.project, one, left + 1)
+        else:
+            name, path, data = one.name, "", one.content.encode()
+        left -= len(data)
+        if left < 0:
             raise errors.ToolError(
-                "No chat caused this turn, so there is nowhere to send. Answer with plain text instead."
+                f"Not delivered: together the files have more than {BYTES:,} bytes. Send fewer, or pack them."
             )
-        if not visible(args.text):
-            raise errors.ToolError("The text is empty, so nothing was sent. Send the message itself.")
-        files = await asyncio.to_thread(self._files, args.attachments) if args.attachments else []
-        try:
-            sent = await reply.send(args.text, context.CALL.get() or None, files)
-        except errors.DeliveryDeferred as error:
-            return (
-                "Not delivered yet: the platform lets me write here again only in about "
-                f"{max(1, round(error.wait / 60))} min. It will then be delivered by itself. Do not send it again."
-            )
-        except errors.DeliveryFailed as error:
-            raise errors.ToolError(_undelivered(error)) from error
-        if not sent:
-            return "Nothing was sent, as you wanted."
-        parts = f" in {len(sent)} parts" if len(sent) > 1 else ""
-        return f"Delivered{parts} (message id {', '.join(part.message_id for part in sent)})."
+        kind = mimetypes.guess_type(name)[0] or "application/octet-stream"
+        files.append(OutgoingFile(name, kind, data, path))
+    return files
 
-    def _files(self, named: Sequence[str | NewFile]) -> list[OutgoingFile]:
-        files, left = list[OutgoingFile](), BYTES
-        for one in named:
-            if isinstance(one, str):
-                name, path, data = self._read(one, left + 1)
-            else:
-                name, path, data = one.name, "", one.content.encode()
-            left -= len(data)
-            if left < 0:
-                raise errors.ToolError(
-                    f"Not delivered: together the files have more than {BYTES:,} bytes. Send fewer, or pack them."
-                )
-            kind = mimetypes.guess_type(name)[0] or "application/octet-stream"
-            files.append(OutgoingFile(name, kind, data, path))
-        return files
 
-    def _read(self, path: str, most: int) -> tuple[str, str, bytes]:
-        place = self.ports.project.place(path)
-        with self.ports.project.opened(place) as file:
-            before = stamp(os.fstat(file.fileno()))
-            data = file.read(most)
-            if stamp(os.fstat(file.fileno())) != before:
-                raise errors.ToolError(
-                    f"Not delivered: {path} is being changed. Send again once it is whole."
-                )
-        return place.parts[-1], str(place), data
+def _read(project: Project, path: str, most: int) -> tuple[str, str, bytes]:
+    place = project.place(path)
+    with project.opened(place) as file:
+        before = stamp(os.fstat(file.fileno()))
+        data = file.read(most)
+        if stamp(os.fstat(file.fileno())) != before:
+            raise errors.ToolError(f"Not delivered: {path} is being changed. Send again once it is whole.")
+    return place.parts[-1], str(place), data
 
 
 _REFUSED: Mapping[type[errors.DeliveryFailed], str] = {
@@ -145,4 +140,4 @@ def promises_more(arguments: Json) -> bool:
         return False
 
 
-TOOLS = (ChatSend,)
+TOOLS = (chat_send,)

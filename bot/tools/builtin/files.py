@@ -4,20 +4,18 @@ not see hidden and ignored files.
 
 from __future__ import annotations
 
-import asyncio
 import os
-from abc import abstractmethod
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Annotated
 
 from pydantic import Field
 
 from bot import errors, text
 from bot.contracts.provenance import WORKSPACES
-from bot.contracts.tools import WRITES, ToolInput
+from bot.contracts.tools import WRITES
 from bot.documents import file_types
 from bot.tools import context, result_limits
-from bot.tools.builtin import BuiltinTool
+from bot.tools.builtin import ToolPorts, tool
 from bot.tools.permissions import taint
 from bot.tools.project import Entry, ProjectPath, path_matcher, stamp
 from bot.tools.result_limits import fitting_rows
@@ -47,58 +45,52 @@ Find = Callable[[str], int]
 """Function that returns the position of a match in a line; -1 if nothing matches."""
 
 
-class FileTool(BuiltinTool):
-    async def run(self, args: Any) -> str:
-        return await asyncio.to_thread(self.work, args)
-
-    @abstractmethod
-    def work(self, args: Any) -> str: ...
-
-    def touch(self, place: ProjectPath) -> None:
-        context.current().touched(self.ports.project.root.joinpath(*place.parts))
-
-    def report(self, *paths: str) -> None:
-        """Report that the tool's result contains text of these files, or names below these folders."""
-        for path in paths:
-            context.report_provenance(WORKSPACES | self.ports.guard.of(path, context.current().channel))
-
-    def raw(self, place: ProjectPath, most: int) -> tuple[bytes, os.stat_result]:
-        with self.ports.project.opened(place) as file:
-            found = os.fstat(file.fileno())
-            return file.read(most), found
-
-    def replace(self, place: ProjectPath, data: bytes, known: tuple[int, int, int] | None = None) -> bool:
-        """Write a file and record the provenance of its text; return True if the file existed before."""
-        turn = context.current()
-        origin = taint.seen(turn.view())
-        with self.ports.guard.writing(str(place), origin, turn.channel, whole=known is None):
-            existed = self.ports.project.write(place, data, known=known)
-        self.touch(place)
-        return existed
+def _touch(ports: ToolPorts, place: ProjectPath) -> None:
+    context.current().touched(ports.project.root.joinpath(*place.parts))
 
 
-class ListDirInput(ToolInput):
-    path: str = "."
-    depth: int = Field(default=1, ge=1, le=5, description="Levels.")
+def _report(ports: ToolPorts, *paths: str) -> None:
+    """Report that the tool's result contains text of these files, or names below these folders."""
+    for path in paths:
+        context.report_provenance(WORKSPACES | ports.guard.of(path, context.current().channel))
 
 
-class ListDir(FileTool):
-    name = "list_dir"
-    description = "List files and folders of the project."
-    input = ListDirInput
+def _raw(ports: ToolPorts, place: ProjectPath, most: int) -> tuple[bytes, os.stat_result]:
+    with ports.project.opened(place) as file:
+        found = os.fstat(file.fileno())
+        return file.read(most), found
 
-    def work(self, args: ListDirInput) -> str:
-        place = self.ports.project.place(args.path)
-        self.report(str(place))
-        entries, cut = self.ports.project.walk(place, depth=args.depth)
-        self.touch(place)
-        rows, _ = fitting_rows(map(_row, entries), ROOM, ENTRIES)
-        if not rows:
-            return f"{place}/ is empty, or all that is in it is ignored."
-        left = len(entries) - len(rows)
-        more = f"; {left} more are not shown" if left else ""
-        uncounted = "; there are others still, too many to look at" if cut else ""
-        return "\n".join([f"[{place}/: {len(rows)} entries{more}{uncounted}]", *rows])
+
+def _replace(
+    ports: ToolPorts, place: ProjectPath, data: bytes, known: tuple[int, int, int] | None = None
+) -> bool:
+    """Write a file and record the provenance of its text; return True if the file existed before."""
+    turn = context.current()
+    origin = taint.seen(turn.view())
+    with ports.guard.writing(str(place), origin, turn.channel, whole=known is None):
+        existed = ports.project.write(place, data, known=known)
+    _touch(ports, place)
+    return existed
+
+
+@tool("List files and folders of the project.")
+def list_dir(
+    ports: ToolPorts,
+    *,
+    path: str = ".",
+    depth: Annotated[int, Field(ge=1, le=5, description="Levels.")] = 1,
+) -> str:
+    place = ports.project.place(path)
+    _report(ports, str(place))
+    entries, cut = ports.project.walk(place, depth=depth)
+    _touch(ports, place)
+    rows, _ = fitting_rows(map(_row, entries), ROOM, ENTRIES)
+    if not rows:
+        return f"{place}/ is empty, or all that is in it is ignored."
+    left = len(entries) - len(rows)
+    more = f"; {left} more are not shown" if left else ""
+    uncounted = "; there are others still, too many to look at" if cut else ""
+    return "\n".join([f"[{place}/: {len(rows)} entries{more}{uncounted}]", *rows])
 
 
 def _row(entry: Entry) -> str:
@@ -106,45 +98,40 @@ def _row(entry: Entry) -> str:
     return f"{name}  {entry.size} B" if entry.kind == "file" else f"{name}{_MARKS[entry.kind]}"
 
 
-class ReadFileInput(ToolInput):
-    path: str
-    offset: int = Field(default=1, ge=1, description="First line.")
-    limit: int = Field(default=LINES, ge=1, le=LINES, description="Lines.")
-
-
-class ReadFile(FileTool):
-    """Reads one page of a file. The result names the offset of the next page."""
-
-    name = "read_file"
-    description = "Read lines of a text file of the project."
-    input = ReadFileInput
-
-    def work(self, args: ReadFileInput) -> str:
-        place = self.ports.project.place(args.path)
-        raw, found = self.raw(place, LARGEST)
-        self.report(str(place))
-        self.touch(place)
-        if (kind := file_types.binary_kind(raw[: file_types.SNIFF])) is not None:
-            raise errors.ToolError(f"{place} is a {kind} of {found.st_size} bytes. Only text can be read.")
-        if found.st_size > LARGEST:  # the last line may end in the middle of a character
-            raw = raw[: raw.rfind(b"\n") + 1] or raw
-        words = file_types.decode(raw)
-        lines = _lines(raw.decode("utf-8", "replace") if words is None else words)
-        if not lines and args.offset == 1:
-            return f"{place} is empty."
-        if args.offset > len(lines):
-            raise errors.ToolError(f"{place} has {len(lines)} lines. Use a smaller offset.")
-        page = lines[args.offset - 1 : args.offset - 1 + args.limit]
-        shown, _ = fitting_rows(page, ROOM, LINES)
-        if not shown:  # the first line alone is too long
-            kept = text.head(page[0], result_limits.fitting(page[0], ROOM))
-            shown = [f"{kept} [… {len(page[0]) - len(kept)} more characters in this line]"]
-        last = args.offset + len(shown) - 1
-        notes = [f"{place}, lines {args.offset} to {last} of {len(lines)}"]
-        notes += [f"go on with offset {last + 1}"] if last < len(lines) else []
-        notes += [f"only its first {LARGEST:,} bytes can be read"] if found.st_size > LARGEST else []
-        notes += ["it is in no known encoding: what could not be read is shown as �"] if words is None else []
-        return "\n".join([f"[{'; '.join(notes)}]", *shown])
+@tool("Read lines of a text file of the project.")
+def read_file(
+    ports: ToolPorts,
+    *,
+    path: str,
+    offset: Annotated[int, Field(ge=1, description="First line.")] = 1,
+    limit: Annotated[int, Field(ge=1, le=LINES, description="Lines.")] = LINES,
+) -> str:
+    """Read one page of a file. The result names the offset of the next page."""
+    place = ports.project.place(path)
+    raw, found = _raw(ports, place, LARGEST)
+    _report(ports, str(place))
+    _touch(ports, place)
+    if (kind := file_types.binary_kind(raw[: file_types.SNIFF])) is not None:
+        raise errors.ToolError(f"{place} is a {kind} of {found.st_size} bytes. Only text can be read.")
+    if found.st_size > LARGEST:  # the last line may end in the middle of a character
+        raw = raw[: raw.rfind(b"\n") + 1] or raw
+    words = file_types.decode(raw)
+    lines = _lines(raw.decode("utf-8", "replace") if words is None else words)
+    if not lines and offset == 1:
+        return f"{place} is empty."
+    if offset > len(lines):
+        raise errors.ToolError(f"{place} has {len(lines)} lines. Use a smaller offset.")
+    page = lines[offset - 1 : offset - 1 + limit]
+    shown, _ = fitting_rows(page, ROOM, LINES)
+    if not shown:  # the first line alone is too long
+        kept = text.head(page[0], result_limits.fitting(page[0], ROOM))
+        shown = [f"{kept} [… {len(page[0]) - len(kept)} more characters in this line]"]
+    last = offset + len(shown) - 1
+    notes = [f"{place}, lines {offset} to {last} of {len(lines)}"]
+    notes += [f"go on with offset {last + 1}"] if last < len(lines) else []
+    notes += [f"only its first {LARGEST:,} bytes can be read"] if found.st_size > LARGEST else []
+    notes += ["it is in no known encoding: what could not be read is shown as �"] if words is None else []
+    return "\n".join([f"[{'; '.join(notes)}]", *shown])
 
 
 def _lines(words: str) -> list[str]:
@@ -152,64 +139,62 @@ def _lines(words: str) -> list[str]:
     return lines if lines[-1] else lines[:-1]
 
 
-class SearchFilesInput(ToolInput):
-    pattern: str | None = Field(default=None, min_length=1, max_length=500, description="Text, any case.")
-    regex: bool = Field(default=False, description="Pattern is a regular expression (RE2).")
-    path: str = "."
-    glob: str | None = Field(default=None, max_length=500, description="Only such files: *.py, docs/**/*.md")
+@tool("Search lines in the project's files; without a pattern, find files by glob.")
+def search_files(
+    ports: ToolPorts,
+    *,
+    pattern: Annotated[str | None, Field(min_length=1, max_length=500, description="Text, any case.")] = None,
+    regex: Annotated[bool, Field(description="Pattern is a regular expression (RE2).")] = False,
+    path: str = ".",
+    glob: Annotated[
+        str | None, Field(max_length=500, description="Only such files: *.py, docs/**/*.md")
+    ] = None,
+) -> str:
+    """Search text files for matching lines, with limits of time and size. Without a pattern, find files by name."""
+    if pattern is None and glob is None:
+        raise errors.ToolError("Give a pattern, a glob or both.")
+    place, project = ports.project.place(path), ports.project
+    entries, late, depth = [Entry(str(place), "file")], False, 0
+    if project.is_folder(place):
+        (entries, late), depth = project.walk(place, depth=LEVELS), len(place.parts)
+    find = _finder(pattern, regex=regex) if pattern is not None else None
+    until, skipped, seen = ports.clock.monotonic() + SECONDS, 0, dict[str, None]()
+
+    def rows() -> Iterator[str]:
+        nonlocal late, skipped
+        for one in _selected(entries, glob, depth):
+            if ports.clock.monotonic() > until:
+                late = True
+                return
+            found = [one] if find is None else _matches(ports, one, find)
+            skipped += found is None
+            for row in found or ():
+                seen[one] = None
+                yield row
+
+    shown, more = fitting_rows(rows(), ROOM, MATCHES)
+    _report(ports, *seen)
+    _touch(ports, place)
+    notes = [f"{len(shown)} {'files' if find is None else 'lines'} found"]
+    notes += ["there are more: search for less"] if more else []
+    notes += ["the time was over before all was searched: name a path or a glob"] if late else []
+    notes += [f"{skipped} files are no text or too large"] if skipped else []
+    return "\n".join([f"[{'; '.join(notes)}]", *shown])
 
 
-class SearchFiles(FileTool):
-    """Searches text files for matching lines, with limits of time and size. Without a pattern, finds files by name."""
-
-    name = "search_files"
-    description = "Search lines in the project's files; without a pattern, find files by glob."
-    input = SearchFilesInput
-
-    def work(self, args: SearchFilesInput) -> str:
-        if args.pattern is None and args.glob is None:
-            raise errors.ToolError("Give a pattern, a glob or both.")
-        place, project = self.ports.project.place(args.path), self.ports.project
-        entries, late, depth = [Entry(str(place), "file")], False, 0
-        if project.is_folder(place):
-            (entries, late), depth = project.walk(place, depth=LEVELS), len(place.parts)
-        find = _finder(args.pattern, regex=args.regex) if args.pattern is not None else None
-        until, skipped, seen = self.ports.clock.monotonic() + SECONDS, 0, dict[str, None]()
-
-        def rows() -> Iterator[str]:
-            nonlocal late, skipped
-            for path in _selected(entries, args.glob, depth):
-                if self.ports.clock.monotonic() > until:
-                    late = True
-                    return
-                found = [path] if find is None else self._matches(path, find)
-                skipped += found is None
-                for row in found or ():
-                    seen[path] = None
-                    yield row
-
-        shown, more = fitting_rows(rows(), ROOM, MATCHES)
-        self.report(*seen)
-        self.touch(place)
-        notes = [f"{len(shown)} {'files' if find is None else 'lines'} found"]
-        notes += ["there are more: search for less"] if more else []
-        notes += ["the time was over before all was searched: name a path or a glob"] if late else []
-        notes += [f"{skipped} files are no text or too large"] if skipped else []
-        return "\n".join([f"[{'; '.join(notes)}]", *shown])
-
-    def _matches(self, path: str, find: Find) -> Iterator[str] | None:
-        try:
-            raw, _ = self.raw(ProjectPath(tuple(path.split("/"))), EDITED + 1)
-        except (OSError, errors.ToolError):
-            return None  # the file was removed or is unreadable
-        if len(raw) > EDITED or file_types.binary_kind(raw[: file_types.SNIFF]) is not None:
-            return None
-        words = raw.decode(file_types.bom_encoding(raw) or "utf-8", "replace")
-        return (
-            f"{path}:{number}: {_around(line, at)}"
-            for number, line in enumerate(_lines(words), 1)
-            if (at := find(line[:LINE])) >= 0
-        )
+def _matches(ports: ToolPorts, path: str, find: Find) -> Iterator[str] | None:
+    try:
+        raw, _ = _raw(ports, ProjectPath(tuple(path.split("/"))), EDITED + 1)
+    except (OSError, errors.ToolError):
+        return None  # the file was removed or is unreadable
+    if len(raw) > EDITED or file_types.binary_kind(raw[: file_types.SNIFF]) is not None:
+        return None
+    words = raw.decode(file_types.bom_encoding(raw) or "utf-8", "replace")
+    return (
+        f"{path}:{number}: {_around(line, at)}"
+        for number, line in enumerate(_lines(words), 1)
+        if (at := find(line[:LINE])) >= 0
+    )
 
 
 def _selected(entries: list[Entry], glob: str | None, depth: int) -> Iterator[str]:
@@ -245,56 +230,37 @@ def _around(line: str, at: int) -> str:
     return f"{before}{shown.strip()}{behind}"
 
 
-class WriteFileInput(ToolInput):
-    path: str
-    content: str = Field(max_length=WRITTEN)
+@tool("Write a text file of the project, whole; what was in it is gone.", effects=WRITES, eager=True)
+def write_file(ports: ToolPorts, *, path: str, content: Annotated[str, Field(max_length=WRITTEN)]) -> str:
+    """Write a file atomically and create missing folders."""
+    place, data = ports.project.place(path), content.encode()
+    ended = "replaced" if _replace(ports, place, data) else "written"
+    return f"{place} is {ended}: {len(data)} bytes."
 
 
-class WriteFile(FileTool):
-    """Writes a file atomically and creates missing folders."""
-
-    name = "write_file"
-    description = "Write a text file of the project, whole; what was in it is gone."
-    input = WriteFileInput
-    effects = WRITES
-    eager = True
-
-    def work(self, args: WriteFileInput) -> str:
-        place, data = self.ports.project.place(args.path), args.content.encode()
-        ended = "replaced" if self.replace(place, data) else "written"
-        return f"{place} is {ended}: {len(data)} bytes."
-
-
-class EditFileInput(ToolInput):
-    path: str
-    old_str: str = Field(min_length=1, description="Occurs once.")
-    new_str: str
-
-
-class EditFile(FileTool):
-    """Replaces a text that occurs exactly once in a file. The file's encoding, line ends and mode stay the same."""
-
-    name = "edit_file"
-    description = "Replace a passage of a text file of the project."
-    input = EditFileInput
-    effects = WRITES
-    eager = True
-
-    def work(self, args: EditFileInput) -> str:
-        place = self.ports.project.place(args.path)
-        raw, found = self.raw(place, EDITED + 1)
-        if len(raw) > EDITED:
-            raise errors.ToolError(f"{place} has more than {EDITED} bytes and cannot be edited.")
-        if (kind := file_types.binary_kind(raw[: file_types.SNIFF])) is not None:
-            raise errors.ToolError(f"{place} is a {kind}. Only text can be edited.")
-        name = file_types.bom_encoding(raw) or "utf-8"
-        try:
-            words = raw.decode(name)
-        except UnicodeDecodeError:
-            raise errors.ToolError(f"{place} is not UTF-8 and cannot be edited without harm.") from None
-        changed, line = replaced(words, args.old_str, args.new_str)
-        self.replace(place, changed.encode(name), stamp(found))
-        return f"{place} is changed, at line {line}."
+@tool("Replace a passage of a text file of the project.", effects=WRITES, eager=True)
+def edit_file(
+    ports: ToolPorts,
+    *,
+    path: str,
+    old_str: Annotated[str, Field(min_length=1, description="Occurs once.")],
+    new_str: str,
+) -> str:
+    """Replace a text that occurs exactly once in a file. The file's encoding, line ends and mode stay the same."""
+    place = ports.project.place(path)
+    raw, found = _raw(ports, place, EDITED + 1)
+    if len(raw) > EDITED:
+        raise errors.ToolError(f"{place} has more than {EDITED} bytes and cannot be edited.")
+    if (kind := file_types.binary_kind(raw[: file_types.SNIFF])) is not None:
+        raise errors.ToolError(f"{place} is a {kind}. Only text can be edited.")
+    name = file_types.bom_encoding(raw) or "utf-8"
+    try:
+        words = raw.decode(name)
+    except UnicodeDecodeError:
+        raise errors.ToolError(f"{place} is not UTF-8 and cannot be edited without harm.") from None
+    changed, line = replaced(words, old_str, new_str)
+    _replace(ports, place, changed.encode(name), stamp(found))
+    return f"{place} is changed, at line {line}."
 
 
 def replaced(words: str, old: str, new: str) -> tuple[str, int]:
@@ -319,4 +285,4 @@ def replaced(words: str, old: str, new: str) -> tuple[str, int]:
     return changed.replace("\n", "\r\n") if windows else changed, words.count("\n", 0, at) + 1
 
 
-TOOLS = (ListDir, ReadFile, SearchFiles, WriteFile, EditFile)
+TOOLS = (list_dir, read_file, search_files, write_file, edit_file)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 from pydantic import Field
 
 from bot import errors
-from bot.contracts.tools import ToolInput
 from bot.storage.artifacts import ArtifactMatches
 from bot.tools import context, result_limits
-from bot.tools.builtin import BuiltinTool
+from bot.tools.builtin import ToolPorts, tool
 
 PAGE = 8_000
 """Max characters of one page."""
@@ -16,43 +17,36 @@ ROOM = result_limits.ROOM - 3_000
 """Max token estimate of a page, in units of `result_limits.weight`. The rest of `result_limits.ROOM` is for the line above the page."""
 
 
-class ReadArtifactInput(ToolInput):
-    id: str = Field(min_length=1, max_length=100)
-    offset: int = Field(default=0, ge=0, description="Character to begin at.")
-    limit: int = Field(default=PAGE, ge=1, le=PAGE, description="Characters.")
-    grep: str | None = Field(
-        default=None, min_length=1, max_length=200, description="Lines with this text, any case."
+@tool("Read or search a tool result or file that was put away as an artifact.")
+async def read_artifact(
+    ports: ToolPorts,
+    *,
+    id: Annotated[str, Field(min_length=1, max_length=100)],  # noqa: A002 - the name is fixed
+    offset: Annotated[int, Field(ge=0, description="Character to begin at.")] = 0,
+    limit: Annotated[int, Field(ge=1, le=PAGE, description="Characters.")] = PAGE,
+    grep: Annotated[
+        str | None, Field(min_length=1, max_length=200, description="Lines with this text, any case.")
+    ] = None,
+) -> str:
+    """Read an artifact of the current chat. The results are pages, so they are never stored as artifacts."""
+    artifact_id, chat_key = id.strip().upper(), context.current().chat_key
+    if grep is not None:
+        if "\n" in grep:
+            raise errors.ToolError("One line is searched at a time. Give a text without line breaks.")
+        matches = await ports.artifacts.grep(artifact_id, chat_key, grep, offset=offset, limit=limit)
+        context.report_provenance(matches.origin)
+        return _found(matches)
+    page = await ports.artifacts.read(artifact_id, chat_key, offset=offset, limit=limit)
+    context.report_provenance(page.origin)
+    if not page.text:
+        raise errors.ToolError(f"The artifact ends at character {page.characters}. Use a smaller offset.")
+    if (fits := result_limits.fitting(page.text, ROOM)) < len(page.text):
+        page = await ports.artifacts.read(artifact_id, chat_key, offset=offset, limit=fits)
+    rest = f"go on with offset {page.end}" if page.end < page.characters else "this is the end"
+    return (
+        f"[characters {page.offset} to {page.end} of {page.characters}, lines {page.line} to {page.last} of "
+        f"{page.lines}; {rest}]\n{page.text}"
     )
-
-
-class ReadArtifact(BuiltinTool):
-    """Reads artifacts of the current chat. The results are pages, so they are never stored as artifacts."""
-
-    name = result_limits.READER
-    description = "Read or search a tool result or file that was put away as an artifact."
-    input = ReadArtifactInput
-
-    async def run(self, args: ReadArtifactInput) -> str:
-        artifact_id, chat_key = args.id.strip().upper(), context.current().chat_key
-        if args.grep is not None:
-            if "\n" in args.grep:
-                raise errors.ToolError("One line is searched at a time. Give a text without line breaks.")
-            matches = await self.ports.artifacts.grep(
-                artifact_id, chat_key, args.grep, offset=args.offset, limit=args.limit
-            )
-            context.report_provenance(matches.origin)
-            return _found(matches)
-        page = await self.ports.artifacts.read(artifact_id, chat_key, offset=args.offset, limit=args.limit)
-        context.report_provenance(page.origin)
-        if not page.text:
-            raise errors.ToolError(f"The artifact ends at character {page.characters}. Use a smaller offset.")
-        if (fits := result_limits.fitting(page.text, ROOM)) < len(page.text):
-            page = await self.ports.artifacts.read(artifact_id, chat_key, offset=args.offset, limit=fits)
-        rest = f"go on with offset {page.end}" if page.end < page.characters else "this is the end"
-        return (
-            f"[characters {page.offset} to {page.end} of {page.characters}, lines {page.line} to {page.last} of "
-            f"{page.lines}; {rest}]\n{page.text}"
-        )
 
 
 def _found(matches: ArtifactMatches) -> str:
@@ -65,4 +59,4 @@ def _found(matches: ArtifactMatches) -> str:
     return "\n".join([f"[{len(lines)} of {matches.total} lines{rest}]", *lines])
 
 
-TOOLS = (ReadArtifact,)
+TOOLS = (read_artifact,)

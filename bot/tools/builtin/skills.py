@@ -2,33 +2,26 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 from pydantic import Field
 
-from bot.contracts.tools import ToolInput
-from bot.tools.builtin import BuiltinTool
+from bot.tools.builtin import ToolPorts, tool
 
 
-class SkillsLoadInput(ToolInput):
-    name: str = Field(min_length=1, max_length=64, description="The skill's exact name.")
+@tool("List the skills that can be loaded, with what each is for.")
+async def skills_list(ports: ToolPorts) -> str:
+    skills = await ports.skills.overview()
+    return "\n".join(f"- {skill.name}: {skill.description}" for skill in skills) or "There are no skills."
 
 
-class SkillsList(BuiltinTool):
-    name = "skills_list"
-    description = "List the skills that can be loaded, with what each is for."
-
-    async def run(self, _: ToolInput) -> str:
-        skills = await self.ports.skills.overview()
-        return "\n".join(f"- {skill.name}: {skill.description}" for skill in skills) or "There are no skills."
-
-
-class SkillsLoad(BuiltinTool):
-    name = "skills_load"
-    description = "Load the instructions of one skill by its exact name."
-    input = SkillsLoadInput
-    ages = False
-
-    async def run(self, args: SkillsLoadInput) -> str:
-        return await self.ports.skills.load(args.name)
+@tool("Load the instructions of one skill by its exact name.", ages=False)
+async def skills_load(
+    ports: ToolPorts,
+    *,
+    name: Annotated[str, Field(min_length=1, max_length=64, description="The skill's exact name.")],
+) -> str:
+    return await ports.skills.load(name)
 
 
-TOOLS = (SkillsList, SkillsLoad)
+TOOLS = (skills_list, skills_load)

@@ -9,14 +9,15 @@ import itertools
 import math
 import unicodedata
 from collections.abc import Iterable, Iterator
+from typing import Annotated
 
 import regex
 from pydantic import Field
 
 from bot.contracts.provenance import ANYBODYS
-from bot.contracts.tools import FoundTools, ToolInput
+from bot.contracts.tools import FoundTools
 from bot.tools import context
-from bot.tools.builtin import BuiltinTool, ToolPorts
+from bot.tools.builtin import ToolPorts, tool
 from bot.tools.registry import ToolOffer
 
 AT_ONCE = 5
@@ -40,44 +41,39 @@ PAIRED = regex.compile(r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Hangul}\p{Thai}\p{La
 _HUMP = regex.compile(r"(?<=[\p{Ll}\p{N}])(?=\p{Lu})")
 
 
-class ToolSearchInput(ToolInput):
-    query: str = Field(min_length=1, max_length=500, description="What it should do, or its name.")
+def _adapted(ports: ToolPorts) -> dict[str, str]:
+    servers = ", ".join(sorted(ports.catalog.sources()))
+    # The servers' names come from ship.json, so the description stays the same while the process runs.
+    return {
+        "description": "Find more tools to call" + (f", of the MCP servers: {servers}." if servers else ".")
+    }
 
 
-class ToolSearch(BuiltinTool):
-    """Returns the definitions of the best matching tools. The model can then call these tools."""
-
-    name = "tool_search"
-    input = ToolSearchInput
-    ages = False
-
-    def __init__(self, ports: ToolPorts) -> None:
-        super().__init__(ports)
-        servers = ", ".join(sorted(ports.catalog.sources()))
-        # The servers' names come from ship.json, so the description stays the same while the process runs.
-        self.description = "Find more tools to call" + (
-            f", of the MCP servers: {servers}." if servers else "."
-        )
-
-    async def run(self, args: ToolSearchInput) -> str | FoundTools:
-        catalog = self.ports.catalog
-        # If the context window is small, requests leave out some built-in tools, so search these too.
-        own = [ToolOffer(one, one["name"], one["description"]) for one in context.current().undeclared()]
-        offers = catalog.offers()
-        if offers:
-            # MCP servers wrote the names and descriptions.
-            context.report_provenance(ANYBODYS)
-        # Servers determine the number of tools and the length of their texts, so the search runs off the event loop.
-        best = await asyncio.to_thread(rank_offers, args.query, itertools.chain(own, offers), AT_ONCE)
-        if best:
-            said = {offer.server: offer.instructions for offer in best if offer.instructions}
-            return FoundTools(tuple(offer.definition for offer in best), said)
-        state = [f"{name}: {words}" for name, words in sorted(catalog.sources().items())]
-        names = [offer.name for offer in (*own, *offers)]
-        if not names:
-            return "\n".join(["There are no more tools.", *state])
-        more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-        return "\n".join([f"Nothing fits. There are: {', '.join(names[:SHOWN])}{more}.", *state])
+@tool(adapt=_adapted, ages=False)
+async def tool_search(
+    ports: ToolPorts,
+    *,
+    query: Annotated[str, Field(min_length=1, max_length=500, description="What it should do, or its name.")],
+) -> str | FoundTools:
+    """Return the definitions of the best matching tools. The model can then call these tools."""
+    catalog = ports.catalog
+    # If the context window is small, requests leave out some built-in tools, so search these too.
+    own = [ToolOffer(one, one["name"], one["description"]) for one in context.current().undeclared()]
+    offers = catalog.offers()
+    if offers:
+        # MCP servers wrote the names and descriptions.
+        context.report_provenance(ANYBODYS)
+    # Servers determine the number of tools and the length of their texts, so the search runs off the event loop.
+    best = await asyncio.to_thread(rank_offers, query, itertools.chain(own, offers), AT_ONCE)
+    if best:
+        said = {offer.server: offer.instructions for offer in best if offer.instructions}
+        return FoundTools(tuple(offer.definition for offer in best), said)
+    state = [f"{name}: {words}" for name, words in sorted(catalog.sources().items())]
+    names = [offer.name for offer in (*own, *offers)]
+    if not names:
+        return "\n".join(["There are no more tools.", *state])
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return "\n".join([f"Nothing fits. There are: {', '.join(names[:SHOWN])}{more}.", *state])
 
 
 def words_of(text: str) -> list[str]:
@@ -130,4 +126,4 @@ def _forms(words: Iterable[str]) -> Iterator[tuple[str, float]]:
             yield f"{word[:BEGINS]}…", ALIKE
 
 
-TOOLS = (ToolSearch,)
+TOOLS = (tool_search,)

@@ -3,29 +3,23 @@
 from __future__ import annotations
 
 import secrets
+from typing import Annotated
 
 from pydantic import Field
 
-from bot.contracts.tools import ToolInput
-from bot.tools.builtin import BuiltinTool
+from bot.tools.builtin import ToolPorts, tool
 
 
-class RollDiceInput(ToolInput):
-    count: int = Field(default=1, ge=1, le=20, description="Dice to roll.")
-    sides: int = Field(default=6, ge=2, le=100, description="Sides of each.")
+@tool("Roll dice and return the number that each shows.", timeout_seconds=5.0)
+async def roll_dice(
+    _ports: ToolPorts,
+    *,
+    count: Annotated[int, Field(ge=1, le=20, description="Dice to roll.")] = 1,
+    sides: Annotated[int, Field(ge=2, le=100, description="Sides of each.")] = 6,
+) -> str:
+    """Roll dice with the system's source of randomness."""
+    shown = [secrets.randbelow(sides) + 1 for _ in range(count)]
+    return f"{', '.join(map(str, shown))}; together {sum(shown)}"
 
 
-class RollDice(BuiltinTool):
-    """Rolls dice with the system's source of randomness."""
-
-    name = "roll_dice"
-    description = "Roll dice and return the number that each shows."
-    input = RollDiceInput
-    timeout_seconds = 5.0
-
-    async def run(self, args: RollDiceInput) -> str:
-        shown = [secrets.randbelow(args.sides) + 1 for _ in range(args.count)]
-        return f"{', '.join(map(str, shown))}; together {sum(shown)}"
-
-
-TOOLS = (RollDice,)
+TOOLS = (roll_dice,)

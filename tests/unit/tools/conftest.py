@@ -62,7 +62,7 @@ class Workbench:
         self.artifacts = ArtifactStore(root, disk=self.disk, ids=UlidSource(clock), clock=clock, log=self.log)
         self._clock, self.touched = clock, list[Path]()
         ports = cast("ToolPorts", type("Ports", (), {"artifacts": self.artifacts}))
-        self._reader = read_artifact.ReadArtifact(ports)
+        self._reader = read_artifact.read_artifact(ports)
 
     def dispatcher(self, *tools: Any, **more: Any) -> Dispatcher:
         registry = Registry([self._reader, *tools])

@@ -14,8 +14,8 @@ from bot.contracts.tools import FoundTools, Tool, ToolCall
 from bot.telemetry import Redactor
 from bot.testing.clock import FakeClock
 from bot.testing.log import MemoryLog
-from bot.tools.builtin import ToolPorts
-from bot.tools.builtin.tool_search import AT_ONCE, ToolSearch, ToolSearchInput, rank_offers
+from bot.tools.builtin import BuiltinTool, ToolPorts
+from bot.tools.builtin.tool_search import AT_ONCE, rank_offers, tool_search
 from bot.tools.context import ToolExecutionContext, tool_scope
 from bot.tools.dispatch import Dispatcher
 from bot.tools.registry import Registry, ToolOffer
@@ -91,13 +91,13 @@ class Shelf:
         return self._sources
 
 
-def search(offers: Sequence[ToolOffer], sources: Mapping[str, str]) -> ToolSearch:
-    return ToolSearch(cast("ToolPorts", SimpleNamespace(catalog=Shelf(offers, sources))))
+def search(offers: Sequence[ToolOffer], sources: Mapping[str, str]) -> BuiltinTool:
+    return tool_search(cast("ToolPorts", SimpleNamespace(catalog=Shelf(offers, sources))))
 
 
 async def test_a_search_gives_definitions_and_few_at_once() -> None:
     many = [offer("s", f"read_{number}", "Read it.") for number in range(20)]
-    found = await search(many, {"s": "ready"}).run(ToolSearchInput(query="read"))
+    found = await search(many, {"s": "ready"}).run(tool_search.input.model_validate({"query": "read"}))
     assert isinstance(found, FoundTools)
     assert len(found.definitions) == AT_ONCE
     assert found.definitions[0] == many[0].definition
@@ -106,11 +106,14 @@ async def test_a_search_gives_definitions_and_few_at_once() -> None:
 async def test_where_nothing_fits_the_model_hears_what_there_is() -> None:
     tool = search(OFFERS, {"git": "ready, 2 tools", "mail": "not running"})
     assert tool.description == "Find more tools to call, of the MCP servers: git, mail."
-    said = await tool.run(ToolSearchInput(query="zebra"))
+    said = await tool.run(tool_search.input.model_validate({"query": "zebra"}))
     assert isinstance(said, str)
     assert "mcp__git__create_issue" in said
     assert "mail: not running" in said
-    assert await search([], {}).run(ToolSearchInput(query="zebra")) == "There are no more tools."
+    assert (
+        await search([], {}).run(tool_search.input.model_validate({"query": "zebra"}))
+        == "There are no more tools."
+    )
 
 
 async def test_what_a_server_says_of_its_tools_is_foreign() -> None:

@@ -21,7 +21,7 @@ from bot.testing.clock import FakeClock
 from bot.testing.disk import FaultyDisk
 from bot.testing.log import MemoryLog
 from bot.tools.builtin import ToolPorts, chat_load_history
-from bot.tools.builtin.chat_load_history import FARTHEST, ChatLoadHistory, LoadHistoryInput
+from bot.tools.builtin.chat_load_history import FARTHEST, LoadHistoryInput
 from bot.tools.context import ToolExecutionContext, tool_scope
 from tests.archives import WrittenArchive
 from tests.talk import Talk
@@ -113,7 +113,11 @@ class Bench:
             self.here, "R", "U1", None, self.injected, channel="slack", private=self.private
         )
         with tool_scope(turn):
-            return await ChatLoadHistory(ports).run(LoadHistoryInput.model_validate(arguments))
+            return str(
+                await chat_load_history.chat_load_history(ports).run(
+                    LoadHistoryInput.model_validate(arguments)
+                )
+            )
 
     @property
     def texts(self) -> list[str]:

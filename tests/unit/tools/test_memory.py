@@ -32,7 +32,7 @@ class Turn:
     def __init__(self, root: Path, chat_key: ChatKey, user_id: str | None, *, private: bool) -> None:
         clock = FakeClock()
         ports = type("Ports", (), {"memory": NoteStore(root, disk=SystemDisk()), "clock": clock})
-        registry = Registry([memory.MemoryTool(cast("ToolPorts", ports))])
+        registry = Registry([memory.memory(cast("ToolPorts", ports))])
         self._dispatcher = Dispatcher(registry, clock=clock, log=MemoryLog())
         self._context = ToolExecutionContext(
             chat_key, "R1", user_id, None, cast("Any", None), "telegram", private

@@ -16,8 +16,8 @@ from bot.contracts.tools import Tool
 from bot.testing.clock import FakeClock
 from bot.testing.log import MemoryLog
 from bot.testing.model import tool_use
-from bot.tools.builtin import ToolPorts, schedule
-from bot.tools.builtin.schedule import UNPLACED
+from bot.tools.builtin import ToolPorts, work
+from bot.tools.builtin.work import UNPLACED
 from bot.tools.context import ToolExecutionContext, tool_scope
 from bot.tools.dispatch import Dispatcher
 from bot.tools.registry import Registry
@@ -62,7 +62,7 @@ async def run(
     jobs: Kept | None, call: Json, inbound: Inbound | None = ASKS, view: Sequence[Message] = ()
 ) -> Json:
     ports = cast("ToolPorts", SimpleNamespace(jobs=jobs))
-    tools: list[Tool] = [tool(ports) for tool in schedule.TOOLS]
+    tools: list[Tool] = [tool(ports) for tool in work.TOOLS]
     turn = ToolExecutionContext(KEY, "R1", "U1", None, cast("Any", None), view=lambda: view, inbound=inbound)
     with tool_scope(turn):
         (result,) = await run_blocks(Dispatcher(Registry(tools), clock=FakeClock(), log=MemoryLog()), [call])

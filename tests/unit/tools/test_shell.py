@@ -180,7 +180,7 @@ def test_network_is_given_only_where_it_is_granted(tmp_path: Path) -> None:
     assert "--share-net" in isolation.arguments(tmp_path, ShellLimits(), network=True, parts=())
     for network in (False, True):
         ports = cast("ToolPorts", SimpleNamespace(isolation=Isolation(tmp_path, network=network)))
-        assert ("without network" in run_shell.RunShell(ports).description) is not network
+        assert ("without network" in run_shell.run_shell(ports).description) is not network
 
 
 # ------------------------------------------------------------------ limits

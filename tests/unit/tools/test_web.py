@@ -17,7 +17,7 @@ from bot import errors
 from bot.testing.model import tool_use
 from bot.tools import web as module
 from bot.tools.builtin import ToolPorts
-from bot.tools.builtin.web import WebFetch, markdown_of
+from bot.tools.builtin.web import markdown_of, web_fetch
 from bot.tools.web import Page, Web, public, system_resolve
 
 from .conftest import Workbench
@@ -307,7 +307,7 @@ async def test_a_server_that_is_not_there_is_told_without_its_address(site: Site
 
 
 async def test_the_tool_marks_what_comes_as_words_of_others(site: Site, tools: Workbench) -> None:
-    tool = WebFetch(cast("ToolPorts", SimpleNamespace(web=site.web)))
+    tool = web_fetch(cast("ToolPorts", SimpleNamespace(web=site.web)))
 
     async def call(path: str) -> dict[str, Any]:
         (result,) = await tools.run([tool_use("web_fetch", url=site.url(path))], tool)

@@ -41,7 +41,7 @@ class Desk:
         self.isolation = Isolation(root)
 
     async def call(self, command: str, **more: Any) -> Json:
-        tool = run_shell.RunShell(
+        tool = run_shell.run_shell(
             cast(
                 "ToolPorts",
                 SimpleNamespace(
