@@ -10,13 +10,14 @@ from typing import Any, TypeVar
 
 from bot.contracts.approvals import Unattended
 from bot.contracts.base import Json, Message
-from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.provenance import NOBODYS, ORIGIN, Taint
 from bot.contracts.tools import ToolCall, ToolResult
 from bot.core import blocks, file_words, view
 from bot.core.agent import AgentDeps
+from bot.core.fit import Fit
 from bot.core.memory import PutBack
 from bot.core.prompt import Section, assemble
+from bot.telemetry import context
 from bot.tools import result_limits
 from bot.tools.builtin.skills import skills_load
 from bot.tools.builtin.tool_search import tool_search
@@ -34,19 +35,12 @@ _MOST: Mapping[str, int] = {_ARTIFACTS: 20, _SKILLS: 20, _TOOLS: 20, _FILES: 3}
 
 
 async def put_back(
-    dropped: Sequence[Message],
-    kept: Sequence[Message],
-    deps: AgentDeps,
-    most: float,
-    *,
-    chat_key: ChatKey,
-    person: UserRef | None,
+    fit: Fit, dropped: Sequence[Message], kept: Sequence[Message], most: float
 ) -> PutBack:
     """A summary has replaced the messages `dropped`. Return the state to restore after it. If there was an earlier summary,
     `dropped` includes it. The state has at most `most` tokens. State that the messages `kept` already show is left out.
     """
-    model, estimator = deps.models.name, deps.models.estimator
-    budget = deps.models.budget(deps.settings.context.compaction.soft_tokens)
+    deps, model, estimator, budget = fit.agent, fit.models.name, fit.models.estimator, fit.budget()
     most = min(most, budget.share(SHARE, MOST_TOKENS), budget.soft // SOFT_SHARE)
     names, seen = _names(dropped, kept), view.definitions(kept)
     found = {
@@ -69,14 +63,11 @@ async def put_back(
 
     said = _newest(notes, SAID * most, size)
     left = most - estimator.tokens(model, tools.values()) - sum(map(size, said.values()))
+    user_id, channel = (
+        (person.user_id, person.channel) if (person := context.current().person) else (None, None)
+    )
     reader = ToolExecutionContext(
-        chat_key,
-        "",
-        person.user_id if person is not None else None,
-        None,
-        None,
-        channel=person.channel if person is not None else None,
-        approvals=lambda _: Unattended(),
+        fit.chat.key, "", user_id, None, None, channel=channel, approvals=lambda _: Unattended()
     )
     with tool_scope(reader):
         skills = await _read(deps, skills_load.name, {one: {"name": one} for one in names[_SKILLS]})

@@ -18,7 +18,7 @@ from bot.contracts.environment import OperatorNotices
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
 from bot.core import chat as life
-from bot.core import events, quotes, reattach
+from bot.core import events, quotes
 from bot.core.access import InboundCleaner
 from bot.core.agent import EFFORT, MODEL, AgentDeps, ModelDeps, effort_of
 from bot.core.attachments import FileReader
@@ -83,13 +83,7 @@ class Turns:
     cleaner: InboundCleaner
 
     def __post_init__(self) -> None:
-        self.summaries = Summaries(
-            self.agent,
-            lambda chat, data: self.chats.append(Fact(chat.key, data)),
-            lambda key, gone, kept, most: reattach.put_back(
-                gone, kept, self.agent, most, chat_key=key, person=telemetry.current().person
-            ),
-        )
+        self.summaries = Summaries(self.agent, lambda chat, data: self.chats.append(Fact(chat.key, data)))
 
     def loop(self, chat: Chat, turn: str) -> Loop:
         """Return the agent loop of a turn that has started."""

@@ -28,6 +28,7 @@ from bot.core.chat import Chat
 from bot.core.context import LENGTH, ContextEntry, KeptTurn, api_rounds
 from bot.core.fit import COLD_AFTER, Fit
 from bot.core.memory import MemoryInvalid, SessionMemory, TooLong
+from bot.core.reattach import put_back
 from bot.llm.wrapper import reply_of
 from bot.tools.permissions import taint
 from bot.words import sentence
@@ -66,10 +67,6 @@ FORK_TOKENS, FORK_RETRIES = 8_192, 3
 FAILED = (errors.ShipmateError, MemoryInvalid)
 Maker = Literal["memory", "summary"]
 """Source of the text that replaces dropped messages: the session memory, or a new summary by the model."""
-PutsBack = Callable[[ChatKey, Sequence[Message], Sequence[Message], float], Awaitable[memory.PutBack]]
-"""Function that returns the working state to restore. Its arguments are the chat, the dropped messages, the kept messages,
-and the max tokens of the state.
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +101,6 @@ class Summaries:
 
     agent: AgentDeps
     append: Callable[[Chat, events.EventData], None]
-    put_back: PutsBack
     _work: OrderedDict[ChatKey, _Work] = field(default_factory=OrderedDict)
 
     async def stop(self) -> None:
@@ -251,7 +247,7 @@ class Summaries:
         before = [context.head] if context.head is not None else []
         kept = _messages(fit, {*_numbers(context.turns)} - {*dropped})
         left = _room(fit) - fit.measure(kept) - fit.models.estimator.text(fit.models.name, words)
-        again = await self.put_back(fit.chat.key, [*before, *_messages(fit, dropped)], kept, max(0.0, left))
+        again = await put_back(fit, [*before, *_messages(fit, dropped)], kept, max(0.0, left))
         origin, nonce = _origin(fit.chat, context.view()), tags.nonce(self.agent.ids.ulid())
         head = memory.head(words, nonce=nonce, origin=origin, put_back=again)
         return events.Cut(tuple(dropped), head, reason)

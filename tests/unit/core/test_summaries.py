@@ -15,7 +15,6 @@ from bot.core.agent import ModelDeps
 from bot.core.chat import Chat
 from bot.core.events import Event, EventData
 from bot.core.fit import Fit, Frame
-from bot.core.memory import PutBack
 from bot.core.prompt import Frozen
 from bot.core.summaries import Summaries
 from bot.llm.windows import ContextWindows, Learned
@@ -28,10 +27,6 @@ from tests.unit.core import world
 from tests.unit.core.stand_ins import agent
 
 SUMMARY = "## Facts\n- 服务器叫「海」\n\n## Open tasks\n(none)"
-
-
-async def nothing(*_: object) -> PutBack:
-    return PutBack()
 
 
 class Quiet:
@@ -48,7 +43,7 @@ class Quiet:
         services = agent(
             Context(compaction=policy), clock=self.clock, notes=NoteStore(home, disk=SystemDisk())
         )
-        self.summaries = Summaries(services, lambda _, data: self.append(data), nothing)
+        self.summaries = Summaries(services, lambda _, data: self.append(data))
         self.fit = Fit(
             self.chat,
             ModelDeps(self.model, "m", ContextWindows(Learned(), log=log)),
