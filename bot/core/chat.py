@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from bot import errors
 from bot.contracts.approvals import Verdict
@@ -228,6 +228,8 @@ class Waiting:
     since: int
     burst: int = 0
     """Number of the message's `Burst`."""
+    stopped: Stopped | None = None
+    """Outcome of a stop command."""
 
 
 @dataclass(slots=True)
@@ -316,8 +318,6 @@ class Chat:
         """Outgoing messages that are not delivered yet or that may still be edited, in queue order."""
         self.beside: dict[str, Waiting] = {}
         """Commands and signals that need no turn and are not handled yet, by request id."""
-        self.stopped: dict[str, Stopped] = {}
-        """Outcomes of stop commands, by request id of the command. An outcome is kept until the person has been told about it."""
         self.questions: dict[str, Question] = {}
         """Questions that have no verdict yet, or whose message in the chat does not show the verdict yet."""
         self.files_sent: list[str] = []
@@ -458,7 +458,6 @@ class Chat:
                 self._stop(event, data)
             case events.Closed():
                 self.beside.pop(data.request, None)
-                self.stopped.pop(data.request, None)
                 self._take(lambda other: other.request_id == data.request)
             case events.Waited():
                 self._waits.pop(event.turn or "", None)
@@ -602,7 +601,7 @@ class Chat:
         self._edits.pop(known.request_id, None)
         if plain(known) and edit.text.strip():
             self._edits[known.request_id] = said
-        _shorten(self._edits, MOST_EDITS)
+        self._edits = dict([*self._edits.items()][-MOST_EDITS:])
         self.beside[edit.request_id] = said
 
     def _keep_edits(self, keep: Callable[[str, Waiting], bool]) -> None:
@@ -620,8 +619,8 @@ class Chat:
         self._take(lambda other: same_message(other, deletion))
         if (turn := self.turn) is not None:
             turn.withdrawn |= {one.request_id for one in turn.members if same_message(one, deletion)}
-            if not turn.left:
-                self._stop_turn(turn)
+            if not turn.left and turn.phase in STOPPABLE:
+                turn.phase = Phase.STOPPING
 
     def _stop(self, event: Event, data: events.Stop) -> None:
         stop, turn = data.inbound, self.turn
@@ -637,19 +636,15 @@ class Chat:
         if turn is not None and turn.phase in STOPPABLE and any(map(reached, turn.members)):
             if data.everyones or stop.chat_type == "direct" or stop.person == turn.first.person:
                 outcome = replace(outcome, anything=True)
-                self._stop_turn(turn)
+                turn.phase = Phase.STOPPING
             else:
                 outcome = replace(outcome, goes_on=turn.first)
-        self.beside[stop.request_id] = Waiting(stop, event.seq, event.at, event.seq)
-        self.stopped[stop.request_id] = outcome
-
-    def _stop_turn(self, turn: Turn) -> None:
-        if turn.phase in STOPPABLE:
-            turn.phase = Phase.STOPPING
+        self.beside[stop.request_id] = Waiting(stop, event.seq, event.at, event.seq, stopped=outcome)
 
     def _remember(self, inbound: Inbound) -> None:
         self._known[inbound.request_id] = inbound
-        _shorten(self._known, KNOWN)
+        if len(self._known) > KNOWN:
+            del self._known[next(iter(self._known))]
 
     # ------------------------------------------------------------ the queue
 
@@ -929,9 +924,3 @@ class Chat:
 def chat_of_task(asked_in: ChatKey, task: str) -> ChatKey:
     """Return the chat key of a subagent task. `asked_in` is the chat of the turn that started the task."""
     return ChatKey(asked_in.channel, asked_in.chat_id, task, "task")
-
-
-def _shorten(known: dict[str, Any], most: int) -> None:
-    """Remove the oldest entries, until at most `most` are left."""
-    while len(known) > most:
-        del known[next(iter(known))]

@@ -79,23 +79,18 @@ INSERT INTO usage_hours SELECT hour, substr(chat, 1, instr(chat, ':') - 1), mode
   sum(unpriced), sum(input), sum(output), sum(cache_read), sum(cache_write), sum(cost) FROM usage WHERE NOT EXISTS (SELECT 1 FROM
   usage_hours) GROUP BY hour, substr(chat, 1, instr(chat, ':') - 1), model, purpose;
 CREATE OR REPLACE FUNCTION add_up_usage() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE
+  changed usage%ROWTYPE := coalesce(NEW, OLD);
 BEGIN
-  IF TG_OP <> 'INSERT' THEN
-    INSERT INTO usage_hours SELECT OLD.hour, substr(OLD.chat, 1, instr(OLD.chat, ':') - 1), OLD.model, OLD.purpose, -OLD.turns,
-      -OLD.failed, -OLD.calls, -OLD.unpriced, -OLD.input, -OLD.output, -OLD.cache_read, -OLD.cache_write, -OLD.cost WHERE true ON CONFLICT
-      (hour, chat, model, purpose) DO UPDATE SET turns = usage_hours.turns + excluded.turns, failed = usage_hours.failed +
-      excluded.failed, calls = usage_hours.calls + excluded.calls, unpriced = usage_hours.unpriced + excluded.unpriced, input =
-      usage_hours.input + excluded.input, output = usage_hours.output + excluded.output, cache_read = usage_hours.cache_read +
-      excluded.cache_read, cache_write = usage_hours.cache_write + excluded.cache_write, cost = usage_hours.cost + excluded.cost;
-  END IF;
-  IF TG_OP <> 'DELETE' THEN
-    INSERT INTO usage_hours SELECT NEW.hour, substr(NEW.chat, 1, instr(NEW.chat, ':') - 1), NEW.model, NEW.purpose, NEW.turns, NEW.failed,
-      NEW.calls, NEW.unpriced, NEW.input, NEW.output, NEW.cache_read, NEW.cache_write, NEW.cost WHERE true ON CONFLICT (hour, chat, model,
-      purpose) DO UPDATE SET turns = usage_hours.turns + excluded.turns, failed = usage_hours.failed + excluded.failed, calls =
-      usage_hours.calls + excluded.calls, unpriced = usage_hours.unpriced + excluded.unpriced, input = usage_hours.input + excluded.input,
-      output = usage_hours.output + excluded.output, cache_read = usage_hours.cache_read + excluded.cache_read, cache_write =
-      usage_hours.cache_write + excluded.cache_write, cost = usage_hours.cost + excluded.cost;
-  END IF;
+  INSERT INTO usage_hours SELECT changed.hour, substr(changed.chat, 1, instr(changed.chat, ':') - 1), changed.model, changed.purpose,
+    coalesce(NEW.turns, 0) - coalesce(OLD.turns, 0), coalesce(NEW.failed, 0) - coalesce(OLD.failed, 0), coalesce(NEW.calls, 0) -
+    coalesce(OLD.calls, 0), coalesce(NEW.unpriced, 0) - coalesce(OLD.unpriced, 0), coalesce(NEW.input, 0) - coalesce(OLD.input, 0),
+    coalesce(NEW.output, 0) - coalesce(OLD.output, 0), coalesce(NEW.cache_read, 0) - coalesce(OLD.cache_read, 0), coalesce(NEW.cache_write,
+    0) - coalesce(OLD.cache_write, 0), coalesce(NEW.cost, 0) - coalesce(OLD.cost, 0) WHERE true ON CONFLICT (hour, chat, model, purpose) DO
+    UPDATE SET turns = usage_hours.turns + excluded.turns, failed = usage_hours.failed + excluded.failed, calls = usage_hours.calls +
+    excluded.calls, unpriced = usage_hours.unpriced + excluded.unpriced, input = usage_hours.input + excluded.input, output =
+    usage_hours.output + excluded.output, cache_read = usage_hours.cache_read + excluded.cache_read, cache_write = usage_hours.cache_write +
+    excluded.cache_write, cost = usage_hours.cost + excluded.cost;
   RETURN NULL;
 END $$;
 DROP TRIGGER IF EXISTS added_up ON usage;
@@ -103,15 +98,12 @@ CREATE TRIGGER added_up AFTER INSERT OR UPDATE OR DELETE ON usage FOR EACH ROW E
 INSERT INTO counts_hours SELECT hour, substr(chat, 1, instr(chat, ':') - 1), what, name, sum(count) FROM counts WHERE NOT EXISTS (SELECT 1
   FROM counts_hours) GROUP BY hour, substr(chat, 1, instr(chat, ':') - 1), what, name;
 CREATE OR REPLACE FUNCTION add_up_counts() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE
+  changed counts%ROWTYPE := coalesce(NEW, OLD);
 BEGIN
-  IF TG_OP <> 'INSERT' THEN
-    INSERT INTO counts_hours SELECT OLD.hour, substr(OLD.chat, 1, instr(OLD.chat, ':') - 1), OLD.what, OLD.name, -OLD.count WHERE true ON
-      CONFLICT (hour, chat, what, name) DO UPDATE SET count = counts_hours.count + excluded.count;
-  END IF;
-  IF TG_OP <> 'DELETE' THEN
-    INSERT INTO counts_hours SELECT NEW.hour, substr(NEW.chat, 1, instr(NEW.chat, ':') - 1), NEW.what, NEW.name, NEW.count WHERE true ON
-      CONFLICT (hour, chat, what, name) DO UPDATE SET count = counts_hours.count + excluded.count;
-  END IF;
+  INSERT INTO counts_hours SELECT changed.hour, substr(changed.chat, 1, instr(changed.chat, ':') - 1), changed.what, changed.name,
+    coalesce(NEW.count, 0) - coalesce(OLD.count, 0) WHERE true ON CONFLICT (hour, chat, what, name) DO UPDATE SET count = counts_hours.count
+    + excluded.count;
   RETURN NULL;
 END $$;
 DROP TRIGGER IF EXISTS added_up ON counts;

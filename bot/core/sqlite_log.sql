@@ -67,14 +67,9 @@ CREATE TRIGGER IF NOT EXISTS usage_added AFTER INSERT ON usage BEGIN
     usage_hours.cache_write + excluded.cache_write, cost = usage_hours.cost + excluded.cost;
 END;
 CREATE TRIGGER IF NOT EXISTS usage_changed AFTER UPDATE ON usage BEGIN
-  INSERT INTO usage_hours SELECT OLD.hour, substr(OLD.chat, 1, instr(OLD.chat, ':') - 1), OLD.model, OLD.purpose, -OLD.turns, -OLD.failed,
-    -OLD.calls, -OLD.unpriced, -OLD.input, -OLD.output, -OLD.cache_read, -OLD.cache_write, -OLD.cost WHERE true ON CONFLICT (hour, chat,
-    model, purpose) DO UPDATE SET turns = usage_hours.turns + excluded.turns, failed = usage_hours.failed + excluded.failed, calls =
-    usage_hours.calls + excluded.calls, unpriced = usage_hours.unpriced + excluded.unpriced, input = usage_hours.input + excluded.input,
-    output = usage_hours.output + excluded.output, cache_read = usage_hours.cache_read + excluded.cache_read, cache_write =
-    usage_hours.cache_write + excluded.cache_write, cost = usage_hours.cost + excluded.cost;
-  INSERT INTO usage_hours SELECT NEW.hour, substr(NEW.chat, 1, instr(NEW.chat, ':') - 1), NEW.model, NEW.purpose, NEW.turns, NEW.failed,
-    NEW.calls, NEW.unpriced, NEW.input, NEW.output, NEW.cache_read, NEW.cache_write, NEW.cost WHERE true ON CONFLICT (hour, chat, model,
+  INSERT INTO usage_hours SELECT NEW.hour, substr(NEW.chat, 1, instr(NEW.chat, ':') - 1), NEW.model, NEW.purpose, NEW.turns - OLD.turns,
+    NEW.failed - OLD.failed, NEW.calls - OLD.calls, NEW.unpriced - OLD.unpriced, NEW.input - OLD.input, NEW.output - OLD.output,
+    NEW.cache_read - OLD.cache_read, NEW.cache_write - OLD.cache_write, NEW.cost - OLD.cost WHERE true ON CONFLICT (hour, chat, model,
     purpose) DO UPDATE SET turns = usage_hours.turns + excluded.turns, failed = usage_hours.failed + excluded.failed, calls =
     usage_hours.calls + excluded.calls, unpriced = usage_hours.unpriced + excluded.unpriced, input = usage_hours.input + excluded.input,
     output = usage_hours.output + excluded.output, cache_read = usage_hours.cache_read + excluded.cache_read, cache_write =
@@ -95,10 +90,8 @@ CREATE TRIGGER IF NOT EXISTS counts_added AFTER INSERT ON counts BEGIN
     CONFLICT (hour, chat, what, name) DO UPDATE SET count = counts_hours.count + excluded.count;
 END;
 CREATE TRIGGER IF NOT EXISTS counts_changed AFTER UPDATE ON counts BEGIN
-  INSERT INTO counts_hours SELECT OLD.hour, substr(OLD.chat, 1, instr(OLD.chat, ':') - 1), OLD.what, OLD.name, -OLD.count WHERE true ON
-    CONFLICT (hour, chat, what, name) DO UPDATE SET count = counts_hours.count + excluded.count;
-  INSERT INTO counts_hours SELECT NEW.hour, substr(NEW.chat, 1, instr(NEW.chat, ':') - 1), NEW.what, NEW.name, NEW.count WHERE true ON
-    CONFLICT (hour, chat, what, name) DO UPDATE SET count = counts_hours.count + excluded.count;
+  INSERT INTO counts_hours SELECT NEW.hour, substr(NEW.chat, 1, instr(NEW.chat, ':') - 1), NEW.what, NEW.name, NEW.count - OLD.count WHERE
+    true ON CONFLICT (hour, chat, what, name) DO UPDATE SET count = counts_hours.count + excluded.count;
 END;
 CREATE TRIGGER IF NOT EXISTS counts_deleted AFTER DELETE ON counts BEGIN
   INSERT INTO counts_hours SELECT OLD.hour, substr(OLD.chat, 1, instr(OLD.chat, ':') - 1), OLD.what, OLD.name, -OLD.count WHERE true ON

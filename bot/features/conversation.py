@@ -146,8 +146,8 @@ class Conversation:
 
     async def stop(self, inbound: Inbound) -> Done:
         """Run `/stop`, or handle the platform's own stop button. After a press of that button, the platform shows the outcome."""
-        ended = (await self._run.chats.get(inbound.chat_key)).stopped.get(inbound.request_id)
-        other = ""
+        said = (await self._run.chats.get(inbound.chat_key)).beside.get(inbound.request_id)
+        ended, other = said.stopped if said is not None else None, ""
         if ended is not None and (theirs := ended.goes_on) is not None:
             other = say("stop.not_yours", who=f"`{named(theirs.user_name or theirs.user_id)}`")
         if inbound.kind == "stop":
