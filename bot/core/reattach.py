@@ -34,9 +34,7 @@ _MOST: Mapping[str, int] = {_ARTIFACTS: 20, _SKILLS: 20, _TOOLS: 20, _FILES: 3}
 """Max number of restored artifacts, skills, tools and files. The newest ones are restored."""
 
 
-async def put_back(
-    fit: Fit, dropped: Sequence[Message], kept: Sequence[Message], most: float
-) -> PutBack:
+async def put_back(fit: Fit, dropped: Sequence[Message], kept: Sequence[Message], most: float) -> PutBack:
     """A summary has replaced the messages `dropped`. Return the state to restore after it. If there was an earlier summary,
     `dropped` includes it. The state has at most `most` tokens. State that the messages `kept` already show is left out.
     """
