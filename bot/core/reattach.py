@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
+from bot import telemetry
 from bot.contracts.approvals import Unattended
 from bot.contracts.base import Json, Message
 from bot.contracts.provenance import NOBODYS, ORIGIN, Taint
@@ -17,7 +18,6 @@ from bot.core.agent import AgentDeps
 from bot.core.fit import Fit
 from bot.core.memory import PutBack
 from bot.core.prompt import Section, assemble
-from bot.telemetry import context
 from bot.tools import result_limits
 from bot.tools.builtin.skills import skills_load
 from bot.tools.builtin.tool_search import tool_search
@@ -62,7 +62,7 @@ async def put_back(fit: Fit, dropped: Sequence[Message], kept: Sequence[Message]
     said = _newest(notes, SAID * most, size)
     left = most - estimator.tokens(model, tools.values()) - sum(map(size, said.values()))
     user_id, channel = (
-        (person.user_id, person.channel) if (person := context.current().person) else (None, None)
+        (person.user_id, person.channel) if (person := telemetry.current().person) else (None, None)
     )
     reader = ToolExecutionContext(
         fit.chat.key, "", user_id, None, None, channel=channel, approvals=lambda _: Unattended()
