@@ -231,14 +231,8 @@ def attachments(files: Any) -> tuple[Attachment, ...]:
         facts = file if isinstance(file, dict) else {}
         name, mime, ref = (file_name(_word(facts.get(key))) or None for key in ("name", "mimetype", "id"))
         size = facts.get("size")
-        kind = _KINDS.get((mime or "").partition("/")[0], "file")
-        found.append(
-            Attachment(
-                kind="voice" if facts.get("subtype") == "slack_audio" else kind,
-                name=name,
-                size=size if type(size) is int and size >= 0 else None,
-                mime=mime,
-                ref=ref,
-            )
-        )
+        voice = facts.get("subtype") == "slack_audio"
+        kind = "voice" if voice else _KINDS.get((mime or "").partition("/")[0], "file")
+        size = size if type(size) is int and size >= 0 else None
+        found.append(Attachment(kind=kind, name=name, size=size, mime=mime, ref=ref))
     return tuple(found)

@@ -108,11 +108,6 @@ class _Head(_Payload):
     subtype: Label | None = Field(default=None, validation_alias=AliasPath("event", "subtype"))
 
 
-class _Edited(_Payload):
-    ts: Ts
-    user: UserId | None = None
-
-
 class _Post(_Payload):
     """A message in a payload. Events about edits and deletions contain such messages too."""
 
@@ -123,7 +118,8 @@ class _Post(_Payload):
     text: Words | None = None
     thread_ts: Ts | None = None
     client_msg_id: Label | None = None
-    edited: _Edited | None = None
+    edited_at: Ts | None = Field(default=None, validation_alias=AliasPath("edited", "ts"))
+    edited_by: UserId | None = Field(default=None, validation_alias=AliasPath("edited", "user"))
     files: Any = None
     blocks: Any = None
     attachments: Any = None
@@ -163,7 +159,6 @@ class _Changed(_Payload):
 
 class _Deleted(_Payload):
     channel: ChannelId
-    deleted_ts: Ts
     previous_message: _Post | None = None
 
 
@@ -226,10 +221,8 @@ def read_event(body: Json, me: BotIdentity, names: Names = content.nobody) -> In
     head, event = _parse(_Head, body), body["event"]
     key = f"event:{head.event_id}"
     match head.type, head.subtype:
-        case "agent_session_stopped", _:
-            return _stop(_parse(_Event, event), key, me)
-        case "member_joined_channel", _:
-            return _added(_parse(_Event, event), key, me)
+        case "agent_session_stopped" | "member_joined_channel", _:
+            return _signal(head.type, _parse(_Event, event), key, me)
         case "message", "message_changed":
             return _change(_parse(_Changed, event), key, me, names)
         case "message", "message_deleted":
@@ -240,28 +233,19 @@ def read_event(body: Json, me: BotIdentity, names: Names = content.nobody) -> In
     return None
 
 
-def _added(event: _Event, key: str, me: BotIdentity) -> Inbound | None:
-    """Return an `Inbound` if a person added the bot to a conversation. Return None if somebody else was added."""
-    if event.user != me.user or event.inviter is None:
-        return None
-    ts = _nano(event.event_ts) // 1_000_000
-    keys = (key, f"added:{event.channel}:{ts // 86_400_000}")
-    return me.inbound(event.channel, None, event.inviter, *keys, ts=ts, kind="added", addressed="mention")
-
-
-def _stop(event: _Event, key: str, me: BotIdentity) -> Inbound:
-    if event.thread_ts is None:
+def _signal(kind: str, event: _Event, key: str, me: BotIdentity) -> Inbound | None:
+    """Return a stop, or the event that a person added the bot. Return None if somebody else was added."""
+    channel, root, ts = event.channel, event.thread_ts, _nano(event.event_ts) // 1_000_000
+    if kind == "member_joined_channel":
+        if event.user != me.user or event.inviter is None:
+            return None
+        keys = (key, f"added:{channel}:{ts // 86_400_000}")
+        return me.inbound(channel, None, event.inviter, *keys, ts=ts, kind="added", addressed="mention")
+    if root is None:
         raise Unreadable("thread_ts: missing")
-    keys = (key, f"stop:{event.channel}:{event.thread_ts}:{event.event_ts}")
-    return me.inbound(
-        event.channel,
-        event.thread_ts,
-        event.user,
-        *keys,
-        ts=_nano(event.event_ts) // 1_000_000,
-        kind="stop",
-        addressed="direct" if is_direct(event.channel) else "command",
-    )
+    keys = (key, f"stop:{channel}:{root}:{event.event_ts}")
+    addressed = "direct" if is_direct(channel) else "command"
+    return me.inbound(channel, root, event.user, *keys, ts=ts, kind="stop", addressed=addressed)
 
 
 def read_command(body: Json, me: BotIdentity, now: float) -> Inbound:
@@ -272,18 +256,11 @@ def read_command(body: Json, me: BotIdentity, now: float) -> Inbound:
     said = unescape(slash.text or "").strip(_LEAD)
     words = said.split(None, 1) or ["help"]
     typed = Command(name=words[0].lstrip("!/").lower(), args=words[1] if len(words) > 1 else "")
-    command = typed if typed.name in _COMMANDS or _is_misspelt(typed) else None
-    return me.inbound(
-        slash.channel_id,
-        None,
-        slash.user_id,
-        f"command:{slash.trigger_id}",
-        where={"trigger": slash.trigger_id},
-        ts=int(now * 1000),
-        addressed="command",
-        text="" if command is not None else said,
-        command=command,
+    facts: dict[str, Any] = (
+        {"command": typed} if typed.name in _COMMANDS or _is_misspelt(typed) else {"text": said}
     )
+    facts |= {"where": {"trigger": slash.trigger_id}, "ts": int(now * 1000), "addressed": "command"}
+    return me.inbound(slash.channel_id, None, slash.user_id, f"command:{slash.trigger_id}", **facts)
 
 
 def read_press(body: Json, me: BotIdentity, now: float) -> Inbound | None:
@@ -297,19 +274,11 @@ def read_press(body: Json, me: BotIdentity, now: float) -> Inbound | None:
     if command is None and rating is None:
         return None
     press = _parse(_Press, body)
-    facts: dict[str, Any] = {"command": command}
-    if rating is not None:
-        facts = {"kind": "rating", "answers": press.ts, "rating": rating}
-    return me.inbound(
-        press.channel,
-        press.thread_ts,
-        press.user,
-        f"press:{press.trigger_id}",
-        where={"press": press.trigger_id},
-        ts=int(now * 1000),
-        addressed="command",
-        **facts,
+    facts: dict[str, Any] = (
+        {"kind": "rating", "answers": press.ts, "rating": rating} if rating else {"command": command}
     )
+    facts |= {"where": {"press": press.trigger_id}, "ts": int(now * 1000), "addressed": "command"}
+    return me.inbound(press.channel, press.thread_ts, press.user, f"press:{press.trigger_id}", **facts)
 
 
 def read_home(body: Json, me: BotIdentity, now: float) -> Inbound | None:
@@ -333,15 +302,10 @@ def read_thread(messages: Any, me: BotIdentity, before: str, names: Names = cont
         if not post.is_message or at >= _nano(before):
             continue
         if post.words.strip():
-            quoted = Quoted(
-                user_id=who,
-                text=me.readable(post.source, names),
-                ts=at // 1_000_000,
-                from_self=mine,
-                message_id=post.ts,
-                kind=BOTS if post.of_bot and not mine else None,
-            )
-            found.append((at, quoted))
+            facts = {"from_self": mine, "message_id": post.ts, "ts": at // 1_000_000}
+            kind = BOTS if post.of_bot and not mine else None
+            text_ = me.readable(post.source, names)
+            found.append((at, Quoted(user_id=who, text=text_, kind=kind, **facts)))
         ours = frozenset({me.user, me.bot})
         for shared, _ in content.shared_messages(post.attachments, by=who, channel=None, ours=ours):
             # The shared message belongs to this earlier message, not to the message that is answered.
@@ -401,17 +365,16 @@ def _change(event: _Changed, event_key: str, me: BotIdentity, names: Names) -> I
     if post.subtype == "tombstone":
         return _delete(event.channel, before, event_key, me)
     # Slack also sends `message_changed` for link previews and new replies. Only the author's own edits count.
-    if post.edited is None or not post.is_message or me.wrote(post):
+    if post.edited_at is None or not post.is_message or me.wrote(post):
         return None
-    if (before is not None and before.source == post.source) or (
-        post.user is not None and post.edited.user not in {None, post.user}
-    ):
+    by_another = post.user is not None and post.edited_by not in {None, post.user}
+    if by_another or (before is not None and before.source == post.source):
         return None
     if post.user is None and post.bot_id is None:
         raise Unreadable("message.user: missing")
     addressed = _addressed(event.channel, me, *filter(None, (post, before)))
-    key = f"message:{event.channel}:{post.ts}:edited:{post.edited.ts}"
-    facts = {"addressed": addressed, "kind": "edit", "ts": _nano(post.edited.ts) // 1_000_000}
+    key = f"message:{event.channel}:{post.ts}:edited:{post.edited_at}"
+    facts = {"addressed": addressed, "kind": "edit", "ts": _nano(post.edited_at) // 1_000_000}
     return _inbound(event.channel, post, me, names, event_key, key, **facts)
 
 
