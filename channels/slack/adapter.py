@@ -9,7 +9,6 @@ import re
 from collections import OrderedDict, deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
 from weakref import WeakValueDictionary
@@ -136,17 +135,11 @@ class SlackChannel(Channel):
             raise errors.ChannelRefused("Slack says that channels.slack.botToken is not the token of a bot")
         headers = {name.lower(): value for name, value in (answer.headers or {}).items()}
         scopes = headers.get("x-oauth-scopes", "").replace(" ", "").split(",")
-        me = incoming.BotIdentity(
-            team,
-            user,
-            bot,
-            one_direct=self._settings.direct == "one",
-            name=str(answer.get("user") or ""),
-            site=str(answer.get("url") or ""),
-            scopes=frozenset(filter(None, scopes)),
-        )
-        people = People(client, log, clock)
-        return _Workspace(client, self._session, intake, me, people, render.Streams(client, clock))
+        name, site = (str(answer.get(key) or "") for key in ("user", "url"))
+        one_direct = self._settings.direct == "one"
+        me = incoming.BotIdentity(team, user, bot, one_direct, name, site, frozenset(filter(None, scopes)))
+        people, streams = People(client, log, clock), render.Streams(client, clock)
+        return _Workspace(client, self._session, intake, me, people, streams)
 
     def _make_events(self, workspace: _Workspace) -> SocketConnection | HttpEvents:
         app = AsyncApp(
@@ -271,9 +264,8 @@ class SlackChannel(Channel):
             answer = await client.conversations_history(
                 channel=channel, latest=before, oldest=oldest, limit=CHANNEL_POSTS
             )
-            return incoming.newest(
-                incoming.read_thread(answer.get("messages"), me, before, name), CHANNEL_MESSAGES
-            )
+            said = incoming.read_thread(answer.get("messages"), me, before, name)
+            return incoming.newest(said, CHANNEL_MESSAGES)
         newest: deque[Quoted] = deque(maxlen=THREAD_MESSAGES)
         answer = await client.conversations_replies(channel=channel, ts=root, latest=before, limit=PAGE)
         async for page in web_api.pages(answer, PAGES):
@@ -335,45 +327,35 @@ class SlackChannel(Channel):
             return Sent(message_id=message.id)
         if not alone:
             return await self._post(message, markdown)
-        root = message.target.get("thread_ts")
+        where: Json = {"channel": message.target["channel"], "user": message.target[ONLY_TO]}
+        # Slack shows no ephemeral message in a thread without replies, so it is posted in the channel.
+        if (root := message.target.get("thread_ts")) != message.target.get(ABOUT):
+            where["thread_ts"] = root
         with web_api.raised_as(web_api.send_error):
-            await workspace.client.chat_postEphemeral(
-                channel=message.target["channel"],
-                user=message.target[ONLY_TO],
-                # Slack shows no ephemeral message in a thread without replies, so it is posted in the channel.
-                thread_ts=root if root != message.target.get(ABOUT) else None,
-                markdown_text=markdown,
-            )
+            await workspace.client.chat_postEphemeral(**where, markdown_text=markdown)
         return Sent(message_id=message.id)
 
     async def _post(self, message: Outbound, markdown: str) -> Sent:
+        client, target = self._workspace.client, message.target
+        where = {"channel": target["channel"], "thread_ts": target.get("thread_ts")}
+        more = {"unfurl_links": False, "unfurl_media": False, "metadata": _metadata(message)}
         try:
             if (begun := await self._workspace.streams.begin(message)) is not None:
                 return Sent(message_id=begun)
-            answer = await render.write(
-                self._workspace.client,
-                AsyncWebClient.chat_postMessage,
-                message,
-                markdown,
-                channel=message.target["channel"],
-                thread_ts=message.target.get("thread_ts"),
-                unfurl_links=False,
-                unfurl_media=False,
-                metadata=_metadata(message),
-            )
+            answer = await render.write(client.chat_postMessage, client, message, markdown, **where, **more)
             channel, ts = answer.get("channel"), answer.get("ts")
         except web_api.CALL_ERRORS as error:
             failure = web_api.send_error(error)
             unsure = isinstance(failure, (errors.DeliveryThrottled, errors.DeliveryUncertain))
             # Previews are never ephemeral, because an ephemeral message cannot be edited.
-            trigger = message.target.get("trigger") if message.kind != "preview" else None
+            trigger = target.get("trigger") if message.kind != "preview" else None
             if not unsure and await self._whispered(trigger, markdown):
                 return Sent(message_id=message.id)
             raise failure from None
         if not isinstance(ts, str):
             raise errors.DeliveryUncertain("Slack's answer names no message")
         # If the target is a user id, Slack returns the id of the direct channel. Later edits need this channel id.
-        elsewhere = isinstance(channel, str) and channel != message.target["channel"]
+        elsewhere = isinstance(channel, str) and channel != target["channel"]
         return Sent(message_id=f"{channel}/{ts}" if elsewhere else ts)
 
     async def _whispered(self, trigger: str | None, markdown: str) -> bool:
@@ -388,33 +370,20 @@ class SlackChannel(Channel):
 
     async def edit(self, message: Outbound, message_id: str) -> None:
         with web_api.raised_as(web_api.edit_error):
-            client, streams, people = (
-                self._workspace.client,
-                self._workspace.streams,
-                self._workspace.people,
-            )
-            message = content.answered(message, people.name)
+            client, streams = self._workspace.client, self._workspace.streams
+            message = content.answered(message, self._workspace.people.name)
             markdown, place, metadata = _rendered(message), _place(message, message_id), _metadata(message)
             if await streams.show(message, markdown, place, metadata):
                 return
-            write = partial(
-                render.write,
-                client,
-                AsyncWebClient.chat_update,
-                message,
-                markdown,
-                channel=place[0],
-                ts=place[1],
-                metadata=metadata,
-            )
+            where = {"channel": place[0], "ts": place[1], "metadata": metadata}
             try:
-                await write()
+                await render.write(client.chat_update, client, message, markdown, **where)
             except SlackApiError as error:
                 if web_api.error_code(error) != web_api.CONFLICT:
                     raise
                 # An earlier process left this message as an open stream, which blocks edits.
                 await streams.end(place)
-                await write()
+                await render.write(client.chat_update, client, message, markdown, **where)
 
     async def delete(self, message: Outbound, message_id: str) -> None:
         channel, ts = place = _place(message, message_id)

@@ -58,14 +58,10 @@ async def fetch(
     # The author of an external file chooses its URL, so the token must not be sent there.
     if file.get("is_external") or not isinstance(address, str) or not address.startswith(own):
         raise errors.FileGone("the file is not kept by Slack itself")
-    opening = session.get(
-        address,
-        headers={"Authorization": f"Bearer {client.token}", **HEADERS},
-        proxy=client.proxy,
-        allow_redirects=False,
-        auto_decompress=False,
-        timeout=aiohttp.ClientTimeout(total=None, connect=patience, sock_read=patience),
-    )
+    headers = {"Authorization": f"Bearer {client.token}", **HEADERS}
+    timeout = aiohttp.ClientTimeout(total=None, connect=patience, sock_read=patience)
+    how: Any = {"proxy": client.proxy, "allow_redirects": False, "auto_decompress": False}
+    opening = session.get(address, headers=headers, timeout=timeout, **how)
     pieces = download(opening, "Slack", most, file.get("size"), file.get("mimetype"))
     async with contextlib.aclosing(pieces):
         async for piece in pieces:
@@ -95,12 +91,11 @@ async def send(
     while ts is None:
         try:
             with web_api.raised_as(_perhaps_shown):
-                answer = await client.files_completeUploadExternal(
-                    files=[{"id": file_id, "title": file.name}],
-                    channel_id=channel,
-                    thread_ts=message.target.get("thread_ts"),
-                    initial_comment=message.text.strip() or None,
-                )
+                shared: Any = [{"id": file_id, "title": file.name}]
+                where: Any = {"channel_id": channel, "thread_ts": message.target.get("thread_ts")}
+                comment = message.text.strip() or None
+                complete = client.files_completeUploadExternal
+                answer = await complete(files=shared, initial_comment=comment, **where)
             ts = _shown_at(answer.get("files"), channel) or file_id
         except errors.DeliveryUncertain:
             if wait > MAX_SHARE_WAIT:
@@ -122,17 +117,16 @@ async def _upload(client: AsyncWebClient, session: aiohttp.ClientSession, file: 
     own = hosts(str(client.base_url))
     if not isinstance(address, str) or not isinstance(file_id, str) or not address.startswith(own):
         raise _broken("it names no address of its own")
+    headers, timeout = (
+        {"Content-Type": "application/octet-stream"},
+        aiohttp.ClientTimeout(total=UPLOAD_SECONDS),
+    )
+    how: Any = {"proxy": client.proxy, "allow_redirects": False, "headers": headers, "timeout": timeout}
+    data = io.BytesIO(
+        file.data
+    )  # aiohttp sends a stream in pieces, but sending bytes would block the event loop
     try:
-        async with session.post(
-            address,
-            data=io.BytesIO(
-                file.data
-            ),  # aiohttp sends a stream in pieces, but sending bytes would block the event loop
-            headers={"Content-Type": "application/octet-stream"},
-            proxy=client.proxy,
-            allow_redirects=False,
-            timeout=aiohttp.ClientTimeout(total=UPLOAD_SECONDS),
-        ) as answer:
+        async with session.post(address, data=data, **how) as answer:
             if answer.status in _EXPIRED or answer.status >= 500:
                 raise _broken(f"status {answer.status}")
             if answer.status != 200:

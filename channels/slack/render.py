@@ -125,14 +125,14 @@ def _has_thumbs(client: web_api.WebClient, message: Outbound) -> bool:
 
 
 async def write(
-    client: web_api.WebClient,
     call: Callable[..., Awaitable[Any]],
+    client: web_api.WebClient,
     message: Outbound,
     markdown: str,
     **where: Any,
 ) -> Any:
-    """Call `chat.postMessage` or `chat.update` with a message's blocks. If Slack refuses cards or thumbs, they are never sent
-    again. Raises the exceptions of `call`.
+    """Call a method of `client`, `chat.postMessage` or `chat.update`, with a message's blocks. If Slack refuses cards or
+    thumbs, they are never sent again. Raises the exceptions of `call`.
     """
     forms: dict[str, Json] = {}
     if message.cards and CARDS not in client.lacking:
@@ -143,14 +143,14 @@ async def write(
         forms[THUMBS] = _blocks(markdown, words, _thumbs(message.language))
     for form, content in forms.items():
         try:
-            return await call(client, **where, **content)
+            return await call(**where, **content)
         except SlackApiError as error:
             if web_api.error_code(error) not in REFUSED:
                 raise
             client.lacks(form, error)
     if message.buttons is None:
-        return await call(client, **where, markdown_text=markdown)
-    return await call(client, **where, **_with_buttons(markdown, message.buttons, message.language))
+        return await call(**where, markdown_text=markdown)
+    return await call(**where, **_with_buttons(markdown, message.buttons, message.language))
 
 
 def _blocks(fallback: str, *blocks: Json) -> Json:
@@ -160,26 +160,24 @@ def _blocks(fallback: str, *blocks: Json) -> Json:
 def _thumbs(language: str) -> Json:
     with speaking(language):
         good, bad = (
-            {
-                "text": {"type": "plain_text", "text": say(f"buttons.{which}")},
-                "accessibility_label": say(f"buttons.{which}_label"),
-                "value": f"rating {which}",
-            }
+            {"text": _plain(say(f"buttons.{which}")), "accessibility_label": say(f"buttons.{which}_label")}
             for which in ("good", "bad")
         )
-    buttons = {"positive_button": good, "negative_button": bad}
-    element = {"type": "feedback_buttons", "action_id": "rating"} | buttons
+    buttons = {
+        "positive_button": {**good, "value": "rating good"},
+        "negative_button": {**bad, "value": "rating bad"},
+    }
+    element = {"type": "feedback_buttons", "action_id": "rating", **buttons}
     return {"type": "context_actions", "elements": [element]}
+
+
+def _plain(words: str) -> Json:
+    return {"type": "plain_text", "text": words}
 
 
 def _with_buttons(markdown: str, asked: QuestionButtons, language: str) -> Json:
     elements = [
-        {
-            "type": "button",
-            "text": {"type": "plain_text", "text": label},
-            "action_id": f"approval_{choice}",
-            "value": value,
-        }
+        {"type": "button", "text": _plain(label), "action_id": f"approval_{choice}", "value": value}
         for choice, (label, value) in approval_buttons.offered(asked, language).items()
     ]
     # Slack shows `fallback` in notifications, even on a locked phone, so the tool call that needs an approval is left out.
@@ -203,7 +201,7 @@ def home(sections: tuple[HomeSection, ...]) -> Json:
         title = text.head(section.title, MAX_TITLE)
         lines = text.head("\n".join(f"• {escape(line)}" for line in section.lines), MAX_SECTION)
         blocks += [
-            {"type": "header", "text": {"type": "plain_text", "text": title}},
+            {"type": "header", "text": _plain(title)},
             {"type": "section", "text": {"type": "mrkdwn", "text": lines, "verbatim": True}},
         ]
     return {"type": "home", "blocks": blocks}
@@ -334,15 +332,9 @@ def _chunks(message: Outbound, cards: Sequence[Card] | None = None, *, titled: b
     but appends to details.
     """
     chunks: list[Json] = [{"type": "plan_update", "title": message.title}] if titled else []
-    chunks += [
-        {
-            "type": "task_update",
-            "id": card.id,
-            "title": f"{card.title} · {card.detail}" if card.detail else card.title,
-            "status": card.state,
-        }
-        for card in (message.cards if cards is None else cards)
-    ]
+    for card in message.cards if cards is None else cards:
+        words = f"{card.title} · {card.detail}" if card.detail else card.title
+        chunks.append({"type": "task_update", "id": card.id, "title": words, "status": card.state})
     if not chunks:
         return {}
     return {"chunks": chunks} | ({"task_display_mode": "plan"} if cards is None else {})
